@@ -1,0 +1,89 @@
+"""What the store knows of a conversation, and what a finished turn adds to it.
+
+Between the pipeline and the store: ``Recollection`` comes in with the one round trip before forwarding,
+``TurnRecord`` goes out with the one write at the end of the response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .messages import Message
+from .prefix import PrefixChain
+from .summary import RunningSummary
+
+
+@dataclass(frozen=True, slots=True)
+class Recollection:
+    """What is known of a request's conversation before it is forwarded."""
+
+    conversation: str | None = None
+    """The id of the conversation that the request goes on with; None when nothing of it is stored."""
+    known: int = 0
+    """How many leading non-system messages of the request are stored already."""
+    diverges: bool = False
+    """Whether that conversation went on in another way after ``known``, so that this turn begins a fork."""
+    summary: RunningSummary | None = None
+    """The newest stored summary whose prefix is a prefix of the request."""
+    degraded: bool = False
+    """Whether the store could not be asked; then nothing above is to be relied on."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRecord:
+    """All that one turn adds to the store; written at once, when the response has ended."""
+
+    tenant: str
+    conversation: str
+    """The id that the client was told."""
+    chain: PrefixChain
+    """Of the request's messages and, when ``reply`` is there, the reply."""
+    known: int
+    """How many leading non-system messages need not be written again."""
+    messages: Sequence[Message]
+    """All messages of the request in order, system messages among them, and the reply last."""
+    tokens: Sequence[int]
+    """Tokens of each of ``messages``, counted locally (FR-1.1.2)."""
+    complete: bool
+    """Whether the upstream's answer came to its end; an incomplete one is not among ``messages``."""
+    model: str
+    action: str
+    tokens_before: int
+    tokens_after: int
+    summarized: int
+    created_at: float
+    usage: Mapping[str, object] = field(default_factory=dict)
+    """The provider's own counts, kept for monitoring only (FR-1.1.5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """One message as it is read back (FR-4.1)."""
+
+    position: int
+    """1 for the first non-system message of the conversation."""
+    message_id: str
+    """Hex of the chain hash at ``position``."""
+    raw: bytes
+    tokens: int
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class StoredConversation:
+    """The record of a conversation (S2-6)."""
+
+    id: str
+    tenant: str
+    model: str
+    message_count: int
+    total_tokens: int
+    summary_count: int
+    turn_count: int
+    created_at: float
+    updated_at: float
+    last_summary_at: float | None = None
+    parent: str | None = None
+    """The conversation this one forked from, and after how many messages."""
+    parent_messages: int = 0

@@ -1,0 +1,141 @@
+"""One tree of errors, raised by any room and given a status only by ``http/errors.py``.
+
+* ``TidemarkError``
+    * ``ClientError``: the request is at fault, and the message names the mend
+        * ``InvalidRequest``
+        * ``BodyTooLarge``
+        * ``ModelNotFound``
+        * ``ContextLengthExceeded``
+    * ``ServiceError``: we are at fault
+        * ``ConfigError``
+        * ``TokenizerFailed``
+        * ``CompactionFailed``
+        * ``SummaryRejected``
+    * ``StoreError``
+        * ``StoreUnavailable``
+        * ``StoreInUse``
+    * ``UpstreamError``: the provider, or the way to it, is at fault
+        * ``UpstreamUnreachable``
+        * ``UpstreamTimedOut``
+        * ``UpstreamBroken``
+
+``str(error)`` is what a client may read; ``internal`` is for the log only and may name hosts and causes.
+Errors of libraries are translated where the library is used, always with ``raise ... from``.
+"""
+
+from __future__ import annotations
+
+
+class TidemarkError(Exception):
+    """Base of every error that Tidemark raises on purpose.
+
+    ``code`` is the stable machine-readable name in OpenAI's error envelope.
+    """
+
+    code: str = "internal_error"
+
+    def __init__(self, message: str, *, internal: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.internal = internal
+
+
+class ClientError(TidemarkError):
+    """The request cannot be served as it stands."""
+
+    code = "invalid_request_error"
+
+
+class InvalidRequest(ClientError):
+    """A field is missing, of the wrong type or of an unknown value; ``param`` is its path, as OpenAI writes it."""
+
+    def __init__(self, message: str, *, param: str | None = None, code: str = "invalid_value") -> None:
+        super().__init__(message)
+        self.param = param
+        self.code = code
+
+
+class BodyTooLarge(ClientError):
+    """The body is longer than ``server.max_body_mb``."""
+
+    code = "request_too_large"
+
+
+class ModelNotFound(ClientError):
+    """No upstream is known for the model; the message names what is configured."""
+
+    code = "model_not_found"
+
+
+class ContextLengthExceeded(ClientError):
+    """Even compacted, the request does not fit its budget (FR-5.3.1): told in OpenAI's words, with the numbers."""
+
+    code = "context_length_exceeded"
+
+
+class ServiceError(TidemarkError):
+    """Tidemark itself cannot do what it promised."""
+
+
+class ConfigError(ServiceError):
+    """The configuration cannot be used; the message names file, line and the nearest valid key."""
+
+    code = "config_error"
+
+
+class TokenizerFailed(ServiceError):
+    """Counting failed (FR-5.2.1): nothing is approximated, the request may be sent again."""
+
+    code = "token_counting_failed"
+
+
+class CompactionFailed(ServiceError):
+    """No summary could be made and ``on_failure`` is ``block`` (FR-5.1.1)."""
+
+    code = "compaction_failed"
+
+
+class SummaryRejected(ServiceError):
+    """A summarizer answered with something that is no summary: empty, refused, too long, echoing."""
+
+    code = "summary_rejected"
+
+
+class StoreError(TidemarkError):
+    """The conversation store is at fault."""
+
+
+class StoreUnavailable(StoreError):
+    """The store did not answer in time; requests go on without it."""
+
+    code = "store_unavailable"
+
+
+class StoreInUse(StoreError):
+    """Another process runs on the same data folder."""
+
+    code = "store_in_use"
+
+
+class UpstreamError(TidemarkError):
+    """The provider could not be reached or did not keep its side of the protocol."""
+
+    code = "upstream_error"
+
+
+class UpstreamUnreachable(UpstreamError):
+    """No connection to the upstream could be made."""
+
+    code = "upstream_unreachable"
+
+
+class UpstreamTimedOut(UpstreamError):
+    """The upstream did not answer within its time."""
+
+    code = "upstream_timeout"
+
+
+class UpstreamBroken(UpstreamError):
+    """The answer stopped before it was complete."""
+
+    code = "upstream_incomplete"

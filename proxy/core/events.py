@@ -1,0 +1,109 @@
+"""Facts: what happened on the road of a request, as frozen values.
+
+The flow emits them; logging, metrics and the console listen, each in its own words. A fact carries no
+message contents and no key material.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+Action = Literal["none", "reused", "compacted", "forced", "bypassed", "failed"]
+"""``X-Tidemark-Action``: what was done to the request."""
+Outcome = Literal["complete", "refused", "incomplete", "disconnected", "rejected", "error"]
+"""How an exchange ended: in full; with an error status of the upstream; cut short by the upstream; by the
+client's leaving; with our own error to a bad request; with our own failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestServed:
+    """One request has been answered, or given up. Emitted once for each request."""
+
+    path: str
+    status: int
+    outcome: Outcome
+    seconds: float
+    """From the first byte of the request to the last of the response."""
+    first_byte_seconds: float | None = None
+    overhead_seconds: float | None = None
+    """Tidemark's own time before the upstream was asked, summaries left out."""
+    model: str = ""
+    stream: bool = False
+    conversation: str = ""
+    tenant: str = ""
+    action: Action | None = None
+    tokens_before: int | None = None
+    tokens_after: int | None = None
+    limit: int | None = None
+    summarized_messages: int | None = None
+    strategy: str | None = None
+    warning: str | None = None
+    store: str | None = None
+    code: str | None = None
+    """The code of the error, where there was one."""
+    prompt_tokens: int | None = None
+    """The upstream's own ``usage``."""
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionStarted:
+    """A summary is being made (FR-1.6.2: with its scope)."""
+
+    conversation: str
+    model: str
+    strategy: str
+    messages: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationCompacted:
+    """A summary was made and stored."""
+
+    conversation: str
+    model: str
+    strategy: str
+    """The strategy that wrote it in the end."""
+    messages: int
+    tokens_replaced: int
+    summary_tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryFailed:
+    """A summarizer failed (FR-5.1.1); what is done about it is the failure policy's matter."""
+
+    conversation: str
+    model: str
+    strategy: str
+    reason: str
+    policy: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class StoreDegraded:
+    """The store did not answer; the request goes on without it."""
+
+    operation: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStored:
+    """A turn was written at the end of a response."""
+
+    conversation: str
+    messages: int
+    bytes_written: int
+    seconds: float
+
+
+Event = RequestServed | CompactionStarted | ConversationCompacted | SummaryFailed | StoreDegraded | TurnStored
+Listener = Callable[[Event], None]
+"""Takes a fact and returns at once; it must not raise."""

@@ -1,0 +1,103 @@
+"""The words of a conversation: messages, requests and the bytes they travel as.
+
+First on the road of a request: an edge (``http/body.py``) parses a client's dialect into these values, the
+core plans over them, and ``assemble`` puts bytes together again. A message keeps the client's own JSON
+(``raw``), so what is not changed is forwarded as the very bytes that came in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+Role = Literal["system", "user", "assistant", "tool"]
+"""``developer`` is read as ``system``, the legacy ``function`` as ``tool`` (OpenAI chat reference)."""
+
+DIGEST_BYTES = 16
+"""128 bits: no two of 2**50 messages collide by accident, and forging one needs 2**64 work inside one tenant."""
+
+JsonValue = object
+"""A decoded JSON value: ``None | bool | int | float | str | list | dict``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call that an assistant message asks for. ``arguments`` is the model's own JSON text, never parsed."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation, in the client's bytes and in the core's words."""
+
+    raw: bytes
+    """The client's own JSON object."""
+    role: Role
+    text: str
+    """All text parts, joined by line ends; empty when there are none."""
+    digest: bytes
+    """``DIGEST_BYTES`` over what the message means (``core/prefix.py`` says what that leaves out)."""
+    name: str | None = None
+    calls: tuple[ToolCall, ...] = ()
+    answers: str | None = None
+    """The id of the call whose result this is; only for ``tool``."""
+    media: tuple[Mapping[str, JsonValue], ...] = ()
+    """Parts that are no text (images, audio, files), as the client wrote them."""
+
+    @property
+    def is_system(self) -> bool:
+        """Whether the message is the operator's (system or developer) and so never part of a prefix."""
+        return self.role == "system"
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """A chat request as it came in: ``POST /v1/chat/completions``."""
+
+    body: bytes
+    """The whole body, as received."""
+    fields: Mapping[str, bytes]
+    """Every top-level member but its raw JSON, in the client's order."""
+    model: str
+    messages: tuple[Message, ...]
+    stream: bool = False
+    max_output_tokens: int | None = None
+    """``max_completion_tokens`` or else ``max_tokens``, in tokens."""
+    counted: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Decoded members that the provider bills as input: tools, tool_choice, functions, response_format, ..."""
+
+
+def render_body(fields: Mapping[str, bytes], replaced: Mapping[str, bytes]) -> bytes:
+    """Put a body together from raw members; those in ``replaced`` take the place of the client's.
+
+    Members keep the client's order; a replaced member that the client did not send comes last.
+    """
+    members = [json.dumps(key).encode() + b":" + replaced.get(key, raw) for key, raw in fields.items()]
+    members += [json.dumps(key).encode() + b":" + raw for key, raw in replaced.items() if key not in fields]
+    return b"{" + b",".join(members) + b"}"
+
+
+def render_messages(messages: Sequence[Message]) -> bytes:
+    """The JSON array of the messages' own bytes."""
+    return b"[" + b",".join([message.raw for message in messages]) + b"]"
+
+
+def system_message(text: str) -> Message:
+    """A system message of our own; its bytes depend on nothing but the text (promise 5, frozen)."""
+    raw = json.dumps({"role": "system", "content": text}, ensure_ascii=False).encode()
+    return Message(raw=raw, role="system", text=text, digest=digest_of(raw))
+
+
+def digest_of(*pieces: bytes) -> bytes:
+    """A digest of the pieces in order, each framed by its length, so that no two lists of pieces are confused."""
+    state = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    for piece in pieces:
+        state.update(len(piece).to_bytes(8, "little"))
+        state.update(piece)
+    return state.digest()

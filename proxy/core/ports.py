@@ -1,0 +1,228 @@
+"""What the flow needs from the world, as protocols; adapters implement them, ``app.py`` brings both together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from .budget import ModelProfile
+from .conversation import Recollection, StoredConversation, StoredMessage, TurnRecord
+from .messages import ChatRequest, JsonValue, Message
+from .prefix import PrefixChain
+from .summary import RunningSummary, SummaryRecipe
+
+Headers = Sequence[tuple[bytes, bytes]]
+"""Header lines in order, repeated ones too; names in lower case."""
+Lane = Literal["wire", "translate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sends a request, as far as Tidemark needs to know."""
+
+    fingerprint: bytes
+    """HMAC of the credential; the credential itself is in ``headers`` only."""
+    headers: Headers
+    """The client's request headers that go upstream, credential included."""
+
+    def __repr__(self) -> str:
+        return f"Caller({self.fingerprint.hex()[:8]})"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a model's requests go."""
+
+    lane: Lane
+    name: str
+    """The model's name as the client uses it; profiles and windows are looked up by it."""
+    upstream_model: str
+    """The model's name as the upstream uses it."""
+    provider: str
+    base_url: str
+    """Of the wire lane: ``{base_url}/chat/completions`` is asked. May be empty on the translate lane."""
+    api_key: str | None = None
+    """A configured key, which takes the place of the client's."""
+    headers: Headers = ()
+    """Configured extra headers."""
+    params: Mapping[str, JsonValue] | None = None
+    """Configured ``litellm_params`` for the translate lane, credentials included."""
+    timeout_seconds: float = 600.0
+
+    def __repr__(self) -> str:
+        return f"Route({self.lane} {self.name} -> {self.provider}/{self.upstream_model} at {self.base_url or 'litellm'})"
+
+
+class UpstreamReply(Protocol):
+    """An upstream's answer whose status and headers are there and whose body is on its way."""
+
+    status: int
+    headers: Headers
+
+    def body(self) -> AsyncIterator[bytes]:
+        """The body's bytes as they arrive, never gathered.
+
+        :raises UpstreamBroken: the connection ended before the body did
+        """
+        ...
+
+    async def close(self) -> None:
+        """Give up the rest; the upstream call is cancelled. May be called more than once."""
+        ...
+
+
+class Upstream(Protocol):
+    """The way to the providers: litellm decides where and how, bytes travel."""
+
+    async def resolve(self, model: str) -> Route:
+        """Where requests for ``model`` go.
+
+        :raises ModelNotFound: nobody serves it; the message names what is configured
+        """
+        ...
+
+    async def send(self, route: Route, body: bytes, caller: Caller, *, stream: bool) -> UpstreamReply:
+        """Send a chat request, its ``model`` already the upstream's, and wait for status and headers.
+
+        :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
+        """
+        ...
+
+    async def complete(
+        self, route: Route, messages: Sequence[Mapping[str, JsonValue]], caller: Caller, *, max_tokens: int, timeout_seconds: float
+    ) -> str:
+        """One short text for a summarizer, not streamed.
+
+        :raises UpstreamError: there was no answer, or one that is no text
+        """
+        ...
+
+
+class ModelCatalog(Protocol):
+    """What is known of models."""
+
+    async def profile(self, route: Route, caller: Caller) -> ModelProfile:
+        """Window and policy of a model, from the sources in DESIGN.md's order; never fails, the last is a default."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCount:
+    """The tokens of a request, by part."""
+
+    messages: tuple[int, ...]
+    """Of each message in order, its overhead included."""
+    fixed: int
+    """Of all else: tools, response_format, priming of the reply."""
+    encoding: str
+    """The tokenizer's name."""
+
+    @property
+    def total(self) -> int:
+        """Of the whole request."""
+        return self.fixed + sum(self.messages)
+
+
+class TokenCounter(Protocol):
+    """Local, exact counting."""
+
+    async def count(self, request: ChatRequest, model: str) -> RequestCount:
+        """Count a request for a model; large new text is counted off the event loop.
+
+        :raises TokenizerFailed: FR-5.2.1, nothing is approximated
+        """
+        ...
+
+    def count_message(self, message: Message, model: str) -> int:
+        """Tokens of one message, its overhead included."""
+        ...
+
+    def count_text(self, text: str, model: str) -> int:
+        """Tokens of a bare text."""
+        ...
+
+    def cut_text(self, text: str, model: str, max_tokens: int) -> str:
+        """The longest beginning of ``text`` of at most ``max_tokens`` tokens, whole characters only."""
+        ...
+
+
+class ConversationStore(Protocol):
+    """The one shared store of all workers (NFR-7.3, FR-4.3)."""
+
+    async def recall(self, tenant: str, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
+        """What is known of a request's conversation: one round trip in the common case.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        ...
+
+    async def record(self, turn: TurnRecord) -> str:
+        """Append what a turn adds, in one atomic write; writing it twice changes nothing.
+
+        A conversation that went on otherwise meanwhile is left as it is, and the turn becomes a fork of it.
+
+        :returns: the id of the conversation that holds the turn now
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        ...
+
+    async def keep_summary(
+        self, tenant: str, conversation: str, chain: PrefixChain, summary: RunningSummary
+    ) -> RunningSummary:
+        """Store a summary of the first ``summary.covered`` messages of ``chain``; of two for the same prefix the first stays.
+
+        :returns: the one that is stored now
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        ...
+
+    async def conversation(self, conversation: str) -> StoredConversation | None:
+        """A conversation's record; None when there is none."""
+        ...
+
+    async def messages(self, conversation: str, *, start: int = 1, stop: int | None = None) -> Sequence[StoredMessage]:
+        """The original messages from position ``start`` to ``stop``, both included, a fork's earlier ones too (promise 6)."""
+        ...
+
+    async def summaries(self, conversation: str) -> Sequence[RunningSummary]:
+        """All summaries of a conversation, oldest first."""
+        ...
+
+    async def ping(self) -> None:
+        """:raises StoreUnavailable: the store does not answer"""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryTask:
+    """What a summarizer is given."""
+
+    messages: Sequence[Message]
+    """The messages to stand for, oldest first; system messages are not among them."""
+    previous: str | None
+    """The text of the summary that came before and must be taken in (FR-1.4.2)."""
+    max_tokens: int
+    """Bound of the text; the summarizer keeps it, and the compactor checks it."""
+    model: str
+    """The conversation's model: tokens are counted as it counts them."""
+    route: Route | None = None
+    """Where the conversation's model is served; None outside a request (``tidemark compact``)."""
+    caller: Caller | None = None
+    timeout_seconds: float = 60.0
+
+
+class Summarizer(Protocol):
+    """A strategy. It returns text or raises; it stores nothing and renders nothing."""
+
+    @property
+    def recipe(self) -> SummaryRecipe:
+        """What its summaries depend on."""
+        ...
+
+    async def summarize(self, task: SummaryTask) -> str:
+        """A text that stands for ``previous`` and ``messages``, of at most ``max_tokens`` tokens.
+
+        :raises SummaryRejected, UpstreamError: there is no usable summary
+        """
+        ...

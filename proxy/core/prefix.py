@@ -1,0 +1,80 @@
+"""Identity: a hash chain over the non-system messages of a request.
+
+Second step on the road of a request: the chain is what the store is asked with. Equal chains mean equal
+conversations, whoever sends them and through whichever worker; a fork or an edit changes every hash after it.
+System messages are left out, because agents write clocks into them (DESIGN.md, "Identity").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .messages import DIGEST_BYTES, Message, digest_of
+
+CHAIN_VERSION = b"v1"
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixChain:
+    """The hashes of all prefixes of one conversation, within one tenant.
+
+    ``hashes[i]`` covers the first ``i + 1`` non-system messages, ``seed`` covers none.
+    """
+
+    seed: bytes
+    """``h0``: the tenant, and the client's own conversation id where it gave one."""
+    hashes: tuple[bytes, ...]
+    named: bool = False
+    """Whether the client named the conversation, so that all that it sends under the name is one family."""
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    @property
+    def tip(self) -> bytes:
+        """The hash over all messages."""
+        return self.hashes[-1] if self.hashes else self.seed
+
+    @property
+    def family(self) -> str:
+        """Hex; equal for all conversations that begin alike. The store's hash tag: 32 characters."""
+        return (self.seed if self.named or not self.hashes else self.hashes[0]).hex()
+
+    def at(self, covered: int) -> bytes:
+        """The hash over the first ``covered`` messages, ``0 <= covered <= len(self)``."""
+        return self.hashes[covered - 1] if covered else self.seed
+
+    def extended(self, messages: Sequence[Message]) -> PrefixChain:
+        """The chain of the same conversation with ``messages`` after it; system messages do not count."""
+        return PrefixChain(self.seed, (*self.hashes, *_links(self.tip, messages)), self.named)
+
+
+def chain_of(tenant: str, messages: Sequence[Message], *, conversation: str | None = None) -> PrefixChain:
+    """The prefix chain of a request.
+
+    :param tenant: hex id of the tenant; chains of two tenants share nothing (promise 8)
+    :param conversation: the client's own name for the conversation (``X-Tidemark-Conversation``)
+    """
+    seed = digest_of(tenant.encode(), CHAIN_VERSION, (conversation or "").encode())
+    return PrefixChain(seed, tuple(_links(seed, messages)), conversation is not None)
+
+
+def conversation_id(chain: PrefixChain, known: int) -> str:
+    """The id of the conversation that begins where ``chain`` leaves what is known.
+
+    :param known: number of leading messages that another conversation holds already
+    :returns: 48 hex characters: the family, then the first hash of its own. It depends on content only, so
+        a request that is sent again, or to another worker, gets the same id.
+    """
+    own = chain.at(min(known + 1, len(chain)))
+    return chain.family + own.hex()[:DIGEST_BYTES]
+
+
+def _links(previous: bytes, messages: Sequence[Message]) -> list[bytes]:
+    links: list[bytes] = []
+    for message in messages:
+        if not message.is_system:
+            previous = digest_of(previous, message.digest)
+            links.append(previous)
+    return links
