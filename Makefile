@@ -1,0 +1,65 @@
+# A checkout needs Python 3.11+, git and make; everything else comes from the hash-locked requirements/.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --no-deps
+LOCKED := $(PIP) --require-hashes --only-binary :all:
+UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --generate-hashes --no-header \
+	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check format lock clean
+
+help: ## Show this list
+	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
+
+install: $(VENV)/local.stamp ## Install the proxy and its local model into .venv
+
+demo: $(VENV)/local.stamp ## Show a long conversation being compacted; needs no key and no network
+	@$(BIN)/tidemark demo
+
+test: $(VENV)/dev.stamp ## Run the tests; ARGS go to pytest: make test ARGS="-k plan"
+	$(BIN)/pytest $(ARGS)
+
+check: $(VENV)/dev.stamp ## Lint, formatting, types, architecture, spelling, deployment files
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+	$(BIN)/hadolint deploy/Dockerfile
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec deploy/compose.yaml
+
+format: $(VENV)/dev.stamp ## Let ruff repair and format what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: $(BIN)/uv ## Lock pyproject.toml into requirements/, keeping pins; UPGRADE=1 renews them
+	$(UV_COMPILE) --all-extras --group build --group dev --output-file requirements/dev.txt
+	$(UV_COMPILE) --extra local --group build --constraint requirements/dev.txt --output-file requirements/local.txt
+	$(UV_COMPILE) --group build --constraint requirements/dev.txt --output-file requirements/runtime.txt
+
+clean: ## Remove .venv and all caches
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Tidemark needs Python 3.11 or newer, but '$(PYTHON)' is not one. Name another: make PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(BIN)/uv:
+	$(MAKE) $(VENV)/dev.stamp
+
+# Each lock is complete, so nothing is resolved; the build backend is in it, so the project needs nothing else.
+$(VENV)/local.stamp: requirements/local.txt pyproject.toml | $(BIN)/python
+	$(LOCKED) --requirement requirements/local.txt
+	$(PIP) --no-build-isolation --editable .
+	@touch $@
+
+# dev.txt holds all of local.txt, at the same versions.
+$(VENV)/dev.stamp: requirements/dev.txt pyproject.toml | $(BIN)/python
+	$(LOCKED) --requirement requirements/dev.txt
+	$(PIP) --no-build-isolation --editable .
+	@touch $(VENV)/local.stamp $@
