@@ -1,0 +1,66 @@
+"""What is declared, locked, documented and installed agrees, and names no machine."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import proxy
+
+ROOT = Path(__file__).parent.parent
+LOCKS = ("runtime", "local", "dev")
+PINNED = re.compile(r"^([a-z0-9.-]+)==([^ ]+)", re.MULTILINE)
+DOCUMENTED = re.compile(r"^\| ([a-z][a-z0-9-]+) \| (\d[^ ]*) \|", re.MULTILINE)
+
+
+def locked(name: str) -> dict[str, str]:
+    """Name and version of each package in one lock."""
+    return dict(PINNED.findall((ROOT / "requirements" / f"{name}.txt").read_text()))
+
+
+def declared() -> set[str]:
+    """Every direct dependency: runtime, extras and groups."""
+    pyproject: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = pyproject["project"]
+    groups = [
+        project["dependencies"],
+        *project["optional-dependencies"].values(),
+        *pyproject["dependency-groups"].values(),
+    ]
+    return {re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0].lower() for group in groups for line in group}
+
+
+def test_the_installed_version_is_the_one_in_the_source() -> None:
+    """``proxy.__version__`` is the only place where the version is written."""
+    assert importlib.metadata.version("tidemark") == proxy.__version__
+
+
+def test_every_direct_dependency_is_documented_at_its_locked_version() -> None:
+    """A dependency without a reason, and a reason without its dependency, are both mistakes."""
+    documented = dict(DOCUMENTED.findall((ROOT / "docs" / "dependencies.md").read_text()))
+    pins = locked("dev")
+    assert documented == {name: pins[name] for name in declared()}
+
+
+def test_the_locks_agree_with_each_other() -> None:
+    """Each lock is complete, and a larger one holds the smaller at the same versions."""
+    assert locked("runtime").items() <= locked("local").items() <= locked("dev").items()
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_names_no_host_and_nothing_that_compiles(name: str) -> None:
+    """A lock holds names and hashes only; llama-cpp-python has no wheel and must stay out."""
+    text = (ROOT / "requirements" / f"{name}.txt").read_text()
+    assert "://" not in text
+    assert "--find-links" not in text
+    assert "llama-cpp-python" not in locked(name)
+
+
+def test_no_harmful_release_of_litellm_is_locked() -> None:
+    """1.82.7, 1.82.8 and 1.107.0 were compromised; 1.106.2 fails every request with tools."""
+    assert locked("runtime")["litellm"] not in {"1.82.7", "1.82.8", "1.106.2", "1.107.0"}
