@@ -120,7 +120,9 @@ def budget_for(profile: ModelProfile, max_output_tokens: int | None, retention: 
         high_water=high_water,
         prepare_mark=int(policy.prepare * high_water),
         low_water=min(int(policy.target * limit), high_water),
-        retention=max(policy.retention_tokens, int(policy.retention_ratio * limit)) if retention is None else retention,
+        retention=max(policy.retention_tokens, int(policy.retention_ratio * limit))
+        if retention is None
+        else retention,
         max_summary=summary_bound(policy, limit),
         min_tokens=min(policy.min_tokens, limit // 2),
     )

@@ -35,12 +35,14 @@ def parse_message(raw: bytes, value: JsonValue, index: int) -> Message:
     """
     where = f"messages.[{index}]"
     if not isinstance(value, dict):
-        raise InvalidRequest(f"Each message must be an object; {where} is not.", param=where, code="invalid_type")
-    role = ROLES.get(value.get("role")) if isinstance(value.get("role"), str) else None
+        raise InvalidRequest(
+            f"Each message must be an object; {where} is not.", param=where, code="invalid_type"
+        )
+    said = value.get("role")
+    role = ROLES.get(said) if isinstance(said, str) else None
     if role is None:
         raise InvalidRequest(
-            f"Unknown role {value.get('role')!r} at {where}.role; use one of {', '.join(ROLES)}.",
-            param=f"{where}.role",
+            f"Unknown role {said!r} at {where}.role; use one of {', '.join(ROLES)}.", param=f"{where}.role"
         )
     texts, media = _content(value.get("content"), where)
     calls = _calls(value, where)
@@ -66,7 +68,9 @@ def _content(content: JsonValue, where: str) -> tuple[list[str], list[Mapping[st
         return [content] if content else [], []
     if not isinstance(content, list):
         raise InvalidRequest(
-            f"{where}.content must be a string or a list of parts.", param=f"{where}.content", code="invalid_type"
+            f"{where}.content must be a string or a list of parts.",
+            param=f"{where}.content",
+            code="invalid_type",
         )
     texts: list[str] = []
     media: list[Mapping[str, JsonValue]] = []
@@ -83,7 +87,9 @@ def _content(content: JsonValue, where: str) -> tuple[list[str], list[Mapping[st
             if text:
                 texts.append(text)
         else:
-            media.append({key: item for key, item in part.items() if key not in ("cache_control", "annotations")})
+            media.append(
+                {key: item for key, item in part.items() if key not in ("cache_control", "annotations")}
+            )
     return texts, media
 
 
@@ -107,7 +113,9 @@ def _call(entry: JsonValue, where: str) -> ToolCall:
         raise InvalidRequest(f"{where} must be an object.", param=where, code="invalid_type")
     body = entry.get("function") or entry.get("custom") or {}
     if not isinstance(body, dict):
-        raise InvalidRequest(f"{where}.function must be an object.", param=f"{where}.function", code="invalid_type")
+        raise InvalidRequest(
+            f"{where}.function must be an object.", param=f"{where}.function", code="invalid_type"
+        )
     arguments = body.get("arguments", body.get("input"))
     return ToolCall(_as_text(entry.get("id")), _as_text(body.get("name")), _as_text(arguments))
 

@@ -90,7 +90,13 @@ class Upstream(Protocol):
         ...
 
     async def complete(
-        self, route: Route, messages: Sequence[Mapping[str, JsonValue]], caller: Caller, *, max_tokens: int, timeout_seconds: float
+        self,
+        route: Route,
+        messages: Sequence[Mapping[str, JsonValue]],
+        caller: Caller,
+        *,
+        max_tokens: int,
+        timeout_seconds: float,
     ) -> str:
         """One short text for a summarizer, not streamed.
 
@@ -181,7 +187,9 @@ class ConversationStore(Protocol):
         """A conversation's record; None when there is none."""
         ...
 
-    async def messages(self, conversation: str, *, start: int = 1, stop: int | None = None) -> Sequence[StoredMessage]:
+    async def messages(
+        self, conversation: str, *, start: int = 1, stop: int | None = None
+    ) -> Sequence[StoredMessage]:
         """The original messages from position ``start`` to ``stop``, both included, a fork's earlier ones too (promise 6)."""
         ...
 

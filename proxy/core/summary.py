@@ -59,6 +59,8 @@ class RunningSummary:
     """The prefix of the summary that it took in (FR-1.4.2); None for a first one."""
     tokens: int = 0
     """Tokens of the rendered message, for the model it was made for."""
+    absorbed_systems: int = 0
+    """How many system messages inside the prefix, oldest first, found no room any more and are told in the text."""
 
 
 def render_summary(summary: RunningSummary) -> Message:

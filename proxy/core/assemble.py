@@ -1,0 +1,34 @@
+"""Assembly: the messages that are forwarded in place of the client's.
+
+Sixth step on the road of a request: head, summary message, kept turns. Nothing is reordered and every kept
+message is the client's own (promises 1 and 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .messages import Message
+from .summary import RunningSummary, render_summary
+
+
+def assemble(messages: Sequence[Message], summary: RunningSummary) -> tuple[Message, ...]:
+    """Put ``summary`` in the place of the first ``summary.covered`` non-system messages (FR-1.5.1).
+
+    The client's leading system messages come first; system messages that stood inside the replaced prefix
+    follow the summary in order, but for the oldest ``summary.absorbed_systems`` that the summary took in.
+
+    :raises ValueError: the summary covers as many messages as there are, so the newest one would be lost
+    """
+    said = [place for place, message in enumerate(messages) if not message.is_system]
+    if not 0 < summary.covered < len(said):
+        message = f"a summary of {summary.covered} messages does not stand before any of {len(said)}"
+        raise ValueError(message)
+    first, kept_from = said[0], said[summary.covered]
+    inner = [message for message in messages[first:kept_from] if message.is_system]
+    return (
+        *messages[:first],
+        render_summary(summary),
+        *inner[summary.absorbed_systems :],
+        *messages[kept_from:],
+    )

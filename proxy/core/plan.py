@@ -1,0 +1,313 @@
+"""The plan: what is to be done with a request, decided from counts alone.
+
+Fourth step on the road of a request. ``plan`` is given what the client sent, how much each part counts, the
+budget and the newest summary, and returns one of four outcomes; others perform it. It renders nothing, so a
+summary that is yet to be made is taken at its bound, the largest it may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Literal
+
+from .budget import Budget, CompactionPolicy
+from .messages import Message
+from .summary import RunningSummary
+
+Mode = Literal["auto", "force", "off"]
+"""``X-Tidemark-Summarize``."""
+Reason = Literal["fits", "off", "disabled", "below_minimum", "small_gain", "nothing_to_summarize"]
+
+MIN_SUMMARY_TOKENS = 128
+"""A summary message below this has no room for content beside its frame; nothing is compacted into less."""
+FORCED_RETENTION_RATIO = 0.25
+"""Where all would be retained, a forced compaction keeps this share of the conversation's newest tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """All that the plan depends on."""
+
+    messages: Sequence[Message]
+    tokens: Sequence[int]
+    """Of each message."""
+    fixed: int
+    """Tokens of all that is no message: tools, response_format, priming."""
+    budget: Budget
+    policy: CompactionPolicy
+    mode: Mode = "auto"
+    summary: RunningSummary | None = None
+    summary_tokens: int = 0
+    """Of the summary's rendered message."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoCompaction:
+    """The request goes out as it came in."""
+
+    reason: Reason
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReuseSummary:
+    """The stored summary stands for the prefix once more; the forwarded prefix stays as it was (promise 5)."""
+
+    summary: RunningSummary
+    tokens: int
+    reason: Reason = "fits"
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """A new summary is to be made of ``messages`` and ``previous``, then assembled over ``covered`` messages."""
+
+    covered: int
+    """How many leading non-system messages the summary will stand for."""
+    messages: tuple[Message, ...]
+    """What is new to the summary, oldest first: not covered by ``previous``."""
+    previous: RunningSummary | None
+    max_summary_tokens: int
+    """Bound of the whole summary message."""
+    absorbed_systems: int
+    replaced_tokens: int
+    """Of all that the summary message takes the place of, a previous summary included."""
+    rest_tokens: int
+    """Of the request without the summary message."""
+    fallback: NoCompaction | ReuseSummary | None
+    """What may be sent if no summary can be made; None when nothing else fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class CannotFit:
+    """Even with the smallest summary and the newest message alone the request is over its limit."""
+
+    tokens: int
+    """The least it could be brought to."""
+    limit: int
+
+
+CompactionPlan = NoCompaction | ReuseSummary | Compact | CannotFit
+
+
+def plan(situation: Situation) -> CompactionPlan:
+    """Decide what to do with a request (FR-1.2, FR-1.3, FR-2.2, FR-5.3, FR-5.4)."""
+    case = _Case(situation)
+    if situation.mode == "off":
+        return NoCompaction("off", case.total)
+    current = case.current()
+    if situation.mode == "force":
+        return case.forced(current)
+    if not situation.policy.enabled:
+        return NoCompaction("disabled", case.total)
+    if current.tokens <= situation.budget.high_water:
+        return current
+    return case.due(current)
+
+
+def open_cuts(messages: Sequence[Message]) -> list[bool]:
+    """Whether a cut is allowed before each message and at the end: ``len(messages) + 1`` flags.
+
+    A cut is allowed where no tool call stands before it and one of its results after it (promise 3). Results
+    belong to the last call of their id before them, since some servers use one id again and again. A call
+    without a result keeps its turn open up to the next message of the user.
+    """
+    last_use = list(range(len(messages)))
+    callers: dict[str, int] = {}
+    unanswered: dict[str, int] = {}
+    for index, message in enumerate(messages):
+        if message.answers is not None and message.answers in callers:
+            caller = callers[message.answers]
+            last_use[caller] = index
+            unanswered.pop(message.answers, None)
+        if message.role == "user":
+            unanswered.clear()
+        for call in message.calls:
+            callers[call.id] = index
+            unanswered[call.id] = index
+    for caller in unanswered.values():
+        last_use[caller] = len(messages)
+    allowed = [True]
+    reach = -1
+    for index in range(len(messages)):
+        reach = max(reach, last_use[index])
+        allowed.append(reach <= index)
+    return allowed
+
+
+class _Case:
+    """One situation with its sums; every method answers one question about it."""
+
+    def __init__(self, situation: Situation) -> None:
+        self.given = situation
+        self.budget = situation.budget
+        self.places = [place for place, message in enumerate(situation.messages) if not message.is_system]
+        self.said = [situation.messages[place] for place in self.places]
+        self.total = situation.fixed + sum(situation.tokens)
+        self.head_end = self.places[0] if self.places else len(situation.messages)
+        self.head = situation.fixed + sum(situation.tokens[: self.head_end])
+        self.summary = self._usable_summary()
+
+    @cached_property
+    def cuts(self) -> list[bool]:
+        """Before which of the non-system messages a cut is allowed."""
+        return open_cuts(self.said)
+
+    @cached_property
+    def before(self) -> list[int]:
+        """Tokens before each place: every sum over a stretch of messages is a difference of two of them."""
+        return [0, *accumulate(self.given.tokens)]
+
+    @cached_property
+    def systems_before(self) -> list[int]:
+        """The same for system messages alone."""
+        pairs = zip(self.given.messages, self.given.tokens, strict=True)
+        return [0, *accumulate(tokens if message.is_system else 0 for message, tokens in pairs)]
+
+    def _usable_summary(self) -> RunningSummary | None:
+        """The summary, if the newest message is not among what it covers and no tool call would be torn."""
+        summary = self.given.summary
+        if summary is None or not 0 < summary.covered < len(self.said) or not self.cuts[summary.covered]:
+            return None
+        return summary
+
+    def current(self) -> NoCompaction | ReuseSummary:
+        """What would be sent without a new summary; a compacted conversation stays compacted (FR-2.4.1)."""
+        summary = self.summary
+        if summary is None:
+            return NoCompaction("fits", self.total)
+        inner = self.inner_systems(summary.covered)[summary.absorbed_systems :]
+        kept = sum(self.given.tokens[place] for place in inner)
+        return ReuseSummary(
+            summary, self.head + self.given.summary_tokens + kept + self.tail(summary.covered)
+        )
+
+    def tail(self, covered: int) -> int:
+        """Tokens of all that stands from the first message that is not covered."""
+        return self.before[-1] - self.before[self.places[covered]]
+
+    def inner(self, covered: int) -> int:
+        """Tokens of the system messages inside the prefix."""
+        return self.systems_before[self.places[covered]] - self.systems_before[self.head_end]
+
+    def inner_systems(self, covered: int) -> list[int]:
+        """Places of the system messages inside the prefix, oldest first."""
+        return [
+            place
+            for place in range(self.head_end, self.places[covered])
+            if self.given.messages[place].is_system
+        ]
+
+    def candidates(self) -> list[int]:
+        """Every number of messages that a new summary could cover, smallest first; the newest message always stays."""
+        after = self.summary.covered if self.summary else 0
+        return [covered for covered in range(after + 1, len(self.said)) if self.cuts[covered]]
+
+    def retained(self, candidates: Sequence[int], retention: int) -> list[int]:
+        """The candidates that keep no more than the retention (FR-1.3.3); the floor in messages goes before it."""
+        floor = max(len(self.said) - max(self.given.policy.keep_last_messages, 1), 0)
+        systems = self.systems_before
+        return [
+            covered
+            for covered in candidates
+            if covered >= floor
+            or self.tail(covered) - (systems[-1] - systems[self.places[covered]]) <= retention
+        ]
+
+    def due(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
+        """Compaction is due: find the longest tail that may stay, or say why nothing is done."""
+        before, budget, policy = current.tokens, self.budget, self.given.policy
+        must = before > budget.limit
+        if not must and (self.total < budget.min_tokens or len(self.said) < policy.min_messages):
+            return _unchanged(current, "below_minimum")
+        made = self.fitting(self.candidates(), budget.max_summary, None if must else current)
+        if made is None:
+            return (
+                CannotFit(self.least(), budget.limit) if must else _unchanged(current, "nothing_to_summarize")
+            )
+        if not must and before - (made.rest_tokens + made.max_summary_tokens) < policy.min_gain * before:
+            return _unchanged(current, "small_gain")
+        return made
+
+    def forced(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
+        """The client asked for it: the same way, without thresholds (FR-2.2.1, FR-5.4.2)."""
+        fits = current.tokens <= self.budget.limit
+        candidates = self.candidates()
+        kept = self.retained(candidates, self.budget.retention)
+        if not kept:
+            newest = sum(
+                self.given.tokens[place]
+                for place in self.places[(self.summary.covered if self.summary else 0) :]
+            )
+            kept = self.retained(candidates, int(FORCED_RETENTION_RATIO * newest))
+        made = self.fitting(kept or candidates, self.budget.max_summary, current if fits else None)
+        if made is None:
+            return (
+                _unchanged(current, "nothing_to_summarize")
+                if fits
+                else CannotFit(self.least(), self.budget.limit)
+            )
+        return made
+
+    def fitting(
+        self, candidates: Sequence[int], bound: int, fallback: NoCompaction | ReuseSummary | None
+    ) -> Compact | None:
+        """The first candidate below the low water, else below the high water, else within the limit by any means."""
+        retained = self.retained(candidates, self.budget.retention) or list(candidates[-1:])
+        for mark in (self.budget.low_water, self.budget.high_water, self.budget.limit):
+            for covered in retained:
+                if self.head + bound + self.inner(covered) + self.tail(covered) <= mark:
+                    return self.compact(covered, bound, 0, fallback)
+        return self.squeezed(candidates[-1], bound, fallback) if candidates else None
+
+    def squeezed(
+        self, covered: int, bound: int, fallback: NoCompaction | ReuseSummary | None
+    ) -> Compact | None:
+        """With the shortest tail: let the oldest inner system messages go into the summary, then shorten that (FR-5.3.1)."""
+        room = self.budget.limit - self.head - self.tail(covered)
+        inner, absorbed = self.inner(covered), 0
+        for place in self.inner_systems(covered):
+            if inner + bound <= room:
+                break
+            inner -= self.given.tokens[place]
+            absorbed += 1
+        bound = min(bound, room - inner)
+        return self.compact(covered, bound, absorbed, fallback) if bound >= MIN_SUMMARY_TOKENS else None
+
+    def compact(
+        self, covered: int, bound: int, absorbed: int, fallback: NoCompaction | ReuseSummary | None
+    ) -> Compact:
+        """The outcome for one choice of prefix."""
+        start = self.summary.covered if self.summary else 0
+        inner = self.inner_systems(covered)
+        gone = {*inner[:absorbed], *self.places[start:covered]}
+        rest = self.head + sum(self.given.tokens[place] for place in inner[absorbed:]) + self.tail(covered)
+        replaced = sum(self.given.tokens[place] for place in gone) + (
+            self.given.summary_tokens if self.summary else 0
+        )
+        return Compact(
+            covered=covered,
+            messages=tuple(self.given.messages[place] for place in sorted(gone)),
+            previous=self.summary,
+            max_summary_tokens=min(bound, max(replaced // 2, MIN_SUMMARY_TOKENS)),
+            absorbed_systems=absorbed,
+            replaced_tokens=replaced,
+            rest_tokens=rest,
+            fallback=fallback,
+        )
+
+    def least(self) -> int:
+        """The least that the request could be brought to."""
+        candidates = self.candidates()
+        if not candidates:
+            return self.current().tokens
+        return self.head + MIN_SUMMARY_TOKENS + self.tail(candidates[-1])
+
+
+def _unchanged(current: NoCompaction | ReuseSummary, reason: Reason) -> NoCompaction | ReuseSummary:
+    if isinstance(current, NoCompaction):
+        return NoCompaction(reason, current.tokens)
+    return ReuseSummary(current.summary, current.tokens, reason)
