@@ -1,0 +1,179 @@
+"""The demo's child processes: started on a leash, waited for until they answer, stopped whatever happens.
+
+`run.py` starts the model's server and Tidemark with `child`, which is a context manager: leaving it, by
+whatever road, ends the process and everything in its process group. `ended_by_signals` makes SIGTERM and
+SIGHUP take that road too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+HOST = "127.0.0.1"
+START_SECONDS = 60.0
+"""How long a child may take until it answers; importing litellm alone takes 3 to 7 s of CPU."""
+STOP_SECONDS = 8.0
+"""How long a child may take to end by itself after SIGTERM, before it is killed."""
+_POLL_SECONDS = 0.05
+_LOG_LINES = 12
+_HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class ChildError(Exception):
+    """A child process ended early or did not answer in time; the message holds its last log lines."""
+
+
+class EndedBySignal(KeyboardInterrupt):
+    """SIGTERM or SIGHUP arrived; `number` is the signal's."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A running process of the demo."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def wait_ready(self, port: int, path: str, seconds: float = START_SECONDS) -> None:
+        """Return as soon as `GET path` is answered with 200; raise `ChildError` if that does not happen."""
+        deadline = time.monotonic() + seconds
+        while not _answers(port, path):
+            self.check()
+            if time.monotonic() > deadline:
+                raise ChildError(
+                    f"{self.name} did not answer on port {port} in {seconds:.0f} s.\n{self.last_lines()}"
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def check(self) -> None:
+        """Raise `ChildError` if the process has ended."""
+        code = self.process.poll()
+        if code is not None:
+            raise ChildError(f"{self.name} has ended with exit code {code}.\n{self.last_lines()}")
+
+    def last_lines(self) -> str:
+        """Return the end of its log, fit to be shown to a person."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
+        return "\n".join(
+            [f"The last lines of its log ({self.log.name}):", *(f"  | {line}" for line in lines)]
+        )
+
+
+@contextlib.contextmanager
+def child(
+    name: str, command: Sequence[str], log: Path, environ: Mapping[str, str] | None = None
+) -> Iterator[Child]:
+    """Run `command` in a session of its own while the block runs; its output goes to the file `log`.
+
+    Signals are held back while the process is started and stopped, so that none can fall between the two.
+    """
+    leashed = [sys.executable, "-m", "proxy.demo.leash", str(os.getpid()), *command]
+    with _signals_held(), log.open("wb") as output:
+        process = subprocess.Popen(
+            leashed,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=environ,
+            start_new_session=True,
+        )
+        try:
+            with _signals_released():
+                yield Child(name, process, log)
+        finally:
+            _stop(process)
+
+
+def free_port() -> int:
+    """Return a port that can be listened on at this moment."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def is_free(port: int) -> bool:
+    """Say whether `port` can be listened on at this moment."""
+    with socket.socket() as probe:
+        probe.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # as servers do: a port in TIME_WAIT is free
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True
+
+
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into `EndedBySignal` in the main thread, as Python does with SIGINT."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        raise EndedBySignal(number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End the process, gently first, then whatever is left of its group."""
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(STOP_SECONDS)
+    with contextlib.suppress(
+        ProcessLookupError, PermissionError
+    ):  # nobody is left (macOS answers EPERM then)
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@contextlib.contextmanager
+def _signals_held() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _signals_released() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _answers(port: int, path: str) -> bool:
+    connection = http.client.HTTPConnection(
+        HOST, port, timeout=2
+    )  # no proxy of the environment comes into it
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

@@ -1,0 +1,199 @@
+"""Drives `tidemark demo`: starts the model's server and Tidemark, holds both conversations, compares them.
+
+`proxy/cli.py` calls `main`. Everything that is started here is a context manager, so that the end, a
+failure and a signal all leave by the same road: no process and no file stays behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from proxy.demo import children, llama
+from proxy.demo.children import Child
+from proxy.demo.screen import (
+    HEADING,
+    Answered,
+    Conversation,
+    Failed,
+    PlainScreen,
+    Screen,
+    Water,
+    comparison,
+    screen,
+    turn_line,
+    verdict,
+)
+from proxy.demo.script import Question, script
+
+if TYPE_CHECKING:
+    from proxy.demo.talk import Talker
+
+_WATCH_SECONDS = 0.5
+SERVE_PORT = 8787
+"""Tidemark's own default port, used with `--serve` while it is free."""
+READY_PATH = "/health/readiness"
+_THRESHOLD = 0.85
+"""Ratio of the window at which compaction is due. Lower than the default, because the model's own tokenizer
+makes up to 11 % more tokens of this conversation than the tokenizers that Tidemark counts with."""
+_TARGET = 0.45
+"""Ratio of the limit to which a compaction brings a request: DESIGN.md's default."""
+_CONFIG = """\
+model_list:
+  - model_name: {model}
+    litellm_params: {{model: openai/{model}}}
+    model_info: {{max_input_tokens: {window}}}
+compaction:
+  defaults: {{strategy: extractive, threshold: {threshold}, target: {target}, retention_tokens: 300}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """The two running servers and their ports on 127.0.0.1."""
+
+    model: Child
+    model_port: int
+    proxy: Child
+    proxy_port: int
+
+
+def main(turns: int = 40, serve: bool = False) -> int:  # noqa: FBT001, FBT002 - two flags of one command line
+    """Run the demo and return the exit code.
+
+    With `serve`, start both servers, say how to reach them, and wait for Ctrl-C or SIGTERM; nobody talks
+    then. Without it, hold the conversation of `turns` turns twice; 0 then means that it overflowed straight
+    and was finished through Tidemark.
+    """
+    try:
+        llama.weights()
+        with children.ended_by_signals(), tempfile.TemporaryDirectory(prefix="tidemark-demo-") as folder:
+            return _serve(Path(folder)) if serve else _compare(Path(folder), script(turns))
+    except (llama.ExtraMissingError, children.ChildError) as error:
+        print(error, file=sys.stderr)  # noqa: T201 - the demo speaks to a person
+        return 1
+    except children.EndedBySignal as end:
+        return 128 + end.number
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def config(model: str = llama.MODEL, window_tokens: int = llama.WINDOW_TOKENS) -> str:
+    """Return the YAML with which the demo starts Tidemark."""
+    return _CONFIG.format(model=model, window=window_tokens, threshold=_THRESHOLD, target=_TARGET)
+
+
+def water(limit_tokens: int | None, window_tokens: int = llama.WINDOW_TOKENS) -> Water:
+    """Return the marks of a request whose limit is `limit_tokens`, by the rules of DESIGN.md under `config`.
+
+    Without a limit, that is straight to the server, there are none.
+    """
+    if limit_tokens is None:
+        return Water(window_tokens)
+    high = min(int(_THRESHOLD * window_tokens), limit_tokens)
+    return Water(window_tokens, int(_TARGET * limit_tokens), high)
+
+
+def _serve(folder: Path) -> int:
+    out = PlainScreen()
+    port = SERVE_PORT
+    if not children.is_free(port):
+        port = children.free_port()
+        out.say(f"Port {SERVE_PORT} is taken, so Tidemark gets port {port}.")
+    with _servers(folder, port) as servers:
+        servers.proxy.wait_ready(port, READY_PATH)
+        base = f"http://{children.HOST}:{servers.proxy_port}/v1"
+        messages = [{"role": "user", "content": "Name three Greek islands."}]
+        body = json.dumps({"model": llama.MODEL, "stream": True, "messages": messages})
+        out.say(f"Tidemark is running before {llama.MODEL} with a window of {llama.WINDOW_TOKENS} tokens.")
+        out.say(f"export OPENAI_BASE_URL={base}")
+        out.say("export OPENAI_API_KEY=unused")
+        out.say(f"curl -N {base}/chat/completions -H 'Content-Type: application/json' -d '{body}'")
+        out.say("Ctrl-C stops both.")
+        with contextlib.suppress(KeyboardInterrupt):
+            while True:
+                time.sleep(_WATCH_SECONDS)
+                servers.model.check()
+                servers.proxy.check()
+    return 0
+
+
+def _compare(folder: Path, questions: Sequence[Question]) -> int:
+    plain = PlainScreen()
+    started = time.monotonic()
+    plain.say(
+        f"Starting {llama.MODEL} on llama.cpp, window {llama.WINDOW_TOKENS} tokens, and Tidemark before it."
+    )
+    with _servers(folder, children.free_port()) as servers:
+        from proxy.demo.talk import talker  # noqa: PLC0415 - imports openai, while Tidemark starts
+
+        servers.proxy.wait_ready(servers.proxy_port, READY_PATH)
+        plain.say(f"Both answer after {time.monotonic() - started:.1f} s.")
+        with screen() as out:
+            out.say(f"\nStraight to the model's server, {len(questions)} turns:")
+            direct = _hold(talker("direct", servers.model_port, llama.MODEL), questions, out)
+            out.say("\nThe same person through Tidemark:")
+            proxied = _hold(talker("tidemark", servers.proxy_port, llama.MODEL), questions, out)
+        if proxied.failure:
+            plain.say(servers.proxy.last_lines())
+    found = verdict(direct, proxied)
+    for line in ["", *comparison(direct, proxied), "", found.sentence]:
+        plain.say(line)
+    plain.say(f"The whole demo took {time.monotonic() - started:.0f} s.")
+    return 0 if found.shown else 1
+
+
+@contextlib.contextmanager
+def _servers(folder: Path, proxy_port: int) -> Iterator[Servers]:
+    """Run both servers; the model answers when the block begins, Tidemark is still starting."""
+    model_port = children.free_port()
+    with children.child("The model's server", llama.command(model_port), folder / "llama.log") as model:
+        model.wait_ready(model_port, llama.HEALTH_PATH)
+        settings = folder / "tidemark.yaml"
+        settings.write_text(config(), encoding="utf-8")
+        command = _proxy_command(settings, proxy_port)
+        environ = _environ(f"http://{children.HOST}:{model_port}/v1", folder / "data")
+        with children.child("Tidemark", command, folder / "tidemark.log", environ) as proxy:
+            yield Servers(model, model_port, proxy, proxy_port)
+
+
+def _proxy_command(settings: Path, port: int) -> list[str]:
+    where = ["--config", str(settings), "--host", children.HOST, "--port", str(port)]
+    return [sys.executable, "-m", "proxy", "serve", *where]
+
+
+def _environ(upstream: str, data: Path) -> dict[str, str]:
+    """Return the environment of the demo's Tidemark: none of the person's settings, no proxy to this machine."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TIDEMARK_")}
+    direct = ",".join(filter(None, [kept.get("NO_PROXY") or kept.get("no_proxy"), children.HOST]))
+    ours = {"TIDEMARK_UPSTREAM": upstream, "TIDEMARK_DATA_DIR": str(data)}
+    return {**kept, "NO_PROXY": direct, "no_proxy": direct, **ours}
+
+
+def _hold(to: Talker, questions: Sequence[Question], out: Screen) -> Conversation:
+    """Hold one conversation to its end or to its first failure, a line a turn."""
+    from proxy.demo.talk import converse  # noqa: PLC0415 - see `_compare`
+
+    started = time.monotonic()
+    turns: list[Answered] = []
+    failure = None
+    out.say(HEADING)
+    for turn in converse(to, questions, out.listen):
+        out.say(turn_line(turn, out.columns))
+        if isinstance(turn, Failed):
+            failure = turn
+            break
+        turns.append(turn)
+        out.gauge(
+            turn.after_tokens, water(turn.limit_tokens), title=f"{to.side} {turn.number}/{len(questions)}"
+        )
+    return Conversation(to.side, len(questions), tuple(turns), failure, time.monotonic() - started)

@@ -1,0 +1,284 @@
+"""What the demo says: the facts of a turn and of a conversation first, then their renderers.
+
+`talk.py` makes the turns, `run.py` the conversations; the functions here turn them into text, and a screen
+prints that, with a live bar between low and high water where there is a terminal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+Side = Literal["direct", "tidemark"]
+_PLAIN_COLUMNS = 120
+_BAR_COLUMNS = 48
+_COMPACTED = frozenset({"compacted", "forced"})
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A turn that was answered."""
+
+    side: Side
+    number: int
+    """Starts at 1."""
+    question: str
+    answer: str
+    recalled: bool | None
+    """Whether the answer names the early fact that was asked for; `None` where none was."""
+    before_tokens: int
+    """The request as the client sent it: Tidemark's count, or the server's where it was sent straight."""
+    after_tokens: int
+    """The request as the server got it, counted in the same way."""
+    limit_tokens: int | None
+    """Tidemark's budget for a request; `None` where it was sent straight."""
+    action: str
+    """What Tidemark did: the word of `X-Tidemark-Action`, or `-`."""
+    prompt_tokens: int
+    """The prompt, in the server's own count."""
+    cached_tokens: int
+    """The part of the prompt that came from the server's prompt cache."""
+    reply_tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A turn that was refused or broke off."""
+
+    side: Side
+    number: int
+    question: str
+    status: int | None
+    """The HTTP status; `None` where no response came, or it broke off."""
+    message: str
+    """The server's own words."""
+    overflow: bool
+    """Whether the server says that the prompt exceeds its window."""
+    prompt_tokens: int | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One conversation to its end or to its first failure."""
+
+    side: Side
+    asked: int
+    """How many turns the script has."""
+    turns: tuple[Answered, ...]
+    failure: Failed | None
+    seconds: float
+
+    @property
+    def compactions(self) -> int:
+        """How many of its turns were compacted."""
+        return sum(turn.action in _COMPACTED for turn in self.turns)
+
+    @property
+    def prompt_tokens(self) -> int:
+        """All prompts together."""
+        return sum(turn.prompt_tokens for turn in self.turns)
+
+    @property
+    def cached_tokens(self) -> int:
+        """The part of all prompts that came from the server's prompt cache."""
+        return sum(turn.cached_tokens for turn in self.turns)
+
+
+@dataclass(frozen=True, slots=True)
+class Water:
+    """The model's window and the marks between which Tidemark keeps a request; `None` without Tidemark."""
+
+    window_tokens: int
+    low_tokens: int | None = None
+    high_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the demo has shown."""
+
+    shown: bool
+    sentence: str
+
+
+HEADING = "turn  tokens before > after  action     cached/prompt  seconds  question | answer"
+
+
+def turn_line(turn: Answered | Failed, columns: int) -> str:
+    """Return one line of at most `columns` characters for `turn`."""
+    if isinstance(turn, Failed):
+        status = f"HTTP {turn.status}: " if turn.status else ""
+        return _cut(f"{turn.number:>4}  FAILED  {status}{turn.message}", columns)
+    facts = (
+        f"{turn.number:>4}  {turn.before_tokens:>13} > {turn.after_tokens:<5}  {turn.action:<9}  "
+        f"{turn.cached_tokens:>6}/{turn.prompt_tokens:<6}  {turn.seconds:>7.1f}  "
+    )
+    rest = max(columns - len(facts) - len(" | "), 0)
+    question = _cut(turn.question, rest // 2)
+    return _cut(f"{facts}{question} | {_cut(turn.answer, rest - len(question))}", columns)
+
+
+def bar(tokens: int, water: Water, columns: int = _BAR_COLUMNS) -> str:
+    """Draw `tokens` on a scale of the whole window, with a mark at low and one at high water."""
+    per_column = water.window_tokens / columns
+    cells = ["█" if (column + 0.5) * per_column <= tokens else "·" for column in range(columns)]
+    for mark in filter(None, (water.low_tokens, water.high_tokens)):
+        cells[min(int(mark / per_column), columns - 1)] = "┃"
+    return "".join(cells)
+
+
+def comparison(direct: Conversation, proxied: Conversation) -> list[str]:
+    """Return the closing comparison, line by line."""
+    rows = [("", "straight", "through Tidemark")]
+    rows += [(name, value(direct), value(proxied)) for name, value in _ROWS]
+    lines = [f"{name:<34}{one:>16}{two:>20}" for name, one, two in rows]
+    if direct.failure:
+        lines.append(f"The server's own words at turn {direct.failure.number}: {direct.failure.message}")
+    if proxied.failure:
+        lines.append(f"Through Tidemark, turn {proxied.failure.number} failed: {proxied.failure.message}")
+    return lines
+
+
+def verdict(direct: Conversation, proxied: Conversation) -> Verdict:
+    """Say whether the demo has shown its point: straight it overflows, through Tidemark it finishes."""
+    if proxied.failure:
+        return Verdict(
+            shown=False, sentence=f"Tidemark failed at turn {proxied.failure.number}; that is a defect."
+        )
+    if direct.failure is None:
+        sentence = f"{direct.asked} turns fit into the window as they are: ask for more with --turns."
+        return Verdict(shown=False, sentence=sentence)
+    if not direct.failure.overflow:
+        sentence = f"The server failed at turn {direct.failure.number}, but not because its window was full."
+        return Verdict(shown=False, sentence=sentence)
+    sentence = (
+        f"Straight, the window was full at turn {direct.failure.number} and every later turn fails likewise; "
+        f"through Tidemark all {proxied.asked} turns were answered, after {_compactions(proxied)}."
+    )
+    return Verdict(shown=True, sentence=sentence)
+
+
+class Screen(Protocol):
+    """Where the demo's lines go."""
+
+    @property
+    def columns(self) -> int:
+        """How long a line may be."""
+
+    def say(self, line: str = "") -> None:
+        """Print a line that stays."""
+
+    def gauge(self, tokens: int, water: Water, *, title: str) -> None:
+        """Show how full the window is, where that can be redrawn."""
+
+    def listen(self, answer: str) -> None:
+        """Show the answer so far, where that can be redrawn."""
+
+
+class PlainScreen:
+    """Lines only: for files, pipes and CI."""
+
+    columns = _PLAIN_COLUMNS
+
+    def say(self, line: str = "") -> None:
+        """Print a line at once."""
+        print(line, flush=True)  # noqa: T201 - the demo speaks on standard output
+
+    def gauge(self, tokens: int, water: Water, *, title: str) -> None:
+        """A line cannot be redrawn."""
+
+    def listen(self, answer: str) -> None:
+        """A line cannot be redrawn."""
+
+
+class LiveScreen:
+    """Lines that scroll by over a bar and the answer as it arrives."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._bar = Text()
+        self._answer = ""
+
+    @property
+    def columns(self) -> int:
+        """The terminal's width as it is now."""
+        return self._live.console.width
+
+    def say(self, line: str = "") -> None:
+        """Print a line above the bar."""
+        self._live.console.print(Text(line))
+
+    def gauge(self, tokens: int, water: Water, *, title: str) -> None:
+        """Redraw the bar: green up to low water, yellow up to high water, red above."""
+        colour = _colour(tokens, water)
+        scale = f" {tokens} of {water.window_tokens} tokens"
+        if water.low_tokens and water.high_tokens:
+            scale += f", low {water.low_tokens}, high {water.high_tokens}"
+        columns = max(10, min(_BAR_COLUMNS, self.columns - len(title) - len(scale) - 2))
+        drawn = Text(bar(tokens, water, columns), style=colour)
+        self._bar = Text.assemble((f"{title} ", "bold"), drawn, scale, no_wrap=True, overflow="ellipsis")
+        self._draw()
+
+    def listen(self, answer: str) -> None:
+        """Redraw the end of the answer under the bar."""
+        self._answer = " ".join(answer.split())[-self.columns + 1 :]
+        self._draw()
+
+    def _draw(self) -> None:
+        self._live.update(Group(self._bar, Text(self._answer, style="dim", no_wrap=True)), refresh=True)
+
+
+@contextlib.contextmanager
+def screen() -> Iterator[Screen]:
+    """Yield the screen that fits standard output."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        yield PlainScreen()
+        return
+    # No refresh thread: it would take the signals that `children.py` holds back in the main thread.
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        yield LiveScreen(live)
+
+
+def _colour(tokens: int, water: Water) -> str:
+    if tokens > (water.high_tokens or water.window_tokens):
+        return "red"
+    return "green" if tokens <= (water.low_tokens or water.window_tokens) else "yellow"
+
+
+def _compactions(conversation: Conversation) -> str:
+    return f"{conversation.compactions} compaction{'s' if conversation.compactions != 1 else ''}"
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part:,} ({part / whole:.0%})" if whole else "0"
+
+
+def _recalled(conversation: Conversation) -> str:
+    late = [turn.recalled for turn in conversation.turns if turn.recalled is not None]
+    return f"{sum(late)} of {len(late)}" if late else "none asked"
+
+
+_ROWS = (
+    ("turns answered", lambda c: f"{len(c.turns)} of {c.asked}"),
+    ("ended by", lambda c: f"failure, turn {c.failure.number}" if c.failure else "end of script"),
+    ("compactions", lambda c: str(c.compactions) if c.side == "tidemark" else "-"),
+    ("prompt tokens sent to the model", lambda c: f"{c.prompt_tokens:,}"),
+    ("... from its prompt cache", lambda c: _share(c.cached_tokens, c.prompt_tokens)),
+    ("... processed", lambda c: _share(c.prompt_tokens - c.cached_tokens, c.prompt_tokens)),
+    ("early facts named in late answers", _recalled),
+    ("seconds", lambda c: f"{c.seconds:.1f}"),
+)
+
+
+def _cut(text: str, columns: int) -> str:
+    flat = " ".join(text.split()) if "\n" in text else text
+    return flat if len(flat) <= columns else flat[: max(columns - 1, 0)] + "…"

@@ -1,0 +1,150 @@
+"""The scripted person of the demo: forty turns about one sailing trip.
+
+`talk.py` asks these questions in order. The first turns state facts (the boat, the crew, an allergy, a
+rule), the last turns ask for them again, long after a window of 2,048 tokens has been filled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SYSTEM = "You help to plan a sailing trip. Answer in one or two short sentences."
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One turn of the person."""
+
+    text: str
+    expects: str = ""
+    """A word that a right answer holds; empty where the turn does not ask for an early fact."""
+
+
+def script(turns: int) -> tuple[Question, ...]:
+    """Return the first `turns` questions; a conversation longer than the script goes round again."""
+    rounds, rest = divmod(turns, len(_QUESTIONS))
+    return _QUESTIONS * rounds + _QUESTIONS[:rest]
+
+
+_FACTS = (
+    Question(
+        "Hello! I am planning a sailing trip in the Aegean. The boat is called Petrel. She is a white "
+        "sloop, eleven metres long, and she lies in the harbour of Paros."
+    ),
+    Question(
+        "There are four of us in the crew: Marta is the skipper, Jonas is the cook, Aylin does the "
+        "navigation, and I look after the engine."
+    ),
+    Question(
+        "Important: Jonas is allergic to peanuts, so nothing with peanuts may come on board. Please "
+        "remember that."
+    ),
+    Question(
+        "We have one firm rule on Petrel: we never sail after dark. Every leg has to end before sunset."
+    ),
+    Question(
+        "We leave Paros on Monday the 8th of June, and we have to be back eleven days later. Is June a "
+        "good month?"
+    ),
+    Question(
+        "Our money for the whole trip is 2400 euros, for food, fuel and harbour fees. How would you "
+        "divide it?"
+    ),
+)
+
+_PLANNING = (
+    Question(
+        "Here is what we found in the lockers today. Port locker: two fenders, one long mooring line, a"
+        " bucket, the deck brush and a spare anchor with ten metres of chain. Starboard locker: six "
+        "life jackets, four harness lines, the storm jib, a bag of shackles and the hand pump. Galley: "
+        "two pots, one pan, eleven plates, nine forks, a gas cooker with one full bottle and one half "
+        "empty bottle, matches, and a lamp. Chart table: three paper charts, dividers, a hand compass, "
+        "binoculars, the radio licence and last year's log book. Engine room: two oil filters, one "
+        "impeller, a fan belt, four litres of oil and a torch. Is anything important missing?"
+    ),
+    Question(
+        "The first leg goes from Paros to Naxos, about twelve nautical miles. How long will that take "
+        "at five knots?"
+    ),
+    Question(
+        "In summer the Meltemi blows from the north in the afternoon. At what time of day should we cast off?"
+    ),
+    Question(
+        "Jonas wants to cook something simple on the first evening. What can he make with pasta, "
+        "tomatoes and tuna?"
+    ),
+    Question("How much drinking water should we carry for four people for three days without a harbour?"),
+    Question(
+        "The second leg goes from Naxos to Amorgos, thirty nautical miles. Is that too much for one day?"
+    ),
+    Question(
+        "I want to look after the diesel engine properly. What three things do I check before I start it?"
+    ),
+    Question(
+        "Aylin has copied the weather report for us: northern Aegean, north four to five, rising six in"
+        " the afternoon, sea slight. Central Aegean, north-west five, locally six in the channels "
+        "between Paros and Naxos, good visibility, sea moderate. Southern Aegean, north-west five to "
+        "six, gusts of seven near Amorgos and Santorini on Thursday and Friday, sea rough, then falling"
+        " four on Saturday with clear skies and thirty degrees. Which days look good for us?"
+    ),
+    Question("Which papers does the harbour police in Greece usually want to see when we arrive?"),
+    Question("Marta asks for a safety briefing on the first day. What are the most important points in it?"),
+    Question("How do we stow life jackets and harness lines so that everybody reaches them quickly?"),
+    Question(
+        "The charter company has sent us its rules. The boat is handed over at nine in the morning, "
+        "with a full tank of diesel and clean bed linen. She comes back by five in the afternoon on the"
+        " last day, with a full tank again. Damage must be reported by telephone on the same day. The "
+        "deposit of 1500 euros is paid back within a week. Pets are not allowed, and neither is smoking"
+        " below deck. The outboard motor must be locked at night. Which of these rules is the easiest "
+        "one to forget?"
+    ),
+    Question(
+        "One of us may get seasick on the long leg. What helps against it, and what should we avoid eating?"
+    ),
+    Question(
+        "In Amorgos we want to anchor in a bay with sand at six metres of depth. How much chain do we "
+        "let out?"
+    ),
+    Question("How can we tell during the night that the anchor is dragging, and who should keep watch?"),
+    Question(
+        "From Amorgos we sail to Santorini. Is it wise to anchor inside the caldera, or is it too deep?"
+    ),
+    Question(
+        "Fuel: the engine burns three litres an hour and the tank holds ninety litres. How far do we "
+        "get at five knots?"
+    ),
+    Question("Our fridge needs a lot of power. How do we save the battery while we lie at anchor?"),
+    Question("If the wind rises to seven on the day of the Santorini leg, what would be a good plan for us?"),
+    Question(
+        "When do we have to put the first reef into the mainsail, and how do four people share the work?"
+    ),
+    Question("What belongs in a small first aid kit for eleven days on the water with four people?"),
+    Question(
+        "A small tear has shown up in the foresail near the leech. Can we repair it ourselves on board?"
+    ),
+    Question(
+        "From Santorini we go on to Ios for two quiet days. What can we do there on a day without wind?"
+    ),
+    Question(
+        "On the last leg from Ios back to Paros the wind comes from ahead. Should we tack, or use the engine?"
+    ),
+    Question(
+        "How do we moor stern-to in a small Greek harbour with a side wind? Give us the order of the steps."
+    ),
+    Question("What do we clean and check on the boat before we hand her back at the end of the trip?"),
+)
+
+_RECALL = (
+    Question("Now let us go back to the beginning. What is the name of our boat?", expects="petrel"),
+    Question("Who is the skipper of our crew, and who does the navigation?", expects="marta"),
+    Question("Jonas wants to buy snacks. Which food must never come on board, and why?", expects="peanut"),
+    Question("The last leg may take long. What is our firm rule about sailing after dark?", expects="never"),
+    Question("From which harbour did we start, and where do we have to be back at the end?", expects="paros"),
+    Question("How much money did we plan for the whole trip?", expects="2400"),
+    Question(
+        "Please write a short entry for the log book that names the boat and the crew.", expects="petrel"
+    ),
+    Question("Thank you, that was a good plan. Write one last sentence that wishes the crew fair winds."),
+)
+
+_QUESTIONS = _FACTS + _PLANNING + _RECALL
