@@ -1,0 +1,47 @@
+"""Parts that are neither text nor image: audio, video and files count by what is said about them.
+
+Below ``counting``. Their content is never counted (REQUIREMENTS.md, open 3: attachments by metadata).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from proxy.core.messages import JsonValue
+
+IMAGES = frozenset({"image_url", "input_image", "image"})
+_ATTACHMENTS = frozenset({"file", "input_file", "document"}) | frozenset(
+    {"audio", "audio_url", "input_audio", "video", "video_url", "input_video"}
+)
+_PLAIN_FIELDS = ("filename", "name", "title", "mime_type", "media_type", "format", "file_id", "id")
+_CONTENT_FIELDS = ("data", "file_data", "url", "file_url")
+
+
+def part_text(part: Mapping[str, JsonValue]) -> str:
+    """The text that a part without text counts as: an attachment's metadata, any unknown part's own JSON."""
+    if part.get("type") in _ATTACHMENTS:
+        return _metadata(part)
+    return json.dumps(part, ensure_ascii=False)
+
+
+def _metadata(part: Mapping[str, JsonValue]) -> str:
+    """Kind, file name, media type and size in bytes of an attachment, as far as the part tells them."""
+    words = [str(part.get("type"))]
+    for body in (part, *[value for value in part.values() if isinstance(value, dict)]):
+        words += [str(body[key]) for key in _PLAIN_FIELDS if isinstance(body.get(key), str)]
+        for key in _CONTENT_FIELDS:
+            content = body.get(key)
+            if isinstance(content, str):
+                words += _size(content)
+    return " ".join(words)
+
+
+def _size(content: str) -> list[str]:
+    """Media type and size of a data URL or of bare base64; a plain URL as it is."""
+    if content.startswith(("http://", "https://", "gs://", "s3://")):
+        return [content]
+    head, comma, _ = content[:200].partition(",")
+    kind = [head.removeprefix("data:").partition(";")[0]] if comma and head.startswith("data:") else []
+    encoded = len(content) - (len(head) + 1 if kind else 0)
+    return [*kind, f"{encoded * 3 // 4} bytes"]
