@@ -112,6 +112,16 @@ class ModelCatalog(Protocol):
         """Window and policy of a model, from the sources in DESIGN.md's order; never fails, the last is a default."""
         ...
 
+    async def learn(
+        self, route: Route, profile: ModelProfile, status: int, body: bytes, sent_tokens: int
+    ) -> ModelProfile | None:
+        """What an upstream's error teaches of a model's window.
+
+        :param sent_tokens: what was sent, as counted here; the upstream may count more for the same
+        :returns: the profile to go on with, its window smaller; None when the error is none of context length
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class RequestCount:

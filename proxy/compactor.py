@@ -1,0 +1,221 @@
+"""Making a summary: one at a time for each prefix, bounded, checked, stored; and what is done when it fails.
+
+Fifth step on the road of a request, between the plan, which says what to summarize, and the assembly, which
+puts the summary in its place. The strategies write texts; this file decides whether a text is a summary.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from proxy.core.budget import ModelProfile
+from proxy.core.errors import StoreUnavailable, SummaryRejected, UpstreamError
+from proxy.core.events import CompactionStarted, ConversationCompacted, Listener, StoreDegraded, SummaryFailed
+from proxy.core.plan import Compact
+from proxy.core.ports import Caller, ConversationStore, Route, Summarizer, SummaryTask, TokenCounter
+from proxy.core.prefix import PrefixChain
+from proxy.core.summary import Cause, RunningSummary, Strategy, render_summary, render_text
+
+Clock = Callable[[], float]
+ChooseSummarizer = Callable[[ModelProfile, Route], Summarizer]
+"""The strategy that a model's policy names; ``app.py`` knows them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionOrder:
+    """One compaction that is to be done."""
+
+    plan: Compact
+    tenant: str
+    conversation: str
+    chain: PrefixChain
+    profile: ModelProfile
+    route: Route
+    caller: Caller
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
+class Summarized:
+    """There is a summary, and it is within its bound."""
+
+    summary: RunningSummary
+    tokens: int
+    """Of the rendered message, for the order's model."""
+    warning: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotSummarized:
+    """No summary could be made; nothing was lost or changed."""
+
+    reason: str
+
+
+CompactionResult = Summarized | NotSummarized
+
+
+class Compactor:
+    """Performs compactions.
+
+    The mutable state is the table of compactions under way in this process: equal orders share one task, and
+    the task ends when nobody waits for it any more.
+    """
+
+    def __init__(
+        self,
+        choose: ChooseSummarizer,
+        fallback: Summarizer,
+        store: ConversationStore,
+        counter: TokenCounter,
+        emit: Listener,
+        clock: Clock,
+        timer: Clock,
+    ) -> None:
+        self._choose = choose
+        self._fallback = fallback
+        self._store = store
+        self._counter = counter
+        self._emit = emit
+        self._clock = clock
+        self._timer = timer
+        self._under_way: dict[tuple[bytes, str], _Flight] = {}
+
+    def summarizer_for(self, profile: ModelProfile, route: Route) -> Summarizer:
+        """The summarizer of a model; its recipe is part of what summaries are found by."""
+        return self._choose(profile, route)
+
+    async def compact(self, order: CompactionOrder) -> CompactionResult:
+        """Make the summary that ``order`` asks for, or wait for the one that is being made of the same prefix."""
+        summarizer = self._choose(order.profile, order.route)
+        key = (order.chain.at(order.plan.covered), summarizer.recipe.key)
+        flight = self._under_way.get(key)
+        if flight is None:
+            flight = _Flight(asyncio.create_task(self._perform(order, summarizer)))
+            self._under_way[key] = flight
+            flight.task.add_done_callback(lambda _: self._under_way.pop(key, None))
+        flight.waiting += 1
+        try:
+            return await asyncio.shield(flight.task)
+        finally:
+            flight.waiting -= 1
+            if flight.waiting == 0 and not flight.task.done():
+                flight.task.cancel()
+
+    async def _perform(self, order: CompactionOrder, summarizer: Summarizer) -> CompactionResult:
+        started = self._timer()
+        plan, recipe = order.plan, summarizer.recipe
+        self._emit(
+            CompactionStarted(
+                order.conversation, order.profile.name, recipe.strategy, plan.covered, plan.replaced_tokens
+            )
+        )
+        warning = None
+        made_by: Strategy = recipe.strategy
+        try:
+            text = await self._text(order, summarizer)
+        except (SummaryRejected, UpstreamError, TimeoutError) as error:
+            reason = str(error) or "the summarizer did not answer in time"
+            self._emit(self._failure(order, recipe.strategy, reason, started))
+            if order.profile.policy.on_failure != "deterministic" or recipe.strategy == self._fallback.recipe.strategy:
+                return NotSummarized(reason)
+            try:
+                text = await self._text(order, self._fallback)
+            except SummaryRejected as second:
+                self._emit(self._failure(order, self._fallback.recipe.strategy, str(second), started))
+                return NotSummarized(str(second))
+            made_by = self._fallback.recipe.strategy
+            warning = f"the {recipe.strategy} summarizer failed; the summary is {made_by}"
+        return await self._keep(order, summarizer, text, made_by, warning, started)
+
+    async def _text(self, order: CompactionOrder, summarizer: Summarizer) -> str:
+        """A text that is within the bound when rendered.
+
+        :raises SummaryRejected: the strategy gave nothing that could stand for the messages
+        """
+        plan, model = order.plan, order.route.upstream_model
+        frame = self._counter.count_message(render_text("", plan.covered), model)
+        task = SummaryTask(
+            messages=plan.messages,
+            previous=plan.previous.text if plan.previous else None,
+            max_tokens=max(plan.max_summary_tokens - frame, 1),
+            model=model,
+            route=order.route,
+            caller=order.caller,
+            timeout_seconds=order.profile.policy.summarizer_timeout_seconds,
+        )
+        async with asyncio.timeout(task.timeout_seconds):
+            text = await summarizer.summarize(task)
+        text = self._within(text.strip(), plan.covered, model, plan.max_summary_tokens)
+        if not text:
+            message = f"the {summarizer.recipe.strategy} summarizer gave an empty text"
+            raise SummaryRejected(message)
+        return text
+
+    def _within(self, text: str, covered: int, model: str, bound: int) -> str:
+        """``text``, cut where its rendered message is over the bound: the bound is enforced, not hoped for."""
+        room = bound
+        while text and (over := self._counter.count_message(render_text(text, covered), model) - bound) > 0:
+            room = min(room, self._counter.count_text(text, model)) - over
+            text = self._counter.cut_text(text, model, room).rstrip() if room > 0 else ""
+        return text
+
+    async def _keep(
+        self,
+        order: CompactionOrder,
+        summarizer: Summarizer,
+        text: str,
+        made_by: Strategy,
+        warning: str | None,
+        started: float,
+    ) -> Summarized:
+        plan, model = order.plan, order.route.upstream_model
+        summary = RunningSummary(
+            prefix=order.chain.at(plan.covered),
+            covered=plan.covered,
+            text=text,
+            recipe=summarizer.recipe,
+            made_by=made_by,
+            cause=order.cause,
+            created_at=self._clock(),
+            previous=plan.previous.prefix if plan.previous else None,
+            tokens=self._counter.count_message(render_text(text, plan.covered), model),
+            absorbed_systems=plan.absorbed_systems,
+        )
+        try:
+            summary = await self._store.keep_summary(order.tenant, order.conversation, order.chain, summary)
+        except StoreUnavailable as error:
+            self._emit(StoreDegraded("keep_summary", error.internal or str(error)))
+        tokens = self._counter.count_message(render_summary(summary), model)
+        self._emit(
+            ConversationCompacted(
+                conversation=order.conversation,
+                model=order.profile.name,
+                strategy=summary.made_by,
+                messages=summary.covered,
+                tokens_replaced=plan.replaced_tokens,
+                summary_tokens=tokens,
+                seconds=self._timer() - started,
+            )
+        )
+        return Summarized(summary, tokens, warning)
+
+    def _failure(self, order: CompactionOrder, strategy: str, reason: str, started: float) -> SummaryFailed:
+        return SummaryFailed(
+            conversation=order.conversation,
+            model=order.profile.name,
+            strategy=strategy,
+            reason=reason,
+            policy=order.profile.policy.on_failure,
+            seconds=self._timer() - started,
+        )
+
+
+class _Flight:
+    """A compaction under way and how many wait for it."""
+
+    def __init__(self, task: asyncio.Task[CompactionResult]) -> None:
+        self.task = task
+        self.waiting = 0

@@ -1,0 +1,1 @@
+"""The HTTP edge: bytes in, bytes out; no rules of its own."""

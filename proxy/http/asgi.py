@@ -1,0 +1,94 @@
+"""Plain ASGI: reading a body within its cap, noticing that the client is gone, sending a response piece by piece.
+
+No middleware class stands between the server and a stream: what is sent here goes straight to the socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.types import Receive, Send
+
+from proxy.core.errors import BodyTooLarge, TidemarkError
+from proxy.core.ports import Headers
+from proxy.http.errors import envelope, status_of
+
+JSON = (b"content-type", b"application/json")
+
+
+class ClientGone(Exception):  # noqa: N818 - it is no error, the client may leave
+    """The client closed the connection."""
+
+
+async def read_body(receive: Receive, headers: Headers, max_bytes: int) -> bytes:
+    """The whole request body.
+
+    :raises BodyTooLarge: told by ``content-length`` before anything is read, or found while reading
+    :raises ClientGone: the client left before the body was complete
+    """
+    declared = next((value for name, value in headers if name == b"content-length"), b"0")
+    if declared.isdigit() and int(declared) > max_bytes:
+        raise _too_large(max_bytes)
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        pieces.append(piece)
+        if not message.get("more_body", False):
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+async def disconnected(receive: Receive) -> None:
+    """Return when the client is gone; only after the body has been read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class Response:
+    """One response in the making. The mutable state is how far it has got."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status: int | None = None
+        """None until the status line is out."""
+        self.ended = False
+
+    async def start(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
+        """Send status and headers."""
+        self.status = status
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def piece(self, data: bytes) -> None:
+        """Send a piece of the body at once."""
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def end(self, data: bytes = b"") -> None:
+        """Send the last piece."""
+        if not self.ended:
+            self.ended = True
+            await self._send({"type": "http.response.body", "body": data, "more_body": False})
+
+    async def whole(self, status: int, headers: Sequence[tuple[bytes, bytes]], data: bytes) -> None:
+        """Send a response that is there in full."""
+        lines = [line for line in headers if line[0] != b"content-length"]
+        await self.start(status, [*lines, (b"content-length", str(len(data)).encode())])
+        await self.end(data)
+
+    async def error(self, error: TidemarkError, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        """Send an error: as a response of its own, or as an event of the stream that has begun."""
+        if self.status is None:
+            await self.whole(status_of(error), [JSON, *headers], envelope(error))
+        else:
+            await self.end(b"data: " + envelope(error) + b"\n\n")
+
+
+def _too_large(max_bytes: int) -> BodyTooLarge:
+    return BodyTooLarge(
+        f"The request body is larger than {max_bytes} bytes. Send a smaller one, or raise server.max_body_mb."
+    )

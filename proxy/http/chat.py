@@ -1,0 +1,219 @@
+"""``POST /v1/chat/completions``: a request comes in, its exchange goes out, and one fact is told at the end.
+
+The edge of the road of a request. The answering runs in a task of its own beside one that listens for the
+client's leaving, so that a client who goes away cancels everything that was done for it, at any step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from starlette.types import Receive, Scope, Send
+
+from proxy.core.errors import ClientError, InvalidRequest, TidemarkError
+from proxy.core.events import Listener, Outcome, RequestServed
+from proxy.core.messages import ChatRequest, JsonValue
+from proxy.core.ports import Headers
+from proxy.http.asgi import ClientGone, Response, disconnected, read_body
+from proxy.http.auth import PassthroughAuth
+from proxy.http.body import BodyParser
+from proxy.http.headers import controls, report_lines, returned
+from proxy.http.sse import EVENT_STREAM, KeepAlive
+from proxy.pipeline import ChatPipeline, Exchange, Refused, Report
+from proxy.relay import Ending, Relay
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeLimits:
+    """What the edge accepts and how patient it is."""
+
+    max_body_bytes: int
+    keepalive_seconds: float
+    """Between comments on a stream that is still waiting; 0 for none."""
+
+
+class ChatEndpoint:
+    """An ASGI application of one route."""
+
+    def __init__(
+        self,
+        *,
+        pipeline: ChatPipeline,
+        relay: Relay,
+        parser: BodyParser,
+        auth: PassthroughAuth,
+        limits: EdgeLimits,
+        emit: Listener,
+        timer: Callable[[], float],
+    ) -> None:
+        self._pipeline = pipeline
+        self._relay = relay
+        self._parser = parser
+        self._auth = auth
+        self._limits = limits
+        self._emit = emit
+        self._timer = timer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        visit = _Visit(scope["path"], Response(send), self._timer)
+        try:
+            body = await read_body(receive, scope["headers"], self._limits.max_body_bytes)
+        except ClientGone:
+            self._emit(visit.served("disconnected"))
+            return
+        except ClientError as error:
+            visit.code = error.code
+            await visit.response.error(error)
+            self._emit(visit.served("rejected"))
+            return
+        await self._attended(visit, scope["headers"], body, receive)
+
+    async def _attended(self, visit: _Visit, headers: Headers, body: bytes, receive: Receive) -> None:
+        """Answer as long as the client is there."""
+        work = asyncio.create_task(self._answered(visit, headers, body))
+        gone = asyncio.create_task(disconnected(receive))
+        try:
+            await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                visit.outcome = work.result()
+        finally:
+            gone.cancel()
+            if not work.done():
+                work.cancel()
+                with suppress(asyncio.CancelledError):
+                    await work
+            self._emit(visit.served(visit.outcome))
+
+    async def _answered(self, visit: _Visit, headers: Headers, body: bytes) -> Outcome:
+        try:
+            return await self._answer(visit, headers, body)
+        except TidemarkError as error:
+            visit.code = error.code
+            await visit.response.error(error, report_lines(visit.report) if visit.report else ())
+            return "rejected" if isinstance(error, ClientError) else "error"
+        except OSError:
+            return "disconnected"
+        except Exception:
+            # The boundary of the process: whatever went wrong, the client gets OpenAI's envelope; the server logs it.
+            visit.outcome, visit.code = "error", TidemarkError.code
+            await visit.response.error(TidemarkError("Tidemark failed to serve this request; its log says why."))
+            raise
+
+    async def _answer(self, visit: _Visit, headers: Headers, body: bytes) -> Outcome:
+        request = visit.request = self._parser.chat(body)
+        asked = controls(headers)
+        caller = self._auth.caller(headers)
+        keepalive = KeepAlive(visit.response, self._limits.keepalive_seconds)
+        if request.stream:
+            keepalive.begin()
+        try:
+            exchange = await self._pipeline.run(request, caller, asked)
+            visit.report = exchange.report
+            if isinstance(exchange, Refused):
+                await keepalive.stop()
+                raise exchange.error
+            return await self._carry(visit, exchange, keepalive)
+        finally:
+            await keepalive.stop()
+
+    async def _carry(self, visit: _Visit, exchange: Exchange, keepalive: KeepAlive) -> Outcome:
+        """Bring an upstream's answer to the client."""
+        reply, response = exchange.reply, visit.response
+        lines = [*returned(reply.headers), *report_lines(exchange.report)]
+        if reply.status < 400 and _is_stream(reply.headers):
+
+            async def deliver(chunk: bytes) -> None:
+                if visit.first_byte is None:
+                    await keepalive.stop()
+                    visit.arrived()
+                    if response.status is None:
+                        await response.start(reply.status, lines)
+                await response.piece(chunk)
+
+            visit.ending = await self._relay.stream(reply, exchange.turn, deliver)
+            if response.status is None:
+                await response.start(reply.status, lines)
+            await response.end()
+            return visit.ending.outcome
+        data, visit.ending = await self._relay.whole(reply, exchange.turn)
+        await keepalive.stop()
+        visit.arrived()
+        if response.status is None:
+            await response.whole(reply.status, lines, data)
+        else:  # comments have gone out already, so the answer can only be an event
+            await response.end(b"data: " + data.replace(b"\n", b"") + b"\n\n")
+        return visit.ending.outcome
+
+
+class _Visit:
+    """What is known of one request so far; the fact of its end is made from it."""
+
+    def __init__(self, path: str, response: Response, timer: Callable[[], float]) -> None:
+        self.path = path
+        self.response = response
+        self.request: ChatRequest | None = None
+        self.report: Report | None = None
+        self.ending: Ending | None = None
+        self.outcome: Outcome = "disconnected"
+        self.code: str | None = None
+        self.first_byte: float | None = None
+        self._timer = timer
+        self._started = timer()
+
+    def arrived(self) -> None:
+        """The first byte is on its way to the client."""
+        self.first_byte = self._timer() - self._started
+
+    def served(self, outcome: Outcome) -> RequestServed:
+        """The fact that the listeners get."""
+        request, report = self.request, self.report
+        prompt, cached, completion = _usage(self.ending)
+        fact = RequestServed(
+            path=self.path,
+            status=self.response.status or 499,  # nginx's number for a client that left before the status
+            outcome=outcome,
+            seconds=self._timer() - self._started,
+            first_byte_seconds=self.first_byte,
+            model=request.model if request else "",
+            stream=bool(request and request.stream),
+            code=self.code,
+            prompt_tokens=prompt,
+            cached_tokens=cached,
+            completion_tokens=completion,
+        )
+        if report is None:
+            return fact
+        return replace(
+            fact,
+            overhead_seconds=report.overhead_seconds,
+            conversation=report.conversation,
+            tenant=report.tenant,
+            action=report.action,
+            tokens_before=report.tokens_before,
+            tokens_after=report.tokens_after,
+            limit=report.limit,
+            summarized_messages=report.summarized,
+            strategy=report.strategy,
+            warning=report.warning,
+            store="degraded" if report.degraded else "ok",
+        )
+
+
+def _usage(ending: Ending | None) -> tuple[int | None, int | None, int | None]:
+    """The upstream's own counts of prompt, cached prompt and completion, for monitoring (FR-1.1.5)."""
+    usage = ending.reply.usage if ending else {}
+    details = usage.get("prompt_tokens_details")
+    cached = _number(details.get("cached_tokens")) if isinstance(details, dict) else None
+    return _number(usage.get("prompt_tokens")), cached, _number(usage.get("completion_tokens"))
+
+
+def _number(value: JsonValue) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _is_stream(headers: Headers) -> bool:
+    return any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in headers)

@@ -1,0 +1,45 @@
+"""Errors on the wire: OpenAI's envelope, and the one place where our errors get a status."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+
+from proxy.core import errors
+
+STATUS: dict[type[errors.TidemarkError], HTTPStatus] = {
+    errors.InvalidRequest: HTTPStatus.BAD_REQUEST,
+    errors.ContextLengthExceeded: HTTPStatus.BAD_REQUEST,
+    errors.ClientError: HTTPStatus.BAD_REQUEST,
+    errors.ModelNotFound: HTTPStatus.NOT_FOUND,
+    errors.BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    errors.CompactionFailed: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.TokenizerFailed: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.StoreError: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.UpstreamTimedOut: HTTPStatus.GATEWAY_TIMEOUT,
+    errors.UpstreamError: HTTPStatus.BAD_GATEWAY,
+    errors.TidemarkError: HTTPStatus.INTERNAL_SERVER_ERROR,
+}
+"""Looked up along the class's own order of ancestors, so a new leaf needs no line here."""
+
+
+def status_of(error: errors.TidemarkError) -> int:
+    """The HTTP status of an error."""
+    return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+
+
+def envelope(error: errors.TidemarkError) -> bytes:
+    """``{"error": {"message", "type", "param", "code"}}``: the OpenAI reference, "Error codes"."""
+    param = error.param if isinstance(error, errors.InvalidRequest) else None
+    if isinstance(error, errors.ContextLengthExceeded):
+        param = "messages"
+    elif isinstance(error, errors.ModelNotFound):
+        param = "model"
+    body = {"message": str(error), "type": _type_of(error), "param": param, "code": error.code}
+    return json.dumps({"error": body}, ensure_ascii=False).encode()
+
+
+def _type_of(error: errors.TidemarkError) -> str:
+    if isinstance(error, errors.ClientError):
+        return "invalid_request_error"
+    return "upstream_error" if isinstance(error, errors.UpstreamError) else "server_error"

@@ -1,0 +1,112 @@
+"""Header lines: which of them travel, which say what was done, and what the client asks by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from proxy.core.errors import InvalidRequest
+from proxy.core.plan import Mode
+from proxy.core.ports import Headers
+from proxy.pipeline import Controls, Report
+
+HOP_BY_HOP = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+"""RFC 9110, section 7.6.1: meant for the next hop only."""
+OWN_PREFIX = b"x-tidemark-"
+NOT_FORWARDED = HOP_BY_HOP | {b"host", b"content-length", b"accept-encoding", b"expect"}
+MAX_NAME_LENGTH = 256
+"""Characters of a conversation id of the client's own."""
+_MODES: Mapping[str, Mode] = {"auto": "auto", "force": "force", "off": "off"}
+
+
+def forwarded(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """The client's request headers that go upstream."""
+    lines = list(headers)
+    named = {
+        token.strip().lower() for name, value in lines if name == b"connection" for token in value.split(b",")
+    }
+    return [
+        (name, value)
+        for name, value in lines
+        if name not in NOT_FORWARDED and name not in named and not name.startswith(OWN_PREFIX)
+    ]
+
+
+def returned(headers: Headers) -> list[tuple[bytes, bytes]]:
+    """The upstream's response headers that reach the client: all but the hop's own, and another Tidemark's."""
+    return [(name, value) for name, value in headers if name not in HOP_BY_HOP and not name.startswith(OWN_PREFIX)]
+
+
+def report_lines(report: Report) -> list[tuple[bytes, bytes]]:
+    """What was done to the request (promise 9)."""
+    lines = {
+        "conversation": report.conversation,
+        "action": report.action,
+        "tokens-before": str(report.tokens_before),
+        "tokens-after": str(report.tokens_after),
+        "limit": str(report.limit),
+        "summarized-messages": str(report.summarized),
+        "strategy": report.strategy,
+        "warning": report.warning,
+        "store": "degraded" if report.degraded else "ok",
+    }
+    return [(OWN_PREFIX + name.encode(), _field(value)) for name, value in lines.items() if value]
+
+
+def controls(headers: Iterable[tuple[bytes, bytes]]) -> Controls:
+    """Read the ``X-Tidemark-*`` request headers.
+
+    :raises InvalidRequest: a header's value is none of those it may have
+    """
+    asked = {name: value.decode("latin-1").strip() for name, value in headers if name.startswith(OWN_PREFIX)}
+    history = asked.get(b"x-tidemark-history", "client").lower()
+    if history != "client":
+        raise _refused("X-Tidemark-History", history, "client ('stored' is not available yet)")
+    said = asked.get(b"x-tidemark-summarize", "auto").lower()
+    if said not in _MODES:
+        raise _refused("X-Tidemark-Summarize", said, "force, auto or off")
+    overflow = asked.get(b"x-tidemark-overflow")
+    if overflow is not None and overflow.lower() != "acknowledge":
+        raise _refused("X-Tidemark-Overflow", overflow, "acknowledge")
+    return Controls(
+        mode=_MODES[said],
+        retention=_retention(asked.get(b"x-tidemark-retention-tokens")),
+        conversation=_conversation(asked.get(b"x-tidemark-conversation")),
+        acknowledge=overflow is not None,
+    )
+
+
+def _retention(value: str | None) -> int | None:
+    if value is None:
+        return None
+    if not value.isascii() or not value.isdigit() or len(value) > 12:
+        raise _refused("X-Tidemark-Retention-Tokens", value, "a whole number of tokens, 0 or more")
+    return int(value)
+
+
+def _conversation(value: str | None) -> str | None:
+    if value is None:
+        return None
+    if not value or len(value) > MAX_NAME_LENGTH or not value.isprintable():
+        raise _refused("X-Tidemark-Conversation", value, f"1 to {MAX_NAME_LENGTH} printable characters")
+    return value
+
+
+def _refused(header: str, value: str, allowed: str) -> InvalidRequest:
+    return InvalidRequest(f"{header} cannot be {value[:80]!r}; it takes {allowed}.", param=header, code="invalid_header")
+
+
+def _field(value: str) -> bytes:
+    """A value as a header field: one line of visible ASCII (RFC 9110, section 5.5)."""
+    return "".join(char if " " <= char <= "~" else "?" for char in value)[:500].encode("ascii")

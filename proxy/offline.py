@@ -1,0 +1,133 @@
+"""Counting and compacting without a conversation: no store, no upstream, nothing is kept.
+
+Beside the road of a request: ``tidemark count`` and ``tidemark compact``, ``POST /tidemark/count`` and
+``POST /tidemark/compact``. The same core as on the road, applied to one request on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from proxy.core.assemble import assemble
+from proxy.core.budget import Budget, ModelProfile, budget_for
+from proxy.core.errors import ContextLengthExceeded, SummaryRejected
+from proxy.core.messages import ChatRequest, render_body, render_messages
+from proxy.core.plan import CannotFit, Compact, Situation, plan
+from proxy.core.ports import Caller, RequestCount, Route, Summarizer, SummaryTask, TokenCounter
+from proxy.core.prefix import chain_of
+from proxy.core.summary import RunningSummary, Strategy, render_text
+
+FILL_RETENTION_RATIO = 0.25
+"""Share of a given budget that the newest messages may take; what they leave is the summary's."""
+ChooseStrategy = Callable[[Strategy, Route | None], Summarizer]
+"""The summarizer for a strategy; ``app.py`` knows them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """A request made smaller, and what was done to it."""
+
+    body: bytes
+    """The compacted request as JSON; the very bytes that came in where nothing was to be done."""
+    summary: str
+    tokens_before: int
+    tokens_after: int
+    summarized_messages: int
+    strategy: Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionWish:
+    """What is asked for."""
+
+    strategy: Strategy
+    max_tokens: int | None = None
+    """The whole budget of the result; None for the low water of the model."""
+    route: Route | None = None
+    caller: Caller | None = None
+
+
+async def compact_once(
+    request: ChatRequest, profile: ModelProfile, wish: CompactionWish, counter: TokenCounter, choose: ChooseStrategy
+) -> Compacted:
+    """Compact one request.
+
+    With ``max_tokens`` the result fills that budget as well as it can: the newest messages within a quarter
+    of it stay, and the summary may take all that they leave.
+
+    :raises ContextLengthExceeded: even the newest message alone is over the budget
+    :raises SummaryRejected, UpstreamError: the strategy gave no usable summary
+    """
+    count = await counter.count(request, profile.name)
+    budget = _filled(wish.max_tokens) if wish.max_tokens is not None else budget_for(profile, None)
+    if count.total <= (budget.limit if wish.max_tokens is not None else budget.low_water):
+        return Compacted(request.body, "", count.total, count.total, 0, wish.strategy)
+    policy = replace(profile.policy, enabled=True, keep_last_messages=0)
+    situation = Situation(request.messages, count.messages, count.fixed, budget, policy, mode="force")
+    planned = plan(situation)
+    if isinstance(planned, Compact):
+        return await _perform(request, planned, wish, count, counter, choose, budget, profile.name)
+    least = planned.tokens
+    if isinstance(planned, CannotFit) or least > budget.limit:
+        message = (
+            f"The request has {count.total} tokens and cannot be brought below {least}, but the budget is "
+            f"{budget.limit} tokens. Raise the budget, or shorten the newest message or the tools."
+        )
+        raise ContextLengthExceeded(message)
+    return Compacted(request.body, "", count.total, count.total, 0, wish.strategy)
+
+
+async def _perform(
+    request: ChatRequest,
+    planned: Compact,
+    wish: CompactionWish,
+    count: RequestCount,
+    counter: TokenCounter,
+    choose: ChooseStrategy,
+    budget: Budget,
+    model: str,
+) -> Compacted:
+    """Make the summary and put the request together."""
+    summarizer = choose(wish.strategy, wish.route)
+    bound = planned.max_summary_tokens
+    if wish.max_tokens is not None:
+        bound = min(budget.limit - planned.rest_tokens, planned.replaced_tokens)
+    frame = counter.count_message(render_text("", planned.covered), model)
+    task = SummaryTask(planned.messages, None, max(bound - frame, 1), model, wish.route, wish.caller)
+    text = (await summarizer.summarize(task)).strip()
+    tokens = counter.count_message(render_text(text, planned.covered), model)
+    while text and tokens > bound:
+        text = counter.cut_text(text, model, counter.count_text(text, model) - (tokens - bound)).rstrip()
+        tokens = counter.count_message(render_text(text, planned.covered), model)
+    if not text:
+        message = f"the {wish.strategy} summarizer gave an empty text"
+        raise SummaryRejected(message)
+    chain = chain_of("", request.messages)
+    summary = RunningSummary(
+        prefix=chain.at(planned.covered),
+        covered=planned.covered,
+        text=text,
+        recipe=summarizer.recipe,
+        made_by=wish.strategy,
+        cause="manual",
+        created_at=0.0,
+        absorbed_systems=planned.absorbed_systems,
+    )
+    messages = assemble(request.messages, summary)
+    body = render_body(request.fields, {"messages": render_messages(messages)})
+    return Compacted(body, text, count.total, planned.rest_tokens + tokens, planned.covered, wish.strategy)
+
+
+def _filled(max_tokens: int) -> Budget:
+    """A budget in which every mark is the whole of ``max_tokens``."""
+    return Budget(
+        window=max_tokens,
+        limit=max_tokens,
+        high_water=max_tokens,
+        prepare_mark=max_tokens,
+        low_water=max_tokens,
+        retention=int(FILL_RETENTION_RATIO * max_tokens),
+        max_summary=max_tokens // 2,
+        min_tokens=0,
+    )

@@ -1,0 +1,385 @@
+"""The road of one request, written once and in order: identity, budget, plan, compact, assemble, upstream.
+
+Between the edge (``http/chat.py``), which brings a parsed request and carries the exchange away, and the
+ports, behind which the world stands. Every rule is in ``core/``; this file only walks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+
+from proxy.compactor import Clock, CompactionOrder, Compactor, NotSummarized, Summarized
+from proxy.core.assemble import assemble
+from proxy.core.budget import Budget, ModelProfile, budget_for
+from proxy.core.conversation import Recollection, TurnRecord
+from proxy.core.errors import CompactionFailed, ContextLengthExceeded, StoreUnavailable, TidemarkError, UpstreamError
+from proxy.core.events import Action, Listener, StoreDegraded
+from proxy.core.messages import ChatRequest, Message, digest_of, render_body, render_messages
+from proxy.core.plan import CannotFit, Compact, CompactionPlan, Mode, NoCompaction, ReuseSummary, Situation, plan
+from proxy.core.ports import (
+    Caller,
+    ConversationStore,
+    Headers,
+    ModelCatalog,
+    RequestCount,
+    Route,
+    TokenCounter,
+    Upstream,
+    UpstreamReply,
+)
+from proxy.core.prefix import PrefixChain, chain_of, conversation_id
+from proxy.core.summary import RunningSummary, render_summary
+from proxy.relay import PendingTurn
+
+WARNINGS = {
+    "small_gain": "not compacted: it would free too little",
+    "below_minimum": "not compacted: the conversation is below the minimum",
+    "nothing_to_summarize": "nothing to summarize: no older message can be cut off from the newest",
+}
+"""``X-Tidemark-Warning`` where a compaction was asked for or due and yet not done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """What the client asks of Tidemark, by request headers."""
+
+    mode: Mode = "auto"
+    retention: int | None = None
+    conversation: str | None = None
+    acknowledge: bool = False
+    """``X-Tidemark-Overflow: acknowledge``: send the request although it could not be compacted (FR-5.1.2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was done to a request: the facts of the response headers and of the log line (promise 9)."""
+
+    conversation: str
+    tenant: str
+    limit: int
+    action: Action = "none"
+    tokens_before: int = 0
+    tokens_after: int = 0
+    summarized: int = 0
+    strategy: str | None = None
+    warning: str | None = None
+    degraded: bool = False
+    overhead_seconds: float = 0.0
+    """Tidemark's own time before the upstream was asked, the making of a summary left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """An upstream's answer on its way, and what belongs to it."""
+
+    reply: UpstreamReply
+    turn: PendingTurn
+    report: Report
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The request was understood but not forwarded, or not answered; nothing of it was stored."""
+
+    error: TidemarkError
+    report: Report
+
+
+@dataclass(frozen=True, slots=True)
+class _Understood:
+    """A request whose identity and size are known."""
+
+    request: ChatRequest
+    controls: Controls
+    caller: Caller
+    route: Route
+    profile: ModelProfile
+    tenant: str
+    chain: PrefixChain
+    memory: Recollection
+    count: RequestCount
+    budget: Budget
+    degraded: bool
+    started: float
+    """By the timer: when the request was taken up."""
+
+    @property
+    def conversation(self) -> str:
+        """The id that the client is told."""
+        known = self.memory
+        return known.conversation if known.conversation and not known.diverges else conversation_id(self.chain, known.known)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What will be forwarded."""
+
+    messages: Sequence[Message]
+    report: Report
+    changed: bool = True
+
+
+class ChatPipeline:
+    """Takes ports only; holds no state of its own."""
+
+    def __init__(
+        self,
+        *,
+        upstream: Upstream,
+        catalog: ModelCatalog,
+        store: ConversationStore,
+        counter: TokenCounter,
+        compactor: Compactor,
+        emit: Listener,
+        clock: Clock,
+        timer: Clock,
+    ) -> None:
+        self._upstream = upstream
+        self._catalog = catalog
+        self._store = store
+        self._counter = counter
+        self._compactor = compactor
+        self._emit = emit
+        self._clock = clock
+        self._timer = timer
+
+    async def run(self, request: ChatRequest, caller: Caller, controls: Controls) -> Exchange | Refused:
+        """Bring a request to its upstream.
+
+        :raises ModelNotFound, TokenizerFailed: before anything could be said about the conversation
+        """
+        route = await self._upstream.resolve(request.model)
+        profile = await self._catalog.profile(route, caller)
+        case = await self._understand(request, caller, controls, route, profile)
+        sent = await self._send(case)
+        if isinstance(sent, Refused) or sent.reply.status < 400 or controls.mode == "off":
+            return sent
+        return await self._replay(case, sent)
+
+    async def _understand(
+        self, request: ChatRequest, caller: Caller, controls: Controls, route: Route, profile: ModelProfile
+    ) -> _Understood:
+        """Identity and budget: one round trip to the store, and the counting of what is new."""
+        started = self._timer()
+        tenant = digest_of(caller.fingerprint, route.provider.encode(), route.base_url.encode()).hex()
+        chain = chain_of(tenant, request.messages, conversation=controls.conversation)
+        recipe = self._compactor.summarizer_for(profile, route).recipe
+        try:
+            memory = await self._store.recall(tenant, chain, recipe)
+        except StoreUnavailable as error:
+            self._emit(StoreDegraded("recall", error.internal or str(error)))
+            memory = Recollection(degraded=True)
+        return _Understood(
+            request=request,
+            controls=controls,
+            caller=caller,
+            route=route,
+            profile=profile,
+            tenant=tenant,
+            chain=chain,
+            memory=memory,
+            count=await self._counter.count(request, route.upstream_model),
+            budget=budget_for(profile, request.max_output_tokens, controls.retention),
+            degraded=memory.degraded,
+            started=started,
+        )
+
+    async def _send(self, case: _Understood) -> Exchange | Refused:
+        """Plan, compact, assemble and forward one understood request."""
+        prepared = await self._prepare(case, self._plan(case))
+        if isinstance(prepared, Refused):
+            return prepared
+        try:
+            reply = await self._upstream.send(
+                case.route, self._body(case, prepared), case.caller, stream=case.request.stream
+            )
+        except UpstreamError as error:
+            return Refused(error, prepared.report)
+        return Exchange(reply, self._turn(case, prepared.report), prepared.report)
+
+    async def _replay(self, case: _Understood, sent: Exchange) -> Exchange | Refused:
+        """An upstream's context overflow before the first byte: learn the window, compact, send again, once."""
+        body = b"".join([chunk async for chunk in sent.reply.body()])
+        await sent.reply.close()
+        told = _Told(sent.reply.status, sent.reply.headers, body)
+        profile = await self._catalog.learn(case.route, case.profile, told.status, body, sent.report.tokens_after)
+        if profile is None:
+            return replace(sent, reply=told)
+        budget = budget_for(profile, case.request.max_output_tokens, case.controls.retention)
+        again = replace(case, profile=profile, budget=budget)
+        if isinstance(self._plan(again), NoCompaction | CannotFit):
+            return replace(sent, reply=told)
+        warned = await self._send(again)
+        note = f"the upstream's window is smaller than known; learned {profile.window.window} tokens and sent again"
+        return replace(warned, report=replace(warned.report, warning=note))
+
+    def _plan(self, case: _Understood) -> CompactionPlan:
+        summary = case.memory.summary
+        return plan(
+            Situation(
+                messages=case.request.messages,
+                tokens=case.count.messages,
+                fixed=case.count.fixed,
+                budget=case.budget,
+                policy=case.profile.policy,
+                mode=case.controls.mode,
+                summary=summary,
+                summary_tokens=self._summary_tokens(summary, case.route) if summary else 0,
+            )
+        )
+
+    def _summary_tokens(self, summary: RunningSummary, route: Route) -> int:
+        return self._counter.count_message(render_summary(summary), route.upstream_model)
+
+    async def _prepare(self, case: _Understood, planned: CompactionPlan) -> _Prepared | Refused:
+        """Perform a plan: every outcome of ``core/plan.py`` has its branch here."""
+        if isinstance(planned, NoCompaction):
+            return self._unchanged(case, planned)
+        if isinstance(planned, ReuseSummary):
+            return self._reused(case, planned)
+        if isinstance(planned, CannotFit):
+            error = _does_not_fit(case, planned.tokens)
+            return Refused(error, self._report(case, "failed", planned.tokens))
+        return await self._compacted(case, planned)
+
+    async def _compacted(self, case: _Understood, planned: Compact) -> _Prepared | Refused:
+        forced = case.controls.mode == "force"
+        began = self._timer()
+        result = await self._compactor.compact(
+            CompactionOrder(
+                plan=planned,
+                tenant=case.tenant,
+                conversation=case.conversation,
+                chain=case.chain,
+                profile=case.profile,
+                route=case.route,
+                caller=case.caller,
+                cause="manual" if forced else "automatic",
+            )
+        )
+        case = replace(case, started=case.started + self._timer() - began)
+        if isinstance(result, NotSummarized):
+            return self._without_summary(case, planned, result)
+        return self._with_summary(case, planned, result, "forced" if forced else "compacted")
+
+    def _with_summary(
+        self, case: _Understood, planned: Compact, result: Summarized, action: Action
+    ) -> _Prepared | Refused:
+        after = planned.rest_tokens + result.tokens
+        summary = result.summary
+        report = replace(
+            self._report(case, action, after),
+            summarized=summary.covered,
+            strategy=summary.made_by,
+            warning=result.warning or _low(case),
+        )
+        if after > case.budget.limit:
+            return Refused(_does_not_fit(case, after), replace(report, action="failed"))
+        return _Prepared(assemble(case.request.messages, summary), report)
+
+    def _without_summary(self, case: _Understood, planned: Compact, result: NotSummarized) -> _Prepared | Refused:
+        """No summary could be made: the failure policy decides (FR-5.1.1, FR-5.1.2)."""
+        policy = case.profile.policy.on_failure
+        warning = f"the summary failed ({policy}): {result.reason}"
+        if policy == "block" and not case.controls.acknowledge:
+            error = CompactionFailed(
+                "The conversation is due for compaction and its summary failed. Send the request again to retry, or "
+                "send it with 'X-Tidemark-Overflow: acknowledge' to forward it as it is.",
+                internal=result.reason,
+            )
+            return Refused(error, replace(self._report(case, "failed", case.count.total), warning=warning))
+        if isinstance(planned.fallback, ReuseSummary):
+            prepared = self._reused(case, planned.fallback)
+        else:
+            prepared = self._unchanged(case, NoCompaction("fits", case.count.total))
+        return replace(prepared, report=replace(prepared.report, action="failed", warning=warning))
+
+    def _unchanged(self, case: _Understood, planned: NoCompaction) -> _Prepared:
+        action: Action = "bypassed" if planned.reason == "off" else "none"
+        report = replace(self._report(case, action, planned.tokens), warning=WARNINGS.get(planned.reason))
+        return _Prepared(case.request.messages, report, changed=False)
+
+    def _reused(self, case: _Understood, planned: ReuseSummary) -> _Prepared:
+        summary = planned.summary
+        report = replace(
+            self._report(case, "reused", planned.tokens),
+            summarized=summary.covered,
+            strategy=summary.made_by,
+            warning=WARNINGS.get(planned.reason),
+        )
+        return _Prepared(assemble(case.request.messages, summary), report)
+
+    def _report(self, case: _Understood, action: Action, after: int) -> Report:
+        return Report(
+            conversation=case.conversation,
+            tenant=case.tenant,
+            limit=case.budget.limit,
+            action=action,
+            tokens_before=case.count.total,
+            tokens_after=after,
+            degraded=case.degraded,
+            overhead_seconds=self._timer() - case.started,
+        )
+
+    def _body(self, case: _Understood, prepared: _Prepared) -> bytes:
+        """The bytes to send: the client's own where nothing is to be changed (promise 1)."""
+        replaced: dict[str, bytes] = {}
+        if prepared.changed:
+            replaced["messages"] = render_messages(prepared.messages)
+        if case.route.upstream_model != case.request.model:
+            replaced["model"] = json.dumps(case.route.upstream_model).encode()
+        return render_body(case.request.fields, replaced) if replaced else case.request.body
+
+    def _turn(self, case: _Understood, report: Report) -> PendingTurn:
+        record = TurnRecord(
+            tenant=case.tenant,
+            conversation=case.conversation,
+            chain=case.chain,
+            known=case.memory.known,
+            messages=case.request.messages,
+            tokens=case.count.messages,
+            complete=False,
+            model=case.request.model,
+            action=report.action,
+            tokens_before=report.tokens_before,
+            tokens_after=report.tokens_after,
+            summarized=report.summarized,
+            created_at=self._clock(),
+        )
+        return PendingTurn(record, case.route.upstream_model)
+
+
+class _Told:
+    """An upstream's answer that has been read already."""
+
+    def __init__(self, status: int, headers: Headers, data: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self._data = data
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """The bytes, in one piece."""
+        yield self._data
+
+    async def close(self) -> None:
+        """Nothing is open any more."""
+
+
+def _low(case: _Understood) -> str | None:
+    """FR-5.4.2: a compaction by hand below the minimum is done, with a warning."""
+    if case.controls.mode == "force" and case.count.total < case.budget.min_tokens:
+        return f"compacted below the minimum of {case.budget.min_tokens} tokens"
+    return None
+
+
+def _does_not_fit(case: _Understood, least: int) -> ContextLengthExceeded:
+    """The refusal, in OpenAI's words and with the numbers (FR-5.3.1)."""
+    window, limit = case.budget.window, case.budget.limit
+    return ContextLengthExceeded(
+        f"This model's maximum context length is {window} tokens, of which {limit} are left for the input beside the "
+        f"reply and a safety margin. However, your messages resulted in {case.count.total} tokens, and at least {least} "
+        "remain when all that can be summarized is. Please reduce the length of the newest message, the tools or the "
+        "reply, or correct the model's window in model_info."
+    )
