@@ -1,0 +1,50 @@
+"""Configuration: file and environment into one frozen ``Settings``.
+
+Roads into it: ``load`` for ``serve``, ``check_report`` for ``tidemark check``, ``load_model_defaults`` for what
+is known of models without any file. ``app.py`` hands parts of it on; no other room reads file or environment.
+"""
+
+from __future__ import annotations
+
+from proxy.config.loading import load
+from proxy.config.masking import Address, Parameters, Secret
+from proxy.config.models import LaneChoice, ModelDefault, ModelDefaults, ModelEntry, WindowNote
+from proxy.config.report import check_report
+from proxy.config.sections import (
+    AuthSettings,
+    CompactionSettings,
+    KeyNote,
+    ServerSettings,
+    StoreSettings,
+    SummarizerSettings,
+    TokenizerSettings,
+    key_notes,
+)
+from proxy.config.settings import CompactionByModel, Secrets, Settings
+from proxy.config.shipped import load_model_defaults, shipped_file
+
+__all__ = [
+    "Address",
+    "AuthSettings",
+    "CompactionByModel",
+    "CompactionSettings",
+    "KeyNote",
+    "LaneChoice",
+    "ModelDefault",
+    "ModelDefaults",
+    "ModelEntry",
+    "Parameters",
+    "Secret",
+    "Secrets",
+    "ServerSettings",
+    "Settings",
+    "StoreSettings",
+    "SummarizerSettings",
+    "TokenizerSettings",
+    "WindowNote",
+    "check_report",
+    "key_notes",
+    "load",
+    "load_model_defaults",
+    "shipped_file",
+]

@@ -1,0 +1,105 @@
+"""What the environment says in place of the file, and the folder for data when nobody says one.
+
+Part of loading; an empty variable counts as not set, since compose files pass those on.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from proxy.config.kinds import Kind, Unfit
+from proxy.config.masking import Address, Secret
+from proxy.config.reading import Reader
+from proxy.config.sections import ROOT_KINDS, STORE_URL
+from proxy.config.settings import Secrets
+from proxy.config.tree import Scalar, resolve
+
+T = TypeVar("T")
+
+VARIABLES: Mapping[str, str] = {
+    "TIDEMARK_CONFIG": "the configuration file, where `--config` names none",
+    "TIDEMARK_DATA_DIR": "in place of `data_dir`; a relative path counts from the working directory",
+    "TIDEMARK_STORE_URL": "in place of `store.url`",
+    "TIDEMARK_UPSTREAM": "in place of `upstream`",
+    "TIDEMARK_ADMIN_TOKEN": "opens all tenants' conversations; without it nobody has that right",
+    "TIDEMARK_SECRET": "the key of the HMAC that tells tenants apart, the same for all replicas on one "
+    "store; without it one is made and kept in `data_dir`",
+    "TIDEMARK_ENCRYPTION_KEY": "encrypts what is stored; not available yet, and an error when set",
+}
+"""Every variable and what it does; the documentation is tested against it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What the environment says; None where it says nothing."""
+
+    store_url: Address | None
+    upstream: Address | None
+    secrets: Secrets
+
+
+def read_overrides(reader: Reader, environ: Mapping[str, str]) -> Overrides:
+    """The variables that stand for keys or secrets; the reader notes what is wrong with them."""
+    if environ.get("TIDEMARK_ENCRYPTION_KEY"):
+        # nothing would tell a person that the history lies there in the clear
+        reader.problem(0, "TIDEMARK_ENCRYPTION_KEY: encryption is not available yet; unset it")
+    return Overrides(
+        _said(reader, environ, "TIDEMARK_STORE_URL", STORE_URL),
+        _said(reader, environ, "TIDEMARK_UPSTREAM", ROOT_KINDS["upstream"]),
+        Secrets(
+            admin_token=_secret(environ, "TIDEMARK_ADMIN_TOKEN"),
+            signing=_secret(environ, "TIDEMARK_SECRET"),
+        ),
+    )
+
+
+def data_folder(configured: Path | None, file: Path | None, environ: Mapping[str, str]) -> Path | None:
+    """The folder for data, absolute: the environment's, the file's (relative to it), or the platform's.
+
+    None where none can be told: no variable, no key and no home.
+    """
+    home = _home(environ)
+    if environ.get("TIDEMARK_DATA_DIR"):
+        return _absolute(Path(environ["TIDEMARK_DATA_DIR"]), Path.cwd(), home)
+    if configured is not None:
+        return _absolute(configured, file.absolute().parent if file else Path.cwd(), home)
+    xdg = Path(environ.get("XDG_DATA_HOME", ""))
+    if xdg.is_absolute():  # XDG Base Directory Specification: a relative path must be ignored
+        return xdg / "tidemark"
+    if home is None:
+        return None
+    return home / ("Library/Application Support" if sys.platform == "darwin" else ".local/share") / "tidemark"
+
+
+def _said(reader: Reader, environ: Mapping[str, str], name: str, kind: Kind[T]) -> T | None:
+    text = environ.get(name)
+    if not text:
+        return None
+    try:
+        return kind.read(Scalar(resolve(text), text, 0, variable=name))
+    except Unfit:
+        reader.problem(0, f"{name} does not fit; it takes {kind.wanted}")
+        return None
+
+
+def _secret(environ: Mapping[str, str], name: str) -> Secret | None:
+    return Secret(environ[name]) if environ.get(name) else None
+
+
+def _home(environ: Mapping[str, str]) -> Path | None:
+    if environ.get("HOME"):
+        return Path(environ["HOME"])
+    try:
+        return Path.home()
+    except RuntimeError:  # a container may run under a user id that has no entry in passwd
+        return None
+
+
+def _absolute(path: Path, base: Path, home: Path | None) -> Path:
+    if path.parts[:1] == ("~",) and home is not None:
+        path = home.joinpath(*path.parts[1:])
+    return (base / path).absolute()

@@ -1,0 +1,202 @@
+"""What a key takes: the kinds of values, each with the words that a message and the documentation say.
+
+``settings.py`` gives each field its kind; ``reading.py`` reads with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar, get_args
+from urllib.parse import urlsplit
+
+from proxy.config.masking import Address
+from proxy.config.tree import Scalar
+
+T = TypeVar("T")
+
+
+class Unfit(Exception):
+    """The value is not of the kind; the text, if any, says more than the kind's own words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """What a key takes."""
+
+    wanted: str
+    """Completes "it takes ...", the valid range included."""
+    read: Callable[[Scalar], T]
+    """:raises Unfit: the value is of another kind, or out of range"""
+    none: str | None = None
+    """The word in YAML that stands for None; None where None is no value."""
+
+    def word(self, value: object) -> str:
+        """A value as it is written in YAML."""
+        if value is None:
+            return self.none or "null"
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def flag() -> Kind[bool]:
+    """``true`` or ``false``."""
+
+    def read(scalar: Scalar) -> bool:
+        if not isinstance(scalar.value, bool):
+            raise Unfit
+        return scalar.value
+
+    return Kind("true or false", read)
+
+
+def text() -> Kind[str]:
+    """A text that is not empty."""
+    return Kind("a text", _text)
+
+
+def choice(words: Any) -> Kind[Any]:
+    """One of a few words, given as their ``Literal`` type, so that type and words cannot differ."""
+    allowed = get_args(words)
+
+    def read(scalar: Scalar) -> str:
+        value = _text(scalar)
+        if value not in allowed:
+            raise Unfit
+        return value
+
+    return Kind("one of " + ", ".join(allowed), read)
+
+
+def whole(unit: str, *, least: int, most: int | None = None) -> Kind[int]:
+    """A whole number of ``unit``."""
+    wanted = f"a whole number of {unit}" if unit else "a whole number"
+    wanted += f", {least} or more" if most is None else f" from {least} to {most}"
+
+    def read(scalar: Scalar) -> int:
+        value: object = scalar.value  # bool is an int to Python, but no number to a person
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise Unfit
+        if value < least or (most is not None and value > most):
+            raise Unfit
+        return value
+
+    return Kind(wanted, read)
+
+
+def positive(unit: str) -> Kind[float]:
+    """A number of ``unit`` above 0."""
+
+    def read(scalar: Scalar) -> float:
+        value = _number(scalar)
+        if value <= 0:
+            raise Unfit
+        return value
+
+    return Kind(f"a number of {unit} above 0", read)
+
+
+def share(of: str, *, zero: bool, one: bool) -> Kind[float]:
+    """A ratio between 0 and 1; ``zero`` and ``one`` say whether the ends are allowed."""
+    ends = ", 0 allowed" * zero + ", 1 allowed" * one
+    if not (zero or one):
+        ends = ", both left out"
+
+    def read(scalar: Scalar) -> float:
+        value = _number(scalar)
+        if value < 0 or value > 1 or (value == 0 and not zero) or (value == 1 and not one):
+            raise Unfit
+        return value
+
+    return Kind(f"a share of {of} between 0 and 1{ends}", read)
+
+
+SMALLEST_MARK_TOKENS = 100
+"""A threshold above 1 counts tokens. None can be meant below this, but "95" for 95 % often is."""
+
+
+def share_or_tokens(of: str) -> Kind[float]:
+    """A ratio up to 1, or a number of tokens."""
+
+    def read(scalar: Scalar) -> float:
+        value = _number(scalar)
+        if 1 < value <= SMALLEST_MARK_TOKENS:
+            raise Unfit(f"above 1 it counts tokens; write {value / 100:g} for {value:g} %")
+        if value <= 0:
+            raise Unfit
+        return value
+
+    wanted = f"a share of {of} above 0 up to 1, or a number of tokens above {SMALLEST_MARK_TOKENS}"
+    return Kind(wanted, read)
+
+
+def or_word(word: str, kind: Kind[T]) -> Kind[T | None]:
+    """``word``, which is read as None, or else ``kind``."""
+
+    def read(scalar: Scalar) -> T | None:
+        is_none = scalar.value is None if word == "null" else scalar.value == word
+        return None if is_none else kind.read(scalar)
+
+    return Kind(f"{word} or {kind.wanted}", read, none=word)
+
+
+def address(*schemes: str, words: tuple[str, ...] = ()) -> Kind[Address]:
+    """A URL of one of the schemes, or one of ``words``."""
+
+    def read(scalar: Scalar) -> Address:
+        value = _text(scalar)
+        if value in words:
+            return Address(value)
+        try:
+            parts = urlsplit(value)
+            port = parts.port
+        except ValueError:
+            raise Unfit from None
+        if (
+            parts.scheme not in schemes
+            or port == 0
+            or not (parts.path if parts.scheme == "unix" else parts.hostname)
+        ):
+            raise Unfit
+        return Address(value.rstrip("/"))
+
+    urls = " or ".join(f"{scheme}://" for scheme in schemes)
+    return Kind(
+        "".join(f"{word} or " for word in words) + f"a URL that starts with {urls} and names a host", read
+    )
+
+
+def folder() -> Kind[Path]:
+    """A folder's path."""
+
+    def read(scalar: Scalar) -> Path:
+        value = _text(scalar)
+        if "\0" in value:
+            raise Unfit
+        return Path(value)
+
+    return Kind("a folder's path", read)
+
+
+def _text(scalar: Scalar) -> str:
+    # what the environment holds is text, whatever it looks like
+    value = scalar.text if scalar.variable else scalar.value
+    if not isinstance(value, str) or not value.strip():
+        raise Unfit
+    return value
+
+
+def _number(scalar: Scalar) -> float:
+    value = scalar.value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Unfit
+    try:
+        number = float(value)
+    except OverflowError:
+        raise Unfit from None
+    if not math.isfinite(number):
+        raise Unfit
+    return number

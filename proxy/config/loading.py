@@ -1,0 +1,139 @@
+"""File and environment into ``Settings``, or one error that tells every problem at once.
+
+The environment wins over the file, the file over the defaults. Called by ``cli.py`` before all else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from proxy.config.compaction import read_compaction
+from proxy.config.environment import data_folder, read_overrides
+from proxy.config.models import ENTRY_KEYS, read_model_list
+from proxy.config.reading import MISSING, Reader, Remark
+from proxy.config.sections import ROOT_KINDS, SECTIONS, changed
+from proxy.config.settings import Settings
+from proxy.config.shipped import load_model_defaults
+from proxy.config.tree import Table, YamlError, parse
+from proxy.core.errors import ConfigError
+
+PLAIN_SECTIONS = ("store", "server", "auth", "tokenizer")
+ROOT_KEYS = ("model_list", "compaction", *PLAIN_SECTIONS, *ROOT_KINDS)
+LITELLM_SECTIONS = (
+    "assistant_settings",
+    "callback_settings",
+    "credential_list",
+    "environment_variables",
+    "files_settings",
+    "finetune_settings",
+    "general_settings",
+    "guardrails",
+    "include",
+    "litellm_settings",
+    "mcp_servers",
+    "mcp_tools",
+    "prompts",
+    "router_settings",
+    "search_tools",
+    "vector_store_registry",
+)
+"""Sections of a LiteLLM proxy's file that mean nothing here. They are passed over with a warning, because an
+existing file must load."""
+MAX_BYTES = 4_000_000
+"""Longest file. A thousand models take 300 kB; what is longer is another file by mistake."""
+_LINE_ENDS = re.compile(rb"\r\n|\r|\n")
+
+
+def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
+    """The settings of a process.
+
+    :param path: the file; None for the one that ``TIDEMARK_CONFIG`` names, or for none
+    :raises ConfigError: each line of the message is ``file:line: message`` and names the mend
+    """
+    if path is None and environ.get("TIDEMARK_CONFIG"):
+        path = Path(environ["TIDEMARK_CONFIG"])
+    reader = Reader(environ)
+    root = Table({}, {}, 0) if path is None else _tree(path, reader)
+    settings = _settings(reader, root, path, environ)
+    if settings is None:
+        raise ConfigError("\n".join(_told(reader.problems, path)))
+    return dataclasses.replace(settings, warnings=_told(reader.warnings, path))
+
+
+def _told(remarks: Collection[Remark], path: Path | None) -> tuple[str, ...]:
+    """Remarks as a person reads them, in the order of the file; what has no line is the environment's."""
+    return tuple(
+        f"{path}:{remark.line}: {remark.message}" if remark.line else f"environment: {remark.message}"
+        for remark in sorted(set(remarks))
+    )
+
+
+def _tree(path: Path, reader: Reader) -> Table:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise ConfigError(f"{path}:1: the file is longer than {MAX_BYTES:,} bytes; is it another one?")
+        tree, problems = parse(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = len(_LINE_ENDS.findall(error.object[: error.start])) + 1
+        raise ConfigError(f"{path}:{line}: the file is not UTF-8 text; save it as UTF-8") from error
+    except (OSError, ValueError) as error:  # ValueError: a path with a null character
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(
+            f"{path}:1: the file cannot be read: {reason}; name another with --config"
+        ) from error
+    except YamlError as error:
+        raise ConfigError(f"{path}:{error.line}: {error.message}") from error
+    for line, message in problems:
+        reader.problem(line, message)
+    return tree
+
+
+def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[str, str]) -> Settings | None:
+    """The settings, or None where the reader has noted problems."""
+    nodes = _without_litellms(reader, root)
+    top = {name: reader.value(nodes[name], name, ROOT_KINDS[name]) for name in ROOT_KINDS if name in nodes}
+    said: dict[str, Any] = {
+        name: reader.section(SECTIONS[name], nodes.get(name), name) for name in PLAIN_SECTIONS
+    }
+    overrides = read_overrides(reader, environ)
+    if overrides.store_url is not None:
+        said["store"] = {**said["store"], "url": overrides.store_url}
+    entries = read_model_list(reader, nodes.get("model_list"))
+    compaction = read_compaction(reader, nodes.get("compaction"), entries)
+    configured = top.get("data_dir")
+    folder = data_folder(None if configured is MISSING else configured, path, environ)
+    if folder is None:
+        reader.problem(0, "there is no home folder to keep data in; set TIDEMARK_DATA_DIR")
+    if folder is None or reader.problems:
+        return None
+    return Settings(
+        data_dir=folder,
+        model_list=entries,
+        upstream=overrides.upstream or top.get("upstream"),
+        compaction=compaction,
+        secrets=overrides.secrets,
+        model_defaults=load_model_defaults(),
+        path=path,
+        **{name: changed(SECTIONS[name], given) for name, given in said.items()},
+    )
+
+
+def _without_litellms(reader: Reader, root: Table) -> Mapping[str, Any]:
+    """Tidemark's own keys of the file; LiteLLM's other sections are passed over with a warning."""
+    nodes = dict(root.nodes)
+    for name in LITELLM_SECTIONS:
+        if nodes.pop(name, None) is not None:
+            reader.warn(root.key_lines[name], f"{name} is LiteLLM's own and is ignored here")
+    for name in ENTRY_KEYS:
+        if name in nodes and name not in ROOT_KEYS:
+            del nodes[name]
+            reader.problem(
+                root.key_lines[name], f'"{name}" belongs into an entry of model_list; indent it under "- "'
+            )
+    return reader.table(dataclasses.replace(root, nodes=nodes), "", ROOT_KEYS).nodes

@@ -1,0 +1,81 @@
+"""What ``tidemark check`` prints: every problem of a file, or what follows from it for each model.
+
+Reads like ``serve`` does and starts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from proxy.config.loading import load
+from proxy.config.models import ModelEntry, WindowNote
+from proxy.config.settings import Settings
+from proxy.core.budget import ModelProfile, ModelWindow, budget_for
+from proxy.core.errors import ConfigError
+
+
+def check_report(path: Path | None, environ: Mapping[str, str]) -> tuple[list[str], bool]:
+    """The lines to print, and whether the configuration can be used."""
+    try:
+        settings = load(path, environ)
+    except ConfigError as error:
+        problems = error.message.splitlines()
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        return [*problems, f"{count} found; nothing is started with this configuration"], False
+    return list(_summary(settings)), True
+
+
+def _summary(settings: Settings) -> Iterator[str]:
+    yield f"{settings.path or 'no file, all defaults'}: this configuration can be used"
+    yield from (f"warning: {warning}" for warning in settings.warnings)
+    server, store = settings.server, settings.store
+    yield f"listens on {server.host}:{server.port} with {_counted(server.workers, 'worker')}"
+    yield f"store {store.url.shown}, kept for {store.ttl_days:g} days after the last use"
+    yield f"data in {settings.data_dir}"
+    seen: set[str] = set()
+    for entry in settings.model_list:
+        if entry.name not in seen:
+            seen.add(entry.name)
+            yield ""
+            yield from _model(settings, entry.name, entry)
+    if settings.upstream or not settings.model_list:
+        yield ""
+        yield from _model(settings, "any other model" if settings.model_list else "any model", None)
+
+
+def _model(settings: Settings, name: str, entry: ModelEntry | None) -> Iterator[str]:
+    """Where a model's requests go and its marks, in tokens."""
+    if entry is not None:
+        yield f"{name} -> {entry.upstream_model}, lane {entry.lane}"
+    else:
+        upstream = (
+            settings.upstream.shown if settings.upstream else "the provider that its name tells litellm"
+        )
+        yield f"{name} -> {upstream}"
+    # a name for "any" must not fit a glob by its spelling; only the defaults hold for it
+    compaction = settings.compaction_for(name) if entry else settings.compaction.defaults
+    if not compaction.enabled:
+        yield "  never compacted (enabled: false)"
+        return
+    window, source = _window(settings, entry)
+    budget = budget_for(ModelProfile(name, window, compaction.policy()), None)
+    yield f"  window {window.window:,} ({source}), limit {budget.limit:,} with the longest reply kept free"
+    yield (
+        f"  high water {budget.high_water:,}, prepare {budget.prepare_mark:,}, "
+        f"low water {budget.low_water:,}, retention {budget.retention:,}, summary up to {budget.max_summary:,}"
+    )
+    summarizer = "" if compaction.strategy == "extractive" else f", summarizer {compaction.summarizer.model}"
+    yield f"  strategy {compaction.strategy}{summarizer}, on failure {compaction.on_failure}"
+
+
+def _window(settings: Settings, entry: ModelEntry | None) -> tuple[ModelWindow, str]:
+    """A model's window and where it is from, in words."""
+    window = settings.window_for(entry.name) if entry else None
+    if entry is None or window is None:
+        return ModelWindow(), "assumed, unless litellm's data or the upstream tell better"
+    return window, "models.yaml" if entry.window == WindowNote() else "model_info"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" + "s" * (number != 1)

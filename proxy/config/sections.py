@@ -1,0 +1,216 @@
+"""The sections of the file as small frozen classes, each key with its default, its unit and the reason.
+
+``settings.py`` composes them. A field's ``kind`` says what its key takes; the documentation and the shipped
+``config/tidemark.yaml`` are tested against these classes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from proxy.config import kinds
+from proxy.config.masking import Address
+from proxy.core.budget import CompactionPolicy, OnFailure
+from proxy.core.summary import Strategy
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Section = TypeVar("Section", bound="DataclassInstance")
+Given = Mapping[str, Any]
+"""The keys of a section that a file states, by field name, checked; a nested one is a ``Given`` itself."""
+
+
+def takes(kind: kinds.Kind[Any]) -> Mapping[str, kinds.Kind[Any]]:
+    """The metadata of a field that a key of the file sets."""
+    return {"kind": kind}
+
+
+EMBEDDED = Address("embedded")
+STORE_URL = kinds.address("redis", "rediss", "valkey", "valkeys", "unix", words=(EMBEDDED,))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummarizerSettings:
+    """Who writes the summaries of ``llm`` and ``hybrid``."""
+
+    model: str = field(default="auto", metadata=takes(kinds.text()))
+    """A ``model_name`` of the list, or any litellm model. ``auto``: the small model of the conversation's
+    provider (S3 open question 4)."""
+    timeout_seconds: float = field(default=60.0, metadata=takes(kinds.positive("seconds")))
+    """For one summary. A small model writes 4096 tokens in about half of it."""
+    cache_friendly: bool = field(default=False, metadata=takes(kinds.flag()))
+    """Append the summarizer's call to the live prefix, so that its input is a provider cache hit. Off,
+    because only the conversation's own model can do that, and it costs more than a small one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionSettings:
+    """When and how far conversations are compacted; the defaults are those of ``CompactionPolicy``."""
+
+    enabled: bool = field(default=True, metadata=takes(kinds.flag()))
+    """Off: the model's requests are never compacted, and the upstream refuses one that does not fit."""
+    strategy: Strategy = field(default="hybrid", metadata=takes(kinds.choice(Strategy)))
+    """Who summarizes. ``hybrid``: facts verbatim beside a model's narrative; ``extractive`` needs no model."""
+    threshold: float = field(default=0.95, metadata=takes(kinds.share_or_tokens("the window")))
+    """High water: compaction is due above it (FR-1.2.2: 95 %)."""
+    prepare: float = field(default=0.70, metadata=takes(kinds.share("the high water", zero=True, one=False)))
+    """From here on the next summary is made in the background, early enough that nobody waits for it."""
+    target: float = field(default=0.45, metadata=takes(kinds.share("the limit", zero=False, one=False)))
+    """Low water: a compaction brings the request down to it, so that the next one is many turns away."""
+    retention_tokens: int = field(default=1000, metadata=takes(kinds.whole("tokens", least=0)))
+    """The newest whole messages within it stay as they are (FR-1.3.2: 1000)."""
+    retention_ratio: float = field(
+        default=0.25, metadata=takes(kinds.share("the limit", zero=True, one=False))
+    )
+    """The same as a share; the larger of the two holds. 1000 tokens alone are little in a large window."""
+    keep_last_messages: int = field(default=0, metadata=takes(kinds.whole("messages", least=0)))
+    """A further floor for what stays (S2). 0: none, since tokens and not messages fill a window."""
+    max_summary_tokens: int | None = field(
+        default=None, metadata=takes(kinds.or_word("auto", kinds.whole("tokens", least=64)))
+    )
+    """Bound of a summary. ``auto``: 5 % of the limit, between 256 (S0) and 4096 tokens."""
+    min_tokens: int = field(default=2000, metadata=takes(kinds.whole("tokens", least=0)))
+    """Below it nothing is compacted of itself (FR-5.4.1); at most half of the limit, for small windows."""
+    min_messages: int = field(default=0, metadata=takes(kinds.whole("messages", least=0)))
+    """Below this many nothing is compacted of itself (S4). 0: none."""
+    min_gain: float = field(default=0.10, metadata=takes(kinds.share("the request", zero=True, one=False)))
+    """A compaction that would free less is not done: it would be due again at once."""
+    on_failure: OnFailure = field(default="deterministic", metadata=takes(kinds.choice(OnFailure)))
+    """When no summary can be made. ``deterministic``: an extractive one, with a warning, so that no request
+    fails; ``block``: 503 until one succeeds (FR-5.1.1); ``passthrough``: the request goes on as it is."""
+    template: str = field(
+        default="general", metadata=takes(kinds.choice(Literal["general", "technical", "coding"]))
+    )
+    """The summarizer's instructions (S3 open question 1)."""
+    wait_seconds: float = field(default=30.0, metadata=takes(kinds.positive("seconds")))
+    """The longest that a request waits for a summary that another one is making. Clients give up after 60 s
+    or more."""
+    oversize: Literal["clip", "error"] = field(
+        default="clip", metadata=takes(kinds.choice(Literal["clip", "error"]))
+    )
+    """A single tool result that is too large even so (FR-5.3.1) is clipped in the middle, visibly."""
+    commands: bool = field(default=True, metadata=takes(kinds.flag()))
+    """Whether ``/context`` and ``/summarize`` as a whole message are answered by Tidemark (S2-5)."""
+    calibrate: bool = field(default=False, metadata=takes(kinds.flag()))
+    """Learn a factor from the provider's own counts. Off: FR-1.1.5 decides by local counts only."""
+    summarizer: SummarizerSettings = field(default_factory=SummarizerSettings)
+
+    def policy(self) -> CompactionPolicy:
+        """The same in the core's words."""
+        plain = {
+            one.name: getattr(self, one.name)
+            for one in dataclasses.fields(self)
+            if one.name in _POLICY_FIELDS
+        }
+        return CompactionPolicy(
+            **plain,
+            summarizer_model=self.summarizer.model,
+            summarizer_timeout_seconds=self.summarizer.timeout_seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """Where conversations and summaries are kept."""
+
+    url: Address = field(default=EMBEDDED, metadata=takes(STORE_URL))
+    """``embedded``: a Valkey server of Tidemark's own in ``data_dir``, with nothing to install. Else Redis or
+    Valkey, one server or a cluster."""
+    ttl_days: float = field(default=30.0, metadata=takes(kinds.positive("days")))
+    """A conversation that is not used for so long is forgotten. 30: a month's holiday, then privacy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """How Tidemark listens."""
+
+    host: str = field(default="127.0.0.1", metadata=takes(kinds.text()))
+    """Interface. Loopback, because without a key of its own anyone who reaches it may use it."""
+    port: int = field(default=8787, metadata=takes(kinds.whole("", least=0, most=65535)))
+    """TCP port; 0 takes any free one."""
+    workers: int = field(default=1, metadata=takes(kinds.whole("processes", least=1, most=256)))
+    """Processes that share port and store. 1: enough for hundreds of streams, and simplest to watch."""
+    max_body_mb: int = field(default=64, metadata=takes(kinds.whole("megabytes", least=1, most=4096)))
+    """Larger requests are refused with 413. Bodies of tens of megabytes are normal where images are sent."""
+    keepalive_seconds: float = field(default=15.0, metadata=takes(kinds.positive("seconds")))
+    """A stream that is silent for so long gets an SSE comment; common gateways cut at 30 s or more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthSettings:
+    """Whose keys go upstream."""
+
+    mode: Literal["passthrough", "keys"] = field(
+        default="passthrough", metadata=takes(kinds.choice(Literal["passthrough", "keys"]))
+    )
+    """``passthrough``: the client's own key; ``keys``: virtual keys. The former needs no administration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenizerSettings:
+    """How counting behaves."""
+
+    on_failure: Literal["error", "estimate"] = field(
+        default="error", metadata=takes(kinds.choice(Literal["error", "estimate"]))
+    )
+    """``error``: the request is refused and may be sent again (FR-5.2.1: no approximation); ``estimate``:
+    length / 4."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyNote:
+    """A key as the documentation lists it."""
+
+    name: str
+    """With its sections: ``store.url``."""
+    default: str
+    """As YAML writes it."""
+    wanted: str
+
+
+SECTIONS: Mapping[str, Any] = {
+    "compaction.defaults": CompactionSettings(),
+    "store": StoreSettings(),
+    "server": ServerSettings(),
+    "auth": AuthSettings(),
+    "tokenizer": TokenizerSettings(),
+}
+"""The sections whose keys are all listed, at their defaults."""
+ROOT_KINDS: Mapping[str, kinds.Kind[Any]] = {
+    "upstream": kinds.or_word("null", kinds.address("http", "https")),
+    "data_dir": kinds.or_word("null", kinds.folder()),
+}
+"""Keys at the top that are no section; null, their default, is none and the platform's data folder."""
+
+_POLICY_FIELDS = frozenset(one.name for one in dataclasses.fields(CompactionPolicy))
+
+
+def changed(base: Section, given: Given) -> Section:
+    """``base`` with the given keys in place of its own."""
+    values = {
+        name: changed(getattr(base, name), value) if dataclasses.is_dataclass(getattr(base, name)) else value
+        for name, value in given.items()
+    }
+    return dataclasses.replace(base, **values)
+
+
+def key_notes() -> Iterator[KeyNote]:
+    """Every key with a default, in the order of the file."""
+    for name, section in SECTIONS.items():
+        yield from _notes(name, section)
+    for name, kind in ROOT_KINDS.items():
+        yield KeyNote(name, kind.word(None), kind.wanted)
+
+
+def _notes(name: str, section: Any) -> Iterator[KeyNote]:
+    for one in dataclasses.fields(section):
+        default = getattr(section, one.name)
+        if dataclasses.is_dataclass(default):
+            yield from _notes(f"{name}.{one.name}", default)
+        else:
+            kind: kinds.Kind[Any] = one.metadata["kind"]
+            yield KeyNote(f"{name}.{one.name}", kind.word(default), kind.wanted)

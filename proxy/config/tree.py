@@ -1,0 +1,209 @@
+"""YAML text into a tree that knows its lines: the first step of reading, and the only door to PyYAML.
+
+PyYAML's node tree is used instead of its objects, because only nodes know where they stand. Here duplicate
+keys, tags, merge keys (``<<``) and aliases are dealt with; what a key means is ``reading.py``'s matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import yaml
+from yaml.constructor import SafeConstructor
+from yaml.resolver import Resolver
+
+MAX_NODES = 100_000
+"""Nodes of a tree with its aliases written out. A file for a thousand models has 20,000; a few lines of
+nested aliases ("billion laughs") have more than any memory holds."""
+
+_TAG = "tag:yaml.org,2002:"
+_MERGE = _TAG + "merge"
+_KNOWN_TAGS = frozenset(_TAG + name for name in ("null", "bool", "int", "float", "str", "timestamp", "value"))
+_MENDS = {
+    "'\\t'": "indent with spaces, YAML allows no tabs there",
+    "cannot start any token": "put the value in quotes",
+    "undefined alias": "put a text that starts with * in quotes",
+    "expected alphabetic or numeric character": "put a text that starts with * or & in quotes",
+    "mapping values are not allowed": "check the indentation, and put a text that holds ': ' in quotes",
+    "could not find expected ':'": "check the indentation, and that a space follows the colon",
+    "expected a single document": "remove the second '---'",
+    "special characters are not allowed": "remove the control character",
+}
+
+
+class YamlError(Exception):
+    """The text is no YAML that can be used; ``line`` counts from 1."""
+
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
+        self.line = line
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A single value."""
+
+    value: bool | float | str | None
+    text: str
+    """As it was written."""
+    line: int
+    variable: str | None = None
+    """The environment variable that it was taken from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list."""
+
+    nodes: tuple[Node, ...]
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A mapping; keys are as written, in order."""
+
+    nodes: Mapping[str, Node]
+    key_lines: Mapping[str, int]
+    line: int
+
+
+Node = Scalar | Items | Table
+
+
+def parse(text: str) -> tuple[Table, list[tuple[int, str]]]:
+    """The file's mapping, and the problems (line, message) that did not keep it from being read.
+
+    :raises YamlError: the text cannot be read any further
+    """
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        growth = _Growth()
+        tree = Scalar(None, "", 1) if root is None else growth.node(root)
+    except yaml.reader.ReaderError as error:
+        raise YamlError(text.count("\n", 0, error.position) + 1, _with_mend(error.reason)) from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        context = f"{error.context}: " if error.context else ""
+        raise YamlError(mark.line + 1 if mark else 1, _with_mend(f"{context}{error.problem}")) from error
+    except RecursionError as error:
+        raise YamlError(1, "lists and mappings are nested too deeply") from error
+    if isinstance(tree, Scalar) and tree.value is None:
+        return Table({}, {}, 1), growth.problems
+    if not isinstance(tree, Table):
+        raise YamlError(
+            tree.line, 'the file must be a mapping of keys to values, such as "server: {port: 8787}"'
+        )
+    return tree, growth.problems
+
+
+def resolve(text: str) -> bool | float | str | None:
+    """The value that YAML gives to an unquoted text; used for values that come from the environment."""
+    resolver = Resolver()
+    tag = resolver.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+    return _value(yaml.ScalarNode(tag, text))
+
+
+def _with_mend(problem: str) -> str:
+    mend = next((mend for sign, mend in _MENDS.items() if sign in problem), "")
+    return f"this is not YAML: {problem}" + (f"; {mend}" if mend else "")
+
+
+def _value(node: yaml.ScalarNode) -> bool | float | str | None:
+    """The value of a scalar; dates stay text, as LiteLLM's ``api_version: 2024-02-01`` means them."""
+    constructor = SafeConstructor()
+    try:
+        match node.tag.removeprefix(_TAG):
+            case "null":
+                return None
+            case "bool":
+                return bool(constructor.construct_yaml_bool(node))
+            case "int":
+                return int(constructor.construct_yaml_int(node))
+            case "float":
+                return float(constructor.construct_yaml_float(node))
+    except (ValueError, KeyError, IndexError, OverflowError):
+        # looks like a number by YAML's patterns, but is none ("0x_", or 5000 digits), or carries a wrong tag
+        return str(node.value)
+    return str(node.value)
+
+
+class _Growth:
+    """Turns PyYAML's nodes into ours; state: what is turned, what is being turned, the problems so far."""
+
+    def __init__(self) -> None:
+        self.problems: list[tuple[int, str]] = []
+        self._done: dict[int, tuple[Node, int]] = {}
+        self._open: set[int] = set()
+
+    def node(self, source: yaml.Node) -> Node:
+        return self._sized(source)[0]
+
+    def _sized(self, source: yaml.Node) -> tuple[Node, int]:
+        """A node and how many nodes it holds, aliases counted each time; an alias is turned once."""
+        if id(source) in self._done:
+            return self._done[id(source)]
+        line = source.start_mark.line + 1
+        if id(source) in self._open:
+            raise YamlError(line, "an alias stands inside of what it names; remove it")
+        self._open.add(id(source))
+        grown, size = self._grown(source, line)
+        self._open.remove(id(source))
+        if size > MAX_NODES:
+            raise YamlError(line, f"written out, the aliases make more than {MAX_NODES:,} values; use fewer")
+        self._done[id(source)] = grown, size
+        return grown, size
+
+    def _grown(self, source: yaml.Node, line: int) -> tuple[Node, int]:
+        if isinstance(source, yaml.MappingNode):
+            return self._table(source, line)
+        if isinstance(source, yaml.SequenceNode):
+            parts = [self._sized(item) for item in source.value]
+            return Items(tuple(node for node, _ in parts), line), 1 + sum(size for _, size in parts)
+        if not isinstance(source, yaml.ScalarNode):
+            raise YamlError(line, "this is neither a value, a list nor a mapping")
+        if source.tag not in _KNOWN_TAGS | {_MERGE}:
+            self.problems.append(
+                (line, f"the tag {source.tag.replace(_TAG, '!!')} is not understood; remove it")
+            )
+        return Scalar(_value(source), str(source.value), line), 1
+
+    def _table(self, source: yaml.MappingNode, line: int) -> tuple[Table, int]:
+        nodes: dict[str, Node] = {}
+        key_lines: dict[str, int] = {}
+        merged: list[Table] = []
+        size = 1
+        for key, value in source.value:
+            key_line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                self.problems.append(
+                    (key_line, "a key must be a plain text; put a text in braces into quotes")
+                )
+                continue
+            node, part = self._sized(value)
+            size += part
+            if key.tag == _MERGE:
+                merged += self._merged(node, key_line)
+            elif key.value in nodes:
+                first = key_lines[key.value]
+                self.problems.append(
+                    (key_line, f'the key "{key.value}" stands here again, first on line {first}; keep one')
+                )
+            else:
+                nodes[key.value], key_lines[key.value] = node, key_line
+        for (
+            table
+        ) in merged:  # own keys win over merged ones, earlier merged ones over later: YAML's merge key draft
+            for name, node in table.nodes.items():
+                if name not in nodes:
+                    nodes[name], key_lines[name] = node, table.key_lines[name]
+        return Table(nodes, key_lines, line), size
+
+    def _merged(self, node: Node, line: int) -> list[Table]:
+        sources = node.nodes if isinstance(node, Items) else (node,)
+        tables = [source for source in sources if isinstance(source, Table)]
+        if len(tables) != len(sources):
+            self.problems.append((line, '"<<" takes a mapping or a list of mappings, such as "<<: *base"'))
+        return tables
