@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import subprocess
+import sys
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -64,3 +67,15 @@ def test_a_lock_names_no_host_and_nothing_that_compiles(name: str) -> None:
 def test_no_harmful_release_of_litellm_is_locked() -> None:
     """1.82.7, 1.82.8 and 1.107.0 were compromised; 1.106.2 fails every request with tools."""
     assert locked("runtime")["litellm"] not in {"1.82.7", "1.82.8", "1.106.2", "1.107.0"}
+
+
+def test_the_wheel_carries_the_package_its_types_and_the_configuration(tmp_path: Path) -> None:
+    """An installed Tidemark finds under ``proxy/_config`` what a checkout has in ``config/``."""
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    shipped = {f"proxy/_config/{path.name}" for path in (ROOT / "config").glob("*.yaml")}
+    assert shipped
+    assert {"proxy/py.typed", "proxy/core/plan.py", *shipped} <= names
