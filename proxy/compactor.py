@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxy.core.budget import ModelProfile
 from proxy.core.errors import StoreUnavailable, SummaryRejected, UpstreamError
@@ -131,36 +131,18 @@ class Compactor:
         return await self._keep(order, summarizer, text, made_by, warning, started)
 
     async def _text(self, order: CompactionOrder, summarizer: Summarizer) -> str:
-        """A text that is within the bound when rendered.
-
-        :raises SummaryRejected: the strategy gave nothing that could stand for the messages
-        """
-        plan, model = order.plan, order.route.upstream_model
-        frame = self._counter.count_message(render_text("", plan.covered), model)
+        plan, timeout = order.plan, order.profile.policy.summarizer_timeout_seconds
         task = SummaryTask(
             messages=plan.messages,
             previous=plan.previous.text if plan.previous else None,
-            max_tokens=max(plan.max_summary_tokens - frame, 1),
-            model=model,
+            max_tokens=plan.max_summary_tokens,
+            model=order.route.upstream_model,
             route=order.route,
             caller=order.caller,
-            timeout_seconds=order.profile.policy.summarizer_timeout_seconds,
+            timeout_seconds=timeout,
         )
-        async with asyncio.timeout(task.timeout_seconds):
-            text = await summarizer.summarize(task)
-        text = self._within(text.strip(), plan.covered, model, plan.max_summary_tokens)
-        if not text:
-            message = f"the {summarizer.recipe.strategy} summarizer gave an empty text"
-            raise SummaryRejected(message)
-        return text
-
-    def _within(self, text: str, covered: int, model: str, bound: int) -> str:
-        """``text``, cut where its rendered message is over the bound: the bound is enforced, not hoped for."""
-        room = bound
-        while text and (over := self._counter.count_message(render_text(text, covered), model) - bound) > 0:
-            room = min(room, self._counter.count_text(text, model)) - over
-            text = self._counter.cut_text(text, model, room).rstrip() if room > 0 else ""
-        return text
+        async with asyncio.timeout(timeout):
+            return await write_summary(summarizer, task, plan.covered, self._counter)
 
     async def _keep(
         self,
@@ -211,6 +193,27 @@ class Compactor:
             policy=order.profile.policy.on_failure,
             seconds=self._timer() - started,
         )
+
+
+async def write_summary(summarizer: Summarizer, task: SummaryTask, covered: int, counter: TokenCounter) -> str:
+    """A text whose rendered message stands for ``covered`` messages within ``task.max_tokens``.
+
+    The bound is enforced, not hoped for: what the strategy wrote beyond it is cut.
+
+    :param task: its ``max_tokens`` bounds the whole message; the strategy is given what the frame leaves
+    :raises SummaryRejected: the strategy gave nothing that could stand for the messages
+    """
+    bound, model = task.max_tokens, task.model
+    frame = counter.count_message(render_text("", covered), model)
+    text = (await summarizer.summarize(replace(task, max_tokens=max(bound - frame, 1)))).strip()
+    room = bound
+    while text and (over := counter.count_message(render_text(text, covered), model) - bound) > 0:
+        room = min(room, counter.count_text(text, model)) - over
+        text = counter.cut_text(text, model, room).rstrip() if room > 0 else ""
+    if not text:
+        message = f"the {summarizer.recipe.strategy} summarizer gave an empty text"
+        raise SummaryRejected(message)
+    return text
 
 
 class _Flight:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from proxy.compactor import write_summary
 from proxy.core.assemble import assemble
 from proxy.core.budget import Budget, ModelProfile, budget_for
-from proxy.core.errors import ContextLengthExceeded, SummaryRejected
+from proxy.core.errors import ContextLengthExceeded
 from proxy.core.messages import ChatRequest, render_body, render_messages
 from proxy.core.plan import CannotFit, Compact, Situation, plan
 from proxy.core.ports import Caller, RequestCount, Route, Summarizer, SummaryTask, TokenCounter
@@ -59,7 +60,7 @@ async def compact_once(
     :raises ContextLengthExceeded: even the newest message alone is over the budget
     :raises SummaryRejected, UpstreamError: the strategy gave no usable summary
     """
-    count = await counter.count(request, profile.name)
+    count = await counter.count(request, wish.route.upstream_model if wish.route else request.model)
     budget = _filled(wish.max_tokens) if wish.max_tokens is not None else budget_for(profile, None)
     if count.total <= (budget.limit if wish.max_tokens is not None else budget.low_water):
         return Compacted(request.body, "", count.total, count.total, 0, wish.strategy)
@@ -67,7 +68,7 @@ async def compact_once(
     situation = Situation(request.messages, count.messages, count.fixed, budget, policy, mode="force")
     planned = plan(situation)
     if isinstance(planned, Compact):
-        return await _perform(request, planned, wish, count, counter, choose, budget, profile.name)
+        return await _perform(request, planned, wish, count, counter, choose, budget)
     least = planned.tokens
     if isinstance(planned, CannotFit) or least > budget.limit:
         message = (
@@ -86,23 +87,16 @@ async def _perform(
     counter: TokenCounter,
     choose: ChooseStrategy,
     budget: Budget,
-    model: str,
 ) -> Compacted:
     """Make the summary and put the request together."""
     summarizer = choose(wish.strategy, wish.route)
     bound = planned.max_summary_tokens
     if wish.max_tokens is not None:
         bound = min(budget.limit - planned.rest_tokens, planned.replaced_tokens)
-    frame = counter.count_message(render_text("", planned.covered), model)
-    task = SummaryTask(planned.messages, None, max(bound - frame, 1), model, wish.route, wish.caller)
-    text = (await summarizer.summarize(task)).strip()
+    model = wish.route.upstream_model if wish.route else request.model
+    task = SummaryTask(planned.messages, None, bound, model, wish.route, wish.caller)
+    text = await write_summary(summarizer, task, planned.covered, counter)
     tokens = counter.count_message(render_text(text, planned.covered), model)
-    while text and tokens > bound:
-        text = counter.cut_text(text, model, counter.count_text(text, model) - (tokens - bound)).rstrip()
-        tokens = counter.count_message(render_text(text, planned.covered), model)
-    if not text:
-        message = f"the {wish.strategy} summarizer gave an empty text"
-        raise SummaryRejected(message)
     chain = chain_of("", request.messages)
     summary = RunningSummary(
         prefix=chain.at(planned.covered),

@@ -22,6 +22,8 @@ DEFAULT_WINDOW_TOKENS = 128_000
 DEFAULT_OUTPUT_TOKENS = 4096
 """The reply that a model of unknown maximum output is taken to write at most; OpenAI's own older default."""
 SUMMARY_SHARE = 0.05
+MIN_SUMMARY_TOKENS = 64
+"""About half of it is the summary message's frame; nothing is compacted into less."""
 SUMMARY_FLOOR_TOKENS = 256
 SUMMARY_CEILING_TOKENS = 4096
 
@@ -136,8 +138,8 @@ def reply_reserve(window: ModelWindow, max_output_tokens: int | None) -> int:
 
 
 def summary_bound(policy: CompactionPolicy, limit: int) -> int:
-    """The bound of a summary message: as configured, or ``clamp(5 % of limit, 256, 4096)``, never over half of limit."""
+    """The bound of a summary message: as configured, or ``clamp(5 % of limit, 256, 4096)``; at most half of the limit."""
     wanted = policy.max_summary_tokens
     if wanted is None:
         wanted = min(max(int(SUMMARY_SHARE * limit), SUMMARY_FLOOR_TOKENS), SUMMARY_CEILING_TOKENS)
-    return min(wanted, limit // 2)
+    return max(min(wanted, limit // 2), MIN_SUMMARY_TOKENS)

@@ -50,6 +50,11 @@ class Message:
     media: tuple[Mapping[str, JsonValue], ...] = ()
     """Parts that are no text (images, audio, files), as the client wrote them."""
 
+    def __repr__(self) -> str:
+        """Short, and without contents, which must not reach a log."""
+        marks = [*(f"calls {call.id}" for call in self.calls), *([f"answers {self.answers}"] if self.answers else [])]
+        return f"<{' '.join([self.role, f'{len(self.raw)}B', *marks])}>"
+
     @property
     def is_system(self) -> bool:
         """Whether the message is the operator's (system or developer) and so never part of a prefix."""

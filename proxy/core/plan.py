@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Literal
 
-from .budget import Budget, CompactionPolicy
+from .budget import MIN_SUMMARY_TOKENS, Budget, CompactionPolicy
 from .messages import Message
 from .summary import RunningSummary
 
@@ -21,8 +21,6 @@ Mode = Literal["auto", "force", "off"]
 """``X-Tidemark-Summarize``."""
 Reason = Literal["fits", "off", "disabled", "below_minimum", "small_gain", "nothing_to_summarize"]
 
-MIN_SUMMARY_TOKENS = 128
-"""A summary message below this has no room for content beside its frame; nothing is compacted into less."""
 FORCED_RETENTION_RATIO = 0.25
 """Where all would be retained, a forced compaction keeps this share of the conversation's newest tokens."""
 
@@ -225,9 +223,7 @@ class _Case:
             return _unchanged(current, "below_minimum")
         made = self.fitting(self.candidates(), budget.max_summary, None if must else current)
         if made is None:
-            return (
-                CannotFit(self.least(), budget.limit) if must else _unchanged(current, "nothing_to_summarize")
-            )
+            return self.stuck(current)
         if not must and before - (made.rest_tokens + made.max_summary_tokens) < policy.min_gain * before:
             return _unchanged(current, "small_gain")
         return made
@@ -238,19 +234,17 @@ class _Case:
         candidates = self.candidates()
         kept = self.retained(candidates, self.budget.retention)
         if not kept:
-            newest = sum(
-                self.given.tokens[place]
-                for place in self.places[(self.summary.covered if self.summary else 0) :]
-            )
+            start = self.summary.covered if self.summary else 0
+            newest = sum(self.given.tokens[place] for place in self.places[start:])
             kept = self.retained(candidates, int(FORCED_RETENTION_RATIO * newest))
         made = self.fitting(kept or candidates, self.budget.max_summary, current if fits else None)
-        if made is None:
-            return (
-                _unchanged(current, "nothing_to_summarize")
-                if fits
-                else CannotFit(self.least(), self.budget.limit)
-            )
-        return made
+        return made or self.stuck(current)
+
+    def stuck(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
+        """No prefix can be cut off: what there is goes out, if it fits."""
+        if current.tokens > self.budget.limit:
+            return CannotFit(self.least(), self.budget.limit)
+        return _unchanged(current, "nothing_to_summarize")
 
     def fitting(
         self, candidates: Sequence[int], bound: int, fallback: NoCompaction | ReuseSummary | None
@@ -285,9 +279,8 @@ class _Case:
         inner = self.inner_systems(covered)
         gone = {*inner[:absorbed], *self.places[start:covered]}
         rest = self.head + sum(self.given.tokens[place] for place in inner[absorbed:]) + self.tail(covered)
-        replaced = sum(self.given.tokens[place] for place in gone) + (
-            self.given.summary_tokens if self.summary else 0
-        )
+        replaced = sum(self.given.tokens[place] for place in gone)
+        replaced += self.given.summary_tokens if self.summary else 0
         return Compact(
             covered=covered,
             messages=tuple(self.given.messages[place] for place in sorted(gone)),

@@ -33,13 +33,14 @@ class BodyParser:
         self._messages: OrderedDict[bytes, Message] = OrderedDict()
         self._room = cache_bytes
 
-    def chat(self, body: bytes) -> ChatRequest:
+    def chat(self, body: bytes, *, anonymous: bool = False) -> ChatRequest:
         """Parse the body of ``POST /v1/chat/completions``.
 
+        :param anonymous: whether ``model`` may be left out, where nothing is forwarded
         :raises InvalidRequest: with ``param`` and a stable ``code``, as OpenAI words it
         """
         fields = _fields(body)
-        model = _model(fields)
+        model = "" if anonymous and "model" not in fields else _model(fields)
         messages = self._parse_messages(fields)
         return ChatRequest(
             body=body,

@@ -1,0 +1,105 @@
+"""``POST /tidemark/count`` and ``POST /tidemark/compact``: the core applied to one body; nothing is stored.
+
+The edge of ``offline.py``; the command line prints the same JSON (``proxy/cli.py``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from proxy.core.errors import InvalidRequest
+from proxy.core.messages import ChatRequest
+from proxy.core.ports import Caller, ModelCatalog, Route, TokenCounter, Upstream
+from proxy.core.summary import Strategy
+from proxy.http.body import BodyParser
+from proxy.offline import ChooseStrategy, Compacted, CompactionWish, compact_once
+
+STRATEGIES: dict[str, Strategy] = {"extractive": "extractive", "llm": "llm", "hybrid": "hybrid"}
+MIN_BUDGET_TOKENS = 16
+
+
+class CompactBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of ``POST /tidemark/compact``."""
+
+    request: msgspec.Raw
+    max_tokens: int | None = None
+    strategy: str = "extractive"
+
+
+@dataclass(frozen=True, slots=True)
+class Stateless:
+    """What counting and compacting one request takes."""
+
+    parser: BodyParser
+    counter: TokenCounter
+    catalog: ModelCatalog
+    upstream: Upstream
+    choose: ChooseStrategy
+    timer: Callable[[], float]
+
+    async def count(self, body: bytes) -> bytes:
+        """``{"input_tokens": N, "seconds": T, ...}`` for a chat request.
+
+        :raises InvalidRequest, TokenizerFailed: there is nothing to count, or no way to
+        """
+        request = self.parser.chat(body, anonymous=True)
+        started = self.timer()
+        count = await self.counter.count(request, request.model)
+        seconds = self.timer() - started
+        facts = {
+            "input_tokens": count.total,
+            "seconds": round(seconds, 6),
+            "model": request.model or None,
+            "encoding": count.encoding,
+            "messages": len(request.messages),
+            "message_tokens": list(count.messages),
+            "other_tokens": count.fixed,
+        }
+        return json.dumps(facts).encode()
+
+    async def compact(self, body: bytes, caller: Caller) -> bytes:
+        """The compacted request and what was done, for ``{"request", "max_tokens", "strategy"}``."""
+        try:
+            asked = msgspec.json.decode(body, type=CompactBody)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise InvalidRequest(
+                f"The body must be {{'request': chat request, 'max_tokens': N, 'strategy': S}}: {error}.",
+                code="invalid_json",
+            ) from error
+        request = self.parser.chat(bytes(asked.request), anonymous=True)
+        return await self.compact_request(request, asked.max_tokens, asked.strategy, caller)
+
+    async def compact_request(
+        self, request: ChatRequest, max_tokens: int | None, strategy: str, caller: Caller
+    ) -> bytes:
+        """The same for a request that is parsed already."""
+        if strategy not in STRATEGIES:
+            raise InvalidRequest(
+                f"Unknown strategy {strategy!r}; use one of {', '.join(STRATEGIES)}.", param="strategy"
+            )
+        if max_tokens is not None and max_tokens < MIN_BUDGET_TOKENS:
+            raise InvalidRequest(
+                f"'max_tokens' must be {MIN_BUDGET_TOKENS} or more, not {max_tokens}.", param="max_tokens"
+            )
+        chosen = STRATEGIES[strategy]
+        nowhere = Route("wire", request.model, request.model, provider="", base_url="")
+        route = nowhere if chosen == "extractive" else await self.upstream.resolve(request.model)
+        profile = await self.catalog.profile(route, caller)
+        wish = CompactionWish(chosen, max_tokens, route, caller)
+        return _told(await compact_once(request, profile, wish, self.counter, self.choose))
+
+
+def _told(done: Compacted) -> bytes:
+    """The answer; the request stands in it byte by byte."""
+    facts = {
+        "summary": done.summary,
+        "tokens_before": done.tokens_before,
+        "tokens_after": done.tokens_after,
+        "summarized_messages": done.summarized_messages,
+        "strategy": done.strategy,
+    }
+    return b'{"request":' + done.body.strip() + b"," + json.dumps(facts, ensure_ascii=False).encode()[1:]
