@@ -1,0 +1,1 @@
+"""The conversation store: Redis or Valkey through one adapter, and the server that comes along."""

@@ -1,0 +1,210 @@
+"""Bytes: how messages, turns and summaries are packed for Redis, and read back.
+
+Between the adapter and the server. Every record is one version byte and msgpack in array form, so it says
+nothing twice. A field may be added at the end, with a default: old records are still read, and old programs
+pass over it. Anything else is a new version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from proxy.core.conversation import StoredConversation, StoredMessage, TurnRecord
+from proxy.core.errors import StoreError
+from proxy.core.messages import DIGEST_BYTES, Message, digest_of
+from proxy.core.summary import Cause, RunningSummary, Strategy, SummaryRecipe
+
+T = TypeVar("T")
+
+VERSION = b"\x01"
+RECIPE_BYTES = 8
+"""64 bits tell a tenant's few recipes apart."""
+
+
+class _Message(msgspec.Struct, array_like=True, frozen=True):
+    tokens: int
+    created_at: float
+    raw: bytes
+
+
+class _Summary(msgspec.Struct, array_like=True, frozen=True):
+    prefix: bytes
+    covered: int
+    text: str
+    strategy: Strategy
+    template: str
+    version: int
+    model: str
+    made_by: Strategy
+    cause: Cause
+    created_at: float
+    previous: bytes | None
+    tokens: int
+
+
+class StoredTurn(msgspec.Struct, array_like=True, frozen=True):
+    """What one turn did, as it is read back: the audit trail of a conversation."""
+
+    created_at: float
+    first: int
+    """Position of the first message that the turn added; ``last + 1`` when it added none."""
+    last: int
+    """Position of the last message that the turn covered."""
+    systems: list[tuple[int, bytes]]
+    """The system messages at the beginning and those not seen before: how many messages stand before each,
+    and the digest that ``RedisStore.system_messages`` knows it by."""
+    model: str
+    action: str
+    tokens_before: int
+    tokens_after: int
+    summarized: int
+    usage: dict[str, object]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedSystem:
+    """A system message and where it stands; it is not in the chain but must not be lost (promise 6)."""
+
+    position: int
+    """How many non-system messages stand before it."""
+    digest: bytes
+    """Over the client's bytes, so that no two that differ in anything are taken for one."""
+    raw: bytes
+
+
+_pack = msgspec.msgpack.Encoder().encode
+_MESSAGE = msgspec.msgpack.Decoder(_Message)
+_SUMMARY = msgspec.msgpack.Decoder(_Summary)
+_TURN = msgspec.msgpack.Decoder(StoredTurn)
+
+
+def place_systems(messages: Sequence[Message]) -> Iterator[PlacedSystem]:
+    """The system messages among ``messages``, in order."""
+    position = 0
+    for message in messages:
+        if message.is_system:
+            yield PlacedSystem(position, digest_of(message.raw), message.raw)
+        else:
+            position += 1
+
+
+def pack_message(message: Message, tokens: int, created_at: float) -> bytes:
+    """One entry of a conversation's message list; its chain hash stands in the list of hashes."""
+    return VERSION + _pack(_Message(tokens, created_at, message.raw))
+
+
+def unpack_message(packed: bytes, position: int, chain_hash: bytes) -> StoredMessage:
+    """The message at ``position``."""
+    read = _read(_MESSAGE, packed)
+    return StoredMessage(position, chain_hash.hex(), read.raw, read.tokens, read.created_at)
+
+
+def pack_turn(turn: TurnRecord, known: int, systems: Sequence[PlacedSystem]) -> bytes:
+    """One entry of a conversation's list of turns: a digest that a repetition is known by, then the record.
+
+    :param known: how many leading messages were stored before
+    """
+    said = (turn.created_at, turn.model, turn.action, turn.complete, turn.tokens_before, turn.tokens_after)
+    record = StoredTurn(
+        created_at=turn.created_at,
+        first=known + 1,
+        last=len(turn.chain),
+        systems=[(system.position, system.digest) for system in systems],
+        model=turn.model,
+        action=turn.action,
+        tokens_before=turn.tokens_before,
+        tokens_after=turn.tokens_after,
+        summarized=turn.summarized,
+        usage=dict(turn.usage),
+        complete=turn.complete,
+    )
+    return digest_of(turn.chain.tip, _pack(said)) + VERSION + _pack(record)
+
+
+def unpack_turn(packed: bytes) -> StoredTurn:
+    """An entry of a conversation's list of turns."""
+    return _read(_TURN, packed[DIGEST_BYTES:])
+
+
+def recipe_digest(recipe: SummaryRecipe) -> bytes:
+    """What a recipe is called in keys and references, ``RECIPE_BYTES`` long."""
+    return digest_of(recipe.key.encode())[:RECIPE_BYTES]
+
+
+def pack_reference(summary: RunningSummary) -> bytes:
+    """A reference to a summary: position (4 bytes, big-endian), prefix, recipe. The scripts read it."""
+    return summary.covered.to_bytes(4, "big") + summary.prefix + recipe_digest(summary.recipe)
+
+
+def pack_summary(summary: RunningSummary) -> bytes:
+    """A summary's record."""
+    recipe = summary.recipe
+    return VERSION + _pack(
+        _Summary(
+            summary.prefix,
+            summary.covered,
+            summary.text,
+            recipe.strategy,
+            recipe.template,
+            recipe.version,
+            recipe.model,
+            summary.made_by,
+            summary.cause,
+            summary.created_at,
+            summary.previous,
+            summary.tokens,
+        )
+    )
+
+
+def unpack_summary(packed: bytes) -> RunningSummary:
+    """The summary of a record."""
+    read = _read(_SUMMARY, packed)
+    return RunningSummary(
+        prefix=read.prefix,
+        covered=read.covered,
+        text=read.text,
+        recipe=SummaryRecipe(read.strategy, read.template, read.version, read.model),
+        made_by=read.made_by,
+        cause=read.cause,
+        created_at=read.created_at,
+        previous=read.previous,
+        tokens=read.tokens,
+    )
+
+
+def read_conversation(family: str, own: str, fields: Mapping[str, str]) -> StoredConversation:
+    """A conversation's record; one that so far is only a summary counts no messages."""
+    parent = fields.get("parent")
+    last_summary = fields.get("last_summary")
+    return StoredConversation(
+        id=family + own,
+        tenant=fields.get("tenant", ""),
+        model=fields.get("model", ""),
+        message_count=int(fields.get("count", 0)),
+        total_tokens=int(fields.get("tokens", 0)),
+        summary_count=int(fields.get("summaries", 0)),
+        turn_count=int(fields.get("turns", 0)),
+        created_at=float(fields.get("created", 0)),
+        updated_at=float(fields.get("updated", 0)),
+        last_summary_at=float(last_summary) if last_summary else None,
+        parent=family + parent if parent else None,
+        parent_messages=int(fields.get("base", 0)),
+    )
+
+
+def _read(decoder: msgspec.msgpack.Decoder[T], packed: bytes) -> T:
+    if packed[:1] != VERSION:
+        raise StoreError(
+            "The conversation was stored by another version of Tidemark.",
+            internal=f"record version {packed[:1].hex()}, this program reads {VERSION.hex()}",
+        )
+    try:
+        return decoder.decode(memoryview(packed)[1:])
+    except msgspec.MsgspecError as error:
+        raise StoreError("A stored record cannot be read.", internal=str(error)) from error

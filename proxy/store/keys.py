@@ -1,0 +1,68 @@
+"""Names: where in Redis a conversation's parts are.
+
+Used by the adapter and, through the prefix, by the scripts. All keys of a family carry one hash tag, so on a
+cluster they live in one slot and one script may touch them all. ``{F}`` is the family, 32 hex characters; it
+comes out of the chain, whose seed holds the tenant, so two tenants have no key in common (promise 8).
+
+=======================  =======  ====================================================================
+key                      type     holds
+=======================  =======  ====================================================================
+``tm:{F}:c:OWN``         hash     the conversation's record; ``base``, ``count`` and ``parent`` place it
+``tm:{F}:h:OWN``         string   the chain hashes of its own messages, 16 bytes each
+``tm:{F}:m:OWN``         list     its own messages (``codec.pack_message``), one for each hash
+``tm:{F}:t:OWN``         list     one entry for each turn (``codec.pack_turn``)
+``tm:{F}:y:OWN``         hash     every distinct system message: digest -> the client's bytes
+``tm:{F}:r:OWN``         list     references to the summaries that apply (``codec.pack_reference``)
+``tm:{F}:a:OWN``         string   an id that was told but not used -> the one that was
+``tm:{F}:n:HASH``        string   a chain hash at the end of a request or reply -> who holds it
+``tm:{F}:s:RECIPE:HASH`` string   a summary of the prefix with that hash (``codec.pack_summary``)
+``tm:i:TENANT``          zset     the tenant's conversations by time of last use; in a slot of its own
+=======================  =======  ====================================================================
+
+``OWN`` is the second part of a conversation's id, 16 hex characters; ``HASH`` and ``RECIPE`` are raw bytes.
+"""
+
+from __future__ import annotations
+
+FAMILY_CHARACTERS = 32
+"""Of a conversation id, these lead to the family; the rest is its own (``conversation_id``)."""
+
+
+def family_prefix(family: str) -> str:
+    """What all keys of a family begin with; the braces are Redis Cluster's hash tag."""
+    return f"tm:{{{family}}}"
+
+
+def tenant_index(tenant: str) -> str:
+    """The key of the tenant's list of conversations."""
+    return f"tm:i:{tenant}"
+
+
+def split_id(conversation: str) -> tuple[str, str]:
+    """A conversation's id as family and own part."""
+    return conversation[:FAMILY_CHARACTERS], conversation[FAMILY_CHARACTERS:]
+
+
+def message_list(conversation: str) -> str:
+    """The key of a conversation's own messages."""
+    return _part("m", conversation)
+
+
+def hash_string(conversation: str) -> str:
+    """The key of the chain hashes of a conversation's own messages."""
+    return _part("h", conversation)
+
+
+def turn_list(conversation: str) -> str:
+    """The key of a conversation's turns."""
+    return _part("t", conversation)
+
+
+def system_hash(conversation: str) -> str:
+    """The key of a conversation's system messages."""
+    return _part("y", conversation)
+
+
+def _part(kind: str, conversation: str) -> str:
+    family, own = split_id(conversation)
+    return f"{family_prefix(family)}:{kind}:{own}"

@@ -1,0 +1,308 @@
+"""The store's adapter: ``ConversationStore`` over Redis or Valkey, one server or a cluster.
+
+Met twice on the road of a request: ``recall`` before it is forwarded, ``record`` when its response has ended.
+This is the one door to redis-py. What is atomic happens in ``scripts.py``; here it is sent, bounded in time,
+and the library's errors become ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import redis.exceptions
+from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.maint_notifications import MaintNotificationsConfig
+
+from proxy.core.conversation import Recollection, StoredConversation, StoredMessage, TurnRecord
+from proxy.core.errors import ConfigError, StoreError, StoreUnavailable
+from proxy.core.prefix import PrefixChain
+from proxy.core.summary import RunningSummary, SummaryRecipe
+from proxy.store import codec, keys, scripts
+from proxy.store.address import read_address
+from proxy.store.rest import Rest
+from proxy.store.seen import Seen
+
+RECALL_SECONDS = 0.25
+"""A client waits for it before its request is forwarded; on one machine it takes a thousandth."""
+RECORD_SECONDS = 1.0
+"""The last byte of the response waits for it."""
+_PAGE = 500
+"""Messages read at a time."""
+_CONNECTIONS = 64
+"""At most so many to one server; further calls wait for a free one, within their time."""
+
+_OUTAGES = (
+    OSError,  # TimeoutError is one
+    redis.exceptions.ConnectionError,
+    redis.exceptions.TimeoutError,
+    redis.exceptions.ClusterDownError,
+    redis.exceptions.RedisClusterException,
+)
+"""The server is not there: the next calls would fail as well."""
+_FAILURES = (*_OUTAGES, redis.exceptions.RedisError)
+
+
+class RedisStore:
+    """Conversations in Redis. Belongs to the event loop that uses it first.
+
+    :param url: ``redis://``, ``rediss://``, ``unix://``; ``redis+cluster://`` or ``?cluster=true``
+    :param ttl_seconds: how long what nobody uses is kept; None keeps it for good
+    :raises ConfigError: the URL cannot be used
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        ttl_seconds: float | None,
+        recall_timeout_seconds: float = RECALL_SECONDS,
+        record_timeout_seconds: float = RECORD_SECONDS,
+    ) -> None:
+        self._client, self._cluster = _connect(url)
+        self._ttl = max(1, math.ceil(ttl_seconds)) if ttl_seconds else 0
+        self._recall_seconds = recall_timeout_seconds
+        self._record_seconds = record_timeout_seconds
+        self._rest = Rest()
+        self._seen = Seen()
+
+    async def recall(self, tenant: str, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
+        """What is known of a request's conversation; ``tenant`` is in the chain already.
+
+        The newest prefixes are sent first; all only where none of those is known and there are more.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        del tenant
+        if not len(chain):
+            return Recollection()
+        before = max(0, len(chain) - scripts.NEAR)
+        async with self._asking(self._recall_seconds):
+            found = await self._recall(chain, before, recipe)
+            if found[0] is None and before:
+                found = await self._recall(chain, 0, recipe)
+        own, known, held, packed = found
+        return Recollection(
+            conversation=chain.family + own.decode() if own else None,
+            known=known,
+            diverges=held > known,
+            summary=_summary(packed) if packed else None,
+        )
+
+    async def record(self, turn: TurnRecord) -> str:
+        """Append what a turn adds, in one atomic write; writing it twice changes nothing.
+
+        :returns: the id of the conversation that holds the turn now
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        async with self._asking(self._record_seconds):
+            own = await self._record(turn, turn.known)
+            if own is None:  # what was known is gone meanwhile: expired, or flushed
+                own = await self._record(turn, 0)
+            if own is None:
+                raise StoreError("The turn has no place in the store.", internal=f"of {turn.conversation}")
+            conversation = turn.chain.family + own.decode()
+            if self._cluster:  # the index lives in another slot; it is only a convenience
+                with contextlib.suppress(*_FAILURES):
+                    await self._index(turn, conversation)
+        for system in codec.place_systems(turn.messages):
+            self._seen.add((conversation, system.digest))
+        return conversation
+
+    async def keep_summary(
+        self, tenant: str, conversation: str, chain: PrefixChain, summary: RunningSummary
+    ) -> RunningSummary:
+        """Store a summary of the first ``summary.covered`` messages of ``chain``; the first one stays.
+
+        :returns: the one that is stored now
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        family, own = keys.split_id(conversation)
+        if family != chain.family:
+            raise StoreError(
+                "The summary is of another conversation.", internal=f"{conversation} {chain.family}"
+            )
+        packed = codec.pack_summary(summary)
+        reference = codec.pack_reference(summary)
+        async with self._asking(self._record_seconds):
+            kept = await self._run(
+                scripts.KEEP_SUMMARY,
+                family,
+                b"",
+                0,
+                own,
+                self._ttl,
+                summary.created_at,
+                tenant,
+                reference,
+                packed,
+            )
+        return _summary(kept) or summary
+
+    async def conversation(self, conversation: str) -> StoredConversation | None:
+        """A conversation's record; an id that was only told leads to the conversation that holds the turn."""
+        family, _ = keys.split_id(conversation)
+        found, flat = await self._read(scripts.DESCRIBE, conversation)
+        pairs = [piece.decode() for piece in flat]
+        fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
+        return codec.read_conversation(family, found.decode(), fields) if fields else None
+
+    async def messages(
+        self, conversation: str, *, start: int = 1, stop: int | None = None
+    ) -> Sequence[StoredMessage]:
+        """The original messages from ``start`` to ``stop``, both included, a fork's earlier ones too."""
+        read: list[StoredMessage] = []
+        last = math.inf if stop is None else stop
+        for holder, base, count in await self._path(conversation):
+            for first in range(max(start, base + 1), int(min(last, count)) + 1, _PAGE):
+                page = min(last, count, first + _PAGE - 1)
+                read += await self._page(holder, base, first, int(page))
+            last = min(last, base)
+        read.sort(key=lambda message: message.position)
+        return read
+
+    async def summaries(self, conversation: str) -> Sequence[RunningSummary]:
+        """All summaries of a conversation, oldest first."""
+        packed = await self._read(scripts.SUMMARIES, conversation)
+        readable = [summary for one in packed if (summary := _summary(one)) is not None]
+        return sorted(readable, key=lambda summary: (summary.created_at, summary.covered))
+
+    async def turns(self, conversation: str) -> Sequence[codec.StoredTurn]:
+        """What was done in each turn that this conversation itself holds, oldest first."""
+        return [
+            codec.unpack_turn(one) for one in await self._ask("LRANGE", keys.turn_list(conversation), 0, -1)
+        ]
+
+    async def system_messages(self, conversation: str) -> Mapping[bytes, bytes]:
+        """Every system message that was ever sent in a conversation: digest to the client's bytes."""
+        found: dict[bytes, bytes] = {}
+        for holder, _, _ in await self._path(conversation):
+            found |= await self._ask("HGETALL", keys.system_hash(holder))
+        return found
+
+    async def recent(self, tenant: str, *, limit: int = 100) -> Sequence[str]:
+        """The ids of the tenant's conversations, last used first; some may have expired."""
+        ids = await self._ask("ZREVRANGE", keys.tenant_index(tenant), 0, limit - 1)
+        return [one.decode() for one in ids]
+
+    async def ping(self) -> None:
+        """Ask for a sign of life, even while the store rests.
+
+        :raises StoreUnavailable: the store does not answer
+        """
+        async with self._asking(self._record_seconds, probe=True):
+            await self._client.execute_command("PING")
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.aclose()
+
+    async def _recall(self, chain: PrefixChain, before: int, recipe: SummaryRecipe) -> Any:
+        given = scripts.chain_arguments(chain, before)
+        return await self._run(scripts.RECALL, chain.family, *given, codec.recipe_digest(recipe))
+
+    async def _record(self, turn: TurnRecord, known: int) -> bytes | None:
+        index = "" if self._cluster else keys.tenant_index(turn.tenant)
+        given = scripts.record_arguments(
+            turn, known=known, ttl_seconds=self._ttl, index=index, seen=self._seen
+        )
+        own: bytes | None = await self._run(scripts.RECORD, turn.chain.family, *given)
+        return own
+
+    async def _index(self, turn: TurnRecord, conversation: str) -> None:
+        index = keys.tenant_index(turn.tenant)
+        await self._client.execute_command("ZADD", index, turn.created_at, conversation)
+        if self._ttl:
+            await self._client.execute_command("ZREMRANGEBYSCORE", index, "-inf", turn.created_at - self._ttl)
+            await self._client.execute_command("EXPIRE", index, self._ttl)
+
+    async def _path(self, conversation: str) -> list[tuple[str, int, int]]:
+        """The conversation and its ancestors: id, first position before its own messages, last position."""
+        family, _ = keys.split_id(conversation)
+        flat = await self._read(scripts.PATH, conversation)
+        return [
+            (family + flat[i].decode(), int(flat[i + 1]), int(flat[i + 2])) for i in range(0, len(flat), 3)
+        ]
+
+    async def _page(self, holder: str, base: int, first: int, last: int) -> list[StoredMessage]:
+        low, high = first - base - 1, last - base - 1
+        entries = await self._ask("LRANGE", keys.message_list(holder), low, high)
+        hashes = await self._ask("GETRANGE", keys.hash_string(holder), 16 * low, 16 * high + 15)
+        return [
+            codec.unpack_message(entry, first + i, hashes[16 * i : 16 * i + 16])
+            for i, entry in enumerate(entries)
+        ]
+
+    async def _read(self, script: scripts.Script, conversation: str) -> Any:
+        family, own = keys.split_id(conversation)
+        async with self._asking(self._record_seconds):
+            return await self._run(script, family, b"", 0, own)
+
+    async def _ask(self, *command: str | float) -> Any:
+        async with self._asking(self._record_seconds):
+            return await self._client.execute_command(*command)
+
+    async def _run(self, script: scripts.Script, family: str, *arguments: str | bytes | float) -> Any:
+        """Run a script by name; a server that does not know it yet is sent the source."""
+        prefix = keys.family_prefix(family)
+        try:
+            return await self._client.execute_command("EVALSHA", script.sha, 1, prefix, *arguments)
+        except redis.exceptions.NoScriptError:
+            return await self._client.execute_command("EVAL", script.source, 1, prefix, *arguments)
+
+    @contextlib.asynccontextmanager
+    async def _asking(self, seconds: float, *, probe: bool = False) -> AsyncIterator[None]:
+        """Bound what happens inside in time, and turn the library's errors into ours."""
+        if not self._rest.admits(time.monotonic()) and not probe:
+            raise StoreUnavailable(_GONE, internal="left alone for a while after a failure")
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except _FAILURES as error:
+            if isinstance(error, _OUTAGES):
+                self._rest.failed(time.monotonic())
+            raise StoreUnavailable(_GONE, internal=f"{type(error).__name__}: {error}") from error
+        self._rest.succeeded()
+
+
+_GONE = "The conversation store does not answer."
+
+
+def _summary(packed: bytes) -> RunningSummary | None:
+    """A summary, or None where another version wrote it: it is only a shortcut, and is made anew."""
+    try:
+        return codec.unpack_summary(packed)
+    except StoreError:
+        return None
+
+
+def _connect(url: str) -> tuple[Redis | RedisCluster, bool]:
+    plain, cluster = read_address(url)
+    # One retry at once: a restart may have closed a pooled connection. Every operation may be repeated.
+    retry = Retry(NoBackoff(), 1, supported_errors=(redis.exceptions.ConnectionError,))
+    options: dict[str, Any] = {
+        "protocol": 3,
+        "retry": retry,
+        "socket_timeout": None,
+        "socket_connect_timeout": None,
+    }
+    options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
+    try:
+        if cluster:
+            return RedisCluster.from_url(plain, cluster_error_retry_attempts=1, **options), True
+        pool = BlockingConnectionPool.from_url(plain, max_connections=_CONNECTIONS, timeout=None, **options)
+        pool.connection_class(
+            **pool.connection_kwargs
+        )  # an unknown option in the URL shows here, not at a request
+        return Redis.from_pool(pool), False
+    except (ValueError, TypeError, *_FAILURES) as error:
+        raise ConfigError(
+            "store.url cannot be used: write redis://, rediss://, redis+cluster:// or unix://.",
+            internal=f"{type(error).__name__}: {error}",
+        ) from error

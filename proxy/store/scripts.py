@@ -1,0 +1,80 @@
+"""What happens inside Redis: each operation of the store is one script, atomic and one round trip.
+
+Between the adapter, which sends them, and ``lua/``, where they stand. The first line of each file says what
+it is given and what it answers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from proxy.core.conversation import TurnRecord
+from proxy.core.prefix import PrefixChain
+from proxy.store import codec, keys
+from proxy.store.seen import Seen
+
+NEAR = 64
+"""So many prefixes, newest first, are sent at first: a turn adds two or three. ``tree.lua`` has it too."""
+
+Argument = str | bytes | float
+_FOLDER = Path(__file__).with_name("lua")
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script and the name under which Redis caches it."""
+
+    source: str
+    sha: str
+
+
+def _script(name: str) -> Script:
+    source = "".join((_FOLDER / f"{part}.lua").read_text("utf-8") for part in ("tree", name))
+    return Script(source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
+
+
+RECALL = _script("recall")
+RECORD = _script("record")
+KEEP_SUMMARY = _script("keep_summary")
+DESCRIBE = _script("describe")
+PATH = _script("path")
+SUMMARIES = _script("summaries")
+
+
+def chain_arguments(chain: PrefixChain, before: int) -> tuple[bytes, int]:
+    """The part of a chain after its first ``before`` messages, as every script takes it."""
+    return b"".join(chain.hashes[before:]), before
+
+
+def record_arguments(
+    turn: TurnRecord, *, known: int, ttl_seconds: int, index: str, seen: Seen
+) -> Sequence[Argument]:
+    """What ``record.lua`` is given: the new messages, and a bounded piece of the chain before them.
+
+    :param known: how many leading messages are not sent; 0 sends all, system messages too
+    :param index: the key of the tenant's list of conversations; empty where the script cannot reach it
+    """
+    family, told = keys.split_id(turn.conversation)
+    pairs = zip(turn.messages, turn.tokens, strict=True)
+    counted = [(message, tokens) for message, tokens in pairs if not message.is_system]
+    placed = list(codec.place_systems(turn.messages))
+    fresh = [one for one in placed if not known or (turn.conversation, one.digest) not in seen]
+    noted = [one for one in placed if one.position == 0 or one in fresh]
+    return (
+        *chain_arguments(turn.chain, max(0, known - NEAR)),
+        told if family == turn.chain.family else "",
+        known,
+        ttl_seconds,
+        turn.created_at,
+        turn.tenant,
+        turn.model,
+        sum(tokens for _, tokens in counted),
+        codec.pack_turn(turn, known, noted),
+        index,
+        len(fresh),
+        *(piece for one in fresh for piece in (one.digest, one.raw)),
+        *(codec.pack_message(message, tokens, turn.created_at) for message, tokens in counted[known:]),
+    )
