@@ -27,8 +27,8 @@ LATER: Mapping[str, tuple[object, ...]] = {
     "compaction.oversize": ("clip",),
     "compaction.summarizer.cache_friendly": (False,),
 }
-"""Keys whose feature is not in this release yet, with the values that change nothing. A feature that comes
-takes its line out. Any other value is refused: a setting that is silently without effect is worse than none."""
+"""Keys whose feature is not in this release yet, with the values that change nothing. A feature that
+comes takes its line out. Any other value is refused: a setting without effect is worse than none."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

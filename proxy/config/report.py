@@ -63,7 +63,7 @@ def _model(settings: Settings, name: str, entry: ModelEntry | None) -> Iterator[
     yield f"  window {window.window:,} ({source}), limit {budget.limit:,} with the longest reply kept free"
     yield (
         f"  high water {budget.high_water:,}, prepare {budget.prepare_mark:,}, "
-        f"low water {budget.low_water:,}, retention {budget.retention:,}, summary up to {budget.max_summary:,}"
+        f"low water {budget.low_water:,}, retention {budget.retention:,}, summary {budget.max_summary:,}"
     )
     summarizer = "" if compaction.strategy == "extractive" else f", summarizer {compaction.summarizer.model}"
     yield f"  strategy {compaction.strategy}{summarizer}, on failure {compaction.on_failure}"

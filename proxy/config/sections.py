@@ -54,7 +54,7 @@ class CompactionSettings:
     enabled: bool = field(default=True, metadata=takes(kinds.flag()))
     """Off: the model's requests are never compacted, and the upstream refuses one that does not fit."""
     strategy: Strategy = field(default="hybrid", metadata=takes(kinds.choice(Strategy)))
-    """Who summarizes. ``hybrid``: facts verbatim beside a model's narrative; ``extractive`` needs no model."""
+    """Who summarizes. ``hybrid``: facts verbatim beside a model's narrative; ``extractive``: no model."""
     threshold: float = field(default=0.95, metadata=takes(kinds.share_or_tokens("the window")))
     """High water: compaction is due above it (FR-1.2.2: 95 %)."""
     prepare: float = field(default=0.70, metadata=takes(kinds.share("the high water", zero=True, one=False)))

@@ -1,0 +1,194 @@
+"""Facts as log lines, and every library's log through the same door: the only one to structlog.
+
+One line a request, ``request.served``, with the facts of the response headers; never a key, never contents.
+JSON where nobody watches, colours on a terminal, both to stderr, so that stdout stays the commands' own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import sys
+import time
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any, TextIO
+
+import structlog
+
+from proxy.core.events import (
+    CompactionStarted,
+    ConversationCompacted,
+    Event,
+    RequestServed,
+    StoreDegraded,
+    SummaryFailed,
+    TurnStored,
+)
+from proxy.telemetry.masking import fit_to_log, fit_traceback
+
+DEGRADED_SECONDS = 10.0
+"""A store that is gone fails every request; one line for each operation in this time tells as much."""
+QUIET_LIBRARIES = (
+    "LiteLLM",
+    "LiteLLM Router",
+    "LiteLLM Proxy",
+    "httpx",
+    "httpcore",
+    "openai",
+    "aiohttp.access",
+)
+"""Heard from WARNING on only, whatever the level: below it they write URLs with keys, or requests."""
+_UVICORN = ("uvicorn", "uvicorn.error", "uvicorn.asgi")
+_SILENT = logging.CRITICAL + 1
+
+_NAMES: Mapping[type[Event], tuple[str, int]] = {
+    CompactionStarted: ("compaction.started", logging.DEBUG),
+    ConversationCompacted: ("conversation.compacted", logging.INFO),
+    SummaryFailed: ("summary.failed", logging.WARNING),
+    StoreDegraded: ("store.degraded", logging.WARNING),
+    TurnStored: ("turn.stored", logging.DEBUG),
+}
+"""What a fact is called and how loud it is; a request's loudness depends on how it ended."""
+_FIELDS = {fact: tuple(one.name for one in dataclasses.fields(fact)) for fact in (RequestServed, *_NAMES)}
+
+
+class FactLog:
+    """The listener that logs, to be made after ``configure``.
+
+    State: when each failing store operation was last told of, and how often it failed since.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._log = structlog.get_logger("tidemark").bind()  # bound once: it is half of the cost of a line
+        self._told_at: dict[str, float] = {}
+        self._untold: dict[str, int] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Log one fact."""
+        fields = _fields(event)
+        if isinstance(event, RequestServed):
+            self._log.log(_loudness(event), "request.served", **fields)
+            return
+        if isinstance(event, StoreDegraded):
+            if not self._due(event.operation):
+                return
+            fields["untold"] = self._untold.pop(event.operation, 0)
+        name, level = _NAMES[type(event)]
+        self._log.log(level, name, **fields)
+
+    def _due(self, operation: str) -> bool:
+        now = self._clock()
+        if now - self._told_at.get(operation, -DEGRADED_SECONDS) < DEGRADED_SECONDS:
+            self._untold[operation] = self._untold.get(operation, 0) + 1
+            return False
+        self._told_at[operation] = now
+        return True
+
+
+def configure(level: str = "info", *, json: bool | None = None, stream: TextIO | None = None) -> None:
+    """Send every log of the process, structlog's and the standard library's, to one stream in one form.
+
+    :param level: ``debug``, ``info``, ``warning``, ``error``
+    :param json: one JSON object a line; None: unless the stream is a terminal
+    :param stream: None: stderr
+    """
+    stream = stream or sys.stderr
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        _formatter(json=not stream.isatty() if json is None else json, colors=stream.isatty())
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    _take_over_libraries(root)
+    logging.captureWarnings(capture=True)
+    structlog.configure(
+        processors=[*_shared(), structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(root.level),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _take_over_libraries(root: logging.Logger) -> None:
+    for name in _UVICORN:
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True
+    # request.served says the same, and more; uvicorn's own line holds the query
+    logging.getLogger("uvicorn.access").setLevel(_SILENT)
+    for name in QUIET_LIBRARIES:
+        logger = logging.getLogger(name)
+        # litellm gives its loggers handlers when it is imported, which is later; a filter comes before them
+        for old in [one for one in logger.filters if isinstance(one, _ToRoot)]:
+            logger.removeFilter(old)
+        logger.addFilter(_ToRoot(root))
+
+
+class _ToRoot(logging.Filter):
+    """Hands a library's warnings to the root's handlers and lets nothing else through."""
+
+    def __init__(self, root: logging.Logger) -> None:
+        super().__init__()
+        self._root = root
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno >= max(logging.WARNING, self._root.level):
+            self._root.handle(record)
+        return False
+
+
+def _shared() -> list[structlog.typing.Processor]:
+    """What happens to every line, ours or a library's, before it is rendered."""
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+        structlog.processors.format_exc_info,
+        _fit,
+    ]
+
+
+def _formatter(*, json: bool, colors: bool) -> logging.Formatter:
+    renderer: structlog.typing.Processor = structlog.dev.ConsoleRenderer(
+        colors=colors, exception_formatter=structlog.dev.plain_traceback
+    )
+    if json:
+        renderer = structlog.processors.JSONRenderer(ensure_ascii=False)
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[
+            structlog.stdlib.add_logger_name,
+            structlog.stdlib.ExtraAdder(allow=()),
+            *_shared(),
+        ],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+    )
+
+
+def _fit(_logger: Any, _method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    for name, value in fields.items():
+        if name.startswith("_"):  # the formatter's own
+            continue
+        if name in ("exception", "stack"):
+            fields[name] = fit_traceback(str(value))
+        elif not isinstance(value, bool | int | float):
+            fields[name] = fit_to_log(str(value))
+    return fields
+
+
+def _loudness(served: RequestServed) -> int:
+    if served.outcome == "error":
+        return logging.ERROR
+    return logging.WARNING if served.outcome == "incomplete" or served.warning else logging.INFO
+
+
+def _fields(event: Event) -> dict[str, Any]:
+    """What a fact says, without what it does not know."""
+    fields: dict[str, Any] = {}
+    for name in _FIELDS[type(event)]:
+        value = getattr(event, name)
+        if value is not None and value != "":
+            fields[name] = round(value, 6) if isinstance(value, float) else value
+    return fields
