@@ -1,0 +1,249 @@
+"""What is known of models: window, policy, and the list that ``GET /v1/models`` answers.
+
+Third step on the road of a request, before the budget. A window comes from the first source that has one:
+what a person wrote, the running server where a person gave its address, our own data, litellm's, the server
+where litellm gave its address, and at last an assumption. What an upstream's overflow taught goes over all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from proxy.core.budget import CompactionPolicy, ModelProfile, ModelWindow
+from proxy.core.errors import UpstreamError
+from proxy.core.messages import JsonValue
+from proxy.core.ports import Caller, Lane, Route
+from proxy.upstream.bounded import remember
+from proxy.upstream.litellm import LiteLLMUpstream
+from proxy.upstream.modeldata import Known, LiteLLMModelData, known_from
+from proxy.upstream.overflow import parse_overflow
+from proxy.upstream.probe import Probe, entries_of, window_of
+from proxy.upstream.providers import OPENAI_BASE
+from proxy.upstream.routes import find
+from proxy.upstream.translate import caller_key
+from proxy.upstream.wire import is_openai
+
+LIST_SECONDS = 10.0
+"""The longest wait for an upstream's list of models."""
+REMEMBERED = 1024
+"""Models whose data and learned windows are kept; clients choose names, so there must be a bound."""
+OPENAI_KEYS = ("sk-proj-", "sk-svcacct-")
+"""Keys that can only be OpenAI's; a key of another form is not shown to OpenAI to find out."""
+
+KEPT_RATIO = 0.8
+"""Share of a window that stays after an overflow error, however much denser the upstream's tokens were."""
+LEAST_RATIO = 0.25
+"""Share of a window that one replay goes down to at most."""
+
+ModelInfo = Mapping[str, JsonValue]
+"""``max_input_tokens``, ``max_output_tokens``, ``context_window``: LiteLLM's ``model_info`` words, in tokens."""
+
+
+class Catalog:
+    """``ModelCatalog``, and the list of models.
+
+    :param policy_for: the policy of a model by the client's name
+    :param overrides: what a person wrote, by the client's name or a glob of it; read at every request, so that
+        edits apply at once
+    :param shipped: ``config/models.yaml``, by glob of the upstream's or the client's name
+    """
+
+    def __init__(
+        self,
+        upstream: LiteLLMUpstream,
+        *,
+        policy_for: Callable[[str], CompactionPolicy] = lambda _model: CompactionPolicy(),
+        overrides: Mapping[str, ModelInfo] | None = None,
+        shipped: Mapping[str, ModelInfo] | None = None,
+        data: LiteLLMModelData | None = None,
+        probe: Probe | None = None,
+    ) -> None:
+        self._upstream = upstream
+        self._policy_for = policy_for
+        self._overrides = overrides or {}
+        self._shipped = shipped or {}
+        self._data = data or LiteLLMModelData()
+        self._probe = probe or Probe(upstream.wire)
+        self._looked_up: dict[tuple[str, str, str], Known | None] = {}
+        self._learned: dict[tuple[str, str, str, bytes], int] = {}
+
+    async def profile(self, route: Route, caller: Caller) -> ModelProfile:
+        """Window and policy of a model; never fails, the last source is a default."""
+        window = self._with_learned(route, caller, await self._window(route, caller))
+        return ModelProfile(route.name, window, self._policy_for(route.name))
+
+    async def learn(
+        self, route: Route, caller: Caller, profile: ModelProfile, status: int, body: bytes, sent_tokens: int
+    ) -> ModelProfile | None:
+        """The profile after an upstream's overflow error, its window as our own counting must see it.
+
+        An upstream that counts more for the same text than we do has, in our tokens, a window that is smaller
+        by that ratio. One odd request must not shrink the window of all, so no more than ``KEPT_RATIO`` of that
+        is remembered, for the life of the process and for this caller alone (promise 8).
+        """
+        overflow = parse_overflow(status, body)
+        if overflow is None:
+            return None
+        known = profile.window.window
+        told = min(overflow.window_tokens or known, known)
+        requested = overflow.requested_tokens or 0
+        ratio = 1.0
+        if requested > sent_tokens > 0:
+            ratio = max(sent_tokens / requested, LEAST_RATIO)
+        elif told == known:  # it told nothing new, and yet it was too much
+            ratio = KEPT_RATIO
+        kept = int(told * max(ratio, KEPT_RATIO))
+        remember(self._learned, _identity(route, caller), kept, most=REMEMBERED)
+        window = profile.window
+        most = min(int(told * ratio), window.max_input_tokens)
+        source = "api" if window.source == "default" else window.source
+        smaller = replace(window, max_input_tokens=most, context_window=int(told * ratio), source=source)
+        return replace(profile, window=smaller)
+
+    async def models(self, caller: Caller) -> dict[str, JsonValue]:
+        """The answer to ``GET /v1/models``: configured models, then the upstream's own list.
+
+        With nothing configured it is OpenAI's list for a caller with an OpenAI key, and empty for others.
+
+        :raises UpstreamError: ``TIDEMARK_UPSTREAM`` does not tell its models
+        """
+        names = [entry.name for entry in self._upstream.entries if "*" not in entry.name]
+        entries = await asyncio.gather(*(self._described(name, caller) for name in dict.fromkeys(names)))
+        answer: dict[str, JsonValue] = {"object": "list"}
+        listed = await self._listed(caller, configured=bool(self._upstream.entries))
+        if isinstance(listed, dict):
+            answer |= listed
+        others = [entry for entry in entries_of(listed) if entry["id"] not in names]
+        entries += await asyncio.gather(*(self._with_window(entry, caller) for entry in others))
+        return {**answer, "data": entries}
+
+    async def _listed(self, caller: Caller, *, configured: bool) -> JsonValue:
+        base = self._upstream.upstream_base_url
+        if base:
+            return await self._get_list(base, caller)
+        if configured or not (caller_key(caller) or "").startswith(OPENAI_KEYS):
+            return None
+        try:
+            return await self._get_list(OPENAI_BASE, caller)
+        except UpstreamError:
+            return None
+
+    async def _get_list(self, base: str, caller: Caller) -> JsonValue:
+        route = Route("wire", "models", "", "openai", base)
+        wire = self._upstream.wire
+        return await wire.get_json(route, base + "/models", caller, timeout_seconds=LIST_SECONDS)
+
+    async def _described(self, name: str, caller: Caller) -> Mapping[str, JsonValue]:
+        """A configured model as an OpenAI model object; litellm is not imported for it."""
+        found = find(self._upstream.entries, name)
+        if found is None:
+            raise AssertionError(name)  # it comes from the entries
+        provider = found.provider or await self._data.provider(found.model) or "openai"
+        base = (found.base_url or "").rstrip("/")
+        lane: Lane = "wire" if base else "translate"
+        route = Route(
+            lane, name, found.bare_model, provider, base, found.api_key, found.headers, found.params
+        )
+        entry: Mapping[str, JsonValue] = {"id": name, "object": "model", "created": 0, "owned_by": provider}
+        return {**entry, **_window_fields((await self.profile(route, caller)).window)}
+
+    async def _with_window(self, entry: Mapping[str, JsonValue], caller: Caller) -> Mapping[str, JsonValue]:
+        """An upstream's own entry, all its fields kept, with ``context_length`` where it has none."""
+        if "context_length" in entry:
+            return entry
+        if (told := window_of(entry)) is not None:
+            return {**entry, "context_length": told}
+        name, base = str(entry["id"]), self._upstream.upstream_base_url
+        route = Route(
+            "wire", name, name, "openai", base or OPENAI_BASE, params={"api_base": base} if base else None
+        )
+        window = (await self.profile(route, caller)).window
+        return entry if window.source == "default" else {**entry, "context_length": window.window}
+
+    async def _window(self, route: Route, caller: Caller) -> ModelWindow:
+        manual = self._manual(route.name)
+        if manual.has_window:
+            looked_up = await self._lookup(route) if manual.max_output_tokens is None else None
+            output = manual.max_output_tokens or (looked_up.max_output_tokens if looked_up else None)
+            return _model_window(replace(manual, max_output_tokens=output), manual=True)
+        sources: list[Callable[[], Awaitable[Known | None]]] = [
+            lambda: self._lookup(route),
+            lambda: self._ask(route, caller),
+        ]
+        if route.params and (route.params.get("api_base") or route.params.get("base_url")):
+            sources.reverse()  # an alias such as gpt-4o may be served by anything there
+        for source in sources:
+            known = await source()
+            if known is not None:
+                output = manual.max_output_tokens or known.max_output_tokens
+                return _model_window(replace(known, max_output_tokens=output))
+        return ModelWindow(max_output_tokens=manual.max_output_tokens)
+
+    def _manual(self, name: str) -> Known:
+        info = self._overrides.get(name)
+        if info is None:
+            globs = sorted((glob for glob in self._overrides if fnmatchcase(name, glob)), key=len)
+            info = self._overrides[globs[-1]] if globs else {}
+        return known_from(info)
+
+    async def _lookup(self, route: Route) -> Known | None:
+        """Our own data, then litellm's; the upstream's name first, for a client's alias can mean anything."""
+        key = (route.name, route.provider, route.upstream_model)
+        if key not in self._looked_up:
+            names = (f"{route.provider}/{route.upstream_model}", route.upstream_model, route.name)
+            known = self._in_shipped(names) or await self._data.lookup(names)
+            remember(self._looked_up, key, known, most=REMEMBERED)
+            return known
+        return self._looked_up[key]
+
+    def _in_shipped(self, names: tuple[str, ...]) -> Known | None:
+        for name in names:
+            globs = sorted((glob for glob in self._shipped if fnmatchcase(name, glob)), key=len, reverse=True)
+            for glob in globs:
+                known = known_from(self._shipped[glob])
+                if known.has_window:
+                    return known
+        return None
+
+    async def _ask(self, route: Route, caller: Caller) -> Known | None:
+        if route.lane != "wire" or is_openai(route.base_url):  # OpenAI's list tells no windows
+            return None
+        window = await self._probe.window(route, caller)
+        return None if window is None else Known(context_window=window)
+
+    def _with_learned(self, route: Route, caller: Caller, window: ModelWindow) -> ModelWindow:
+        learned = self._learned.get(_identity(route, caller))
+        if learned is None or (window.source == "manual" and learned >= window.window):
+            return window
+        if learned == window.max_input_tokens:  # the provider counts input alone, and that was known
+            return window
+        source = "api" if window.source == "default" else window.source
+        return replace(
+            window,
+            max_input_tokens=min(learned, window.max_input_tokens) if window.source == "manual" else learned,
+            context_window=learned,
+            source=source,
+        )
+
+
+def _model_window(known: Known, *, manual: bool = False) -> ModelWindow:
+    most = known.max_input_tokens or known.context_window
+    if most is None:
+        raise AssertionError(known)  # only asked of sources that have a window
+    return ModelWindow(most, known.max_output_tokens, known.context_window, "manual" if manual else "api")
+
+
+def _window_fields(window: ModelWindow) -> Mapping[str, JsonValue]:
+    fields = {
+        "context_length": window.window,
+        "max_input_tokens": window.max_input_tokens,
+        "max_output_tokens": window.max_output_tokens,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _identity(route: Route, caller: Caller) -> tuple[str, str, str, bytes]:
+    return (route.base_url, route.provider, route.upstream_model, caller.fingerprint)

@@ -1,0 +1,160 @@
+"""litellm's answers as OpenAI's: one chunk becomes one server-sent event, one response one JSON object.
+
+Within the translate lane, on the way back. What litellm adds of its own is taken off: empty fields, its cost
+estimate, the usage in a chunk with choices, and the ``finish_reason`` that it makes up for a stream that broke off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import msgspec
+
+from proxy.core.errors import UpstreamBroken
+from proxy.core.ports import Headers, Route
+from proxy.upstream.answers import kept_headers
+from proxy.upstream.refusals import provider_message
+
+EVENT_STREAM = (b"content-type", b"text/event-stream")
+DONE = b"data: [DONE]\n\n"
+"""OpenAI API reference, "Streaming": the end of a complete stream."""
+FROM_PROVIDER = "llm_provider-"
+"""litellm's prefix for the provider's own response headers."""
+
+
+class StreamedReply:
+    """A streamed answer, to be begun before it is handed on.
+
+    :param stream: litellm's ``CustomStreamWrapper``
+    :param usage: whether the client asked for the usage chunk
+    """
+
+    status = 200
+
+    def __init__(self, stream: Any, route: Route, *, usage: bool) -> None:
+        self.headers: Headers = (EVENT_STREAM, *answer_headers(stream))
+        self._stream = stream
+        self._route = route
+        self._usage = usage
+        self._first: Any = None
+        self._pending: asyncio.Future[Any] | None = None
+        self._closed = False
+
+    async def begin(self) -> None:
+        """Wait for the first chunk; the provider's refusals come out here, as litellm's exceptions."""
+        try:
+            self._first = await self._next()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """Server-sent events, each as soon as its chunk is there; ``[DONE]`` only after a ``finish_reason``."""
+        finished = False
+        chunk, self._first = self._first, None
+        try:
+            while chunk is not None:
+                for event in events_of(chunk, usage=self._usage):
+                    if any(choice.get("finish_reason") for choice in event["choices"]):
+                        if made_up_end(self._stream):
+                            raise self._broken()
+                        finished = True
+                    yield b"data: " + msgspec.json.encode(event) + b"\n\n"
+                chunk = await self._next()
+            if not finished:
+                raise self._broken()
+            yield DONE
+        except (UpstreamBroken, GeneratorExit, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            raise self._broken(error) from error
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Cancel the call: first the read that is on its way, then the provider's own response."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._pending is not None and not self._pending.done():
+            self._pending.cancel()
+            await asyncio.gather(self._pending, return_exceptions=True)
+        inner = getattr(self._stream, "completion_stream", None)
+        await self._stream.aclose()
+        # litellm 1.105.3 closes providers' iterators only where they have aclose(), which Anthropic's has not: the
+        # connection would stay open until the garbage collector comes by. The generator beneath has it.
+        for name in ("streaming_response", "response_iterator"):
+            generator = getattr(inner, name, None)
+            if generator is not None and hasattr(generator, "aclose"):
+                await generator.aclose()
+
+    async def _next(self) -> Any:
+        """The next chunk, or None at the end. Read in a task of its own, so that ``close()`` can cancel it."""
+        self._pending = asyncio.ensure_future(_advance(self._stream))
+        return await self._pending
+
+    def _broken(self, error: BaseException | None = None) -> UpstreamBroken:
+        said = provider_message(error) if error is not None else ""
+        return UpstreamBroken(
+            f"The upstream of {self._route.name!r} stopped in the middle of its answer{f': {said}' if said else ''}; "
+            "send the request again.",
+            internal=f"{self._route!r}: {error!r}",
+        )
+
+
+async def _advance(stream: Any) -> Any:
+    # StopAsyncIteration cannot leave a task, so the end is None.
+    return await anext(stream, None)
+
+
+def made_up_end(stream: Any) -> bool:
+    """Whether litellm made up the ``finish_reason`` because the provider's stream ended without one.
+
+    It then says "stop" after its own last chunk, with none received (``CustomStreamWrapper.finish_reason_handler``).
+    """
+    received = getattr(stream, "received_finish_reason", None) or getattr(
+        stream, "intermittent_finish_reason", None
+    )
+    return received is None and getattr(stream, "sent_last_chunk", False) is True
+
+
+def events_of(chunk: Any, *, usage: bool) -> list[dict[str, Any]]:
+    """The events that a chunk becomes: itself, and its usage apart, with empty ``choices`` as OpenAI sends it."""
+    event = plain(chunk)
+    counted = event.pop("usage", None)
+    choices = event.setdefault("choices", [])
+    events = [event] if any(choice.get("finish_reason") or choice.get("delta") for choice in choices) else []
+    if counted and usage:
+        events.append({**event, "choices": [], "usage": counted})
+    return events
+
+
+def plain(answer: Any) -> dict[str, Any]:
+    """An answer or chunk as JSON values, without empty fields and without litellm's own additions."""
+    value: dict[str, Any] = answer.model_dump(mode="json", exclude_none=True)
+    for choice in value.get("choices", ()):
+        for part in (choice, choice.get("message"), choice.get("delta")):
+            if isinstance(part, dict):
+                _drop_empty_extras(part)
+        if "message" in choice:
+            choice["message"].setdefault("content", None)  # required by the reference, null beside tool calls
+    if isinstance(value.get("usage"), dict):
+        value["usage"].pop("cost", None)  # litellm's estimate; usage is to be the provider's own
+    return value
+
+
+def _drop_empty_extras(part: dict[str, Any]) -> None:
+    extras = part.pop("provider_specific_fields", None)
+    if isinstance(extras, Mapping):
+        told = {name: item for name, item in extras.items() if item not in (None, [], {}, "")}
+        if told:
+            part["provider_specific_fields"] = told
+
+
+def answer_headers(answer: Any) -> Headers:
+    """The provider's request id and rate limits, as far as litellm hands them on."""
+    hidden = getattr(answer, "_hidden_params", None) or {}
+    told = hidden.get("additional_headers") or getattr(answer, "_response_headers", None) or {}
+    return kept_headers({str(name).removeprefix(FROM_PROVIDER): str(value) for name, value in told.items()})

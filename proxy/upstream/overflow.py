@@ -1,0 +1,110 @@
+"""Reads a provider's "this does not fit" out of an error answer, with the window where the provider tells it.
+
+After the upstream has answered with an error, before the first byte goes to the client: the pipeline learns the
+window, compacts and sends once more. Pure; the wordings are the providers' own, each named beside its pattern.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+READ_BYTES = 65_536
+"""An error answer that is longer is no error envelope; its beginning is read."""
+NEVER_STATUS = frozenset({401, 403, 404, 408, 429})
+"""Credentials, unknown models and rate limits ("Request too large ... tokens per min") are never an overflow."""
+OVERFLOW_CODES = frozenset(
+    {"context_length_exceeded", "exceed_context_size_error", "context_window_exceeded"}
+)
+
+_N = r"(?P<{}>\d[\d,]*)"
+_WINDOW, _REQUESTED = _N.format("window"), _N.format("requested")
+_WORDINGS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        # OpenAI, Azure, DeepSeek, OpenRouter, vLLM; the second number follows in one of several sentences
+        rf"maximum context length (?:is|of) (?:only )?{_WINDOW} tokens"
+        rf"(?:.{{0,120}}?(?:resulted in|you requested|request has|passed)(?: about)? {_REQUESTED} )?",
+        # vLLM 0.11+: "You passed 5000 input tokens ... However, the model's context length is only 4096 tokens"
+        rf"passed {_REQUESTED} input tokens.{{0,160}}?context length is only {_WINDOW} tokens",
+        rf"prompt \(length {_REQUESTED}\) is longer than the maximum model length of {_WINDOW}",  # vLLM
+        # OpenAI, GPT-5
+        rf"input tokens exceed the configured limit of {_WINDOW} tokens"
+        rf"(?:.{{0,80}}?resulted in {_REQUESTED} tokens)?",
+        rf"prompt is too long: {_REQUESTED} tokens > {_WINDOW} maximum",  # Anthropic
+        rf"exceed context limit: {_REQUESTED} \+ \d+ > {_WINDOW}",  # Anthropic, prompt plus max_tokens
+        rf"input token count \(?{_REQUESTED}\)? exceeds the maximum number of tokens allowed \(?{_WINDOW}",  # Gemini
+        rf"request \({_REQUESTED} tokens\) exceeds the available context size \({_WINDOW} tokens\)",  # llama.cpp
+        rf"contains {_REQUESTED} tokens.{{0,60}}?too large for model with {_WINDOW} maximum context length",  # Mistral
+        rf"maximum prompt length is {_WINDOW} but the request contains {_REQUESTED} tokens",  # xAI
+        rf"loaded with context length of only {_WINDOW} tokens",  # LM Studio
+        rf"must be <= {_WINDOW}\. Given: {_REQUESTED} `inputs` tokens",  # text-generation-inference
+        rf"body too large for .{{1,80}}? model\. Max size: {_WINDOW} tokens",  # GitHub Models
+        rf"tokens in the prompt cannot exceed {_WINDOW}",  # Cohere
+    )
+)
+_NUMBERLESS = re.compile(
+    r"exceeds? (?:the |this model's |maximum )*(?:available )?context (?:window|length|size)"  # OpenAI, llama.cpp, Ollama
+    r"|prompt is too long|prompt too long"  # Anthropic, Ollama
+    r"|input is too long for requested model"  # Bedrock
+    r"|greater than the context length"  # LM Studio
+    r"|reduce the length of the (?:messages|prompt)"  # OpenAI, Groq
+    r"|context[ _]window[ _]exceeded|too many tokens: size limit exceeded",  # litellm, Cohere
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Overflow:
+    """A request was too long for its model."""
+
+    window_tokens: int | None = None
+    """The model's window as the provider tells it; None where it does not."""
+    requested_tokens: int | None = None
+    """The size of the request as the provider counted it."""
+
+
+def parse_overflow(status: int, body: bytes) -> Overflow | None:
+    """Read an error answer; None when it says something else than that the context is full.
+
+    :param status: HTTP status of the answer
+    :param body: its body, any JSON or text
+    """
+    if status < 400 or status in NEVER_STATUS:
+        return None
+    text = body[:READ_BYTES].decode("utf-8", "replace")
+    errors = list(_errors(text))
+    for error in errors:
+        if "n_ctx" in error:  # llama.cpp states both as numbers
+            return Overflow(_number(error["n_ctx"]), _number(error.get("n_prompt_tokens")))
+    for wording in _WORDINGS:
+        if found := wording.search(text):
+            groups = found.groupdict()
+            return Overflow(_number(groups.get("window")), _number(groups.get("requested")))
+    named = any(error.get(key) in OVERFLOW_CODES for error in errors for key in ("code", "type"))
+    return Overflow() if named or _NUMBERLESS.search(text) else None
+
+
+def _errors(text: str) -> Iterator[Mapping[str, object]]:
+    """The error objects of an answer: under ``error``, or the answer itself (vLLM before 0.10)."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    for candidate in value if isinstance(value, list) else [value]:  # Gemini's stream errors come in a list
+        if isinstance(candidate, dict):
+            nested = candidate.get("error")
+            yield {
+                str(key): item for key, item in (nested if isinstance(nested, dict) else candidate).items()
+            }
+
+
+def _number(value: object) -> int | None:
+    """A positive number of tokens, written ``4096`` or ``4,096``."""
+    if isinstance(value, str):
+        value = int(value.replace(",", ""))
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    return None

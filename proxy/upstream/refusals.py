@@ -1,0 +1,129 @@
+"""litellm's exceptions as the provider's own refusals, in OpenAI's error envelope.
+
+Within the translate lane, when there is no answer. litellm gives 529 the status 500, a full context the code
+"400", and puts the provider's JSON into a sentence; status, code, message and type are restored from beneath.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from proxy.core.errors import UpstreamError, UpstreamTimedOut, UpstreamUnreachable
+from proxy.core.ports import Headers, Route
+from proxy.upstream.answers import MESSAGE_CHARACTERS, error_envelope, error_fields, kept_headers
+from proxy.upstream.overflow import parse_overflow
+
+CONTEXT_ERROR = "ContextWindowExceededError"
+"""litellm's class; by name, because this file does not import litellm."""
+CHAIN = 10
+"""Causes that are looked at; litellm's own chains have four links."""
+CODES: Mapping[int, str] = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
+"""OpenAI's codes, for providers that have none; source: "Error codes" guide."""
+KINDS: Mapping[int, str] = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+SERVER_ERROR = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What a client is answered instead of a completion."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+def refusal_of(error: Exception, route: Route) -> Refusal:
+    """The provider's refusal behind an exception of litellm.
+
+    :raises UpstreamUnreachable, UpstreamTimedOut, UpstreamError: there is none, the provider has said nothing
+    """
+    chain = list(_chain(error))
+    names = {base.__name__ for link in chain for base in type(link).__mro__}
+    answered = next((link for link in chain[1:] if _answered(link)), None)
+    status = _status(answered) or _status(error)
+    if answered is None:
+        if names & {"Timeout", "APITimeoutError", "TimeoutException"}:
+            raise UpstreamTimedOut(
+                f"The upstream of {route.name!r} did not answer in time.", internal=repr(error)
+            ) from error
+        if names & {"TransportError", "ClientConnectorError"}:
+            raise UpstreamUnreachable(
+                f"The upstream of {route.name!r} ({route.provider}) cannot be reached.", internal=repr(error)
+            ) from error
+        if (
+            status is None or type(error).__name__ == "APIConnectionError"
+        ):  # litellm's name for its own failures
+            raise UpstreamError(
+                f"litellm could not send the request for {route.name!r}: {provider_message(error)}",
+                internal=repr(error),
+            ) from error
+    told = next((fields for link in chain if (fields := error_fields(_said(link)))), {})
+    message, kind = provider_message(error), told.get("type") or told.get("status")
+    code = told.get("code") if isinstance(told.get("code"), str) else CODES.get(status or SERVER_ERROR)
+    param = told.get("param")
+    body = error_envelope(
+        message,
+        kind=kind if isinstance(kind, str) and kind != "error" else _kind(status or SERVER_ERROR),
+        code=code if isinstance(code, str) else None,
+        param=param if isinstance(param, str) else None,
+    )
+    if CONTEXT_ERROR in names or parse_overflow(status or SERVER_ERROR, body) is not None:
+        body = error_envelope(
+            message, kind="invalid_request_error", code="context_length_exceeded", param="messages"
+        )
+    return Refusal(status or SERVER_ERROR, _headers(chain), body)
+
+
+def provider_message(error: BaseException) -> str:
+    """The provider's own words, without what litellm puts around them."""
+    for link in _chain(error):
+        said = error_fields(_said(link)).get("message")
+        if isinstance(said, str) and said:
+            return said[:MESSAGE_CHARACTERS]
+    text = _said(error)
+    while text.startswith("litellm.") and ": " in text:  # "litellm.InternalServerError: AnthropicError - ..."
+        text = text.partition(": ")[2]
+    return text[:MESSAGE_CHARACTERS]
+
+
+def _kind(status: int) -> str:
+    return KINDS.get(status, "invalid_request_error" if status < SERVER_ERROR else "server_error")
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    for _ in range(CHAIN):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _answered(link: BaseException) -> bool:
+    """Whether an exception holds an answer of the provider: litellm's ``BaseLLMException``, openai's, httpx's."""
+    return _status(link) is not None and bool(_raw_headers(link))
+
+
+def _status(link: BaseException | None) -> int | None:
+    status = getattr(link, "status_code", None)
+    return status if isinstance(status, int) and status >= 400 else None
+
+
+def _said(link: BaseException) -> str:
+    message = getattr(link, "message", None)
+    if isinstance(message, bytes):
+        return message.decode("utf-8", "replace")
+    return message if isinstance(message, str) and message else str(link)
+
+
+def _raw_headers(link: BaseException) -> Mapping[str, Any]:
+    for owner in (link, getattr(link, "response", None)):
+        headers = getattr(owner, "headers", None) or getattr(owner, "litellm_response_headers", None)
+        if headers:
+            return {str(name): value for name, value in headers.items()}
+    return {}
+
+
+def _headers(chain: list[BaseException]) -> Headers:
+    return next((kept_headers(headers) for link in chain if (headers := _raw_headers(link))), ())

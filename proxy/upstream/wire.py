@@ -1,0 +1,284 @@
+"""The wire lane: a request's bytes go out and the answer's bytes come back untouched, over one pooled client.
+
+Last step on the road of a request for upstreams that speak OpenAI's format. What goes out is the client's
+request with its hop-by-hop headers taken off and the configured credential put on; what comes back is handed
+on as it arrives, neither decoded nor gathered. aiohttp is imported here only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from types import SimpleNamespace
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import msgspec
+
+from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamTimedOut, UpstreamUnreachable
+from proxy.core.messages import JsonValue
+from proxy.core.ports import Caller, Headers, Route, UpstreamReply
+from proxy.upstream.answers import text_of, upstream_refused
+
+CONNECT_SECONDS = 10.0
+"""Name lookup, TCP and TLS together."""
+IDLE_SECONDS = 600.0
+"""The longest silence within a body: the OpenAI SDK's own read timeout, so the client has given up by then."""
+KEEPALIVE_SECONDS = 4.0
+"""Idle connections are dropped before uvicorn (vLLM, LiteLLM) and llama.cpp drop them at 5 s, so that no request
+is sent into a connection that is just being closed."""
+HEADER_BYTES = 65_536
+"""The longest header line taken; aiohttp's own 8 kB is less than some gateways' policy headers."""
+MAX_ATTEMPTS = 3
+"""Of one request, all but the last over kept connections that turned out dead."""
+
+HOP_BY_HOP = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding upgrade".split()
+)
+"""RFC 9110 7.6.1, with those of RFC 2616 13.5.1 that are still met."""
+NOT_SENT = HOP_BY_HOP | {b"host", b"content-length", b"accept-encoding", b"expect"}
+CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key"})
+_GONE = (aiohttp.ServerDisconnectedError, ConnectionResetError, BrokenPipeError)
+
+
+class WireReply:
+    """An answer on the wire lane: status and headers are there, the body is on its way."""
+
+    def __init__(self, response: aiohttp.ClientResponse, route: Route) -> None:
+        self._response = response
+        self._route = route
+        self.status: int = response.status
+        self.headers: Headers = end_to_end(response.raw_headers)
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """The body's bytes, each piece as soon as it is there."""
+        try:
+            async for piece in self._response.content.iter_any():
+                yield piece
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise UpstreamBroken(
+                f"The upstream of {self._route.name!r} stopped in the middle of its answer; send the request again.",
+                internal=f"{self._route!r}: {error!r}",
+            ) from error
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Abort the connection unless the body has been read to its end, which put it back into the pool."""
+        connection = self._response.connection
+        if connection is not None and connection.transport is not None:
+            connection.transport.abort()
+        self._response.close()
+
+
+class WireLane:
+    """One pooled HTTP client for all upstreams. Belongs to one event loop; opened at the first request."""
+
+    def __init__(self) -> None:
+        self._session: aiohttp.ClientSession | None = None
+
+    async def send(self, route: Route, body: bytes, caller: Caller) -> UpstreamReply:
+        """Send a chat request and wait for status and headers, at most ``route.timeout_seconds``.
+
+        :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
+        """
+        headers = outgoing(route, caller)
+        if not any(name == "content-type" for name, _ in headers):
+            headers.append(("content-type", "application/json"))
+        return WireReply(await self._request("POST", chat_url(route), headers, route, body), route)
+
+    async def complete(
+        self,
+        route: Route,
+        messages: Sequence[Mapping[str, JsonValue]],
+        caller: Caller,
+        *,
+        max_tokens: int,
+        timeout_seconds: float,
+    ) -> str:
+        """One text, not streamed.
+
+        :raises UpstreamError: there was no answer, or one that is no text
+        """
+        # api.openai.com's reasoning models refuse max_tokens; most other servers know nothing else.
+        bound = "max_completion_tokens" if is_openai(route.base_url) else "max_tokens"
+        body = msgspec.json.encode(
+            {"model": route.upstream_model, "messages": messages, bound: max_tokens, "stream": False}
+        )
+        headers = [pair for pair in outgoing(route, caller) if pair[0] not in ("content-type", "accept")]
+        headers += [("content-type", "application/json"), ("accept", "application/json")]
+        return text_of(
+            await self._json("POST", chat_url(route), headers, route, body, timeout_seconds), route
+        )
+
+    async def get_json(self, route: Route, url: str, caller: Caller, *, timeout_seconds: float) -> JsonValue:
+        """A JSON document of the upstream, such as ``{base_url}/models``, asked with the caller's credential.
+
+        :raises UpstreamError: there was no answer of status 200, or one that is no JSON
+        """
+        headers = [pair for pair in outgoing(route, caller) if pair[0] != "content-type"]
+        return await self._json("GET", url, headers, route, None, timeout_seconds)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def _json(
+        self,
+        method: str,
+        url: str,
+        headers: list[tuple[str, str]],
+        route: Route,
+        body: bytes | None,
+        seconds: float,
+    ) -> JsonValue:
+        try:
+            async with asyncio.timeout(seconds):
+                response = await self._request(method, url, headers, route, body)
+                async with response:
+                    content = await response.read()
+        except TimeoutError as error:
+            raise timed_out(route, seconds) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise UpstreamBroken(
+                f"The upstream of {route.name!r} stopped in the middle of its answer.", internal=repr(error)
+            ) from error
+        if response.status != 200:
+            raise upstream_refused(route, response.status, content)
+        try:
+            value: JsonValue = msgspec.json.decode(content)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise UpstreamError(
+                f"The upstream of {route.name!r} answered with something that is no JSON."
+            ) from error
+        return value
+
+    async def _request(
+        self, method: str, url: str, headers: list[tuple[str, str]], route: Route, body: bytes | None
+    ) -> aiohttp.ClientResponse:
+        session = self._opened()
+        try:
+            async with asyncio.timeout(route.timeout_seconds):
+                for attempt in range(1, MAX_ATTEMPTS + 1):
+                    connection = SimpleNamespace(reused=False)
+                    try:
+                        return await session.request(
+                            method,
+                            url,
+                            data=body,
+                            headers=headers,
+                            allow_redirects=False,
+                            proxy=proxy_for(url),
+                            trace_request_ctx=connection,
+                        )
+                    except _GONE:
+                        # A kept connection that the server had closed meanwhile: it has seen nothing of this
+                        # request (RFC 9112 9.3.1 allows a retry then). A fresh one is never tried twice.
+                        if not connection.reused or attempt == MAX_ATTEMPTS:
+                            raise
+        except TimeoutError as error:
+            connecting = isinstance(error, aiohttp.ConnectionTimeoutError)
+            raise timed_out(route, CONNECT_SECONDS if connecting else route.timeout_seconds) from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise unreachable(route, error) from error
+        raise AssertionError  # the loop returns or raises
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            trace = aiohttp.TraceConfig()
+            trace.on_connection_reuseconn.append(_note_reuse)
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS),
+                timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=IDLE_SECONDS),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                skip_auto_headers=("accept", "accept-encoding", "content-type", "user-agent"),
+                trace_configs=[trace],
+                max_line_size=HEADER_BYTES,
+                max_field_size=HEADER_BYTES,
+            )
+        return self._session
+
+
+async def _note_reuse(_session: object, context: SimpleNamespace, _params: object) -> None:
+    context.trace_request_ctx.reused = True
+
+
+def chat_url(route: Route) -> str:
+    """Where a route's chat requests go."""
+    return route.base_url.rstrip("/") + "/chat/completions"
+
+
+def is_openai(base_url: str) -> bool:
+    """Whether a base URL is OpenAI's own."""
+    return urlsplit(base_url).hostname == "api.openai.com"
+
+
+def outgoing(route: Route, caller: Caller) -> list[tuple[str, str]]:
+    """The header lines that go upstream, in the client's order, configured ones last and in place of the client's."""
+    replaced = {name.lower() for name, _ in route.headers} | NOT_SENT | _named_by_connection(caller.headers)
+    if route.api_key is not None:
+        replaced |= CREDENTIALS
+    lines = [(name, value) for name, value in caller.headers if name not in replaced]
+    lines += [(name.lower(), value) for name, value in route.headers]
+    if route.api_key is not None:
+        lines.append((b"authorization", b"Bearer " + route.api_key.encode()))
+    lines.append((b"accept-encoding", b"identity"))
+    return [(name.decode("latin-1"), _text(value)) for name, value in lines]
+
+
+def end_to_end(headers: Headers) -> Headers:
+    """Header lines without the hop-by-hop ones (RFC 9110 7.6.1), in order, repeated ones too, names in lower case."""
+    lower = [(bytes(name).lower(), bytes(value)) for name, value in headers]
+    dropped = HOP_BY_HOP | _named_by_connection(lower)
+    return tuple((name, value) for name, value in lower if name not in dropped)
+
+
+def _named_by_connection(headers: Headers) -> set[bytes]:
+    """Headers that ``Connection`` declares to be for one hop."""
+    return {
+        token.strip().lower()
+        for name, value in headers
+        if name == b"connection"
+        for token in value.split(b",")
+    }
+
+
+def _text(value: bytes) -> str:
+    """A header value as aiohttp wants it: it will write it as UTF-8 again."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def proxy_for(url: str) -> str | None:
+    """The HTTP proxy that the environment names for a URL (``HTTPS_PROXY``, ``NO_PROXY``, ...).
+
+    Not aiohttp's ``trust_env``, which reads ``~/.netrc`` too and would lend its credentials to callers without any.
+    """
+    parts = urlsplit(url)
+    proxies = getproxies()
+    if not proxies or not parts.hostname or proxy_bypass(parts.hostname):
+        return None
+    return proxies.get(parts.scheme) or proxies.get("all")
+
+
+def timed_out(route: Route, seconds: float) -> UpstreamTimedOut:
+    """The error for an upstream that is connected and silent."""
+    return UpstreamTimedOut(
+        f"The upstream of {route.name!r} did not answer within {seconds:g} seconds; send the request again, or raise "
+        "litellm_params.timeout of the model.",
+        internal=repr(route),
+    )
+
+
+def unreachable(route: Route, error: BaseException) -> UpstreamUnreachable:
+    """The error for an upstream that no connection can be made to."""
+    return UpstreamUnreachable(
+        f"The upstream of {route.name!r} cannot be reached; check that it runs, and api_base of the model "
+        "or TIDEMARK_UPSTREAM.",
+        internal=f"{route!r}: {error!r}",
+    )

@@ -1,0 +1,384 @@
+"""The wire lane, against a real server that sends exactly the bytes of its script."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamTimedOut, UpstreamUnreachable
+from proxy.core.ports import Route, UpstreamReply
+from proxy.upstream.wire import WireLane
+from tests.upstream.scripted import Exchange, ScriptedServer, calling, serving
+
+CHUNKED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+ODD = b'{ "model":"m",\n\t"messages" : [ ],"\\u00e9":1.0e2 ,  "x":{"b":1,"a":2}}  \n'
+BEARER = ("authorization", "Bearer caller-key")
+
+
+def route_to(server: ScriptedServer, **fields: object) -> Route:
+    """A wire route to a scripted server."""
+    return Route("wire", "m", "m", "openai", server.base_url, **fields)  # type: ignore[arg-type]
+
+
+async def everything(reply: UpstreamReply) -> bytes:
+    """The whole body."""
+    return b"".join([piece async for piece in reply.body()])
+
+
+async def test_request_bytes_arrive_as_they_are(wire: WireLane) -> None:
+    """What goes out is the body's very bytes, odd white space and number forms included, to {base}/chat/completions."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(b"{}")
+
+    async with serving(script) as server:
+        await everything(await wire.send(route_to(server), ODD, calling(BEARER)))
+        assert server.last.body == ODD
+        assert server.last.line == "POST /v1/chat/completions HTTP/1.1"
+
+
+async def test_answer_bytes_arrive_as_they_are(wire: WireLane) -> None:
+    """What comes back is the upstream's very bytes."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(ODD)
+
+    async with serving(script) as server:
+        assert await everything(await wire.send(route_to(server), b"{}", calling())) == ODD
+
+
+async def test_clients_headers_go_upstream_without_the_hop_by_hop_ones(wire: WireLane) -> None:
+    """RFC 9110 7.6.1: hop-by-hop headers, those that Connection names and Host stay; all others go, repeated too."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(b"{}")
+
+    caller = calling(
+        BEARER,
+        ("host", "tidemark.example"),
+        ("connection", "close, x-hop"),
+        ("x-hop", "1"),
+        ("te", "trailers"),
+        ("accept-encoding", "gzip, br"),
+        ("content-length", "99"),
+        ("expect", "100-continue"),
+        ("user-agent", "OpenAI/Python 1.2"),
+        ("x-repeated", "one"),
+        ("x-repeated", "two"),
+        ("content-type", "application/json; charset=utf-8"),
+    )
+    async with serving(script) as server:
+        await everything(await wire.send(route_to(server), b"{}", caller))
+        exchange = server.last
+    names = [name for name, _ in exchange.headers]
+    assert exchange.header("x-repeated") == ["one", "two"]
+    assert exchange.header("authorization") == ["Bearer caller-key"]
+    assert exchange.header("accept-encoding") == ["identity"]
+    assert exchange.header("content-length") == ["2"]
+    assert exchange.header("user-agent") == ["OpenAI/Python 1.2"]
+    assert exchange.header("content-type") == ["application/json; charset=utf-8"]
+    assert exchange.header("host") == [server.base_url.removeprefix("http://").removesuffix("/v1")]
+    assert not {"x-hop", "te", "expect", "accept"} & set(names)
+
+
+async def test_configured_key_takes_the_place_of_every_credential(wire: WireLane) -> None:
+    """With a configured key the client's own credentials never leave the house, whatever header they came in."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(b"{}")
+
+    caller = calling(BEARER, ("x-api-key", "caller-key"), ("api-key", "caller-key"), ("x-team", "theirs"))
+    async with serving(script) as server:
+        route = route_to(server, api_key="ours", headers=((b"X-Team", b"ours"),))
+        await everything(await wire.send(route, b"{}", caller))
+        assert server.last.header("authorization") == ["Bearer ours"]
+        assert server.last.header("x-team") == ["ours"]
+        assert "caller-key" not in str(server.last.headers)
+
+
+async def test_server_environment_lends_no_credentials(
+    wire: WireLane, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A caller without a key gets none from the proxy's own environment: neither OPENAI_API_KEY nor ~/.netrc."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(b"{}")
+
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login someone password secret\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    async with serving(script) as server:
+        await everything(await wire.send(route_to(server), b"{}", calling()))
+        assert server.last.header("authorization") == []
+
+
+async def test_answer_headers_keep_order_and_repetition(wire: WireLane) -> None:
+    """Every header of the answer comes back in order, repeated ones too, but for the hop-by-hop ones."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(
+            b"{}",
+            headers=b"Set-Cookie: a=1\r\nX-Request-ID: req_1\r\nSet-Cookie: b=2\r\nConnection: keep-alive, X-Hop\r\n"
+            b"Keep-Alive: timeout=5\r\nX-Hop: 1\r\nX-RateLimit-Remaining-Tokens: 7\r\nX-Word: caf\xe9\r\n",
+        )
+
+    async with serving(script) as server:
+        reply = await wire.send(route_to(server), b"{}", calling())
+        await everything(reply)
+        assert list(reply.headers) == [
+            (b"set-cookie", b"a=1"),
+            (b"x-request-id", b"req_1"),
+            (b"set-cookie", b"b=2"),
+            (b"x-ratelimit-remaining-tokens", b"7"),
+            (b"x-word", b"caf\xe9"),
+            (b"content-length", b"2"),
+        ]
+        await everything(await wire.send(route_to(server), b"{}", calling()))
+        assert server.last.header("cookie") == []
+
+
+@pytest.mark.parametrize("status", ["400 Bad Request", "429 Too Many Requests", "529 Overloaded", "302 Found"])
+async def test_refusals_and_redirects_come_back_untouched(wire: WireLane, status: str) -> None:
+    """An error's status and body are the upstream's own, and a redirect is not followed."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(b'{"error" : {"code":"x"}}\n', status, b"retry-after: 7\r\nlocation: /elsewhere\r\n")
+
+    async with serving(script) as server:
+        reply = await wire.send(route_to(server), b"{}", calling())
+        assert reply.status == int(status[:3])
+        assert (b"retry-after", b"7") in reply.headers
+        assert await everything(reply) == b'{"error" : {"code":"x"}}\n'
+        assert len(server.exchanges) == 1
+
+
+async def test_compressed_answer_stays_compressed(wire: WireLane) -> None:
+    """A server that compresses unasked: its bytes and its header are handed on as they are."""
+    packed = gzip.compress(b'{"a":1}', mtime=0)
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(packed, headers=b"content-encoding: gzip\r\n")
+
+    async with serving(script) as server:
+        reply = await wire.send(route_to(server), b"{}", calling())
+        assert (b"content-encoding", b"gzip") in reply.headers
+        assert await everything(reply) == packed
+
+
+async def test_stream_keeps_its_pace(wire: WireLane) -> None:
+    """Each piece is handed on before the next one has been sent."""
+    seen = asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.write(CHUNKED)
+        for number in range(5):
+            seen.clear()
+            await exchange.chunk(f"data: {number}\n\n".encode())
+            async with asyncio.timeout(5):
+                await seen.wait()
+        await exchange.write(b"0\r\n\r\n")
+
+    async with serving(script) as server:
+        reply = await wire.send(route_to(server), b"{}", calling())
+        pieces = []
+        async for piece in reply.body():
+            pieces.append(piece)
+            seen.set()
+        assert pieces == [f"data: {number}\n\n".encode() for number in range(5)]
+
+
+async def test_connections_are_kept_and_used_again(wire: WireLane) -> None:
+    """A body that was read to its end puts its connection back into the pool."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(b"{}")
+
+    async with serving(script) as server:
+        for _ in range(3):
+            await everything(await wire.send(route_to(server), b"{}", calling()))
+        assert (len(server.exchanges), server.connections) == (3, 1)
+
+
+async def test_close_reaches_the_upstream_at_once(wire: WireLane) -> None:
+    """Giving up a stream closes its connection, so that the upstream stops working; twice does no harm."""
+    gone = asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.write(CHUNKED)
+        await exchange.chunk(b"data: 1\n\n")
+        await exchange.gone()
+        gone.set()
+
+    async with serving(script) as server:
+        reply = await wire.send(route_to(server), b"{}", calling())
+        assert await anext(aiter(reply.body())) == b"data: 1\n\n"
+        await reply.close()
+        await reply.close()
+        async with asyncio.timeout(2):
+            await gone.wait()
+
+
+async def test_leaving_before_the_headers_reaches_the_upstream(wire: WireLane) -> None:
+    """A cancelled send closes the connection before there was any answer."""
+    asked, gone = asyncio.Event(), asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        asked.set()
+        await exchange.gone()
+        gone.set()
+
+    async with serving(script) as server:
+        sending = asyncio.create_task(wire.send(route_to(server), b"{}", calling()))
+        await asked.wait()
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        async with asyncio.timeout(2):
+            await gone.wait()
+
+
+@pytest.mark.parametrize("length", [b"transfer-encoding: chunked", b"content-length: 500"])
+async def test_body_that_breaks_off_is_told(wire: WireLane, length: bytes) -> None:
+    """A body that ends before its end is UpstreamBroken; the host is for the log only."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.write(b"HTTP/1.1 200 OK\r\n" + length + b"\r\n\r\n")
+        await exchange.chunk(b"data: 1\n\n")
+        await asyncio.sleep(0.05)
+        exchange.writer.close()
+
+    async with serving(script) as server:
+        reply = await wire.send(route_to(server), b"{}", calling())
+        pieces = []
+        with pytest.raises(UpstreamBroken) as broken:
+            async for piece in reply.body():
+                pieces.append(piece)
+        assert b"data: 1\n\n" in b"".join(pieces)
+        assert "127.0.0.1" not in str(broken.value)
+        assert "127.0.0.1" in broken.value.internal
+
+
+async def test_nobody_listening_is_unreachable(wire: WireLane) -> None:
+    """No connection: the message names the model and the mend, the internal text names the host."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        base = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        with pytest.raises(UpstreamUnreachable) as failed:
+            await wire.send(Route("wire", "gpt-x", "m", "openai", base), b"{}", calling())
+    assert "gpt-x" in str(failed.value)
+    assert "TIDEMARK_UPSTREAM" in str(failed.value)
+    assert "127.0.0.1" not in str(failed.value)
+    assert base in failed.value.internal
+
+
+@pytest.mark.parametrize("base", ["", "not a url", "http://", "ftp://127.0.0.1/v1"])
+async def test_base_url_that_is_none_is_unreachable(wire: WireLane, base: str) -> None:
+    """A base URL that nobody can ask is told like a server that is not there."""
+    with pytest.raises(UpstreamUnreachable):
+        await wire.send(Route("wire", "m", "m", "openai", base), b"{}", calling())
+
+
+async def test_silent_upstream_times_out(wire: WireLane) -> None:
+    """No headers within the route's time: UpstreamTimedOut, and the connection is closed."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.gone()
+
+    async with serving(script) as server:
+        with pytest.raises(UpstreamTimedOut, match=r"0\.1 seconds"):
+            await wire.send(route_to(server, timeout_seconds=0.1), b"{}", calling())
+
+
+async def test_stream_has_no_total_time(wire: WireLane) -> None:
+    """The route's time is for the headers; a stream may take longer."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.write(CHUNKED)
+        await asyncio.sleep(0.4)
+        await exchange.chunk(b"late")
+        await exchange.write(b"0\r\n\r\n")
+
+    async with serving(script) as server:
+        assert await everything(await wire.send(route_to(server, timeout_seconds=0.2), b"{}", calling())) == b"late"
+
+
+async def test_kept_connection_that_died_is_replaced(wire: WireLane) -> None:
+    """A request that met a kept connection's end is sent again over a fresh one; a fresh one is not tried twice."""
+    closing = asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        if len(exchange.body) > 2 and not closing.is_set():
+            closing.set()
+            exchange.writer.close()
+        else:
+            await exchange.answer(b"{}")
+
+    async with serving(script) as server:
+        await everything(await wire.send(route_to(server), b"{}", calling()))
+        assert await everything(await wire.send(route_to(server), b"[1]", calling())) == b"{}"
+        assert (len(server.exchanges), server.connections) == (3, 2)
+
+    async def hang_up(exchange: Exchange) -> None:
+        exchange.writer.close()
+
+    async with serving(hang_up) as server:
+        with pytest.raises(UpstreamUnreachable):
+            await wire.send(route_to(server), b"{}", calling())
+        assert len(server.exchanges) == 1
+
+
+async def test_completion_returns_its_text(wire: WireLane) -> None:
+    """A summarizer's call is one plain completion, asked with the caller's credential."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(b'{"choices":[{"message":{"role":"assistant","content":"In short."}}]}')
+
+    async with serving(script) as server:
+        messages = [{"role": "user", "content": "long"}]
+        text = await wire.complete(route_to(server), messages, calling(BEARER), max_tokens=9, timeout_seconds=5)
+        assert text == "In short."
+        asked = json.loads(server.last.body)
+        assert asked == {"model": "m", "messages": messages, "max_tokens": 9, "stream": False}
+        assert server.last.header("authorization") == ["Bearer caller-key"]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told"),
+    [
+        ("429 Slow", b'{"error":{"message":"slow down"}}', "status 429: slow down"),
+        ("200 OK", b'{"choices":[{"message":{"content":null}}]}', "without any text"),
+        ("200 OK", b'{"choices":[]}', "without any text"),
+        ("200 OK", b"<html>", "no JSON"),
+        ("502 Bad", b"<html>", "status 502"),
+    ],
+)
+async def test_completion_without_text_is_an_upstream_error(
+    wire: WireLane, status: str, body: bytes, told: str
+) -> None:
+    """An answer that holds no text says why, with the upstream's status and words."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(body, status)
+
+    async with serving(script) as server:
+        with pytest.raises(UpstreamError, match=told):
+            await wire.complete(route_to(server), [], calling(), max_tokens=9, timeout_seconds=5)
+
+
+async def test_completion_has_its_own_time(wire: WireLane) -> None:
+    """A summarizer's call ends after its own timeout, body included."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.write(b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{")
+        await exchange.gone()
+
+    async with serving(script) as server:
+        with pytest.raises(UpstreamTimedOut):
+            await wire.complete(route_to(server), [], calling(), max_tokens=9, timeout_seconds=0.1)
