@@ -1,0 +1,138 @@
+"""Every provider's own way of saying that a request is too long, as their servers word it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from proxy.upstream.overflow import Overflow, parse_overflow
+
+WORDINGS = [
+    pytest.param(
+        "This model's maximum context length is 8192 tokens. However, your messages resulted in 10361 tokens. "
+        "Please reduce the length of the messages.",
+        Overflow(8192, 10361),
+        id="openai",
+    ),
+    pytest.param(
+        "This model's maximum context length is 4097 tokens. However, you requested 5360 tokens (1360 in the "
+        "messages, 4000 in the completion).",
+        Overflow(4097, 5360),
+        id="openai-completion",
+    ),
+    pytest.param(
+        "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 300006 tokens.",
+        Overflow(272000, 300006),
+        id="openai-gpt-5",
+    ),
+    pytest.param(
+        "Your input exceeds the context window of this model. Please adjust your input and try again.",
+        Overflow(),
+        id="openai-responses",
+    ),
+    pytest.param(
+        "This endpoint's maximum context length is 131072 tokens. However, you requested about 150123 tokens",
+        Overflow(131072, 150123),
+        id="openrouter",
+    ),
+    pytest.param(
+        "prompt is too long: 210000 tokens > 200000 maximum", Overflow(200000, 210000), id="anthropic"
+    ),
+    pytest.param(
+        "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease input length",
+        Overflow(200000, 190000),
+        id="anthropic-with-reply",
+    ),
+    pytest.param(
+        "The input token count (1234567) exceeds the maximum number of tokens allowed (1048576).",
+        Overflow(1048576, 1234567),
+        id="gemini",
+    ),
+    pytest.param(
+        "the request exceeds the available context size. try increasing the context size or enable context shift",
+        Overflow(),
+        id="llama.cpp-2025",
+    ),
+    pytest.param(
+        "'max_tokens' or 'max_completion_tokens' is too large: 1000. This model's maximum context length is 4096 "
+        "tokens and your request has 3500 input tokens (1000 > 4096 - 3500).",
+        Overflow(4096, 3500),
+        id="vllm",
+    ),
+    pytest.param(
+        "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
+        Overflow(4096, 5000),
+        id="vllm-engine",
+    ),
+    pytest.param(
+        "You passed 5000 input tokens and requested 0 output tokens. However, the model's context length is only "
+        "4096 tokens",
+        Overflow(4096, 5000),
+        id="vllm-0.11",
+    ),
+    pytest.param("the input length exceeds the context length", Overflow(), id="ollama"),
+    pytest.param(
+        "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
+        Overflow(32768, 40000),
+        id="mistral",
+    ),
+    pytest.param(
+        "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+        Overflow(131072, 537812),
+        id="xai",
+    ),
+    pytest.param("Input is too long for requested model.", Overflow(), id="bedrock"),
+    pytest.param(
+        "Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded with "
+        "context length of only 4096 tokens",
+        Overflow(4096),
+        id="lm-studio",
+    ),
+]
+
+
+@pytest.mark.parametrize(("message", "expected"), WORDINGS)
+def test_each_wording_is_recognised(message: str, expected: Overflow) -> None:
+    """The numbers are read where the provider tells them, in an envelope, in a list of envelopes and in bare text."""
+    envelope = {"error": {"message": message, "type": "invalid_request_error", "code": 400}}
+    assert parse_overflow(400, json.dumps(envelope).encode()) == expected
+    assert parse_overflow(400, json.dumps([envelope]).encode()) == expected
+    assert parse_overflow(400, message.encode()) == expected
+
+
+def test_llama_cpp_states_its_numbers_as_fields() -> None:
+    """llama.cpp since 2025-09: n_prompt_tokens and n_ctx beside a message."""
+    body = (
+        b'{"error":{"code":400,"message":"the request exceeds the available context size","type":'
+        b'"exceed_context_size_error","n_prompt_tokens":3031,"n_ctx":2048}}'
+    )
+    assert parse_overflow(400, body) == Overflow(2048, 3031)
+
+
+def test_the_code_alone_is_enough() -> None:
+    """OpenAI's code counts whatever the message says."""
+    body = b'{"error":{"message":"zu lang","type":"invalid_request_error","code":"context_length_exceeded"}}'
+    assert parse_overflow(400, body) == Overflow()
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (200, b'{"error":{"code":"context_length_exceeded"}}'),
+        (429, b'{"error":{"message":"Request too large for gpt-4o: Limit 30000, Requested 40000",'
+              b'"type":"tokens","code":"rate_limit_exceeded"}}'),
+        (400, b'{"error":{"message":"max_tokens is too large: 100000. This model supports at most 16384 completion '
+              b'tokens","code":"invalid_value"}}'),
+        (400, b'{"error":{"message":"Unknown role","code":"invalid_value"}}'),
+        (401, b'{"error":{"message":"prompt is too long: 2 tokens > 1 maximum"}}'),
+        (400, b""),
+        (400, b"\xff\xfe"),
+        (400, b"[" * 20_000),
+        (400, b'{"error":{"n_ctx":null}}'),
+    ],
+)
+def test_other_errors_are_none(status: int, body: bytes) -> None:
+    """Rate limits, bad parameters and answers that are no JSON are not taken for an overflow."""
+    found = parse_overflow(status, body)
+    assert found is None or found.window_tokens is None and b"n_ctx" in body

@@ -1,0 +1,218 @@
+"""Where a model's requests go: ``model_list``, then ``TIDEMARK_UPSTREAM``, then what litellm knows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from proxy.core.errors import ConfigError, ModelNotFound
+from proxy.core.messages import JsonValue
+from proxy.core.ports import Route
+from proxy.upstream.litellm import LiteLLMUpstream
+from proxy.upstream.modeldata import LiteLLMModelData
+
+
+def entry(name: str, model: str, **params: JsonValue) -> dict[str, JsonValue]:
+    """An entry of model_list."""
+    return {"model_name": name, "litellm_params": {"model": model, **params}}
+
+
+async def resolved(upstream: LiteLLMUpstream, model: str) -> tuple[str, str, str, str]:
+    """Lane, provider, upstream's name and base of a model."""
+    route = await upstream.resolve(model)
+    assert route.name == model
+    return route.lane, route.provider, route.upstream_model, route.base_url
+
+
+async def test_upstream_base_url_takes_every_model_untouched() -> None:
+    """TIDEMARK_UPSTREAM: every name goes there as the client wrote it."""
+    upstream = LiteLLMUpstream(upstream_base_url="http://127.0.0.1:8080/v1/")
+    for model in ("gpt-4o", "anthropic/claude-x", "*", "meta-llama/Llama-3"):
+        assert await resolved(upstream, model) == ("wire", "openai", model, "http://127.0.0.1:8080/v1")
+
+
+async def test_model_list_goes_before_the_upstream_base_url() -> None:
+    """An entry wins over TIDEMARK_UPSTREAM; the rest goes there."""
+    upstream = LiteLLMUpstream([entry("mine", "openai/theirs", api_base="http://a/v1/", api_key="k")], "http://b/v1")
+    route = await upstream.resolve("mine")
+    assert (route.upstream_model, route.base_url, route.api_key) == ("theirs", "http://a/v1", "k")
+    assert (await upstream.resolve("other")).base_url == "http://b/v1"
+
+
+async def test_entry_tells_key_headers_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """litellm_params are LiteLLM's words, os.environ references too; an unset variable is nothing."""
+    monkeypatch.setenv("SOME_KEY", "from-env")
+    monkeypatch.delenv("NO_KEY", raising=False)
+    upstream = LiteLLMUpstream(
+        [
+            entry(
+                "a",
+                "openai/x",
+                api_base="http://a/v1",
+                api_key="os.environ/SOME_KEY",
+                extra_headers={"X-Team": "os.environ/SOME_KEY"},
+                organization="org-1",
+                timeout=12,
+            ),
+            entry("b", "openai/x", api_base="http://a/v1", api_key="os.environ/NO_KEY"),
+        ]
+    )
+    route = await upstream.resolve("a")
+    assert (route.api_key, route.timeout_seconds) == ("from-env", 12.0)
+    assert route.headers == ((b"x-team", b"from-env"), (b"openai-organization", b"org-1"))
+    assert (await upstream.resolve("b")).api_key is None
+    assert "from-env" not in repr(route)
+
+
+async def test_wildcards_carry_what_they_matched() -> None:
+    """model_name may hold '*'; the longest pattern wins, and its match fills litellm_params.model."""
+    base = "http://a/v1"
+    upstream = LiteLLMUpstream(
+        [
+            entry("*", "openai/*", api_base=base),
+            entry("openai/*", "openai/*", api_base=base),
+            entry("openai/ft-*-v*", "openai/tuned-*:*", api_base=base),
+            entry("exact*", "openai/fixed", api_base=base),
+            entry("exact*", "openai/second", api_base=base),
+            entry("exact-1", "openai/one", api_base=base),
+        ]
+    )
+    expected = {
+        "anything/else": "anything/else",
+        "openai/gpt-4o": "gpt-4o",
+        "openai/ft-a-v2": "tuned-a:2",
+        "exact-2": "fixed",
+        "exact-1": "one",
+    }
+    assert {name: (await upstream.resolve(name)).upstream_model for name in expected} == expected
+
+
+async def test_openai_base_is_never_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OPENAI_BASE_URL points at Tidemark itself on many a machine: following it would be a loop."""
+    for name in ("OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"):
+        monkeypatch.setenv(name, "http://127.0.0.1:8787/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "servers-own")
+    for upstream in (LiteLLMUpstream([entry("gpt-4o", "openai/gpt-4o")]), LiteLLMUpstream()):
+        assert await resolved(upstream, "gpt-4o") == ("wire", "openai", "gpt-4o", "https://api.openai.com/v1")
+        assert (await upstream.resolve("gpt-4o")).api_key is None
+        claude = await resolved(upstream, "anthropic/claude-sonnet-4-5")
+        assert claude == ("translate", "anthropic", "claude-sonnet-4-5", "https://api.anthropic.com")
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("openai/some-future-model", ("wire", "openai", "some-future-model", "https://api.openai.com/v1")),
+        ("groq/llama-3.1-8b-instant", ("wire", "groq", "llama-3.1-8b-instant", "https://api.groq.com/openai/v1")),
+        ("openrouter/anthropic/claude-x", ("wire", "openrouter", "anthropic/claude-x", "https://openrouter.ai/api/v1")),
+        ("claude-sonnet-4-5", ("translate", "anthropic", "claude-sonnet-4-5", "https://api.anthropic.com")),
+        ("claude-3-5-sonnet-20241022", ("translate", "anthropic", "claude-3-5-sonnet-20241022", "https://api.anthropic.com")),
+        ("gemini/gemini-2.0-flash", ("translate", "gemini", "gemini-2.0-flash", "")),
+        ("gemini-2.0-flash", ("translate", "gemini", "gemini-2.0-flash", "")),
+        ("chatgpt-4o-latest", ("wire", "openai", "chatgpt-4o-latest", "https://api.openai.com/v1")),
+    ],
+)
+async def test_names_alone_are_enough(model: str, expected: tuple[str, str, str, str]) -> None:
+    """Zero configuration: litellm tells the provider, and names that mean one provider to everybody need no map."""
+    assert await resolved(LiteLLMUpstream(), model) == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        ("no-such-model", "TIDEMARK_UPSTREAM"),
+        ("bedrock/anthropic.claude-3", "bedrock needs an entry"),
+        ("vertex_ai/gemini-2.0-flash", "vertex_ai needs an entry"),
+        ("azure/deployment", "azure needs an entry"),
+        ("hosted_vllm/model", "hosted_vllm needs an entry"),
+        ("github_copilot/gpt-4o", "logs in on the server"),
+        ("", "model_list"),
+    ],
+)
+async def test_unknown_models_name_the_mends(
+    model: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name that nobody serves, or that would lend the server's own credentials, is ModelNotFound; nothing is printed."""
+    upstream = LiteLLMUpstream([entry("mine", "openai/x", api_base="http://a/v1")])
+    with pytest.raises(ModelNotFound, match=reason) as missing:
+        await upstream.resolve(model)
+    assert "Configured: mine." in str(missing.value)
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("item", "lane"),
+    [
+        (entry("m", "openai/x", api_base="http://a/v1"), "wire"),
+        (entry("m", "hosted_vllm/x", api_base="http://a/v1"), "wire"),
+        (entry("m", "groq/x"), "wire"),
+        (entry("m", "anthropic/x"), "translate"),
+        (entry("m", "azure/x", api_base="http://a", api_version="2024-06-01"), "translate"),
+        (entry("m", "ollama/x"), "translate"),
+        (entry("m", "openai/x", temperature=0.2), "translate"),
+        ({**entry("m", "openai/x"), "lane": "translate"}, "translate"),
+        ({**entry("m", "mistral/x"), "model_info": {"lane": "wire"}}, "wire"),
+    ],
+)
+async def test_lane_follows_provider_and_entry(item: dict[str, JsonValue], lane: str) -> None:
+    """auto is wire for OpenAI's format with a base URL, unless litellm_params must be put in; an entry may say otherwise."""
+    assert (await LiteLLMUpstream([item]).resolve("m")).lane == lane
+
+
+async def test_lane_may_be_set_by_glob() -> None:
+    """A mapping of globs sets the lane where the entry does not."""
+    upstream = LiteLLMUpstream([entry("gpt-a", "openai/x"), {**entry("gpt-b", "openai/x"), "lane": "wire"}], lanes={"gpt-*": "translate"})
+    assert (await upstream.resolve("gpt-a")).lane == "translate"
+    assert (await upstream.resolve("gpt-b")).lane == "wire"
+
+
+@pytest.mark.parametrize(
+    "item",
+    [{}, {"model_name": "m"}, {"model_name": "m", "litellm_params": {}}, {**entry("m", "openai/x"), "lane": "air"}],
+)
+def test_entries_that_say_nothing_are_refused(item: dict[str, JsonValue]) -> None:
+    """An entry without name or destination, or with a lane that there is not, is told by its place."""
+    with pytest.raises(ConfigError, match=r"model_list\[0\]"):
+        LiteLLMUpstream([item])
+
+
+async def test_memory_of_names_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients choose names: however many they choose, only so many are remembered."""
+    monkeypatch.setattr("proxy.upstream.litellm.REMEMBERED", 3)
+    upstream = LiteLLMUpstream(upstream_base_url="http://a/v1")
+    for number in range(10):
+        await upstream.resolve(f"m{number}")
+    assert list(upstream._resolved) == ["m7", "m8", "m9"]  # noqa: SLF001
+
+
+def test_common_routes_do_not_import_litellm() -> None:
+    """TIDEMARK_UPSTREAM, openai/ entries with a base, and OpenAI's own models cost no import of litellm."""
+    program = """
+import asyncio, sys
+from proxy.upstream.catalog import Catalog
+from proxy.upstream.litellm import LiteLLMUpstream
+from proxy.upstream.modeldata import LiteLLMModelData
+from proxy.core.ports import Caller
+async def main():
+    entry = {"model_name": "a", "litellm_params": {"model": "openai/x", "api_base": "http://127.0.0.1:1/v1"}}
+    data = LiteLLMModelData()
+    for upstream in (LiteLLMUpstream([entry], "http://127.0.0.1:1/v1"), LiteLLMUpstream(data=data)):
+        catalog = Catalog(upstream, data=data)
+        for model in ("gpt-4o", *(["a"] if upstream.entries else [])):
+            print(await catalog.profile(await upstream.resolve(model), Caller(b"", ())))
+        await catalog.models(Caller(b"", ())) if not upstream.upstream_base_url else None
+        await upstream.aclose()
+asyncio.run(main())
+assert "litellm" not in sys.modules
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
+async def test_data_file_spares_the_import() -> None:
+    """With litellm's data file at hand, a bare OpenAI name goes to OpenAI."""
+    assert await LiteLLMUpstream(data=LiteLLMModelData()).resolve("gpt-4o") == Route(
+        "wire", "gpt-4o", "gpt-4o", "openai", "https://api.openai.com/v1"
+    )
