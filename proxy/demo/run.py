@@ -172,7 +172,7 @@ def _proxy_command(settings: Path, port: int) -> list[str]:
 
 
 def _environ(upstream: str, data: Path) -> dict[str, str]:
-    """Return the environment of the demo's Tidemark: none of the person's settings, no proxy to this machine."""
+    """Return the environment of the demo's Tidemark: none of the person's settings, no proxy to itself."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TIDEMARK_")}
     direct = ",".join(filter(None, [kept.get("NO_PROXY") or kept.get("no_proxy"), children.HOST]))
     ours = {"TIDEMARK_UPSTREAM": upstream, "TIDEMARK_DATA_DIR": str(data)}

@@ -264,7 +264,7 @@ def _share(part: int, whole: int) -> str:
 
 def _recalled(conversation: Conversation) -> str:
     late = [turn.recalled for turn in conversation.turns if turn.recalled is not None]
-    return f"{sum(late)} of {len(late)}" if late else "none asked"
+    return f"{sum(late)} of {len(late)}" if late else "never asked"
 
 
 _ROWS = (
@@ -274,7 +274,7 @@ _ROWS = (
     ("prompt tokens sent to the model", lambda c: f"{c.prompt_tokens:,}"),
     ("... from its prompt cache", lambda c: _share(c.cached_tokens, c.prompt_tokens)),
     ("... processed", lambda c: _share(c.prompt_tokens - c.cached_tokens, c.prompt_tokens)),
-    ("early facts named in late answers", _recalled),
+    ("early facts the model named late", _recalled),
     ("seconds", lambda c: f"{c.seconds:.1f}"),
 )
 

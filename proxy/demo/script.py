@@ -67,11 +67,27 @@ _PLANNING = (
         "at five knots?"
     ),
     Question(
+        "Marta has found her notes from two years ago. Day one: left at seven, reefed at noon, moored "
+        "in Naxos at two. Day two: stayed, because it blew eight. Day three: motored to Schinoussa in a"
+        " calm, swam, ate at the small tavern above the beach. Day four: long leg to Amorgos, two of us"
+        " seasick, arrived one hour before sunset, too late for a good berth. Day five: repaired the "
+        "bilge pump with a piece of hose. Day six: sailed back under the small jib alone. What should "
+        "we do better this time?"
+    ),
+    Question(
         "In summer the Meltemi blows from the north in the afternoon. At what time of day should we cast off?"
     ),
     Question(
         "Jonas wants to cook something simple on the first evening. What can he make with pasta, "
         "tomatoes and tuna?"
+    ),
+    Question(
+        "The harbour guide says about Naxos: visitors moor stern-to at the south quay, in two to four "
+        "metres of water, over sand and weed. Call the harbour office on channel twelve before you come"
+        " in. Water and power are at every second berth, and the token for them is sold in the kiosk. "
+        "The fuel lorry comes at eight and at four. The north wind pushes a swell into the basin, so "
+        "put out a long chain and stand off the quay. A supermarket, a pharmacy and a sail maker are "
+        "within five minutes. What should we ask the harbour office?"
     ),
     Question("How much drinking water should we carry for four people for three days without a harbour?"),
     Question(
@@ -87,7 +103,15 @@ _PLANNING = (
         "six, gusts of seven near Amorgos and Santorini on Thursday and Friday, sea rough, then falling"
         " four on Saturday with clear skies and thirty degrees. Which days look good for us?"
     ),
-    Question("Which papers does the harbour police in Greece usually want to see when we arrive?"),
+    Question(
+        "We have made a first shopping list. Staples: four kilos of pasta, three of rice, two of flour,"
+        " lentils, oats, sugar, salt, two litres of olive oil, vinegar. Fresh: onions, garlic, "
+        "potatoes, carrots, lemons, apples, melons, eggs, feta, yoghurt, bread for two days. Tins: "
+        "tomatoes, tuna, beans, peas, peaches. Drinks: eighty litres of water, coffee, tea, juice, a "
+        "little wine. Other things: matches, soap, paper towels, rubbish bags, sun cream, batteries, a "
+        "spare lighter and plasters. Jonas says that it fits into the port locker if the fenders move "
+        "forward. What is missing, and what would you leave out?"
+    ),
     Question("Marta asks for a safety briefing on the first day. What are the most important points in it?"),
     Question("How do we stow life jackets and harness lines so that everybody reaches them quickly?"),
     Question(
@@ -113,15 +137,11 @@ _PLANNING = (
         "Fuel: the engine burns three litres an hour and the tank holds ninety litres. How far do we "
         "get at five knots?"
     ),
-    Question("Our fridge needs a lot of power. How do we save the battery while we lie at anchor?"),
     Question("If the wind rises to seven on the day of the Santorini leg, what would be a good plan for us?"),
     Question(
         "When do we have to put the first reef into the mainsail, and how do four people share the work?"
     ),
     Question("What belongs in a small first aid kit for eleven days on the water with four people?"),
-    Question(
-        "A small tear has shown up in the foresail near the leech. Can we repair it ourselves on board?"
-    ),
     Question(
         "From Santorini we go on to Ios for two quiet days. What can we do there on a day without wind?"
     ),

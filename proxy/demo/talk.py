@@ -18,8 +18,8 @@ from openai.types.chat import ChatCompletionMessageParam
 from proxy.demo.screen import Answered, Failed, Side
 from proxy.demo.script import SYSTEM, Question
 
-REPLY_TOKENS = 44
-"""The longest answer: two short sentences, and forty turns of them in well under a minute."""
+REPLY_TOKENS = 32
+"""The longest answer: a sentence or two, and forty turns of them in about a minute."""
 _SEED = 7
 _TIMEOUT_SECONDS = 90.0
 _OVERFLOWS = frozenset(
