@@ -7,7 +7,7 @@ pass over it. Anything else is a new version.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -83,14 +83,34 @@ _SUMMARY = msgspec.msgpack.Decoder(_Summary)
 _TURN = msgspec.msgpack.Decoder(StoredTurn)
 
 
-def place_systems(messages: Sequence[Message]) -> Iterator[PlacedSystem]:
-    """The system messages among ``messages``, in order."""
-    position = 0
-    for message in messages:
+@dataclass(frozen=True, slots=True)
+class TurnParts:
+    """A turn's messages as they are written."""
+
+    new: Sequence[tuple[Message, int]]
+    """The non-system messages after the known ones, with their tokens."""
+    total_tokens: int
+    """Of all non-system messages."""
+    systems: Sequence[PlacedSystem]
+
+
+def part_turn(turn: TurnRecord, known: int) -> TurnParts:
+    """Take a turn apart; the only pass over all of its messages.
+
+    :param known: how many leading non-system messages need not be written
+    """
+    new: list[tuple[Message, int]] = []
+    systems: list[PlacedSystem] = []
+    position = total_tokens = 0
+    for message, tokens in zip(turn.messages, turn.tokens, strict=True):
         if message.is_system:
-            yield PlacedSystem(position, digest_of(message.raw), message.raw)
+            systems.append(PlacedSystem(position, digest_of(message.raw), message.raw))
         else:
             position += 1
+            total_tokens += tokens
+            if position > known:
+                new.append((message, tokens))
+    return TurnParts(new, total_tokens, systems)
 
 
 def pack_message(message: Message, tokens: int, created_at: float) -> bytes:
@@ -176,6 +196,14 @@ def unpack_summary(packed: bytes) -> RunningSummary:
         previous=read.previous,
         tokens=read.tokens,
     )
+
+
+def readable_summary(packed: bytes) -> RunningSummary | None:
+    """The same, or None where another version wrote it: a summary is only a shortcut, and is made anew."""
+    try:
+        return unpack_summary(packed)
+    except StoreError:
+        return None
 
 
 def read_conversation(family: str, own: str, fields: Mapping[str, str]) -> StoredConversation:

@@ -47,6 +47,7 @@ _OUTAGES = (
 )
 """The server is not there: the next calls would fail as well."""
 _FAILURES = (*_OUTAGES, redis.exceptions.RedisError)
+_GONE = "The conversation store does not answer."
 
 
 class RedisStore:
@@ -92,7 +93,7 @@ class RedisStore:
             conversation=chain.family + own.decode() if own else None,
             known=known,
             diverges=held > known,
-            summary=_summary(packed) if packed else None,
+            summary=codec.readable_summary(packed) if packed else None,
         )
 
     async def record(self, turn: TurnRecord) -> str:
@@ -101,17 +102,18 @@ class RedisStore:
         :returns: the id of the conversation that holds the turn now
         :raises StoreUnavailable: the store did not answer in time
         """
+        parts = codec.part_turn(turn, turn.known)
         async with self._asking(self._record_seconds):
-            own = await self._record(turn, turn.known)
+            own = await self._record(turn, parts, turn.known)
             if own is None:  # what was known is gone meanwhile: expired, or flushed
-                own = await self._record(turn, 0)
+                parts = codec.part_turn(turn, 0)
+                own = await self._record(turn, parts, 0)
             if own is None:
                 raise StoreError("The turn has no place in the store.", internal=f"of {turn.conversation}")
             conversation = turn.chain.family + own.decode()
-            if self._cluster:  # the index lives in another slot; it is only a convenience
-                with contextlib.suppress(*_FAILURES):
-                    await self._index(turn, conversation)
-        for system in codec.place_systems(turn.messages):
+            if self._cluster:  # the index lives in another slot
+                await self._index(turn, conversation)
+        for system in parts.systems:
             self._seen.add((conversation, system.digest))
         return conversation
 
@@ -143,7 +145,7 @@ class RedisStore:
                 reference,
                 packed,
             )
-        return _summary(kept) or summary
+        return codec.readable_summary(kept) or summary
 
     async def conversation(self, conversation: str) -> StoredConversation | None:
         """A conversation's record; an id that was only told leads to the conversation that holds the turn."""
@@ -170,14 +172,13 @@ class RedisStore:
     async def summaries(self, conversation: str) -> Sequence[RunningSummary]:
         """All summaries of a conversation, oldest first."""
         packed = await self._read(scripts.SUMMARIES, conversation)
-        readable = [summary for one in packed if (summary := _summary(one)) is not None]
+        readable = [summary for one in packed if (summary := codec.readable_summary(one)) is not None]
         return sorted(readable, key=lambda summary: (summary.created_at, summary.covered))
 
     async def turns(self, conversation: str) -> Sequence[codec.StoredTurn]:
         """What was done in each turn that this conversation itself holds, oldest first."""
-        return [
-            codec.unpack_turn(one) for one in await self._ask("LRANGE", keys.turn_list(conversation), 0, -1)
-        ]
+        packed = await self._ask("LRANGE", keys.turn_list(conversation), 0, -1)
+        return [codec.unpack_turn(one) for one in packed]
 
     async def system_messages(self, conversation: str) -> Mapping[bytes, bytes]:
         """Every system message that was ever sent in a conversation: digest to the client's bytes."""
@@ -207,20 +208,23 @@ class RedisStore:
         given = scripts.chain_arguments(chain, before)
         return await self._run(scripts.RECALL, chain.family, *given, codec.recipe_digest(recipe))
 
-    async def _record(self, turn: TurnRecord, known: int) -> bytes | None:
+    async def _record(self, turn: TurnRecord, parts: codec.TurnParts, known: int) -> bytes | None:
         index = "" if self._cluster else keys.tenant_index(turn.tenant)
         given = scripts.record_arguments(
-            turn, known=known, ttl_seconds=self._ttl, index=index, seen=self._seen
+            turn, parts, known=known, ttl_seconds=self._ttl, index=index, seen=self._seen
         )
         own: bytes | None = await self._run(scripts.RECORD, turn.chain.family, *given)
         return own
 
     async def _index(self, turn: TurnRecord, conversation: str) -> None:
+        """List the conversation; it is only a convenience, so a failure here is none of the turn's."""
         index = keys.tenant_index(turn.tenant)
-        await self._client.execute_command("ZADD", index, turn.created_at, conversation)
-        if self._ttl:
-            await self._client.execute_command("ZREMRANGEBYSCORE", index, "-inf", turn.created_at - self._ttl)
-            await self._client.execute_command("EXPIRE", index, self._ttl)
+        with contextlib.suppress(*_FAILURES):
+            await self._client.execute_command("ZADD", index, turn.created_at, conversation)
+            if self._ttl:
+                oldest = turn.created_at - self._ttl
+                await self._client.execute_command("ZREMRANGEBYSCORE", index, "-inf", oldest)
+                await self._client.execute_command("EXPIRE", index, self._ttl)
 
     async def _path(self, conversation: str) -> list[tuple[str, int, int]]:
         """The conversation and its ancestors: id, first position before its own messages, last position."""
@@ -271,17 +275,6 @@ class RedisStore:
         self._rest.succeeded()
 
 
-_GONE = "The conversation store does not answer."
-
-
-def _summary(packed: bytes) -> RunningSummary | None:
-    """A summary, or None where another version wrote it: it is only a shortcut, and is made anew."""
-    try:
-        return codec.unpack_summary(packed)
-    except StoreError:
-        return None
-
-
 def _connect(url: str) -> tuple[Redis | RedisCluster, bool]:
     plain, cluster = read_address(url)
     # One retry at once: a restart may have closed a pooled connection. Every operation may be repeated.
@@ -295,7 +288,7 @@ def _connect(url: str) -> tuple[Redis | RedisCluster, bool]:
     options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
     try:
         if cluster:
-            return RedisCluster.from_url(plain, cluster_error_retry_attempts=1, **options), True
+            return RedisCluster.from_url(plain, **options), True
         pool = BlockingConnectionPool.from_url(plain, max_connections=_CONNECTIONS, timeout=None, **options)
         pool.connection_class(
             **pool.connection_kwargs

@@ -50,7 +50,7 @@ def chain_arguments(chain: PrefixChain, before: int) -> tuple[bytes, int]:
 
 
 def record_arguments(
-    turn: TurnRecord, *, known: int, ttl_seconds: int, index: str, seen: Seen
+    turn: TurnRecord, parts: codec.TurnParts, *, known: int, ttl_seconds: int, index: str, seen: Seen
 ) -> Sequence[Argument]:
     """What ``record.lua`` is given: the new messages, and a bounded piece of the chain before them.
 
@@ -58,11 +58,8 @@ def record_arguments(
     :param index: the key of the tenant's list of conversations; empty where the script cannot reach it
     """
     family, told = keys.split_id(turn.conversation)
-    pairs = zip(turn.messages, turn.tokens, strict=True)
-    counted = [(message, tokens) for message, tokens in pairs if not message.is_system]
-    placed = list(codec.place_systems(turn.messages))
-    fresh = [one for one in placed if not known or (turn.conversation, one.digest) not in seen]
-    noted = [one for one in placed if one.position == 0 or one in fresh]
+    fresh = [one for one in parts.systems if not known or (turn.conversation, one.digest) not in seen]
+    noted = [one for one in parts.systems if one.position == 0 or one in fresh]
     return (
         *chain_arguments(turn.chain, max(0, known - NEAR)),
         told if family == turn.chain.family else "",
@@ -71,10 +68,10 @@ def record_arguments(
         turn.created_at,
         turn.tenant,
         turn.model,
-        sum(tokens for _, tokens in counted),
+        parts.total_tokens,
         codec.pack_turn(turn, known, noted),
         index,
         len(fresh),
         *(piece for one in fresh for piece in (one.digest, one.raw)),
-        *(codec.pack_message(message, tokens, turn.created_at) for message, tokens in counted[known:]),
+        *(codec.pack_message(message, tokens, turn.created_at) for message, tokens in parts.new),
     )

@@ -1,0 +1,133 @@
+"""What the store's tests say: messages, turns, summaries, and a client that sends them as the pipeline does."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from proxy.core.conversation import Recollection, TurnRecord
+from proxy.core.messages import Message, Role, digest_of
+from proxy.core.prefix import PrefixChain, chain_of, conversation_id
+from proxy.core.summary import RunningSummary, SummaryRecipe
+from proxy.store.redis import RedisStore
+
+RECIPE = SummaryRecipe("extractive", "general", 1)
+_clock = itertools.count(1_700_000_000)
+
+
+def say(role: Role, text: str) -> Message:
+    """A message of few words."""
+    raw = json.dumps({"role": role, "content": text}).encode()
+    return Message(raw=raw, role=role, text=text, digest=digest_of(role.encode(), text.encode()))
+
+
+def user(text: str) -> Message:
+    """What a user says."""
+    return say("user", text)
+
+
+def assistant(text: str) -> Message:
+    """What a model answers."""
+    return say("assistant", text)
+
+
+def system(text: str) -> Message:
+    """What the operator says."""
+    return say("system", text)
+
+
+def dialogue(count: int, words: str = "message") -> list[Message]:
+    """``count`` messages in turn, the first a user's."""
+    return [(user, assistant)[i % 2](f"{words} {i + 1}") for i in range(count)]
+
+
+def counted(messages: Sequence[Message]) -> list[int]:
+    """Made-up tokens: one for each character."""
+    return [len(message.text) for message in messages]
+
+
+def raws(messages: Sequence[Message]) -> list[bytes]:
+    """The bytes of the non-system messages."""
+    return [message.raw for message in messages if not message.is_system]
+
+
+def summary_of(
+    chain: PrefixChain, covered: int, text: str = "so far", recipe: SummaryRecipe = RECIPE
+) -> RunningSummary:
+    """A summary of the first ``covered`` messages of a chain."""
+    return RunningSummary(
+        prefix=chain.at(covered),
+        covered=covered,
+        text=text,
+        recipe=recipe,
+        made_by=recipe.strategy,
+        cause="automatic",
+        created_at=float(next(_clock)),
+        tokens=7,
+    )
+
+
+def turn_of(
+    tenant: str,
+    messages: Sequence[Message],
+    *,
+    known: int = 0,
+    conversation: str | None = None,
+    complete: bool = True,
+    created_at: float | None = None,
+) -> TurnRecord:
+    """The record of a turn whose request and reply are ``messages``."""
+    chain = chain_of(tenant, messages)
+    return TurnRecord(
+        tenant=tenant,
+        conversation=conversation or conversation_id(chain, known),
+        chain=chain,
+        known=known,
+        messages=messages,
+        tokens=counted(messages),
+        complete=complete,
+        model="gpt-4o",
+        action="none",
+        tokens_before=100,
+        tokens_after=50,
+        summarized=3,
+        created_at=created_at if created_at is not None else float(next(_clock)),
+        usage={"prompt_tokens": 90},
+    )
+
+
+@dataclass
+class Client:
+    """Sends requests through a store as the pipeline does: recall, then record with the reply."""
+
+    store: RedisStore
+    tenant: str
+    told: list[str] = field(default_factory=list)
+
+    async def recall(self, messages: Sequence[Message]) -> Recollection:
+        """What the store knows of a request."""
+        return await self.store.recall(self.tenant, chain_of(self.tenant, messages), RECIPE)
+
+    async def send(self, messages: Sequence[Message], reply: Message | None) -> str:
+        """One turn; returns the id of the conversation that holds it."""
+        memory = await self.recall(messages)
+        return await self.finish(messages, reply, memory)
+
+    async def finish(self, messages: Sequence[Message], reply: Message | None, memory: Recollection) -> str:
+        """The end of a turn whose beginning was ``memory``."""
+        chain = chain_of(self.tenant, messages)
+        goes_on = memory.conversation is not None and not memory.diverges
+        told = (
+            memory.conversation if goes_on and memory.conversation else conversation_id(chain, memory.known)
+        )
+        self.told.append(told)
+        whole = [*messages, reply] if reply else list(messages)
+        return await self.store.record(
+            turn_of(self.tenant, whole, known=memory.known, conversation=told, complete=reply is not None)
+        )
+
+    async def read(self, conversation: str) -> list[bytes]:
+        """All messages of a conversation, as bytes."""
+        return [message.raw for message in await self.store.messages(conversation)]
