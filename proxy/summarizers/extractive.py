@@ -1,0 +1,112 @@
+"""A summary without a model: the sentences that say most, in order, in the speakers' own words.
+
+Beside ``llm`` and ``hybrid``, and what the compactor falls back on. Deterministic and without network. Each
+sentence is weighed by its rare words, numbers, names and wording against its length; rules of the user come
+first. The lines of the previous summary are taken apart and weighed again with the new ones (cascade).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from proxy.core.ports import SummaryTask, TokenCounter
+from proxy.core.summary import SummaryRecipe
+from proxy.summarizers.fitting import cut_to_bound
+from proxy.summarizers.salience import Candidate, candidates_of
+from proxy.summarizers.transcript import join_line
+
+_THREAD_CHARS = 40_000
+"""Messages beyond this are weighed in a thread: as much takes about 10 ms."""
+_EARLIER_SHARE = 0.6
+"""Of the bound that lines of the previous summary may take while new ones wait; rules are not counted."""
+_RULES_SHARE = 0.6
+"""Of the bound that rules may take before all else."""
+_TRIES = 4
+_GOOD_FILL = 0.93
+_LINE_TOKENS = 3.0
+"""Tokens of a speaker and a line end."""
+_NOTHING = "Nothing was said."
+
+
+class ExtractiveSummarizer:
+    """Keeps whole sentences. Holds no state."""
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._counter = counter
+
+    @property
+    def recipe(self) -> SummaryRecipe:
+        """What its summaries depend on: nothing but these rules."""
+        return SummaryRecipe("extractive", "", version=1)
+
+    async def summarize(self, task: SummaryTask) -> str:
+        """The best sentences within the bound; a large task is weighed in a thread."""
+        size = sum(len(message.text) for message in task.messages)
+        if size > _THREAD_CHARS:
+            return await asyncio.to_thread(self._summarize, task)
+        return self._summarize(task)
+
+    def _summarize(self, task: SummaryTask) -> str:
+        candidates = candidates_of(task.messages, task.previous, task.max_tokens)
+        if not candidates:
+            return cut_to_bound(_NOTHING, task, self._counter)
+        ranked = sorted(candidates, key=lambda one: (one.tier, -one.density, one.place))
+        best, budget = "", float(task.max_tokens)
+        for _ in range(_TRIES):
+            text = _assembled(_chosen(ranked, budget))
+            tokens = self._counter.count_text(text, task.model)
+            if tokens <= task.max_tokens and len(text) > len(best):
+                best = text
+            if not tokens or (_GOOD_FILL * task.max_tokens <= tokens <= task.max_tokens):
+                break
+            if tokens <= task.max_tokens and budget >= sum(one.tokens + _LINE_TOKENS for one in ranked):
+                break
+            # The estimate was off by this much: ask for that much more or less, a little on the careful side.
+            budget *= 0.98 * task.max_tokens / tokens
+        # Not one sentence fits a bound of a few words: the beginning of the most important one does.
+        return best or cut_to_bound(_assembled([ranked[0]]), task, self._counter)
+
+
+def _chosen(ranked: Sequence[Candidate], budget: float) -> list[Candidate]:
+    """The best that fit into ``budget`` estimated tokens, given most important first."""
+    chosen: list[Candidate] = []
+    waiting: list[Candidate] = []
+    lines: set[int] = set()
+    left, earlier, rules = budget, budget * _EARLIER_SHARE, budget * _RULES_SHARE
+    for one in ranked:
+        cost = one.tokens + (0.0 if one.line in lines else _LINE_TOKENS)
+        if (one.tier == 0 and cost > rules) or (one.tier and one.earlier and cost > earlier):
+            waiting.append(one)
+        elif cost <= left:
+            chosen.append(one)
+            lines.add(one.line)
+            left -= cost
+            rules -= 0.0 if one.tier else cost
+            earlier -= cost if one.tier and one.earlier else 0.0
+    for one in waiting:
+        cost = one.tokens + (0.0 if one.line in lines else _LINE_TOKENS)
+        if cost <= left:
+            chosen.append(one)
+            lines.add(one.line)
+            left -= cost
+    return chosen
+
+
+def _assembled(chosen: Sequence[Candidate]) -> str:
+    """One line for each place in the conversation, in order; sentences of one place stand together."""
+    return "\n".join(_lines(sorted(chosen, key=lambda one: (one.line, one.place))))
+
+
+def _lines(ordered: Sequence[Candidate]) -> Iterator[str]:
+    gathered: Candidate | None = None
+    for one in ordered:
+        if gathered is not None and gathered.line == one.line:
+            gathered = replace(gathered, text=f"{gathered.text} {one.text}")
+        else:
+            if gathered is not None:
+                yield join_line(gathered.speaker, gathered.text)
+            gathered = one
+    if gathered is not None:
+        yield join_line(gathered.speaker, gathered.text)

@@ -1,0 +1,57 @@
+"""The bound of a summary: kept always, and measured with the conversation's own tokenizer.
+
+Below all strategies. Candidates are weighed by an estimate, which costs nothing; what is returned was
+counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from proxy.core.ports import SummaryTask, TokenCounter
+
+_ASCII_CHARS = 4.2
+"""Characters a token of common English text in o200k_base, the space before a word included."""
+_OTHER_TOKENS = 0.8
+"""Tokens of a character outside ASCII, on the careful side (Chinese 0.7 to 1, accents less)."""
+_LINE_LOSS = 0.3
+"""A cut text goes back to its last line end when that costs at most this share of it."""
+
+
+def estimated_tokens(text: str) -> float:
+    """About how many tokens a text has."""
+    if text.isascii():
+        return len(text) / _ASCII_CHARS + 0.5
+    other = len(text) - len(text.encode("ascii", "ignore"))
+    return (len(text) - other) / _ASCII_CHARS + other * _OTHER_TOKENS + 0.5
+
+
+def cut_to_bound(text: str, task: SummaryTask, counter: TokenCounter, max_tokens: int | None = None) -> str:
+    """The text within the bound: cut at a line end where one is near, else at a word."""
+    bound = task.max_tokens if max_tokens is None else max_tokens
+    cut = counter.cut_text(text, task.model, max(bound, 0))
+    if len(cut) == len(text):
+        return text
+    for end in ("\n", " "):
+        place = cut.rfind(end)
+        if place >= len(cut) * (1 - _LINE_LOSS):
+            return cut[:place].rstrip()
+    return cut.rstrip()
+
+
+def fitting_lines(
+    lines: Sequence[str], task: SummaryTask, counter: TokenCounter, max_tokens: int
+) -> list[int]:
+    """Which lines fit together, when they are offered in order of importance.
+
+    :returns: their indices, in the order they were offered; lines that are too long are passed over
+    """
+    chosen: list[int] = []
+    left = float(max_tokens)
+    for index, line in enumerate(lines):
+        # One more for the line end, which may be joined to the next word but never costs more.
+        cost = counter.count_text(line, task.model) + 1 if estimated_tokens(line) <= 2 * left else left + 1
+        if cost <= left:
+            chosen.append(index)
+            left -= cost
+    return chosen

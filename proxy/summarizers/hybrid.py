@@ -1,0 +1,69 @@
+"""A ledger carried verbatim, and a model's narrative around it.
+
+Beside ``extractive`` and ``llm``, whom it does not know: the narrator comes in as a port. The ledger goes from
+summary to summary outside the prose, because free-form summaries lose their rules within a few rounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from proxy.core.ports import Summarizer, SummaryTask, TokenCounter
+from proxy.core.summary import SummaryRecipe
+from proxy.summarizers.fitting import cut_to_bound, fitting_lines
+from proxy.summarizers.ledger import ledger_of, render_ledger
+
+NARRATIVE = "Narrative:"
+_LEDGER_SHARE = 0.4
+"""Of the bound; what it leaves is the narrative's."""
+_LEAST_NARRATIVE_TOKENS = 48
+"""Below this no prose says anything: the ledger takes the whole bound."""
+_NOTHING = "Nothing was said."
+
+
+class HybridSummarizer:
+    """Ledger and narrative. Holds no state."""
+
+    def __init__(self, counter: TokenCounter, narrator: Summarizer) -> None:
+        self._counter = counter
+        self._narrator = narrator
+
+    @property
+    def recipe(self) -> SummaryRecipe:
+        """What its summaries depend on: these rules and the narrator's."""
+        own = self._narrator.recipe
+        return SummaryRecipe("hybrid", own.template, version=1, model=own.model)
+
+    async def summarize(self, task: SummaryTask) -> str:
+        """The ledger within its share, then the narrator's text in what is left.
+
+        :raises SummaryRejected, UpstreamError: the narrator gave no usable text
+        """
+        told = _narrative_of(task.previous)
+        narrated = int(task.max_tokens * (1 - _LEDGER_SHARE)) >= _LEAST_NARRATIVE_TOKENS
+        share = int(task.max_tokens * _LEDGER_SHARE) if narrated else task.max_tokens
+        ledger = self._ledger(task, share)
+        if not narrated:
+            return ledger or cut_to_bound(told or _NOTHING, task, self._counter)
+        frame = f"{ledger}\n{NARRATIVE}\n" if ledger else ""
+        left = task.max_tokens - self._counter.count_text(frame, task.model) - 1
+        narrative = await self._narrator.summarize(replace(task, previous=told, max_tokens=left))
+        return cut_to_bound(frame + narrative.strip(), task, self._counter)
+
+    def _ledger(self, task: SummaryTask, max_tokens: int) -> str:
+        lines = list(ledger_of(task.messages, task.previous).lines())
+        fitting = fitting_lines(
+            [f"{kind}: {entry}" for kind, entry in lines], task, self._counter, max_tokens
+        )
+        text = render_ledger(lines[index] for index in fitting)
+        if not text and lines:
+            text = ": ".join(lines[0])
+        return cut_to_bound(text, task, self._counter, max_tokens)
+
+
+def _narrative_of(previous: str | None) -> str | None:
+    """The prose of an earlier summary: behind the mark, or all of it where another strategy wrote it."""
+    if not previous:
+        return None
+    ledger, mark, narrative = f"\n{previous}".rpartition(f"\n{NARRATIVE}\n")
+    return (narrative if mark else ledger).strip() or None

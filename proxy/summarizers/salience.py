@@ -1,0 +1,210 @@
+"""Weighing sentences: how much each says for its length.
+
+Below ``extractive``. One pass over the text counts its words, a second weighs every sentence; nothing is
+tokenized here, so 100,000 tokens take about a tenth of a second.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from proxy.core.messages import Message
+from proxy.summarizers.fitting import estimated_tokens
+from proxy.summarizers.signals import (
+    is_decision,
+    is_error,
+    is_fact,
+    is_labelled,
+    is_rule,
+    sentences,
+    without_lead,
+    words_of,
+)
+from proxy.summarizers.transcript import CALLED, EARLIER, Utterance, read_back, shortened, utterances
+
+REQUEST = "Open request"
+_LEDGER = frozenset(
+    {"Rule", "Fact", "Error", "Decision", "Files", "Commands", "Links", "Identifiers", "Numbers", EARLIER}
+)
+_REQUEST_CHARS = 600
+_REQUEST_SHARE = 0.5
+"""Characters of the open request for a token of the bound: about an eighth of it."""
+_RESULT_CHARS = 1500
+"""Of a tool's result that is weighed, beside the lines that tell an error."""
+_CODE_STARTS = (
+    "import ",
+    "return ",
+    "return;",
+    "@",
+    "//",
+    "/*",
+    "* ",
+    "{",
+    "}",
+    "(",
+    ")",
+    "[",
+    "]",
+    ">>>",
+    "#include",
+)
+_CODE_ENDS = ("{", ";", "(", "},", "],")
+_NAME = re.compile(r"[ (\"'][A-Z]\w")
+_NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
+_POINTER = re.compile(r"`[^`]+`|://|\w/\w+[./]\w|\w_\w")
+_COMMON_TEXT = """
+a about after again all also am an and any are as at back be because been before being but by can
+could did do does doing done down each even every few first for from get give go going good got
+great had has have having he her here him his how i if in into is isn it its just know last let like
+ll look looking lot made make many maybe me more most much my need never new next no not now of off
+oh ok okay on one only or other our out over own people please pretty put quite re really right s
+said same say see she should so some something still such sure t take than that the their them then
+there these they thing things think this those though through time to too tried try two up us use
+used using ve very want was way we well were what when where which while who why will with without
+won would yeah yes yet you your yours m d don didn doesn thanks thank hello hi hey nice awesome cool
+wow amazing sounds glad happy acknowledged continuing noted understood
+"""
+_COMMON = frozenset(_COMMON_TEXT.split())
+_ROLE_WEIGHT = {"User": 1.0, "Assistant": 0.85, "Tool": 0.5, "System": 0.7}
+_REPEATED = 0.3
+"""Worth of a word that was said before, against its mention before that."""
+_LEAST_WORTH = 0.05
+_RARE, _UNCOMMON = 3, 10
+"""Mentions up to which a word is rare, and up to which it is not yet common in this conversation."""
+_FIXED_TOKENS = 4.0
+"""Added to a sentence's length, so that scraps of two words do not win over sentences."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A sentence that may be kept."""
+
+    speaker: str
+    text: str
+    line: int
+    """Sentences of one line were said at one place by one speaker."""
+    place: int
+    tier: int
+    """0 what the user laid down and asks for, 1 all else."""
+    density: float
+    """Weight for each token."""
+    tokens: float
+    """Estimated."""
+    earlier: bool
+    """Whether it comes out of the previous summary."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    speaker: str
+    text: str
+    line: int
+    earlier: bool
+    words: tuple[str, ...]
+
+
+def candidates_of(messages: Sequence[Message], previous: str | None, max_tokens: int) -> list[Candidate]:
+    """All that may be kept, weighed; a sentence that was said before is left out."""
+    old = list(read_back(previous or ""))
+    new = list(utterances(messages))
+    request = next((one for one in reversed(new) if one.speaker.startswith("User")), None)
+    if request:
+        # An open request that is followed by another one is a thing that was said.
+        old = [Utterance("User", one.text) if one.speaker == REQUEST else one for one in old]
+    pieces = list(_pieces(old, new))
+    weights = _word_weights(pieces)
+    found: list[Candidate] = []
+    said: set[tuple[str, ...]] = set()
+    for place, piece in enumerate(pieces):
+        if piece.words and piece.words not in said:
+            said.add(piece.words)
+            found.append(_weighed(piece, place, weights, place / len(pieces)))
+    if request:
+        size = min(_REQUEST_CHARS, max(40, int(max_tokens * _REQUEST_SHARE)))
+        found.append(_request(" ".join(request.text.split()), size, pieces))
+    return found
+
+
+def _word_weights(pieces: Sequence[_Piece]) -> dict[str, float]:
+    """What the next mention of each word is worth; common words are left out."""
+    counts = Counter(chain.from_iterable(piece.words for piece in pieces))
+    return {
+        word: 1.0 if count <= _RARE else 0.6 if count <= _UNCOMMON else 0.25
+        for word, count in counts.items()
+        if len(word) > 1 and word not in _COMMON
+    }
+
+
+def _pieces(old: Sequence[Utterance], new: Sequence[Utterance]) -> Iterator[_Piece]:
+    for line, utterance in enumerate((*old, *new)):
+        for text in _texts(utterance, earlier=line < len(old)):
+            # A sentence counts by its words: the same one again, in other punctuation, is the same.
+            yield _Piece(utterance.speaker, text, line, line < len(old), words_of(text))
+
+
+def _texts(utterance: Utterance, *, earlier: bool) -> Iterator[str]:
+    """What of an utterance is kept or left as one."""
+    if utterance.text.startswith(CALLED) or (earlier and utterance.speaker in _LEDGER):
+        yield utterance.text
+        return
+    parts = list(sentences(utterance.text))
+    if parts and is_labelled(parts[0]) and len(utterance.text) < 2 * len(parts[0]) + 120:
+        yield " ".join(parts)
+        return
+    result = utterance.speaker.startswith("Tool") and not earlier
+    weighed = 0
+    for part in parts:
+        weighed += len(part)
+        if result and weighed > _RESULT_CHARS and not is_error(part, words_of(part)):
+            continue
+        plain = without_lead(part)
+        if plain:
+            yield plain
+
+
+def _weighed(piece: _Piece, place: int, weights: dict[str, float], age: float) -> Candidate:
+    """Weigh a sentence, and lower the worth of its words for all that come after it.
+
+    :param age: place in the conversation, 0 the oldest, 1 the newest
+    """
+    text, words = piece.text, piece.words
+    weight = 0.0
+    for word in set(words):
+        worth = weights.get(word)
+        if worth is not None:
+            weight += worth
+            if worth > _LEAST_WORTH:
+                weights[word] = worth * _REPEATED
+    weight += 1.6 * min(len(_NUMBER.findall(text)), 4) + 1.0 * min(len(_NAME.findall(text)), 4)
+    weight += 1.0 if _POINTER.search(text) else 0.0
+    by_user = piece.speaker.startswith("User")
+    rule = piece.speaker == "Rule" or (by_user and is_rule(text, words))
+    weight += _wording(text, words, by_user=by_user)
+    weight *= _ROLE_WEIGHT.get(piece.speaker.partition(" ")[0], 1.0)
+    if text[-1] == "?":
+        weight *= 0.55
+    elif text.startswith(_CODE_STARTS) or text.endswith(_CODE_ENDS):
+        weight *= 0.5
+    # What an earlier summary kept was the best of its time; among equals the newer one matters more.
+    weight *= 1.4 if piece.earlier else 1.0 + 0.15 * age
+    tokens = estimated_tokens(text)
+    density = weight / (tokens + _FIXED_TOKENS)
+    return Candidate(piece.speaker, text, piece.line, place, 0 if rule else 1, density, tokens, piece.earlier)
+
+
+def _wording(text: str, words: Sequence[str], *, by_user: bool) -> float:
+    weight = 5.0 if is_labelled(text) else 0.0
+    weight += 2.0 if by_user and is_fact(text, words) else 0.0
+    weight += 1.5 if is_decision(text, words) else 0.0
+    return weight + (1.5 if is_error(text, words) else 0.0)
+
+
+def _request(text: str, size: int, pieces: Sequence[_Piece]) -> Candidate:
+    """The open request: what the user asked last, as they said it, at the end of the summary."""
+    kept = shortened(text, size)
+    line = pieces[-1].line + 1 if pieces else 0
+    return Candidate(REQUEST, kept, line, len(pieces), 0, 1.0, estimated_tokens(kept), earlier=False)

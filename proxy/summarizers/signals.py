@@ -1,0 +1,208 @@
+"""What makes a sentence worth keeping: rules, facts, decisions and errors, told by their wording.
+
+Below ``ledger`` and ``extractive``. Patterns are tried on single sentences of bounded length, so no text
+makes them slow. English first, with the commonest words of French, German and Spanish for rules: a rule that
+is missed is still an ordinary sentence, a sentence wrongly taken for a rule only costs its tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+SENTENCE_CHARS = 320
+"""Longest piece of text that is weighed as one; about 80 tokens."""
+_SENTENCE_END = re.compile(
+    r"(?<=[.!?…])(?<!\b[A-Z]\.)(?<!\bMr\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bvs\.)(?<!\bSt\.)(?<!e\.g\.)(?<!i\.e\.)"
+    r"(?<!Mrs\.)[ \t]+|(?<=[。！？])"
+    # A line end ends a sentence, but for hard-wrapped prose: a word, the line end, a small letter.
+    r"|\s*\n\s*+(?![a-z])|(?<![a-z,])\s*\n\s*"
+)
+_CLAUSE_END = re.compile(r"\s+")
+_RULE_LABELS = "rule|constraint|preference|policy|requirement|important|remember|guideline|restriction"
+_LABEL = re.compile(
+    rf"(?:[A-Z][A-Z _-]{{2,30}}|(?:[\w-]+ )?(?:{_RULE_LABELS}|fact|decision|note|goal|todo|warning|reminder"
+    r"|goal state|context|summary|result|conclusion)s?)\s?:\s+",
+    re.IGNORECASE,
+)
+_RULE_LABEL = re.compile(rf"(?:[\w-]+ )?(?:{_RULE_LABELS})s?\s?:\s", re.IGNORECASE)
+_RULE_WORDS_TEXT = """
+never always must mustn dont don not no only prefer prefers preferred avoid ensure sure forbidden
+prohibited allergic allergy allergies vegan vegetarian gluten kosher halal answer reply respond
+please should shall stop circumstances required require requires keep remember want wants need needs
+least most times toujours jamais réponds répondez immer nie niemals bitte antworte siempre nunca
+responde
+"""
+_RULE_WORDS = frozenset(_RULE_WORDS_TEXT.split())
+_VERBS = (
+    "use|touch|push|deploy|delete|change|modify|run|send|reveal|execute|share|commit|merge|call|write|answer"
+    "|exceed|edit|remove|install|mention|suggest|include|assume|ask|start|make|add|put|store|log|expose|print"
+    "|drop|eat|drink|accept|allow|report|reply|respond|speak|skip|disable|enable|overwrite|publish"
+    "|upgrade|book|schedule|work|need"
+)
+_RULE = re.compile(
+    rf"""
+    ^(?:(?:please|also|and|but|ok|okay|so|oh|note|remember|important|one\ more\ thing)[,:;]?\s+)*
+        (?:never|always|do\ not|don['’]t|only|avoid|prefer|ensure|make\ sure|stop|no\s+\w+\s+\w+|remember
+        |keep\s+\w+)\b
+    | \b(?:must|mustn['’]t|shall\ not|not\ allowed|forbidden|prohibited|under\ (?:no|any)\ circumstances
+        |from\ now\ on|at\ all\ times|no\ more\ than|at\ (?:most|least)\s+\d|requires?\ that|is\ required)\b
+    | \b(?:should|can|may|shall)\s+(?:never|not|only|always)\b
+    | \bplease\s+(?:always\s+)?(?:answer|reply|respond|write|speak|use|keep|address|call|format|include)\b
+    | \b(?:answer|reply|respond|write|speak)\s+(?:\w+\s+){{0,3}}in\s+\w+
+    | \b(?:i|we|user|they)(?:['’]d)?\s+(?:(?:would|strongly|really|always|also)\s+)*prefers?\b
+    | \b(?:i|we|user)\s+(?:want|need|expect|require)s?\s+(?:you\s+to|all|every|only|no)\b
+    | \b(?:never|always|don['’]t|do\ not|only)\s+(?:ever\s+)?(?:{_VERBS})\b
+    | \ballerg(?:ic|y|ies)\b | \b(?:vegan|vegetarian|gluten[- ]free|kosher|halal)\b
+    | ^(?:toujours|jamais|immer|nie|niemals|siempre|nunca)\b | \bne\s+\w+\s+jamais\b | \bbitte\s+antworte\b
+    | \br[ée]pond(?:s|ez)\b | \bresponde\s+(?:siempre|en)\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_NO_RULE = re.compile(
+    r"\bdon['’]t (?:know|think|mind|understand|worry|believe|care|feel|see|you|get|have to|really)\b"
+    r"|\b(?:i|he|she|they|we|it)(?:['’]ve|['’]d| have| had| has)? (?:always|never) "
+    r"(?:been|had|seen|thought|knew|heard|felt|got|did|\w+ed)\b"
+    r"|\bcan['’]t wait\b|\bmust (?:be|have|say|admit|feel)\b|\bnot only\b|\bif only\b"
+    r"|^no (?:problem|worries|way|idea|doubt|thanks|one|need)\b",
+    re.IGNORECASE,
+)
+_FACT = re.compile(
+    r"\b(?:my|our)\s+(?:\w+\s+){0,2}(?:name|birthday|address|e-?mail|phone|number|company|team|project|product"
+    r"|budget|deadline|job|wife|husband|partner|son|daughter|dog|cat|boss|manager|repo|repository|stack|database"
+    r"|goal|version|server|account|id|timezone|codename|customer|client)s?\b"
+    r"|\b(?:is|are|was)\s+(?:called|named)\b|\bcall me\b|\bI(?:['’]m| am)\s+(?:a|an|from|based|called|\d)\b"
+    r"|\bI\s+(?:live|work|was born|moved|study|own)\b|\bwe\s+(?:are|use|run)\b",
+    re.IGNORECASE,
+)
+_DECISION = re.compile(
+    r"\b(?:decided|decision|agreed|settled on|let['’]?s (?:use|go with|do)|going with|go with"
+    r"|we['’]?ll (?:use|go|do)|chose|chosen|will use|approved|confirmed|resolved|concluded|fixed by"
+    r"|root cause|next step|deadline|instead of|switched to|plan is|scheduled|renamed|migrated)\b",
+    re.IGNORECASE,
+)
+_ERROR = re.compile(
+    r"\b\w*(?:Error|Exception)\b|\b(?:error|traceback|failed|failure|fatal|panic|segfault|permission denied"
+    r"|refused|timed out|exit code [1-9]\d*|exited with [1-9]\d*)\b|\bnot found\b",
+    re.IGNORECASE,
+)
+_FACT_WORDS = frozenset({"my", "our", "called", "named", "call", "i", "we"})
+_DECISION_WORDS = frozenset(
+    {
+        "decided",
+        "decision",
+        "agreed",
+        "settled",
+        "let",
+        "lets",
+        "go",
+        "going",
+        "we",
+        "chose",
+        "chosen",
+        "will",
+    }
+    | {
+        "approved",
+        "confirmed",
+        "resolved",
+        "concluded",
+        "fixed",
+        "root",
+        "next",
+        "deadline",
+        "instead",
+        "switched",
+    }
+    | {"plan", "scheduled", "renamed", "migrated"}
+)
+_ERROR_WORDS = frozenset(
+    {
+        "error",
+        "traceback",
+        "failed",
+        "failure",
+        "fatal",
+        "panic",
+        "segfault",
+        "denied",
+        "refused",
+        "timed",
+        "exit",
+    }
+    | {"exited", "found", "exception"}
+)
+_LEAD = re.compile(
+    r"^(?:(?:hey|hi|hello|wow|yeah|yep|oh|ah|haha|thanks|thank you|great|sure|okay|ok|well|cool|awesome|nice"
+    r"|absolutely|definitely|of course|certainly)[,!.]*\s+)+(?=\S)",
+    re.IGNORECASE,
+)
+WORD = re.compile(r"[^\W_]+")
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The text's sentences and lines, none longer than ``SENTENCE_CHARS``; a very long word is shortened."""
+    for sentence in _SENTENCE_END.split(text):
+        if len(sentence) <= SENTENCE_CHARS:
+            if sentence and not sentence.isspace():
+                yield " ".join(sentence.split()) if "\n" in sentence else sentence.strip()
+        else:
+            yield from _clauses(sentence)
+
+
+def words_of(sentence: str) -> tuple[str, ...]:
+    """The words of a sentence in small letters, without punctuation."""
+    return tuple(WORD.findall(sentence.lower()))
+
+
+def is_rule(sentence: str, words: Sequence[str]) -> bool:
+    """Whether the sentence tells what must, must not or should always be done, or a lasting preference."""
+    labelled = _LABEL.match(sentence) if ":" in sentence else None
+    if labelled and _RULE_LABEL.match(sentence):
+        return True
+    if _RULE_WORDS.isdisjoint(words):
+        return False
+    body = sentence[labelled.end() :] if labelled else sentence
+    return bool(_RULE.search(body)) and not _NO_RULE.search(body)
+
+
+# Each pattern is tried only where one of its words is there: most sentences have none.
+def is_fact(sentence: str, words: Sequence[str]) -> bool:
+    """Whether the speaker says who they are, what is theirs, or what something is called."""
+    return not _FACT_WORDS.isdisjoint(words) and bool(_FACT.search(sentence))
+
+
+def is_decision(sentence: str, words: Sequence[str]) -> bool:
+    """Whether something was settled."""
+    return not _DECISION_WORDS.isdisjoint(words) and bool(_DECISION.search(sentence))
+
+
+def is_error(sentence: str, words: Sequence[str]) -> bool:
+    """Whether something went wrong."""
+    named = "Error" in sentence or "Exception" in sentence
+    return (named or not _ERROR_WORDS.isdisjoint(words)) and bool(_ERROR.search(sentence))
+
+
+def is_labelled(sentence: str) -> bool:
+    """Whether the speaker marked it: ``DECISION: ...``, ``Note: ...``."""
+    return ":" in sentence and bool(_LABEL.match(sentence))
+
+
+def without_lead(sentence: str) -> str:
+    """The sentence without the interjections it opens with."""
+    found = _LEAD.match(sentence)
+    return sentence[found.end() :] if found else sentence
+
+
+def _clauses(sentence: str) -> Iterator[str]:
+    """A long sentence in pieces, cut at white space; a piece without any is cut short."""
+    gathered = ""
+    for word in _CLAUSE_END.split(sentence):
+        clipped = word if len(word) <= SENTENCE_CHARS // 2 else word[: SENTENCE_CHARS // 2] + "…"
+        if len(gathered) + 1 + len(clipped) > SENTENCE_CHARS:
+            yield gathered
+            gathered = clipped
+        else:
+            gathered = f"{gathered} {clipped}" if gathered else clipped
+    if gathered.strip():
+        yield gathered
