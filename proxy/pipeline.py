@@ -204,7 +204,9 @@ class ChatPipeline:
         body = b"".join([chunk async for chunk in sent.reply.body()])
         await sent.reply.close()
         told = _Told(sent.reply.status, sent.reply.headers, body)
-        profile = await self._catalog.learn(case.route, case.profile, told.status, body, sent.report.tokens_after)
+        profile = await self._catalog.learn(
+            case.route, case.caller, case.profile, told.status, body, sent.report.tokens_after
+        )
         if profile is None:
             return replace(sent, reply=told)
         budget = budget_for(profile, case.request.max_output_tokens, case.controls.retention)

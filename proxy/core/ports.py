@@ -113,7 +113,7 @@ class ModelCatalog(Protocol):
         ...
 
     async def learn(
-        self, route: Route, profile: ModelProfile, status: int, body: bytes, sent_tokens: int
+        self, route: Route, caller: Caller, profile: ModelProfile, status: int, body: bytes, sent_tokens: int
     ) -> ModelProfile | None:
         """What an upstream's error teaches of a model's window.
 

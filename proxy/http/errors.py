@@ -25,7 +25,7 @@ STATUS: dict[type[errors.TidemarkError], HTTPStatus] = {
 
 def status_of(error: errors.TidemarkError) -> int:
     """The HTTP status of an error."""
-    return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+    return int(next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS))
 
 
 def envelope(error: errors.TidemarkError) -> bytes:

@@ -6,7 +6,7 @@ They are plain requests and responses, so starlette's own classes serve them.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from starlette.requests import Request
@@ -29,8 +29,11 @@ RenderMetrics = Callable[[], tuple[bytes, str]]
 class ListsModels(Protocol):
     """Where the model list comes from."""
 
-    async def models(self, caller: Caller) -> Sequence[JsonValue]:
-        """The entries of ``GET /v1/models``."""
+    async def models(self, caller: Caller) -> Mapping[str, JsonValue]:
+        """The answer to ``GET /v1/models``.
+
+        :raises UpstreamError: the upstream does not tell its models
+        """
         ...
 
 
@@ -61,11 +64,12 @@ def ops_routes(
         return Response(data, media_type=None, headers={"content-type": kind})
 
     async def list_models(request: Request) -> Response:
-        return _json({"object": "list", "data": list(await models.models(auth.caller(request.headers.raw)))})
+        return _json(await models.models(auth.caller(request.headers.raw)))
 
     async def one_model(request: Request) -> Response:
         wanted = request.path_params["model"]
-        for entry in await models.models(auth.caller(request.headers.raw)):
+        listed = (await models.models(auth.caller(request.headers.raw)))["data"]
+        for entry in listed if isinstance(listed, list) else ():
             if isinstance(entry, dict) and entry.get("id") == wanted:
                 return _json(entry)
         body = {"message": f"The model {wanted!r} does not exist.", "type": "invalid_request_error"}

@@ -1,0 +1,216 @@
+"""The composition root: the only file that knows every adapter. Wiring, no rules.
+
+``cli.py`` brings settings, the store's address and the secret; what comes out is an ASGI application.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route as HttpRoute
+
+from proxy.compactor import Compactor
+from proxy.config import ModelEntry, Settings, WindowNote, load
+from proxy.core.budget import ModelProfile
+from proxy.core.errors import InvalidRequest, TidemarkError
+from proxy.core.events import Event, Listener
+from proxy.core.ports import Route, Summarizer
+from proxy.core.summary import Strategy
+from proxy.http.auth import PassthroughAuth
+from proxy.http.body import BodyParser
+from proxy.http.chat import ChatEndpoint, EdgeLimits
+from proxy.http.errors import envelope, status_of
+from proxy.http.ops import ops_routes
+from proxy.http.stateless import Stateless
+from proxy.pipeline import ChatPipeline
+from proxy.relay import Relay
+from proxy.store.redis import RedisStore
+from proxy.summarizers.extractive import ExtractiveSummarizer
+from proxy.summarizers.hybrid import HybridSummarizer
+from proxy.summarizers.llm import LlmSummarizer
+from proxy.telemetry.logging import FactLog
+from proxy.telemetry.metrics import Metrics
+from proxy.tokens import LocalTokenCounter
+from proxy.upstream.catalog import Catalog
+from proxy.upstream.litellm import LiteLLMUpstream
+from proxy.upstream.modeldata import LiteLLMModelData
+
+SECONDS_A_DAY = 86_400
+_NOT_FOUND = "Tidemark has no {method} {path}. It serves POST /v1/chat/completions and GET /v1/models."
+
+
+class Parts:
+    """Everything that neither store nor server is needed for; the command line uses it as it is."""
+
+    def __init__(self, settings: Settings, warn: Callable[[str], None]) -> None:
+        self.settings = settings
+        self.parser = BodyParser()
+        self.counter = LocalTokenCounter(on_failure=settings.tokenizer.on_failure, on_warning=warn)
+        data = LiteLLMModelData()
+        entries = [_entry(entry) for entry in settings.model_list]
+        self.upstream = LiteLLMUpstream(entries, settings.upstream, data=data)
+        self.catalog = Catalog(
+            self.upstream,
+            policy_for=settings.policy_for,
+            overrides={entry.name: _window(entry.window) for entry in settings.model_list},
+            shipped={name: _window(known.window) for name, known in settings.model_defaults.patterns.items()},
+            data=data,
+        )
+        self.extractive = ExtractiveSummarizer(self.counter)
+        self._strategies: dict[tuple[Strategy, str, str], Summarizer] = {}
+
+    def strategy(self, strategy: Strategy, template: str = "general", model: str = "auto") -> Summarizer:
+        """The summarizer of a strategy; made once, since settings do not change while a process runs."""
+        key = (strategy, template, model)
+        if key not in self._strategies:
+            self._strategies[key] = self._made(strategy, template, model)
+        return self._strategies[key]
+
+    def _made(self, strategy: Strategy, template: str, model: str) -> Summarizer:
+        if strategy == "extractive":
+            return self.extractive
+        narrator = LlmSummarizer(self.upstream, self.counter, template=template, model=model)
+        return narrator if strategy == "llm" else HybridSummarizer(self.counter, narrator)
+
+    def summarizer_for(self, profile: ModelProfile, _: Route) -> Summarizer:
+        """The summarizer that a model's policy names."""
+        policy = profile.policy
+        return self.strategy(policy.strategy, policy.template, policy.summarizer_model)
+
+    def stateless(self) -> Stateless:
+        """Counting and compacting of single requests."""
+        return Stateless(
+            parser=self.parser,
+            counter=self.counter,
+            catalog=self.catalog,
+            upstream=self.upstream,
+            choose=lambda strategy, _: self.strategy(strategy),
+            timer=time.perf_counter,
+        )
+
+
+def create_app(settings: Settings, *, store_url: str, secret: bytes, warn: Callable[[str], None]) -> Starlette:
+    """The application of one worker process.
+
+    :param store_url: where the store is, ``embedded`` resolved already
+    :param secret: key of the HMAC that tells tenants apart; the same in all workers and replicas
+    """
+    parts = Parts(settings, warn)
+    metrics = Metrics()
+    emit = _both(FactLog(), metrics)
+    store = RedisStore(store_url, ttl_seconds=settings.store.ttl_days * SECONDS_A_DAY)
+    compactor = Compactor(
+        parts.summarizer_for, parts.extractive, store, parts.counter, emit, time.time, time.perf_counter
+    )
+    pipeline = ChatPipeline(
+        upstream=parts.upstream,
+        catalog=parts.catalog,
+        store=store,
+        counter=parts.counter,
+        compactor=compactor,
+        emit=emit,
+        clock=time.time,
+        timer=time.perf_counter,
+    )
+    relay = Relay(store, parts.counter, emit, msgspec.json.decode, time.perf_counter)
+    auth = PassthroughAuth(secret)
+    max_body = settings.server.max_body_mb * 1024 * 1024
+    chat = ChatEndpoint(
+        pipeline=pipeline,
+        relay=relay,
+        parser=parts.parser,
+        auth=auth,
+        limits=EdgeLimits(max_body, settings.server.keepalive_seconds),
+        emit=emit,
+        timer=time.perf_counter,
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        parts.upstream.warm()
+        yield
+        await relay.settle()
+        await parts.upstream.aclose()
+        await store.close()
+
+    routes = [
+        HttpRoute("/v1/chat/completions", chat, methods=["POST"]),
+        *ops_routes(
+            store=store,
+            models=parts.catalog,
+            auth=auth,
+            stateless=parts.stateless(),
+            metrics=metrics.render,
+            max_body_bytes=max_body,
+        ),
+    ]
+    return Starlette(
+        routes=routes, lifespan=lifespan, exception_handlers={404: _missing, 405: _missing, 500: _failed}
+    )
+
+
+def from_environment() -> Starlette:
+    """The application of a worker that the command started with several: all it needs stands in the environment."""
+    from proxy.telemetry.logging import configure
+
+    configure()
+    path = os.environ.get("TIDEMARK_CONFIG")
+    settings = load(Path(path) if path else None, os.environ)
+    secret = settings.secrets.signing
+    if secret is None:
+        message = "TIDEMARK_SECRET must be set for a worker"
+        raise RuntimeError(message)
+    return create_app(
+        settings, store_url=str(settings.store.url), secret=secret.reveal().encode(), warn=logging.getLogger("tidemark").warning,
+    )
+
+
+async def _missing(request: Request, error: Exception) -> Response:
+    """A path or method that is not served, told in OpenAI's envelope."""
+    message = _NOT_FOUND.format(method=request.method, path=request.url.path)
+    told = InvalidRequest(message, code="unknown_url")
+    status = error.status_code if isinstance(error, HTTPException) else 404
+    return Response(envelope(told), status, media_type="application/json")
+
+
+async def _failed(_: Request, __: Exception) -> Response:
+    """A failure of ours at an endpoint beside the road; the server logs it."""
+    error = TidemarkError("Tidemark failed to serve this request; its log says why.")
+    return Response(envelope(error), status_of(error), media_type="application/json")
+
+
+def _both(first: Listener, second: Listener) -> Listener:
+    def tell(event: Event) -> None:
+        first(event)
+        second(event)
+
+    return tell
+
+
+def _entry(entry: ModelEntry) -> Mapping[str, Any]:
+    """An entry in LiteLLM's own words."""
+    return {
+        "model_name": entry.name,
+        "litellm_params": dict(entry.litellm_params),
+        "model_info": dict(entry.model_info),
+        "lane": entry.lane,
+    }
+
+
+def _window(note: WindowNote) -> Mapping[str, Any]:
+    return {
+        "max_input_tokens": note.max_input_tokens,
+        "max_output_tokens": note.max_output_tokens,
+        "context_window": note.context_window,
+    }

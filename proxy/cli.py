@@ -1,0 +1,238 @@
+"""The ``tidemark`` command. Each subcommand imports only what it needs: litellm alone takes seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from proxy import __version__
+from proxy.core.errors import ConfigError, TidemarkError
+
+if TYPE_CHECKING:
+    from proxy.config import Settings
+    from proxy.http.stateless import Stateless
+
+BACKLOG = 2048
+KEEP_ALIVE_SECONDS = 75
+"""An idle client connection is kept as long as the common load balancers keep theirs."""
+EXIT_USAGE = 2
+
+config_option = click.option(
+    "--config",
+    "config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The YAML file; without it TIDEMARK_CONFIG, else all defaults.",
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tidemark")
+def cli() -> None:
+    """Keep long LLM conversations within their context window, without changing the client."""
+
+
+@cli.command()
+@config_option
+@click.option("--host", help="Interface to listen on (server.host; 127.0.0.1).")
+@click.option("--port", type=click.IntRange(0, 65535), help="TCP port (server.port; 8787); 0 for any free one.")
+@click.option("--workers", type=click.IntRange(1, 256), help="Processes that share port and store (server.workers; 1).")
+def serve(config: Path | None, host: str | None, port: int | None, workers: int | None) -> None:
+    """Run the proxy."""
+    from proxy.config import load
+    from proxy.telemetry.logging import configure
+
+    configure()
+    settings = load(config, os.environ).listening(host=host, port=port, workers=workers)
+    for warning in settings.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    with ExitStack() as stack:
+        stack.enter_context(_ended_by_signals())
+        listener = stack.enter_context(_bound(settings.server.host, settings.server.port))
+        store_url = _store(settings, stack)
+        _run(settings, config, listener, store_url, _secret(settings))
+
+
+@cli.command()
+@click.option("--serve", "stay", is_flag=True, help="Leave both servers running and say how to reach them.")
+@click.option("--turns", type=click.IntRange(1, 1000), default=40, show_default=True, help="Length of the conversation.")
+def demo(stay: bool, turns: int) -> None:  # noqa: FBT001 - click calls by name
+    """Show a real model's conversation fail at its window, and go on through Tidemark."""
+    from proxy.demo.run import main as run
+
+    sys.exit(run(turns=turns, serve=stay))
+
+
+@cli.command()
+@config_option
+def check(config: Path | None) -> None:
+    """Validate a configuration, and say what follows from it for each model."""
+    from proxy.config import check_report
+
+    lines, usable = check_report(config, os.environ)
+    for line in lines:
+        click.echo(line, err=not usable)
+    sys.exit(0 if usable else 1)
+
+
+@cli.command()
+@config_option
+@click.argument("file", type=click.File("rb"), default="-")
+def count(config: Path | None, file: IO[bytes]) -> None:
+    """Count the input tokens of a chat request, locally. FILE is JSON; - or nothing is standard input."""
+    _stateless(config, lambda stateless: stateless.count(file.read()))
+
+
+@cli.command()
+@config_option
+@click.option("--max-tokens", type=click.IntRange(1), help="The whole budget of the result, which fills it as well as it can.")
+@click.option("--strategy", type=click.Choice(["extractive", "llm", "hybrid"]), default="extractive", show_default=True)
+@click.argument("file", type=click.File("rb"), default="-")
+def compact(config: Path | None, max_tokens: int | None, strategy: str, file: IO[bytes]) -> None:
+    """Compact a chat request. FILE is JSON; - or nothing is standard input. No network for extractive."""
+    from proxy.core.ports import Caller
+
+    key = os.environ.get("OPENAI_API_KEY")
+    caller = Caller(b"", ((b"authorization", b"Bearer " + key.encode()),) if key else ())
+
+    def run(stateless: Stateless) -> Awaitable[bytes]:
+        request = stateless.parser.chat(file.read(), anonymous=True)
+        return stateless.compact_request(request, max_tokens, strategy, caller)
+
+    _stateless(config, run)
+
+
+def main() -> None:
+    """Run the command; errors of ours are one message and an exit code, never a traceback."""
+    try:
+        cli(standalone_mode=False)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except ConfigError as error:
+        _fail(str(error), EXIT_USAGE)
+    except TidemarkError as error:
+        _fail(str(error), 1)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    click.echo(f"tidemark: {message}" if "\n" not in message else message, err=True)
+    sys.exit(code)
+
+
+def _stateless(config: Path | None, run: Callable[[Stateless], Awaitable[bytes]]) -> None:
+    """Print the JSON that ``run`` makes of the parts that need neither store nor server."""
+    from proxy.app import Parts
+    from proxy.config import load
+
+    async def answer() -> bytes:
+        parts = Parts(load(config, os.environ), lambda warning: click.echo(f"warning: {warning}", err=True))
+        try:
+            return await run(parts.stateless())
+        finally:
+            await parts.upstream.aclose()
+
+    click.echo(asyncio.run(answer()).decode())
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM unwind the stack as Ctrl-C does, so that what was started is stopped.
+
+    uvicorn takes both signals for itself while it serves, lets open streams finish, and raises the signal again.
+    """
+
+    def leave(number: int, _: object) -> NoReturn:
+        sys.exit(128 + number if number != signal.SIGTERM else 0)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.exit(0)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _bound(host: str, port: int) -> Iterator[socket.socket]:
+    """The listening socket, which all workers share.
+
+    :raises ConfigError: it is taken, or not ours to take
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        message = f"Cannot listen on {host}:{port}: {error.strerror}. Choose another with --host or --port."
+        raise ConfigError(message) from error
+    listener.set_inheritable(True)
+    with listener:
+        yield listener
+
+
+def _store(settings: Settings, stack: ExitStack) -> str:
+    """The store's address; an embedded one is started, and stopped when ``stack`` unwinds."""
+    if str(settings.store.url) != "embedded":
+        return str(settings.store.url)
+    from proxy.store.embedded import EmbeddedValkey
+
+    return stack.enter_context(EmbeddedValkey(settings.data_dir / "store")).url
+
+
+def _secret(settings: Settings) -> str:
+    """The configured secret, or the one that was made at the first start and is kept beside the data."""
+    if settings.secrets.signing is not None:
+        return settings.secrets.signing.reveal()
+    path = settings.data_dir / "secret"
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(32))
+    except FileExistsError:
+        pass
+    return path.read_text().strip()
+
+
+def _run(settings: Settings, config: Path | None, listener: socket.socket, store_url: str, secret: str) -> None:
+    """Serve until a signal comes."""
+    import uvicorn
+    from uvicorn.supervisors import Multiprocess
+
+    plain: dict[str, Any] = {
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,  # the upstream's own Server and Date reach the client, and no second one
+        "date_header": False,
+        "timeout_keep_alive": KEEP_ALIVE_SECONDS,
+        "backlog": BACKLOG,
+    }
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    click.echo(f"Tidemark listens on http://{shown}:{port} (OPENAI_BASE_URL=http://{shown}:{port}/v1)", err=True)
+    if settings.server.workers == 1:
+        from proxy.app import create_app
+
+        app = create_app(settings, store_url=store_url, secret=secret.encode(), warn=logging.getLogger("tidemark").warning)
+        uvicorn.Server(uvicorn.Config(app, **plain)).run(sockets=[listener])
+        return
+    os.environ.update({"TIDEMARK_STORE_URL": store_url, "TIDEMARK_SECRET": secret})
+    if config is not None:
+        os.environ["TIDEMARK_CONFIG"] = str(config)
+    several = uvicorn.Config("proxy.app:from_environment", factory=True, workers=settings.server.workers, **plain)
+    Multiprocess(several, sockets=[listener]).run()
+
