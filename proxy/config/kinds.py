@@ -55,7 +55,15 @@ def flag() -> Kind[bool]:
 
 def text() -> Kind[str]:
     """A text that is not empty."""
-    return Kind("a text", _text)
+
+    def read(scalar: Scalar) -> str:
+        if not scalar.variable and isinstance(
+            scalar.value, bool | int | float
+        ):  # "off" is a boolean to YAML 1.1
+            raise Unfit(f'put it in quotes if it is meant as a text: "{scalar.text}"')
+        return _text(scalar)
+
+    return Kind("a text", read)
 
 
 def choice(words: Any) -> Kind[Any]:

@@ -18,6 +18,11 @@ from proxy.core.messages import JsonValue
 
 REFERENCE = "os.environ/"
 """LiteLLM's way to name an environment variable in place of a value."""
+_LITELLM_HOMES: Mapping[str, str] = {
+    **dict.fromkeys(("max_input_tokens", "max_output_tokens", "context_window", "mode"), "model_info"),
+    **dict.fromkeys(("model", "api_base", "api_key", "api_version", "timeout", "rpm"), "litellm_params"),
+}
+"""Where keys belong that LiteLLM's files hold and that are easily put one level too high."""
 _SHOWN_CHARACTERS = 60
 """How much of a wrong value a message repeats."""
 
@@ -179,6 +184,8 @@ def _unknown(name: str, section: str, known: Collection[str]) -> str:
     near = difflib.get_close_matches(shown, known, n=1)
     if near:
         return f'unknown key "{shown}"{where}; did you mean "{near[0]}"?'
+    if name in _LITELLM_HOMES:
+        return f'unknown key "{shown}"{where}; it belongs under {_LITELLM_HOMES[name]}'
     homes = sorted({note.name.rpartition(".")[0] for note in key_notes() if note.name.endswith(f".{name}")})
     if homes:
         return f'unknown key "{shown}"{where}; it belongs under {" or ".join(homes)}'
