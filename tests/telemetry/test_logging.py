@@ -1,0 +1,281 @@
+"""The log: one line a request, every library through one door, never a key and never a flood."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.events import (
+    ConversationCompacted,
+    Event,
+    Outcome,
+    RequestServed,
+    StoreDegraded,
+    SummaryFailed,
+    TurnStored,
+)
+from proxy.telemetry.logging import DEGRADED_SECONDS, FactLog, configure
+from proxy.telemetry.masking import MAX_CHARACTERS, fit_to_log
+
+SERVED = RequestServed("/v1/chat/completions", 200, "complete", 0.25)
+FAILED = SummaryFailed("c1", "gpt-4o", "llm", "no answer", "deterministic", 1.0)
+Lines = Callable[[], list[dict[str, Any]]]
+
+
+def refuse(reason: str) -> None:
+    """A library that fails."""
+    raise ValueError(reason)
+
+
+class Terminal(io.StringIO):
+    """A stream that somebody watches."""
+
+    def isatty(self) -> bool:
+        """Yes."""
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _process_as_before() -> Iterator[None]:
+    """Logging is the process's own: everything a test changes of it is put back."""
+    root = logging.getLogger()
+    handlers, level, before = root.handlers[:], root.level, structlog.get_config()
+    filters = {name: logging.getLogger(name).filters[:] for name in ("LiteLLM", "httpx")}
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for name, kept in filters.items():
+        logging.getLogger(name).filters[:] = kept
+    logging.captureWarnings(capture=False)
+    structlog.configure(**before)
+
+
+@pytest.fixture
+def lines() -> Lines:
+    """The lines of a log in JSON since the test began."""
+    stream = io.StringIO()
+    configure("info", stream=stream)
+    return lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+class TestFacts:
+    """A fact becomes a line."""
+
+    def test_a_request_is_one_line_with_the_facts_of_its_headers(self, lines: Lines) -> None:
+        """What the fact does not know is left out."""
+        FactLog()(
+            RequestServed(
+                "/v1/chat/completions",
+                200,
+                "complete",
+                1.23456789,
+                model="gpt-4o",
+                conversation="c1",
+                action="reused",
+                tokens_before=900,
+                tokens_after=400,
+                limit=1000,
+                summarized_messages=12,
+                store="ok",
+                stream=True,
+            )
+        )
+        (line,) = lines()
+        assert line.pop("timestamp").endswith("Z")
+        assert line == {
+            "event": "request.served",
+            "level": "info",
+            "path": "/v1/chat/completions",
+            "status": 200,
+            "outcome": "complete",
+            "seconds": 1.234568,
+            "model": "gpt-4o",
+            "stream": True,
+            "conversation": "c1",
+            "action": "reused",
+            "tokens_before": 900,
+            "tokens_after": 400,
+            "limit": 1000,
+            "summarized_messages": 12,
+            "store": "ok",
+        }
+
+    @pytest.mark.parametrize(
+        ("outcome", "warning", "level"),
+        [
+            ("complete", None, "info"),
+            ("refused", None, "info"),
+            ("rejected", None, "info"),
+            ("disconnected", None, "info"),
+            ("complete", "summary is extractive", "warning"),
+            ("incomplete", None, "warning"),
+            ("error", None, "error"),
+        ],
+    )
+    def test_how_a_request_ended_says_how_loud_it_is(
+        self, lines: Lines, outcome: Outcome, warning: str | None, level: str
+    ) -> None:
+        """A client's mistake is no error of ours."""
+        FactLog()(RequestServed("/v1/x", 200, outcome, 0.1, warning=warning))
+        assert lines()[0]["level"] == level
+
+    @pytest.mark.parametrize(
+        ("fact", "name", "level"),
+        [
+            (ConversationCompacted("c1", "m", "llm", 45, 81_234, 900, 2.5), "conversation.compacted", "info"),
+            (FAILED, "summary.failed", "warning"),
+            (StoreDegraded("recall", "timeout"), "store.degraded", "warning"),
+        ],
+    )
+    def test_other_facts_have_names_of_their_own(
+        self, lines: Lines, fact: Event, name: str, level: str
+    ) -> None:
+        """Subject, then what happened to it."""
+        FactLog()(fact)
+        assert (lines()[0]["event"], lines()[0]["level"]) == (name, level)
+
+    def test_what_happens_on_every_turn_is_heard_at_debug_only(self, lines: Lines) -> None:
+        """One line a request, not two."""
+        FactLog()(TurnStored("c1", 2, 300, 0.001))
+        assert lines() == []
+
+    def test_a_store_that_is_gone_does_not_flood_the_log(self, lines: Lines) -> None:
+        """One line for each operation in ten seconds, which says how many were left out."""
+        now = 0.0
+        log = FactLog(clock=lambda: now)
+        for _ in range(1000):
+            log(StoreDegraded("recall", "timeout"))
+        log(StoreDegraded("record", "timeout"))
+        now = DEGRADED_SECONDS
+        log(StoreDegraded("recall", "timeout"))
+        assert [(line["operation"], line["untold"]) for line in lines()] == [
+            ("recall", 0),
+            ("record", 0),
+            ("recall", 999),
+        ]
+
+
+class TestForm:
+    """JSON where nobody watches, colours on a terminal."""
+
+    def test_a_terminal_gets_colours_and_everything_else_json(self) -> None:
+        """Unless it is said otherwise."""
+        shown = []
+        for stream, as_json in (
+            (Terminal(), None),
+            (io.StringIO(), None),
+            (Terminal(), True),
+            (io.StringIO(), False),
+        ):
+            configure(stream=stream, json=as_json)
+            FactLog()(SERVED)
+            shown.append((stream.getvalue()[0] == "{", "\x1b[" in stream.getvalue()))
+        assert shown == [(False, True), (True, False), (True, False), (False, False)]
+
+    def test_stdout_is_left_to_the_commands(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """``tidemark count`` prints JSON there."""
+        configure()
+        FactLog()(SERVED)
+        out, err = capsys.readouterr()
+        assert (out, json.loads(err)["event"]) == ("", "request.served")
+
+    def test_configured_twice_it_says_everything_once(self) -> None:
+        """A reload adds no second handler."""
+        first, second = io.StringIO(), io.StringIO()
+        configure(stream=first)
+        configure(stream=second)
+        FactLog()(SERVED)
+        logging.getLogger("LiteLLM").warning("careful")
+        assert (first.getvalue(), len(second.getvalue().splitlines())) == ("", 2)
+
+
+class TestLibraries:
+    """The standard library's loggers speak through the same door."""
+
+    def test_uvicorn_speaks_but_its_access_log_is_off(self, lines: Lines) -> None:
+        """The access line would hold the query, and say a request twice."""
+        logging.getLogger("uvicorn.error").info("Started on port %d", 8787)
+        logging.getLogger("uvicorn.access").error("GET /?key=secret")
+        assert [(line["event"], line["logger"]) for line in lines()] == [
+            ("Started on port 8787", "uvicorn.error")
+        ]
+
+    @pytest.mark.parametrize("name", ["LiteLLM", "httpx"])
+    def test_libraries_that_write_contents_are_heard_from_warning_on(self, name: str) -> None:
+        """At debug too; handlers that they add later, as litellm does on import, write nothing."""
+        stream, own = io.StringIO(), io.StringIO()
+        configure("debug", stream=stream)
+        logger, handler = logging.getLogger(name), logging.StreamHandler(own)
+        logger.addHandler(handler)
+        logger.debug("the whole request")
+        logger.info("POST https://host/?key=secret")
+        logger.warning("careful")
+        logger.removeHandler(handler)
+        assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == ["careful"]
+        assert own.getvalue() == ""
+
+    def test_an_exception_is_one_line_too(self, lines: Lines) -> None:
+        """With its traceback in a field, keys masked in it."""
+        try:
+            refuse("Authorization: Bearer abc.def-ghi")
+        except ValueError:
+            logging.getLogger("asyncio").exception("Task failed")
+        (line,) = lines()
+        assert line["exception"].splitlines()[-1] == "ValueError: Authorization: Bearer ***"
+        assert "in refuse" in line["exception"]
+
+
+class TestTexts:
+    """What comes from outside cannot harm a line."""
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "Incorrect API key provided: sk-proj-{}. You can find",
+            "Authorization: Bearer {}",
+            "'Authorization': 'Basic {}'",
+            '{{"api_key": "{}"}}',
+            "https://host/v1?key={}&alt=sse",
+            "redis://user:{}@host:6379/0",
+            "gsk_{} was refused",
+            "token={}",
+        ],
+    )
+    def test_keys_are_masked(self, text: str) -> None:
+        """Wherever a provider or a library repeats one."""
+        key = "AbCd1234EfGh5678"
+        assert key not in fit_to_log(text.format(key))
+        assert "***" in fit_to_log(text.format(key))
+
+    def test_words_about_keys_are_no_keys(self) -> None:
+        """A message stays readable."""
+        for text in ("the api key is not set", "90 tokens over", "task-12 failed", "http://host:8080/v1"):
+            assert fit_to_log(text) == text
+
+    @given(st.text(st.characters(exclude_categories=())))
+    def test_any_text_is_one_bounded_line_that_can_be_written(self, text: str) -> None:
+        """No line breaks, no escape sequences of terminals, no half characters."""
+        shown = fit_to_log(text)
+        shown.encode()
+        assert len(shown.splitlines()) <= 1
+        assert "\x1b" not in shown
+        assert len(fit_to_log(text * 1000)) <= MAX_CHARACTERS + 3
+
+    def test_a_made_up_model_name_makes_no_line_of_its_own(self) -> None:
+        """On a terminal neither."""
+        for as_json in (True, False):
+            stream = io.StringIO()
+            configure(stream=stream, json=as_json)
+            FactLog()(
+                RequestServed("/v1/x", 404, "rejected", 0.1, model="a\n2026 [info] all is well\x1b[2J\ud800")
+            )
+            assert len(stream.getvalue().splitlines()) == 1
+            assert "\x1b" not in stream.getvalue()

@@ -1,0 +1,124 @@
+"""The metrics: what Prometheus reads, counted from the same facts as the log, and bounded."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from proxy.core.events import (
+    CompactionStarted,
+    ConversationCompacted,
+    RequestServed,
+    StoreDegraded,
+    SummaryFailed,
+    TurnStored,
+)
+from proxy.telemetry.metrics import MAX_MODELS, OTHER, Metrics
+
+SERVED = RequestServed(
+    "/v1/chat/completions",
+    200,
+    "complete",
+    0.75,
+    first_byte_seconds=0.03,
+    overhead_seconds=0.002,
+    model="gpt-4o",
+    action="compacted",
+    tokens_before=900,
+    tokens_after=400,
+    prompt_tokens=410,
+    cached_tokens=300,
+    completion_tokens=20,
+)
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    """One sample as Prometheus would read it."""
+    return metrics.registry.get_sample_value(name, labels)
+
+
+def test_a_request_is_counted_with_how_it_ended() -> None:
+    """By model, status, action and outcome."""
+    metrics = Metrics()
+    metrics(SERVED)
+    metrics(SERVED)
+    labels = {"model": "gpt-4o", "status": "200", "action": "compacted", "outcome": "complete"}
+    assert value(metrics, "tidemark_requests_total", **labels) == 2
+
+
+def test_times_fall_into_buckets() -> None:
+    """Each in seconds, in a bucket that is not the last."""
+    metrics = Metrics()
+    metrics(SERVED)
+    assert value(metrics, "tidemark_request_seconds_bucket", model="gpt-4o", le="1.0") == 1
+    assert value(metrics, "tidemark_first_byte_seconds_bucket", model="gpt-4o", le="0.05") == 1
+    assert value(metrics, "tidemark_overhead_seconds_bucket", le="0.0025") == 1
+
+
+def test_tokens_are_summed_ours_and_the_upstreams() -> None:
+    """Cached ones apart, so that the hit rate of the provider's cache can be drawn."""
+    metrics = Metrics()
+    metrics(SERVED)
+    found = {
+        name: value(metrics, f"tidemark_{name}_total", model="gpt-4o")
+        for name in (
+            "tokens_before",
+            "tokens_after",
+            "upstream_prompt_tokens",
+            "upstream_cached_prompt_tokens",
+            "upstream_completion_tokens",
+        )
+    }
+    assert list(found.values()) == [900, 400, 410, 300, 20]
+
+
+def test_compactions_failures_and_the_store_are_counted() -> None:
+    """Each fact once; facts that say nothing to count are passed over."""
+    metrics = Metrics()
+    metrics(CompactionStarted("c", "m", "llm", 3, 100))
+    metrics(ConversationCompacted("c", "m", "extractive", 3, 100, 20, 0.2))
+    metrics(SummaryFailed("c", "m", "llm", "timeout", "deterministic", 60.0))
+    metrics(StoreDegraded("recall", "timeout"))
+    metrics(TurnStored("c", 2, 100, 0.001))
+    assert value(metrics, "tidemark_compactions_total", strategy="extractive") == 1
+    assert value(metrics, "tidemark_compaction_seconds_sum", strategy="extractive") == 0.2
+    assert value(metrics, "tidemark_summary_failures_total", strategy="llm") == 1
+    assert value(metrics, "tidemark_store_degraded_total", operation="recall") == 1
+
+
+def test_clients_cannot_fill_the_memory_with_model_names() -> None:
+    """Names beyond the bound share one label."""
+    metrics = Metrics()
+    for number in range(MAX_MODELS + 50):
+        metrics(RequestServed("/v1/x", 200, "complete", 0.1, model=f"m{number}"))
+    assert value(metrics, "tidemark_request_seconds_count", model=OTHER) == 50
+    assert value(metrics, "tidemark_request_seconds_count", model=f"m{MAX_MODELS - 1}") == 1
+
+
+def test_a_model_that_nobody_serves_takes_no_label() -> None:
+    """Else made-up names could take them all before a real one comes."""
+    metrics = Metrics()
+    for number in range(MAX_MODELS):
+        metrics(RequestServed("/v1/x", 404, "rejected", 0.1, model=f"made-up-{number}"))
+    metrics(SERVED)
+    assert value(metrics, "tidemark_request_seconds_count", model="gpt-4o") == 1
+    assert value(metrics, "tidemark_request_seconds_count", model=OTHER) == MAX_MODELS
+
+
+@given(st.text(st.characters(exclude_categories=())), st.integers(-5, 10**12))
+def test_whatever_a_client_or_an_upstream_sends_can_be_rendered(model: str, tokens: int) -> None:
+    """Half characters in a name, counts below 0: the page stays readable to Prometheus' own parser."""
+    metrics = Metrics()
+    metrics(RequestServed("/v1/x", 200, "complete", 0.1, model=model, prompt_tokens=tokens))
+    page, content_type = metrics.render()
+    assert content_type.startswith("text/plain")
+    names = {family.name for family in text_string_to_metric_families(page.decode())}
+    assert {"tidemark_requests", "tidemark_request_seconds"} <= names
+
+
+def test_two_apps_in_one_process_do_not_share_their_numbers() -> None:
+    """Each has a registry of its own."""
+    first, second = Metrics(), Metrics()
+    first(SERVED)
+    assert value(second, "tidemark_request_seconds_count", model="gpt-4o") is None
