@@ -30,7 +30,7 @@ def takes(kind: kinds.Kind[Any]) -> Mapping[str, kinds.Kind[Any]]:
 
 
 EMBEDDED = Address("embedded")
-STORE_URL = kinds.address("redis", "rediss", "valkey", "valkeys", "unix", words=(EMBEDDED,))
+STORE_URL = kinds.address("redis", "rediss", "redis+cluster", "rediss+cluster", "unix", words=(EMBEDDED,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,7 +83,7 @@ class Settings:
         for Tidemark's own defaults only, never for a default that the file changed.
         """
         entry = self.entry_for(model)
-        shipped = self.model_defaults.find(entry.known_as if entry else model)
+        shipped = self.model_defaults.find(_known_as(entry, model))
         settings, own = self.compaction.defaults, CompactionSettings()
         if shipped is not None:
             untouched = {
@@ -102,14 +102,14 @@ class Settings:
     def windows(self) -> Mapping[str, ModelWindow]:
         """The windows that ``model_info`` states, by ``model_name``, wildcards as written."""
         stated = (entry for entry in reversed(self.model_list) if entry.window != WindowNote())
-        return {entry.name: self._window_of(entry) for entry in stated}
+        return {entry.name: self._window_of(entry, entry.name) for entry in stated}
 
     def window_for(self, model: str) -> ModelWindow | None:
         """What ``model_info`` says of a window (``manual``), else ``models.yaml`` (``api``), or None."""
         entry = self.entry_for(model)
         if entry is not None and entry.window != WindowNote():
-            return self._window_of(entry)
-        shipped = self.model_defaults.find(entry.known_as if entry else model)
+            return self._window_of(entry, model)
+        shipped = self.model_defaults.find(_known_as(entry, model))
         return shipped.window.window("api") if shipped is not None and shipped.window.states_window else None
 
     def listening(
@@ -120,6 +120,11 @@ class Settings:
         server = changed(self.server, {name: value for name, value in said.items() if value is not None})
         return dataclasses.replace(self, server=server)
 
-    def _window_of(self, entry: ModelEntry) -> ModelWindow:
-        shipped = self.model_defaults.find(entry.known_as)
+    def _window_of(self, entry: ModelEntry, model: str) -> ModelWindow:
+        shipped = self.model_defaults.find(_known_as(entry, model))
         return entry.window.over(shipped.window if shipped else WindowNote()).window("manual")
+
+
+def _known_as(entry: ModelEntry | None, model: str) -> str:
+    """The name that a model is known by: the upstream's, or the client's where a wildcard serves it."""
+    return model if entry is None or "*" in entry.name else entry.known_as

@@ -132,7 +132,7 @@ class TestModelList:
         """A window from the file is ``manual``; models.yaml completes what it leaves out of the reply."""
         settings = load(write(self.FULL), HOME | {"AZURE_KEY": "k"})
         assert settings.windows() == {"gpt-4o": ModelWindow(100_000, 16_384, None, "manual")}
-        assert settings.window_for("openai/gpt-5") is None, "a wildcard's upstream model is no model"
+        assert settings.window_for("openai/gpt-5") == ModelWindow(272_000, 128_000, 400_000, "api")
         assert settings.window_for("else") is None
 
     def test_the_first_of_two_entries_of_a_name_is_used(self, write: Write) -> None:
@@ -323,6 +323,14 @@ class TestProblems:
             assert problem.startswith("tidemark.yaml:1: compaction.")
             assert told.replace("between", "share") in problem or told in problem
 
+    def test_keys_that_nothing_follows_from_yet_are_told(self, write: Write) -> None:
+        """They harm nobody, so the file can be used."""
+        settings = load(write("compaction: {defaults: {prepare: 0.6, wait_seconds: 9}}"), HOME)
+        assert [re.sub(r"^.*yaml:", "", warning) for warning in settings.warnings] == [
+            "1: compaction.defaults.prepare has no effect in this release yet",
+            "1: compaction.defaults.wait_seconds has no effect in this release yet",
+        ]
+
     def test_virtual_keys_are_not_available_yet(self, write: Write) -> None:
         """A setting that would be silently without effect is refused."""
         assert "auth.mode: keys is not available yet" in problems(write("auth: {mode: keys}"))[0]
@@ -353,7 +361,8 @@ class TestProblems:
         )
 
     @pytest.mark.parametrize(
-        "url", ["embeded", "http://x", "redis://", "redis://h:99999", "redis://h:0", "unix://", 6]
+        "url",
+        ["embeded", "http://x", "valkey://h", "redis://", "redis://h:99999", "redis://h:0", "unix://", 6],
     )
     def test_a_store_url_names_a_store(self, write: Write, url: object) -> None:
         """``embedded`` or a URL of a server."""
