@@ -17,6 +17,7 @@ from proxy.core.errors import UpstreamError
 from proxy.core.messages import JsonValue
 from proxy.core.ports import Caller, Lane, Route
 from proxy.upstream.bounded import remember
+from proxy.upstream.learning import smaller_of, windows_after
 from proxy.upstream.litellm import LiteLLMUpstream
 from proxy.upstream.modeldata import Known, LiteLLMModelData, known_from
 from proxy.upstream.overflow import parse_overflow
@@ -32,11 +33,6 @@ REMEMBERED = 1024
 """Models whose data and learned windows are kept; clients choose names, so there must be a bound."""
 OPENAI_KEYS = ("sk-proj-", "sk-svcacct-")
 """Keys that can only be OpenAI's; a key of another form is not shown to OpenAI to find out."""
-
-KEPT_RATIO = 0.8
-"""Share of a window that stays after an overflow error, however much denser the upstream's tokens were."""
-LEAST_RATIO = 0.25
-"""Share of a window that one replay goes down to at most."""
 
 ModelInfo = Mapping[str, JsonValue]
 """``max_input_tokens``, ``max_output_tokens``, ``context_window``: LiteLLM's ``model_info`` words, in tokens."""
@@ -63,12 +59,12 @@ class Catalog:
     ) -> None:
         self._upstream = upstream
         self._policy_for = policy_for
-        self._overrides = overrides or {}
-        self._shipped = shipped or {}
+        self._overrides = {} if overrides is None else overrides
+        self._shipped = {} if shipped is None else shipped
         self._data = data or LiteLLMModelData()
         self._probe = probe or Probe(upstream.wire)
         self._looked_up: dict[tuple[str, str, str], Known | None] = {}
-        self._learned: dict[tuple[str, str, str, bytes], int] = {}
+        self._learned: dict[tuple[str, str, str, bytes], ModelWindow] = {}
 
     async def profile(self, route: Route, caller: Caller) -> ModelProfile:
         """Window and policy of a model; never fails, the last source is a default."""
@@ -80,28 +76,15 @@ class Catalog:
     ) -> ModelProfile | None:
         """The profile after an upstream's overflow error, its window as our own counting must see it.
 
-        An upstream that counts more for the same text than we do has, in our tokens, a window that is smaller
-        by that ratio. One odd request must not shrink the window of all, so no more than ``KEPT_RATIO`` of that
-        is remembered, for the life of the process and for this caller alone (promise 8).
+        Remembered for the life of the process, and for this caller alone (promise 8): what an error says may
+        quote what the caller wrote.
         """
         overflow = parse_overflow(status, body)
         if overflow is None:
             return None
-        known = profile.window.window
-        told = min(overflow.window_tokens or known, known)
-        requested = overflow.requested_tokens or 0
-        ratio = 1.0
-        if requested > sent_tokens > 0:
-            ratio = max(sent_tokens / requested, LEAST_RATIO)
-        elif told == known:  # it told nothing new, and yet it was too much
-            ratio = KEPT_RATIO
-        kept = int(told * max(ratio, KEPT_RATIO))
+        now, kept = windows_after(profile.window, overflow, sent_tokens)
         remember(self._learned, _identity(route, caller), kept, most=REMEMBERED)
-        window = profile.window
-        most = min(int(told * ratio), window.max_input_tokens)
-        source = "api" if window.source == "default" else window.source
-        smaller = replace(window, max_input_tokens=most, context_window=int(told * ratio), source=source)
-        return replace(profile, window=smaller)
+        return replace(profile, window=now)
 
     async def models(self, caller: Caller) -> dict[str, JsonValue]:
         """The answer to ``GET /v1/models``: configured models, then the upstream's own list.
@@ -190,17 +173,18 @@ class Catalog:
         return known_from(info)
 
     async def _lookup(self, route: Route) -> Known | None:
-        """Our own data, then litellm's; the upstream's name first, for a client's alias can mean anything."""
+        """Our own data, then litellm's."""
         key = (route.name, route.provider, route.upstream_model)
         if key not in self._looked_up:
-            names = (f"{route.provider}/{route.upstream_model}", route.upstream_model, route.name)
+            names = _names_of(route)
             known = self._in_shipped(names) or await self._data.lookup(names)
             remember(self._looked_up, key, known, most=REMEMBERED)
             return known
         return self._looked_up[key]
 
     def _in_shipped(self, names: tuple[str, ...]) -> Known | None:
-        for name in names:
+        lower = [name.lower() for name in names]
+        for name in dict.fromkeys([*lower, *(name.rpartition("/")[2] for name in lower)]):
             globs = sorted((glob for glob in self._shipped if fnmatchcase(name, glob)), key=len, reverse=True)
             for glob in globs:
                 known = known_from(self._shipped[glob])
@@ -216,17 +200,9 @@ class Catalog:
 
     def _with_learned(self, route: Route, caller: Caller, window: ModelWindow) -> ModelWindow:
         learned = self._learned.get(_identity(route, caller))
-        if learned is None or (window.source == "manual" and learned >= window.window):
+        if learned is None:
             return window
-        if learned == window.max_input_tokens:  # the provider counts input alone, and that was known
-            return window
-        source = "api" if window.source == "default" else window.source
-        return replace(
-            window,
-            max_input_tokens=min(learned, window.max_input_tokens) if window.source == "manual" else learned,
-            context_window=learned,
-            source=source,
-        )
+        return smaller_of(window, learned) if window.source == "manual" else learned
 
 
 def _model_window(known: Known, *, manual: bool = False) -> ModelWindow:
@@ -234,6 +210,13 @@ def _model_window(known: Known, *, manual: bool = False) -> ModelWindow:
     if most is None:
         raise AssertionError(known)  # only asked of sources that have a window
     return ModelWindow(most, known.max_output_tokens, known.context_window, "manual" if manual else "api")
+
+
+def _names_of(route: Route) -> tuple[str, ...]:
+    """The names to look a model up by; the client's own comes last, for an alias can mean anything."""
+    stated = (route.params or {}).get("base_model")
+    upstream = (f"{route.provider}/{route.upstream_model}", route.upstream_model, route.name)
+    return (stated, *upstream) if isinstance(stated, str) else upstream
 
 
 def _window_fields(window: ModelWindow) -> Mapping[str, JsonValue]:

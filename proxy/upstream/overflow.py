@@ -24,15 +24,20 @@ _WINDOW, _REQUESTED = _N.format("window"), _N.format("requested")
 _WORDINGS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        # OpenAI, Azure, DeepSeek, OpenRouter, vLLM; the second number follows in one of several sentences
-        rf"maximum context length (?:is|of) (?:only )?{_WINDOW} tokens"
-        rf"(?:.{{0,120}}?(?:resulted in|you requested|request has|passed)(?: about)? {_REQUESTED} )?",
+        # OpenAI, Azure, DeepSeek, OpenRouter, vLLM: "you requested 5360 tokens (1360 in the messages, 4000 in ..."
+        rf"maximum context length is {_WINDOW} tokens.{{0,80}}?you requested[^(]{{0,40}}\({_REQUESTED}",
+        (
+            rf"maximum context length (?:is|of) (?:only )?{_WINDOW} tokens"
+            rf"(?:.{{0,120}}?(?:resulted in|you requested|request has|passed)(?: about)? {_REQUESTED} )?"
+        ),
         # vLLM 0.11+: "You passed 5000 input tokens ... However, the model's context length is only 4096 tokens"
         rf"passed {_REQUESTED} input tokens.{{0,160}}?context length is only {_WINDOW} tokens",
         rf"prompt \(length {_REQUESTED}\) is longer than the maximum model length of {_WINDOW}",  # vLLM
         # OpenAI, GPT-5
-        rf"input tokens exceed the configured limit of {_WINDOW} tokens"
-        rf"(?:.{{0,80}}?resulted in {_REQUESTED} tokens)?",
+        (
+            rf"input tokens exceed the configured limit of {_WINDOW} tokens"
+            rf"(?:.{{0,80}}?resulted in {_REQUESTED} tokens)?"
+        ),
         rf"prompt is too long: {_REQUESTED} tokens > {_WINDOW} maximum",  # Anthropic
         rf"exceed context limit: {_REQUESTED} \+ \d+ > {_WINDOW}",  # Anthropic, prompt plus max_tokens
         rf"input token count \(?{_REQUESTED}\)? exceeds the maximum number of tokens allowed \(?{_WINDOW}",  # Gemini
@@ -63,7 +68,7 @@ class Overflow:
     window_tokens: int | None = None
     """The model's window as the provider tells it; None where it does not."""
     requested_tokens: int | None = None
-    """The size of the request as the provider counted it."""
+    """The size of the input as the provider counted it; without the reply, where the provider tells them apart."""
 
 
 def parse_overflow(status: int, body: bytes) -> Overflow | None:

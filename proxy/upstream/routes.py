@@ -114,6 +114,8 @@ def read_entries(
         if lane not in LANES:
             raise ConfigError(f"model_list[{place}].lane is {lane!r}; use one of {', '.join(LANES)}.")
         expanded = {str(key): expand(value) for key, value in params.items()}
+        if isinstance(info, Mapping) and "base_model" in info:  # what an Azure deployment's name stands for
+            expanded.setdefault("base_model", info["base_model"])
         entries.append(ModelEntry(name, expanded, cast("LaneChoice", lane)))
     return tuple(entries)
 

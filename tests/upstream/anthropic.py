@@ -7,7 +7,7 @@ from typing import Any
 
 MESSAGES_URL = "https://api.anthropic.com/v1/messages"
 
-START = {
+START: dict[str, Any] = {
     "type": "message_start",
     "message": {
         "id": "msg_01",
@@ -25,7 +25,7 @@ START = {
         },
     },
 }
-TEXT = [
+TEXT: list[dict[str, Any]] = [
     START,
     {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
     {"type": "ping"},
@@ -33,18 +33,28 @@ TEXT = [
     {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": " world"}},
     {"type": "content_block_stop", "index": 0},
 ]
-TOOL = [
+TOOL: list[dict[str, Any]] = [
     START,
     {
         "type": "content_block_start",
         "index": 0,
         "content_block": {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {}},
     },
-    {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": '{"city":'}},
-    {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": ' "Paris"}'}},
+    {
+        "type": "content_block_delta",
+        "index": 0,
+        "delta": {"type": "input_json_delta", "partial_json": '{"city":'},
+    },
+    {
+        "type": "content_block_delta",
+        "index": 0,
+        "delta": {"type": "input_json_delta", "partial_json": ' "Paris"}'},
+    },
     {"type": "content_block_stop", "index": 0},
 ]
-OVERLOADED = [{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}]
+OVERLOADED: list[dict[str, Any]] = [
+    {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+]
 
 
 def end(reason: str) -> list[dict[str, Any]]:

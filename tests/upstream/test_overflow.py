@@ -18,7 +18,7 @@ WORDINGS = [
     pytest.param(
         "This model's maximum context length is 4097 tokens. However, you requested 5360 tokens (1360 in the "
         "messages, 4000 in the completion).",
-        Overflow(4097, 5360),
+        Overflow(4097, 1360),
         id="openai-completion",
     ),
     pytest.param(
@@ -120,10 +120,16 @@ def test_the_code_alone_is_enough() -> None:
     ("status", "body"),
     [
         (200, b'{"error":{"code":"context_length_exceeded"}}'),
-        (429, b'{"error":{"message":"Request too large for gpt-4o: Limit 30000, Requested 40000",'
-              b'"type":"tokens","code":"rate_limit_exceeded"}}'),
-        (400, b'{"error":{"message":"max_tokens is too large: 100000. This model supports at most 16384 completion '
-              b'tokens","code":"invalid_value"}}'),
+        (
+            429,
+            b'{"error":{"message":"Request too large for gpt-4o: Limit 30000, Requested 40000",'
+            b'"type":"tokens","code":"rate_limit_exceeded"}}',
+        ),
+        (
+            400,
+            b'{"error":{"message":"max_tokens is too large: 100000. This model supports at most 16384 completion '
+            b'tokens","code":"invalid_value"}}',
+        ),
         (400, b'{"error":{"message":"Unknown role","code":"invalid_value"}}'),
         (401, b'{"error":{"message":"prompt is too long: 2 tokens > 1 maximum"}}'),
         (400, b""),
@@ -135,4 +141,4 @@ def test_the_code_alone_is_enough() -> None:
 def test_other_errors_are_none(status: int, body: bytes) -> None:
     """Rate limits, bad parameters and answers that are no JSON are not taken for an overflow."""
     found = parse_overflow(status, body)
-    assert found is None or found.window_tokens is None and b"n_ctx" in body
+    assert found is None or (found.window_tokens is None and b"n_ctx" in body)

@@ -35,7 +35,9 @@ async def test_upstream_base_url_takes_every_model_untouched() -> None:
 
 async def test_model_list_goes_before_the_upstream_base_url() -> None:
     """An entry wins over TIDEMARK_UPSTREAM; the rest goes there."""
-    upstream = LiteLLMUpstream([entry("mine", "openai/theirs", api_base="http://a/v1/", api_key="k")], "http://b/v1")
+    upstream = LiteLLMUpstream(
+        [entry("mine", "openai/theirs", api_base="http://a/v1/", api_key="k")], "http://b/v1"
+    )
     route = await upstream.resolve("mine")
     assert (route.upstream_model, route.base_url, route.api_key) == ("theirs", "http://a/v1", "k")
     assert (await upstream.resolve("other")).base_url == "http://b/v1"
@@ -105,10 +107,19 @@ async def test_openai_base_is_never_read_from_the_environment(monkeypatch: pytes
     ("model", "expected"),
     [
         ("openai/some-future-model", ("wire", "openai", "some-future-model", "https://api.openai.com/v1")),
-        ("groq/llama-3.1-8b-instant", ("wire", "groq", "llama-3.1-8b-instant", "https://api.groq.com/openai/v1")),
-        ("openrouter/anthropic/claude-x", ("wire", "openrouter", "anthropic/claude-x", "https://openrouter.ai/api/v1")),
+        (
+            "groq/llama-3.1-8b-instant",
+            ("wire", "groq", "llama-3.1-8b-instant", "https://api.groq.com/openai/v1"),
+        ),
+        (
+            "openrouter/anthropic/claude-x",
+            ("wire", "openrouter", "anthropic/claude-x", "https://openrouter.ai/api/v1"),
+        ),
         ("claude-sonnet-4-5", ("translate", "anthropic", "claude-sonnet-4-5", "https://api.anthropic.com")),
-        ("claude-3-5-sonnet-20241022", ("translate", "anthropic", "claude-3-5-sonnet-20241022", "https://api.anthropic.com")),
+        (
+            "claude-3-5-sonnet-20241022",
+            ("translate", "anthropic", "claude-3-5-sonnet-20241022", "https://api.anthropic.com"),
+        ),
         ("gemini/gemini-2.0-flash", ("translate", "gemini", "gemini-2.0-flash", "")),
         ("gemini-2.0-flash", ("translate", "gemini", "gemini-2.0-flash", "")),
         ("chatgpt-4o-latest", ("wire", "openai", "chatgpt-4o-latest", "https://api.openai.com/v1")),
@@ -157,20 +168,28 @@ async def test_unknown_models_name_the_mends(
     ],
 )
 async def test_lane_follows_provider_and_entry(item: dict[str, JsonValue], lane: str) -> None:
-    """auto is wire for OpenAI's format with a base URL, unless litellm_params must be put in; an entry may say otherwise."""
+    """Auto is wire for OpenAI's format with a base URL, unless litellm_params must be put in; an entry may say otherwise."""
     assert (await LiteLLMUpstream([item]).resolve("m")).lane == lane
 
 
 async def test_lane_may_be_set_by_glob() -> None:
     """A mapping of globs sets the lane where the entry does not."""
-    upstream = LiteLLMUpstream([entry("gpt-a", "openai/x"), {**entry("gpt-b", "openai/x"), "lane": "wire"}], lanes={"gpt-*": "translate"})
+    upstream = LiteLLMUpstream(
+        [entry("gpt-a", "openai/x"), {**entry("gpt-b", "openai/x"), "lane": "wire"}],
+        lanes={"gpt-*": "translate"},
+    )
     assert (await upstream.resolve("gpt-a")).lane == "translate"
     assert (await upstream.resolve("gpt-b")).lane == "wire"
 
 
 @pytest.mark.parametrize(
     "item",
-    [{}, {"model_name": "m"}, {"model_name": "m", "litellm_params": {}}, {**entry("m", "openai/x"), "lane": "air"}],
+    [
+        {},
+        {"model_name": "m"},
+        {"model_name": "m", "litellm_params": {}},
+        {**entry("m", "openai/x"), "lane": "air"},
+    ],
 )
 def test_entries_that_say_nothing_are_refused(item: dict[str, JsonValue]) -> None:
     """An entry without name or destination, or with a lane that there is not, is told by its place."""

@@ -19,7 +19,11 @@ from tests.upstream import anthropic
 from tests.upstream.scripted import Exchange, calling, serving
 
 ALICE = calling(("authorization", "Bearer alice-key"))
-QUESTION: dict[str, Any] = {"model": "claude-sonnet-4-5", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 99}
+QUESTION: dict[str, Any] = {
+    "model": "claude-sonnet-4-5",
+    "messages": [{"role": "user", "content": "hi"}],
+    "max_tokens": 99,
+}
 STREAM_HEADERS = {
     "content-type": "text/event-stream",
     "request-id": "req_1",
@@ -68,9 +72,13 @@ def chunks_of(body: bytes) -> list[dict[str, Any]]:
     return [json.loads(event) for event in events if event != b"[DONE]"]
 
 
-async def test_plain_answer_becomes_a_chat_completion(upstream: LiteLLMUpstream, provider: respx.Route) -> None:
+async def test_plain_answer_becomes_a_chat_completion(
+    upstream: LiteLLMUpstream, provider: respx.Route
+) -> None:
     """A whole answer is one chat completion with the provider's usage and request id, and no empty fields."""
-    provider.respond(json=anthropic.message({"type": "text", "text": "Hello"}), headers={"request-id": "req_1"})
+    provider.respond(
+        json=anthropic.message({"type": "text", "text": "Hello"}), headers={"request-id": "req_1"}
+    )
     reply = await ask(upstream)
     answer = json.loads(await body_of(reply))
     assert reply.status == 200
@@ -116,7 +124,9 @@ async def test_stream_becomes_openai_events(upstream: LiteLLMUpstream, provider:
 async def test_usage_chunk_has_empty_choices(upstream: LiteLLMUpstream, provider: respx.Route) -> None:
     """stream_options.include_usage: one more chunk, with ``choices: []`` as OpenAI sends it."""
     provider.mock(return_value=streamed(anthropic.TEXT, anthropic.end("end_turn")))
-    chunks = chunks_of(await body_of(await ask(upstream, stream=True, stream_options={"include_usage": True})))
+    chunks = chunks_of(
+        await body_of(await ask(upstream, stream=True, stream_options={"include_usage": True}))
+    )
     assert [len(chunk["choices"]) for chunk in chunks] == [1, 1, 1, 0]
     usage = chunks[-1]["usage"]
     assert (usage["prompt_tokens"], usage["completion_tokens"]) == (35, 15)
@@ -141,7 +151,7 @@ async def test_streamed_tool_use(upstream: LiteLLMUpstream, provider: respx.Rout
 async def test_full_context_keeps_its_status_and_gets_its_code(
     upstream: LiteLLMUpstream, provider: respx.Route, stream: bool
 ) -> None:
-    """litellm's code "400" is ``context_length_exceeded`` again, with the provider's own words, so it can be learned."""
+    """Litellm's code "400" is ``context_length_exceeded`` again, with the provider's own words, so it can be learned."""
     told = "prompt is too long: 210000 tokens > 200000 maximum"
     provider.respond(400, json=anthropic.error("invalid_request_error", told))
     reply = await ask(upstream, stream=stream)
@@ -162,7 +172,7 @@ async def test_full_context_keeps_its_status_and_gets_its_code(
 @pytest.mark.parametrize(
     ("status", "kind", "text", "code"),
     [
-        (429, "rate_limit_error", "Number of requests it's \"exceeded\"\nslow down", "rate_limit_exceeded"),
+        (429, "rate_limit_error", 'Number of requests it\'s "exceeded"\nslow down', "rate_limit_exceeded"),
         (401, "authentication_error", "invalid x-api-key", "invalid_api_key"),
         (404, "not_found_error", "model: claude-x", "model_not_found"),
         (400, "invalid_request_error", "messages: at least one message is required", None),
@@ -171,7 +181,13 @@ async def test_full_context_keeps_its_status_and_gets_its_code(
     ],
 )
 async def test_refusals_keep_status_words_and_headers(
-    upstream: LiteLLMUpstream, provider: respx.Route, stream: bool, status: int, kind: str, text: str, code: str | None
+    upstream: LiteLLMUpstream,
+    provider: respx.Route,
+    stream: bool,
+    status: int,
+    kind: str,
+    text: str,
+    code: str | None,
 ) -> None:
     """Status, type, message, retry-after, request id and rate limits of a refusal are the provider's own."""
     headers = {"retry-after": "7", "request-id": "req_9", "anthropic-ratelimit-requests-reset": "soon"}
@@ -201,7 +217,9 @@ async def test_error_in_midstream_is_broken(upstream: LiteLLMUpstream, provider:
     assert len(pieces) == 2
 
 
-async def test_error_as_first_event_keeps_an_error_status(upstream: LiteLLMUpstream, provider: respx.Route) -> None:
+async def test_error_as_first_event_keeps_an_error_status(
+    upstream: LiteLLMUpstream, provider: respx.Route
+) -> None:
     """The first chunk is awaited, so an error in its place is still a refusal with a status."""
     provider.mock(return_value=streamed(anthropic.OVERLOADED))
     reply = await ask(upstream, stream=True)
@@ -213,7 +231,7 @@ async def test_error_as_first_event_keeps_an_error_status(upstream: LiteLLMUpstr
 async def test_stream_without_finish_reason_is_broken(
     upstream: LiteLLMUpstream, provider: respx.Route, parts: list[dict[str, Any]]
 ) -> None:
-    """litellm ends such a stream with a made-up "stop": neither that nor [DONE] is sent."""
+    """Litellm ends such a stream with a made-up "stop": neither that nor [DONE] is sent."""
     provider.mock(return_value=streamed(parts))
     reply = await ask(upstream, stream=True)
     pieces = []
@@ -223,7 +241,9 @@ async def test_stream_without_finish_reason_is_broken(
     assert not any(b"finish_reason" in piece or b"DONE" in piece for piece in pieces)
 
 
-async def test_body_cannot_change_destination_or_credential(upstream: LiteLLMUpstream, provider: respx.Route) -> None:
+async def test_body_cannot_change_destination_or_credential(
+    upstream: LiteLLMUpstream, provider: respx.Route
+) -> None:
     """CVE-2024-6587: litellm's own parameters in a body have no effect and go nowhere."""
     provider.respond(json=anthropic.message({"type": "text", "text": "Hello"}))
     evil: dict[str, Any] = {
@@ -253,7 +273,9 @@ async def test_body_cannot_change_destination_or_credential(upstream: LiteLLMUps
     assert json.loads(request.content).keys() == {"model", "messages", "max_tokens"}
 
 
-async def test_parameters_that_the_provider_lacks_are_dropped(upstream: LiteLLMUpstream, provider: respx.Route) -> None:
+async def test_parameters_that_the_provider_lacks_are_dropped(
+    upstream: LiteLLMUpstream, provider: respx.Route
+) -> None:
     """A client cannot know who answers: what the provider does not know is left out, the rest goes through."""
     provider.respond(json=anthropic.message({"type": "text", "text": "Hello"}))
     await ask(upstream, seed=1, logit_bias={"1": 2}, frequency_penalty=0.1, temperature=0.5, stop=["x"])
@@ -291,7 +313,13 @@ async def test_server_environment_lends_no_key(
 async def test_configured_entry_is_put_in(provider: respx.Route) -> None:
     """litellm_params give the key and defaults; what the request itself says goes before a default."""
     provider.respond(json=anthropic.message({"type": "text", "text": "Hello"}))
-    params = {"model": "anthropic/claude-sonnet-4-5", "api_key": "ours", "temperature": 0.1, "top_p": 0.2, "rpm": 5}
+    params = {
+        "model": "anthropic/claude-sonnet-4-5",
+        "api_key": "ours",
+        "temperature": 0.1,
+        "top_p": 0.2,
+        "rpm": 5,
+    }
     upstream = LiteLLMUpstream([{"model_name": "claude-sonnet-4-5", "litellm_params": params}])
     await ask(upstream, temperature=0.9)
     request = provider.calls.last.request
@@ -311,7 +339,9 @@ async def test_completion_returns_its_text(upstream: LiteLLMUpstream, provider: 
     assert json.loads(provider.calls.last.request.content)["max_tokens"] == 50
 
 
-async def test_failed_completion_is_an_upstream_error(upstream: LiteLLMUpstream, provider: respx.Route) -> None:
+async def test_failed_completion_is_an_upstream_error(
+    upstream: LiteLLMUpstream, provider: respx.Route
+) -> None:
     """A refusal to a summarizer's call has the provider's status and words in its message."""
     provider.respond(529, json=anthropic.error("overloaded_error", "Overloaded"))
     route = await upstream.resolve("claude-sonnet-4-5")
@@ -320,7 +350,9 @@ async def test_failed_completion_is_an_upstream_error(upstream: LiteLLMUpstream,
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_no_connection_is_unreachable(upstream: LiteLLMUpstream, provider: respx.Route, stream: bool) -> None:
+async def test_no_connection_is_unreachable(
+    upstream: LiteLLMUpstream, provider: respx.Route, stream: bool
+) -> None:
     """What happens beneath the provider's HTTP is told as on the wire lane."""
     provider.mock(side_effect=httpx.ConnectError("no route"))
     with pytest.raises(UpstreamUnreachable):
@@ -341,7 +373,9 @@ async def test_close_reaches_the_provider() -> None:
     gone = asyncio.Event()
 
     async def script(exchange: Exchange) -> None:
-        await exchange.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        await exchange.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+        )
         await exchange.chunk(anthropic.events(anthropic.TEXT))
         await exchange.gone()
         gone.set()
@@ -361,7 +395,9 @@ async def test_close_during_a_read_reaches_the_provider() -> None:
     gone = asyncio.Event()
 
     async def script(exchange: Exchange) -> None:
-        await exchange.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        await exchange.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+        )
         await exchange.chunk(anthropic.events(anthropic.TEXT))
         await exchange.gone()
         gone.set()
@@ -401,10 +437,12 @@ async def test_leaving_before_the_first_chunk_reaches_the_provider(headers: byte
 
 
 async def test_failed_streams_leave_no_connections_open() -> None:
-    """litellm does not close a stream that failed; the lane does."""
+    """Litellm does not close a stream that failed; the lane does."""
 
     async def script(exchange: Exchange) -> None:
-        await exchange.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        await exchange.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+        )
         await exchange.chunk(anthropic.events(anthropic.TEXT + anthropic.OVERLOADED))
         await exchange.gone()
 
