@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 _YES = frozenset({"1", "true", "yes"})
 
@@ -13,8 +13,9 @@ def read_address(url: str) -> tuple[str, bool]:
     A cluster is named by the scheme (``redis+cluster://``, ``rediss+cluster://``) or by ``?cluster=true``.
     """
     parts = urlsplit(url)
-    query = dict(parse_qsl(parts.query))
-    asked = query.pop("cluster", "").lower() in _YES
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    asked = any(name == "cluster" and value.lower() in _YES for name, value in query)
     scheme = parts.scheme.removesuffix("+cluster")
-    plain = urlunsplit(parts._replace(scheme=scheme, query=urlencode(query)))
+    rest = urlencode([(name, value) for name, value in query if name != "cluster"])
+    plain = f"{scheme}://{parts.netloc}{parts.path}" + (f"?{rest}" if rest else "")
     return plain, asked or scheme != parts.scheme

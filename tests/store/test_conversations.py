@@ -1,4 +1,4 @@
-"""Recall and record: what was sent is known again, stays whole, and costs the same on turn 500 as on turn 5."""
+"""Recall and record: what was sent is known again and stays whole, and turn 500 costs what turn 5 does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forks, rewinds, edits and races: a conversation that went on otherwise is left as it is, and nothing is lost."""
+"""Forks, rewinds, edits and races: a conversation that went on otherwise stays as it is, nothing is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the store's tests say: messages, turns, summaries, and a client that sends them as the pipeline does."""
+"""What the store's tests say: messages, turns, summaries, and a client that sends as the pipeline does."""
 
 from __future__ import annotations
 
