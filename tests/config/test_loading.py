@@ -1,9 +1,8 @@
-"""What a file may say, and what is said of a file that is wrong."""
+"""What a file and the environment may say, and what follows from it."""
 
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,29 +10,9 @@ import pytest
 
 from proxy.config import CompactionSettings, Secret, Settings, load
 from proxy.core.budget import CompactionPolicy, ModelWindow
-from proxy.core.errors import ConfigError
 
 HOME = {"HOME": "/home/someone"}
 Write = Callable[[str], Path]
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-    """Writes a configuration file, its text indented as the test likes."""
-
-    def into(text: str) -> Path:
-        path = tmp_path / "tidemark.yaml"
-        path.write_text(textwrap.dedent(text), encoding="utf-8")
-        return path
-
-    return into
-
-
-def problems(path: Path, **environ: str) -> list[str]:
-    """What is wrong with a file, without its folder."""
-    with pytest.raises(ConfigError) as caught:
-        load(path, HOME | environ)
-    return str(caught.value).replace(f"{path.parent}/", "").splitlines()
 
 
 class TestDefaults:
@@ -222,154 +201,3 @@ class TestEnvironment:
         )
         settings = load(path, HOME | {"P": "8000"})
         assert (settings.server.port, settings.policy_for("x").summarizer_model) == (8000, "8000")
-
-    def test_a_missing_variable_is_named_with_its_line(self, write: Write) -> None:
-        """All of them at once."""
-        path = write("""\
-            model_list:
-              - model_name: a
-                litellm_params: {model: openai/a, api_key: os.environ/NO_KEY}
-            store:
-              url: os.environ/NO_STORE
-            """)
-        assert problems(path) == [
-            f'tidemark.yaml:{line}: the environment variable "{name}" is not set; '
-            f"set it, or remove os.environ/{name}"
-            for line, name in ((3, "NO_KEY"), (5, "NO_STORE"))
-        ]
-
-    def test_a_wrong_variable_is_told_without_its_value(self) -> None:
-        """It may hold a password."""
-        with pytest.raises(ConfigError) as caught:
-            load(None, HOME | {"TIDEMARK_UPSTREAM": "hush", "TIDEMARK_ENCRYPTION_KEY": "hush"})
-        assert str(caught.value).splitlines() == [
-            "environment: TIDEMARK_ENCRYPTION_KEY: encryption is not available yet; unset it",
-            (
-                "environment: TIDEMARK_UPSTREAM does not fit; "
-                "it takes null or a URL that starts with http:// or https:// and names a host"
-            ),
-        ]
-
-
-class TestProblems:
-    """Every problem at once, each with file, line and mend."""
-
-    def test_all_problems_are_told_in_the_order_of_the_file(self, write: Write) -> None:
-        """A person mends a file once."""
-        path = write("""\
-            model_list:
-              - model_name: gpt-4o
-                litellm_params: {model: openai/gpt-4o}
-                max_input_tokens: 1000
-              - litellm_params: {api_key: x}
-            compaction:
-              defaults:
-                thresold: 0.9
-                prepare: 1
-              models:
-                "gpt-*": {summarizer: {modle: a}}
-            sever: {port: 1}
-            server: {port: "8787", host: 7, workers: 0}
-            port: 8787
-            store: embedded
-            """)
-        assert problems(path) == [
-            'tidemark.yaml:4: unknown key "max_input_tokens" in model_list[1]; it belongs under model_info',
-            "tidemark.yaml:5: model_list[2] has no model_name; add it",
-            "tidemark.yaml:5: model_list[2].litellm_params has no model; add it",
-            'tidemark.yaml:8: unknown key "thresold" in compaction.defaults; did you mean "threshold"?',
-            (
-                "tidemark.yaml:9: compaction.defaults.prepare is 1; "
-                "it takes a share of the high water between 0 and 1, 0 allowed"
-            ),
-            (
-                'tidemark.yaml:11: unknown key "modle" in compaction.models["gpt-*"].summarizer; '
-                'did you mean "model"?'
-            ),
-            'tidemark.yaml:12: unknown key "sever"; did you mean "server"?',
-            'tidemark.yaml:13: server.host is 7; put it in quotes if it is meant as a text: "7"',
-            'tidemark.yaml:13: server.port is "8787"; it takes a whole number from 0 to 65535',
-            "tidemark.yaml:13: server.workers is 0; it takes a whole number of processes from 1 to 256",
-            'tidemark.yaml:14: unknown key "port"; it belongs under server',
-            'tidemark.yaml:15: store must hold keys and values, and not "embedded"',
-        ]
-
-    @pytest.mark.parametrize(
-        ("said", "told"),
-        [
-            ("threshold: 0", "between"),
-            ("threshold: 95", "above 1 it counts tokens; write 0.95 for 95 %"),
-            ("threshold: .nan", "it takes"),
-            ("threshold: yes", "it takes"),
-            ("retention_ratio: 1", "between 0 and 1"),
-            ("min_gain: -0.1", "between 0 and 1"),
-            ("retention_tokens: 1.5", "a whole number of tokens"),
-            ("wait_seconds: 0", "a number of seconds above 0"),
-            ("wait_seconds: .inf", "a number of seconds above 0"),
-            ("strategy: magic", "one of extractive, llm, hybrid"),
-            ("max_summary_tokens: car", "auto or a whole number of tokens"),
-            ("summarizer: [a]", "must hold keys and values, and not a list"),
-            ("template:", "is empty; it takes"),
-            ("{threshold: 0.4}", "target is 0.45, not below the threshold 0.4"),
-            ("oversize: error", "error is not available yet"),
-            ("calibrate: true", "True is not available yet"),
-            ("summarizer: {cache_friendly: true}", "is not available yet"),
-        ],
-    )
-    def test_values_out_of_range_are_told_with_the_range(self, write: Write, said: str, told: str) -> None:
-        """What the key takes stands in the message; so does what is not available yet."""
-        for where in ("{compaction: {defaults: %s}}", "{compaction: {models: {x: %s}}}"):
-            (problem,) = problems(write(where % (said if said.startswith("{") else "{" + said + "}")))
-            assert problem.startswith("tidemark.yaml:1: compaction.")
-            assert told.replace("between", "share") in problem or told in problem
-
-    def test_keys_that_nothing_follows_from_yet_are_told(self, write: Write) -> None:
-        """They harm nobody, so the file can be used."""
-        settings = load(write("compaction: {defaults: {prepare: 0.6, wait_seconds: 9}}"), HOME)
-        assert [re.sub(r"^.*yaml:", "", warning) for warning in settings.warnings] == [
-            "1: compaction.defaults.prepare has no effect in this release yet",
-            "1: compaction.defaults.wait_seconds has no effect in this release yet",
-        ]
-
-    def test_virtual_keys_are_not_available_yet(self, write: Write) -> None:
-        """A setting that would be silently without effect is refused."""
-        assert "auth.mode: keys is not available yet" in problems(write("auth: {mode: keys}"))[0]
-
-    def test_marks_are_checked_as_they_will_be_used(self, write: Write) -> None:
-        """An entry's threshold against the target of the defaults."""
-        path = write("""\
-            model_list:
-              - model_name: a
-                litellm_params: {model: openai/a}
-                compaction: {threshold: 0.5}
-            compaction: {defaults: {target: 0.6}}
-            """)
-        assert problems(path)[0].startswith('tidemark.yaml:2: compaction of "a": target is 0.6, not below')
-
-    def test_what_can_be_used_but_may_be_meant_otherwise_is_a_warning(self, write: Write) -> None:
-        """A glob that fits nothing, and a retention that leaves no room."""
-        path = write("""\
-            model_list: [{model_name: a, litellm_params: {model: openai/a}}]
-            compaction:
-              models:
-                "gpt-*": {retention_ratio: 0.5}
-            """)
-        told = [re.sub(r"^.*yaml:", "", warning) for warning in load(path, HOME).warnings]
-        assert told[0].startswith('4: "gpt-*" fits no model_name of model_list (a)')
-        assert told[1].startswith(
-            '4: compaction.models["gpt-*"]: retention_ratio 0.5 is not below target 0.45'
-        )
-
-    @pytest.mark.parametrize(
-        "url",
-        ["embeded", "http://x", "valkey://h", "redis://", "redis://h:99999", "redis://h:0", "unix://", 6],
-    )
-    def test_a_store_url_names_a_store(self, write: Write, url: object) -> None:
-        """``embedded`` or a URL of a server."""
-        assert "store.url" in problems(write(f"store: {{url: '{url}'}}"))[0]
-
-    def test_a_context_window_holds_the_input(self, write: Write) -> None:
-        """The whole is not smaller than its part."""
-        info = "{max_input_tokens: 9, context_window: 8}"
-        path = write(f"model_list: [{{model_name: a, litellm_params: {{model: b}}, model_info: {info}}}]")
-        assert "context_window is 8, less than max_input_tokens" in problems(path)[0]
