@@ -73,10 +73,12 @@ class Bench:
     upstream_url: str
     start: Callable[..., str]
     """Starts a Tidemark before the upstream and gives its address; keywords fill the configuration."""
+    stack: ExitStack
 
     def client(self, key: str, **settings: Any) -> Client:
         """A client of a Tidemark that is started for it."""
-        return Client(httpx.Client(base_url=self.start(**settings), timeout=30), key)
+        http = self.stack.enter_context(httpx.Client(base_url=self.start(**settings), timeout=30))
+        return Client(http, key)
 
 
 @pytest.fixture
@@ -96,12 +98,10 @@ def bench(store_url: str, tmp_path: Path) -> Iterator[Bench]:
             app = create_app(settings, store_url=store, secret=SECRET, warn=lambda _: None)
             return stack.enter_context(Serving(app)).url
 
-        yield Bench(upstream, served.url, start)
+        yield Bench(upstream, served.url, start, stack)
 
 
 @pytest.fixture
-def client(bench: Bench, request: pytest.FixtureRequest) -> Iterator[Client]:
+def client(bench: Bench, request: pytest.FixtureRequest) -> Client:
     """A client of a Tidemark whose model ``small`` has a window of 2,000 tokens; the test's name is its key."""
-    made = bench.client(request.node.nodeid)
-    with made.http:
-        yield made
+    return bench.client(request.node.nodeid)

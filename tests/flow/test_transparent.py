@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import httpx
 import pytest
@@ -16,12 +15,10 @@ ODD = b'{ "model" : "small",\n "messages":[ {"role":"user","content":"h\\u00e9ll
 
 
 @pytest.fixture
-def same_name(bench: Bench, request: pytest.FixtureRequest) -> Iterator[Client]:
+def same_name(bench: Bench, request: pytest.FixtureRequest) -> Client:
     """A client of a Tidemark whose model has the same name upstream."""
     config = 'model_list:\n  - model_name: scripted\n    litellm_params: {{model: openai/scripted, api_base: "{base}"}}\ncompaction: {{defaults: {{strategy: extractive}}}}\n'
-    made = bench.client(request.node.nodeid, config=config)
-    with made.http:
-        yield made
+    return bench.client(request.node.nodeid, config=config)
 
 
 def test_the_upstream_gets_the_clients_bytes(bench: Bench, same_name: Client) -> None:
