@@ -47,13 +47,10 @@ _THRESHOLD = 0.85
 makes up to 11 % more tokens of this conversation than the tokenizers that Tidemark counts with."""
 _TARGET = 0.45
 """Ratio of the limit to which a compaction brings a request: DESIGN.md's default."""
-_CONFIG = """\
-model_list:
-  - model_name: {model}
-    litellm_params: {{model: openai/{model}}}
-    model_info: {{max_input_tokens: {window}}}
+_CONFIG = f"""\
+# No model is named: TIDEMARK_UPSTREAM says where it is, and its server how long its window is.
 compaction:
-  defaults: {{strategy: extractive, threshold: {threshold}, target: {target}, retention_tokens: 300}}
+  defaults: {{strategy: extractive, threshold: {_THRESHOLD}, target: {_TARGET}, retention_tokens: 300}}
 """
 
 
@@ -87,13 +84,8 @@ def main(turns: int = 40, serve: bool = False) -> int:  # noqa: FBT001, FBT002 -
         return 128 + signal.SIGINT
 
 
-def config(model: str = llama.MODEL, window_tokens: int = llama.WINDOW_TOKENS) -> str:
-    """Return the YAML with which the demo starts Tidemark."""
-    return _CONFIG.format(model=model, window=window_tokens, threshold=_THRESHOLD, target=_TARGET)
-
-
 def water(limit_tokens: int | None, window_tokens: int = llama.WINDOW_TOKENS) -> Water:
-    """Return the marks of a request whose limit is `limit_tokens`, by the rules of DESIGN.md under `config`.
+    """Return the marks of a request whose limit is `limit_tokens`, by the rules of DESIGN.md under `_CONFIG`.
 
     Without a limit, that is straight to the server, there are none.
     """
@@ -159,7 +151,7 @@ def _servers(folder: Path, proxy_port: int) -> Iterator[Servers]:
     with children.child("The model's server", llama.command(model_port), folder / "llama.log") as model:
         model.wait_ready(model_port, llama.HEALTH_PATH)
         settings = folder / "tidemark.yaml"
-        settings.write_text(config(), encoding="utf-8")
+        settings.write_text(_CONFIG, encoding="utf-8")
         command = _proxy_command(settings, proxy_port)
         environ = _environ(f"http://{children.HOST}:{model_port}/v1", folder / "data")
         with children.child("Tidemark", command, folder / "tidemark.log", environ) as proxy:
