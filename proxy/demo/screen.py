@@ -30,8 +30,6 @@ class Answered:
     """Starts at 1."""
     question: str
     answer: str
-    recalled: bool | None
-    """Whether the answer names the early fact that was asked for; `None` where none was."""
     before_tokens: int
     """The request as the client sent it: Tidemark's count, or the server's where it was sent straight."""
     after_tokens: int
@@ -262,11 +260,6 @@ def _share(part: int, whole: int) -> str:
     return f"{part:,} ({part / whole:.0%})" if whole else "0"
 
 
-def _recalled(conversation: Conversation) -> str:
-    late = [turn.recalled for turn in conversation.turns if turn.recalled is not None]
-    return f"{sum(late)} of {len(late)}" if late else "never asked"
-
-
 _ROWS = (
     ("turns answered", lambda c: f"{len(c.turns)} of {c.asked}"),
     ("ended by", lambda c: f"failure, turn {c.failure.number}" if c.failure else "end of script"),
@@ -274,7 +267,6 @@ _ROWS = (
     ("prompt tokens sent to the model", lambda c: f"{c.prompt_tokens:,}"),
     ("... from its prompt cache", lambda c: _share(c.cached_tokens, c.prompt_tokens)),
     ("... processed", lambda c: _share(c.prompt_tokens - c.cached_tokens, c.prompt_tokens)),
-    ("early facts the model named late", _recalled),
     ("seconds", lambda c: f"{c.seconds:.1f}"),
 )
 

@@ -16,8 +16,6 @@ class Question:
     """One turn of the person."""
 
     text: str
-    expects: str = ""
-    """A word that a right answer holds; empty where the turn does not ask for an early fact."""
 
 
 def script(turns: int) -> tuple[Question, ...]:
@@ -155,15 +153,13 @@ _PLANNING = (
 )
 
 _RECALL = (
-    Question("Now let us go back to the beginning. What is the name of our boat?", expects="petrel"),
-    Question("Who is the skipper of our crew, and who does the navigation?", expects="marta"),
-    Question("Jonas wants to buy snacks. Which food must never come on board, and why?", expects="peanut"),
-    Question("The last leg may take long. What is our firm rule about sailing after dark?", expects="never"),
-    Question("From which harbour did we start, and where do we have to be back at the end?", expects="paros"),
-    Question("How much money did we plan for the whole trip?", expects="2400"),
-    Question(
-        "Please write a short entry for the log book that names the boat and the crew.", expects="petrel"
-    ),
+    Question("Now let us go back to the beginning. What is the name of our boat?"),
+    Question("Who is the skipper of our crew, and who does the navigation?"),
+    Question("Jonas wants to buy snacks. Which food must never come on board, and why?"),
+    Question("The last leg may take long. What is our firm rule about sailing after dark?"),
+    Question("From which harbour did we start, and where do we have to be back at the end?"),
+    Question("How much money did we plan for the whole trip?"),
+    Question("Please write a short entry for the log book that names the boat and the crew."),
     Question("Thank you, that was a good plan. Write one last sentence that wishes the crew fair winds."),
 )
 

@@ -112,7 +112,6 @@ def _answered(side: Side, number: int, question: Question, reply: _Reply, second
         number=number,
         question=question.text,
         answer=reply.text,
-        recalled=question.expects.lower() in reply.text.lower() if question.expects else None,
         before_tokens=int(reply.headers.get("x-tidemark-tokens-before", prompt_tokens)),
         after_tokens=int(reply.headers.get("x-tidemark-tokens-after", prompt_tokens)),
         limit_tokens=int(reply.headers["x-tidemark-limit"]) if "x-tidemark-limit" in reply.headers else None,

@@ -26,7 +26,6 @@ ANSWERED = Answered(
     number=21,
     question="What is the name\nof our boat?",
     answer="Her name is Petrel.",
-    recalled=True,
     before_tokens=1800,
     after_tokens=640,
     limit_tokens=1914,
@@ -106,10 +105,10 @@ class TestComparison:
     """The closing comparison."""
 
     def test_sets_both_conversations_side_by_side(self) -> None:
-        """Turns, compactions, prompt tokens, cached ones and recalled facts stand in two columns."""
+        """Turns, compactions, prompt tokens and cached ones stand in two columns."""
         direct = conversation("direct", failure=OVERFLOW, asked=40)
         text = "\n".join(comparison(direct, conversation("tidemark", ANSWERED, asked=40)))
-        for cell in ("0 of 40", "failure, turn 22", "22 (3%)", "628 (97%)", "never asked", "1 of 1"):
+        for cell in ("0 of 40", "failure, turn 22", "22 (3%)", "628 (97%)", "1 of 40"):
             assert cell in text
 
     def test_quotes_the_servers_own_words(self) -> None:
