@@ -7,9 +7,9 @@ pass over it. Anything else is a new version.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -206,12 +206,17 @@ def readable_summary(packed: bytes) -> RunningSummary | None:
         return None
 
 
-def read_conversation(family: str, own: str, fields: Mapping[str, str]) -> StoredConversation:
-    """A conversation's record; one that so far is only a summary counts no messages."""
+def read_conversation(family: str, answer: Sequence[Any]) -> StoredConversation | None:
+    """A conversation's record from what ``describe.lua`` answers; without a turn it counts no messages."""
+    own, flat = answer or (b"", ())
+    pairs = [piece.decode() for piece in flat]
+    fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
+    if not fields:
+        return None
     parent = fields.get("parent")
     last_summary = fields.get("last_summary")
     return StoredConversation(
-        id=family + own,
+        id=family + own.decode(),
         tenant=fields.get("tenant", ""),
         model=fields.get("model", ""),
         message_count=int(fields.get("count", 0)),
@@ -224,6 +229,11 @@ def read_conversation(family: str, own: str, fields: Mapping[str, str]) -> Store
         parent=family + parent if parent else None,
         parent_messages=int(fields.get("base", 0)),
     )
+
+
+def read_path(family: str, flat: Sequence[Any]) -> list[tuple[str, int, int]]:
+    """A conversation and its ancestors from what ``path.lua`` answers: id, base, last position."""
+    return [(family + flat[i].decode(), int(flat[i + 1]), int(flat[i + 2])) for i in range(0, len(flat), 3)]
 
 
 def _read(decoder: msgspec.msgpack.Decoder[T], packed: bytes) -> T:

@@ -24,6 +24,9 @@ key                      type     holds
 
 from __future__ import annotations
 
+import re
+
+_ID = re.compile(r"[0-9a-f]{48}")
 FAMILY_CHARACTERS = 32
 """Of a conversation id, these lead to the family; the rest is its own (``conversation_id``)."""
 
@@ -41,6 +44,11 @@ def tenant_index(tenant: str) -> str:
 def split_id(conversation: str) -> tuple[str, str]:
     """A conversation's id as family and own part."""
     return conversation[:FAMILY_CHARACTERS], conversation[FAMILY_CHARACTERS:]
+
+
+def is_id(conversation: str) -> bool:
+    """Whether a text can be a conversation's id; ids come in from clients and become parts of keys."""
+    return _ID.fullmatch(conversation) is not None
 
 
 def message_list(conversation: str) -> str:

@@ -150,10 +150,7 @@ class RedisStore:
     async def conversation(self, conversation: str) -> StoredConversation | None:
         """A conversation's record; an id that was only told leads to the conversation that holds the turn."""
         family, _ = keys.split_id(conversation)
-        found, flat = await self._read(scripts.DESCRIBE, conversation)
-        pairs = [piece.decode() for piece in flat]
-        fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
-        return codec.read_conversation(family, found.decode(), fields) if fields else None
+        return codec.read_conversation(family, await self._read(scripts.DESCRIBE, conversation))
 
     async def messages(
         self, conversation: str, *, start: int = 1, stop: int | None = None
@@ -176,8 +173,9 @@ class RedisStore:
         return sorted(readable, key=lambda summary: (summary.created_at, summary.covered))
 
     async def turns(self, conversation: str) -> Sequence[codec.StoredTurn]:
-        """What was done in each turn that this conversation itself holds, oldest first."""
-        packed = await self._ask("LRANGE", keys.turn_list(conversation), 0, -1)
+        """What was done in each turn, oldest first; a fork's own only."""
+        path = await self._path(conversation)
+        packed = await self._ask("LRANGE", keys.turn_list(path[0][0]), 0, -1) if path else ()
         return [codec.unpack_turn(one) for one in packed]
 
     async def system_messages(self, conversation: str) -> Mapping[bytes, bytes]:
@@ -227,12 +225,8 @@ class RedisStore:
                 await self._client.execute_command("EXPIRE", index, self._ttl)
 
     async def _path(self, conversation: str) -> list[tuple[str, int, int]]:
-        """The conversation and its ancestors: id, first position before its own messages, last position."""
         family, _ = keys.split_id(conversation)
-        flat = await self._read(scripts.PATH, conversation)
-        return [
-            (family + flat[i].decode(), int(flat[i + 1]), int(flat[i + 2])) for i in range(0, len(flat), 3)
-        ]
+        return codec.read_path(family, await self._read(scripts.PATH, conversation))
 
     async def _page(self, holder: str, base: int, first: int, last: int) -> list[StoredMessage]:
         low, high = first - base - 1, last - base - 1
@@ -244,6 +238,8 @@ class RedisStore:
         ]
 
     async def _read(self, script: scripts.Script, conversation: str) -> Any:
+        if not keys.is_id(conversation):
+            return ()
         family, own = keys.split_id(conversation)
         async with self._asking(self._record_seconds):
             return await self._run(script, family, b"", 0, own)

@@ -6,7 +6,7 @@ import redis
 
 from proxy.core.prefix import chain_of, conversation_id
 from proxy.store.redis import RedisStore
-from tests.store.turns import RECIPE, Client, assistant, dialogue, raws, system, turn_of, user
+from tests.store.turns import RECIPE, Client, assistant, dialogue, raws, summary_of, system, turn_of, user
 
 
 async def test_an_unknown_request_is_nothing_known(client: Client) -> None:
@@ -73,9 +73,11 @@ async def test_a_record_counts_what_happened(client: Client) -> None:
 
 async def test_an_unknown_id_is_no_conversation(client: Client) -> None:
     """Neither record nor messages nor summaries."""
-    assert await client.store.conversation("0" * 48) is None
-    assert await client.store.messages("0" * 48) == []
-    assert await client.store.summaries("0" * 48) == []
+    for unknown in ("0" * 48, "", "x", "{" * 48, f"{'0' * 32}}}:c:{'0' * 11}"):
+        assert await client.store.conversation(unknown) is None
+        assert await client.store.messages(unknown) == []
+        assert await client.store.summaries(unknown) == []
+        assert await client.store.turns(unknown) == []
 
 
 async def test_a_turn_recorded_twice_is_recorded_once(client: Client) -> None:
@@ -171,6 +173,31 @@ async def test_nothing_is_kept_for_good(alone: RedisStore, admin: redis.Redis, t
     names = [*admin.scan_iter(f"tm:{{{conversation[:32]}}}:*"), f"tm:i:{tenant}"]
     assert len(names) == 8
     assert all(0 < admin.ttl(name) <= 30 * 86_400 for name in names)
+
+
+async def test_what_a_conversation_rests_on_is_kept_as_long(
+    alone: RedisStore, admin: redis.Redis, tenant: str
+) -> None:
+    """A fork in use keeps its parent's messages and its summaries; it looks after them daily."""
+    client = Client(alone, tenant)
+    parent = await client.send(dialogue(5), assistant("reply"))
+    chain = chain_of(tenant, dialogue(5))
+    await alone.keep_summary(tenant, parent, chain, summary_of(chain, 2))
+    edited = [*dialogue(4), user("edited")]
+    fork = await client.send(edited, assistant("a"))
+    family, own = fork[:32], fork[32:]
+    rests = [
+        *admin.scan_iter(f"tm:{{{family}}}:[chmty]:{parent[32:]}"),
+        *admin.scan_iter(f"tm:{{{family}}}:s:*"),
+    ]
+    assert len(rests) == 5
+    for name in rests:
+        admin.expire(name, 100)
+    await client.send([*edited, assistant("a"), user("b")], assistant("c"))
+    assert all(admin.ttl(name) <= 100 for name in rests)
+    admin.hincrby(f"tm:{{{family}}}:c:{own}", "touched", -90_000)
+    await client.send([*edited, assistant("a"), user("b"), assistant("c"), user("d")], assistant("e"))
+    assert all(admin.ttl(name) > 100 for name in rests)
 
 
 async def test_a_known_conversation_is_recalled_in_one_round_trip(
