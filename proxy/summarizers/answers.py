@@ -13,11 +13,11 @@ from proxy.summarizers.prompts import CLOSE, OPEN
 _THOUGHTS = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"\A```\w*\n(.*?)\n?```\Z", re.DOTALL)
 _PREAMBLE = re.compile(
-    r"\A(?:sure|certainly|of course|okay|here(?: is|'s|’s))\b[^\n]{0,120}:\s*\n+", re.IGNORECASE
+    r"\A(?:sure|certainly|of course|okay|here(?: is|['\u2019]s))\b[^\n]{0,120}:\s*\n+", re.IGNORECASE
 )
 _REFUSAL = re.compile(
-    r"\A\W*(?:i(?:['’]m| am) (?:sorry|afraid|unable|not able)|sorry[,.]|i (?:can(?:not|['’]t)|won['’]t|will not) "
-    r"|as an ai\b|unfortunately,? i\b|i apologi[sz]e)",
+    r"\A\W*(?:i(?:['\u2019]m| am) (?:sorry|afraid|unable|not able)|sorry[,.]"
+    r"|i (?:can(?:not|['\u2019]t)|won['\u2019]t|will not) |as an ai\b|unfortunately,? i\b|i apologi[sz]e)",
     re.IGNORECASE,
 )
 _REFUSAL_WORDS = 80
@@ -46,7 +46,7 @@ def judge(text: str, material: str, *, text_tokens: int, material_tokens: int) -
     """Accept a cleaned answer, or not.
 
     :param material: what was to be summarized: previous summary and transcript
-    :raises SummaryRejected: it is empty, too short, a refusal, a tool call, an echo, or longer than the material
+    :raises SummaryRejected: it is empty, too short, refused, a tool call, an echo, or longer than that
     """
     words = len(text.split())
     if not text:

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from proxy.core.ports import SummaryTask, TokenCounter
 from proxy.core.summary import SummaryRecipe
-from proxy.summarizers.fitting import cut_to_bound
+from proxy.summarizers.fitting import cut_to_bound, is_large
 from proxy.summarizers.salience import Candidate, candidates_of
 from proxy.summarizers.transcript import join_line
 
-_THREAD_CHARS = 40_000
-"""Messages beyond this are weighed in a thread: as much takes about 10 ms."""
 _EARLIER_SHARE = 0.6
 """Of the bound that lines of the previous summary may take while new ones wait; rules are not counted."""
 _RULES_SHARE = 0.6
 """Of the bound that rules may take before all else."""
-_TRIES = 4
+_TRIES, _ENOUGH_TRIES = 12, 3
+"""Of fitting the bound: the most there are, and those after which any fit will do."""
 _GOOD_FILL = 0.93
 _LINE_TOKENS = 3.0
 """Tokens of a speaker and a line end."""
@@ -43,8 +41,7 @@ class ExtractiveSummarizer:
 
     async def summarize(self, task: SummaryTask) -> str:
         """The best sentences within the bound; a large task is weighed in a thread."""
-        size = sum(len(message.text) for message in task.messages)
-        if size > _THREAD_CHARS:
+        if is_large(task):
             return await asyncio.to_thread(self._summarize, task)
         return self._summarize(task)
 
@@ -53,20 +50,26 @@ class ExtractiveSummarizer:
         if not candidates:
             return cut_to_bound(_NOTHING, task, self._counter)
         ranked = sorted(candidates, key=lambda one: (one.tier, -one.density, one.place))
+        # Not one sentence fits a bound of a few words: the beginning of the most important one does.
+        return self._filled(ranked, task) or cut_to_bound(_assembled([ranked[0]]), task, self._counter)
+
+    def _filled(self, ranked: Sequence[Candidate], task: SummaryTask) -> str:
+        """As many of the best as fit. Their tokens are estimates, which the count of the whole corrects."""
         best, budget = "", float(task.max_tokens)
-        for _ in range(_TRIES):
+        everything = sum(one.tokens + _LINE_TOKENS for one in ranked)
+        for attempt in range(_TRIES):
             text = _assembled(_chosen(ranked, budget))
             tokens = self._counter.count_text(text, task.model)
-            if tokens <= task.max_tokens and len(text) > len(best):
+            fits = tokens <= task.max_tokens
+            if fits and len(text) > len(best):
                 best = text
-            if not tokens or (_GOOD_FILL * task.max_tokens <= tokens <= task.max_tokens):
+            if not text or (fits and (tokens >= _GOOD_FILL * task.max_tokens or budget >= everything)):
                 break
-            if tokens <= task.max_tokens and budget >= sum(one.tokens + _LINE_TOKENS for one in ranked):
+            if best and attempt >= _ENOUGH_TRIES:
                 break
-            # The estimate was off by this much: ask for that much more or less, a little on the careful side.
-            budget *= 0.98 * task.max_tokens / tokens
-        # Not one sentence fits a bound of a few words: the beginning of the most important one does.
-        return best or cut_to_bound(_assembled([ranked[0]]), task, self._counter)
+            # Ask for as much more or less as it was off; a little less where that missed again.
+            budget *= task.max_tokens / tokens * (0.98 if fits else 0.98 - 0.04 * attempt)
+        return best
 
 
 def _chosen(ranked: Sequence[Candidate], budget: float) -> list[Candidate]:
@@ -103,7 +106,7 @@ def _lines(ordered: Sequence[Candidate]) -> Iterator[str]:
     gathered: Candidate | None = None
     for one in ordered:
         if gathered is not None and gathered.line == one.line:
-            gathered = replace(gathered, text=f"{gathered.text} {one.text}")
+            gathered = gathered._replace(text=f"{gathered.text} {one.text}")
         else:
             if gathered is not None:
                 yield join_line(gathered.speaker, gathered.text)

@@ -18,6 +18,15 @@ _LINE_LOSS = 0.3
 """A cut text goes back to its last line end when that costs at most this share of it."""
 
 
+LARGE_CHARS = 40_000
+"""Text beyond this is read in a thread: as much takes about 10 ms, and the event loop carries other streams."""
+
+
+def is_large(task: SummaryTask) -> bool:
+    """Whether the task's messages are too much to be read on the event loop."""
+    return sum(len(message.raw) for message in task.messages) > LARGE_CHARS
+
+
 def estimated_tokens(text: str) -> float:
     """About how many tokens a text has."""
     if text.isascii():

@@ -1,17 +1,18 @@
 """A ledger carried verbatim, and a model's narrative around it.
 
-Beside ``extractive`` and ``llm``, whom it does not know: the narrator comes in as a port. The ledger goes from
-summary to summary outside the prose, because free-form summaries lose their rules within a few rounds.
+Beside ``extractive`` and ``llm``, whom it does not know: the narrator comes in as a port. The ledger goes
+from summary to summary outside the prose, because free-form summaries lose their rules within a few rounds.
 """
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 from proxy.core.ports import Summarizer, SummaryTask, TokenCounter
 from proxy.core.summary import SummaryRecipe
-from proxy.summarizers.fitting import cut_to_bound, fitting_lines
-from proxy.summarizers.ledger import ledger_of, render_ledger
+from proxy.summarizers.fitting import cut_to_bound, fitting_lines, is_large
+from proxy.summarizers.ledger import entry_text, ledger_of, render_ledger
 
 NARRATIVE = "Narrative:"
 _LEDGER_SHARE = 0.4
@@ -39,10 +40,13 @@ class HybridSummarizer:
 
         :raises SummaryRejected, UpstreamError: the narrator gave no usable text
         """
-        told = _narrative_of(task.previous)
+        noted, told = _split(task.previous)
         narrated = int(task.max_tokens * (1 - _LEDGER_SHARE)) >= _LEAST_NARRATIVE_TOKENS
         share = int(task.max_tokens * _LEDGER_SHARE) if narrated else task.max_tokens
-        ledger = self._ledger(task, share)
+        if is_large(task):
+            ledger = await asyncio.to_thread(self._ledger, task, noted, share)
+        else:
+            ledger = self._ledger(task, noted, share)
         if not narrated:
             return ledger or cut_to_bound(told or _NOTHING, task, self._counter)
         frame = f"{ledger}\n{NARRATIVE}\n" if ledger else ""
@@ -50,20 +54,22 @@ class HybridSummarizer:
         narrative = await self._narrator.summarize(replace(task, previous=told, max_tokens=left))
         return cut_to_bound(frame + narrative.strip(), task, self._counter)
 
-    def _ledger(self, task: SummaryTask, max_tokens: int) -> str:
-        lines = list(ledger_of(task.messages, task.previous).lines())
-        fitting = fitting_lines(
-            [f"{kind}: {entry}" for kind, entry in lines], task, self._counter, max_tokens
-        )
-        text = render_ledger(lines[index] for index in fitting)
+    def _ledger(self, task: SummaryTask, noted: str, max_tokens: int) -> str:
+        lines = list(ledger_of(task.messages, noted, request_chars=max(40, max_tokens * 3 // 2)).lines())
+        texts = [entry_text(kind, entry) for kind, entry in lines]
+        text = render_ledger(lines[index] for index in fitting_lines(texts, task, self._counter, max_tokens))
         if not text and lines:
             text = ": ".join(lines[0])
         return cut_to_bound(text, task, self._counter, max_tokens)
 
 
-def _narrative_of(previous: str | None) -> str | None:
-    """The prose of an earlier summary: behind the mark, or all of it where another strategy wrote it."""
+def _split(previous: str | None) -> tuple[str, str | None]:
+    """An earlier summary's ledger and its prose; of another strategy's summary, all of it is both.
+
+    No entry of the ledger is a line of its own that reads like the mark, so the first one is the mark. What
+    stands behind it is a model's: it never becomes a rule of the user.
+    """
     if not previous:
-        return None
-    ledger, mark, narrative = f"\n{previous}".rpartition(f"\n{NARRATIVE}\n")
-    return (narrative if mark else ledger).strip() or None
+        return "", None
+    ledger, mark, narrative = f"\n{previous}".partition(f"\n{NARRATIVE}\n")
+    return ledger, (narrative if mark else previous).strip() or None

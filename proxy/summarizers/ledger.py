@@ -34,6 +34,7 @@ _STANDING = frozenset({RULE, FACT})
 _MOST = {RULE: 60, FACT: 60, DECISION: 24, ERROR: 8, FILES: 30, COMMANDS: 12, LINKS: 12}
 _MOST |= {IDENTIFIERS: 24, NUMBERS: 24}
 _REQUEST_CHARS = 600
+"""About 150 tokens."""
 _ERROR_CHARS = 200
 _SEPARATOR = "; "
 
@@ -97,10 +98,13 @@ class Ledger:
                 yield kind, entry
 
 
-def ledger_of(messages: Sequence[Message], previous: str | None) -> Ledger:
-    """The ledger of an earlier summary, whatever strategy wrote it, gone on with over new messages."""
+def ledger_of(messages: Sequence[Message], previous: str, *, request_chars: int = 600) -> Ledger:
+    """The ledger of an earlier summary, whatever strategy wrote it, gone on with over new messages.
+
+    :param request_chars: most characters of the open request; of a longer one beginning and end are kept
+    """
     ledger = Ledger()
-    for utterance in read_back(previous or ""):
+    for utterance in read_back(previous):
         _take_back(ledger, utterance)
     for message in messages:
         for call in message.calls:
@@ -111,8 +115,13 @@ def ledger_of(messages: Sequence[Message], previous: str | None) -> Ledger:
         if utterance.speaker.startswith("User"):
             last_request = utterance.text
     if last_request:
-        ledger.add(REQUEST, shortened(" ".join(last_request.split()), _REQUEST_CHARS))
+        ledger.add(REQUEST, shortened(" ".join(last_request.split()), min(request_chars, _REQUEST_CHARS)))
     return ledger
+
+
+def entry_text(kind: str, entry: str) -> str:
+    """An entry as it adds to the rendered ledger, for counting."""
+    return f"{kind}: {entry}" if kind in _ONE_A_LINE else f"{_SEPARATOR}{entry}"
 
 
 def render_ledger(chosen: Iterable[tuple[str, str]]) -> str:

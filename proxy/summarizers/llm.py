@@ -6,6 +6,7 @@ pieces: each call gets the summary so far and the next piece. The bound is asked
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from proxy.core.messages import Message
 from proxy.core.ports import Caller, Route, SummaryTask, TokenCounter, Upstream
 from proxy.core.summary import SummaryRecipe
 from proxy.summarizers.answers import cleaned, judge
-from proxy.summarizers.fitting import cut_to_bound
+from proxy.summarizers.fitting import cut_to_bound, is_large
 from proxy.summarizers.prompts import overhead_text, system_prompt, template_named, user_prompt
 from proxy.summarizers.transcript import utterances
 
@@ -25,8 +26,9 @@ DEFAULT_WINDOW_TOKENS = 16_000
 _MARGIN = 0.05
 """Of the window: another tokenizer than ours counts it."""
 _LEAST_PIECE_TOKENS = 128
+_MARK, _MARK_TOKENS = " […]", 4
 _RESULT_SHARE = 0.25
-"""Of a piece that one utterance may take; its end is cut, as what comes first tells what it is."""
+"""Of a piece that one tool result may take; what anybody else says may take all of one."""
 
 
 class LlmSummarizer:
@@ -71,7 +73,7 @@ class LlmSummarizer:
         bound = min(task.max_tokens, max(1, self._window_tokens // 3))
         call = _Call(task, route, task.caller or Caller(b"", ()), bound, self._clock() + task.timeout_seconds)
         summary = task.previous or ""
-        pieces = list(self._pieces(call))
+        pieces = await asyncio.to_thread(self._pieces, call) if is_large(task) else self._pieces(call)
         if not pieces:
             raise SummaryRejected("there is nothing to summarize")
         for piece in pieces:
@@ -111,31 +113,30 @@ class LlmSummarizer:
         )
         return cut_to_bound(text, call.task, self._counter, call.bound)
 
-    def _pieces(self, call: _Call) -> Iterator[str]:
+    def _pieces(self, call: _Call) -> list[str]:
         """The transcript in pieces that fit the window beside prompt, previous summary and answer."""
         count, model = self._counter.count_text, call.task.model
         fixed = count(overhead_text(self._template, call.bound), model) + 2 * call.bound
         room = max(_LEAST_PIECE_TOKENS, int(self._window_tokens * (1 - _MARGIN)) - fixed)
+        pieces: list[str] = []
         gathered: list[str] = []
         left = room
-        for line in self._lines(
-            call.task.messages, model, max(_LEAST_PIECE_TOKENS, int(room * _RESULT_SHARE))
-        ):
+        for line in self._lines(call.task.messages, model, room):
             cost = count(line, model) + 1
             if cost > left and gathered:
-                yield "\n".join(gathered)
+                pieces.append("\n".join(gathered))
                 gathered, left = [], room
             gathered.append(line)
             left -= cost
-        if gathered:
-            yield "\n".join(gathered)
+        return [*pieces, "\n".join(gathered)] if gathered else pieces
 
-    def _lines(self, messages: Sequence[Message], model: str, most: int) -> Iterator[str]:
-        """Each utterance, cut where it would fill a piece by itself."""
+    def _lines(self, messages: Sequence[Message], model: str, room: int) -> Iterator[str]:
+        """Each utterance; the end of one that is too long is left out, and a mark says so."""
         for utterance in utterances(messages):
             line = utterance.line
+            most = int(room * _RESULT_SHARE) if utterance.speaker.startswith("Tool") else room - _MARK_TOKENS
             cut = self._counter.cut_text(line, model, most)
-            yield line if cut == line else f"{cut} […]"
+            yield line if cut == line else f"{cut}{_MARK}"
 
 
 @dataclass(frozen=True, slots=True)

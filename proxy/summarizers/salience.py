@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 from proxy.core.messages import Message
 from proxy.summarizers.fitting import estimated_tokens
@@ -28,7 +28,19 @@ from proxy.summarizers.transcript import CALLED, EARLIER, Utterance, read_back, 
 
 REQUEST = "Open request"
 _LEDGER = frozenset(
-    {"Rule", "Fact", "Error", "Decision", "Files", "Commands", "Links", "Identifiers", "Numbers", EARLIER}
+    {
+        REQUEST,
+        "Rule",
+        "Fact",
+        "Error",
+        "Decision",
+        "Files",
+        "Commands",
+        "Links",
+        "Identifiers",
+        "Numbers",
+        EARLIER,
+    }
 )
 _REQUEST_CHARS = 600
 _REQUEST_SHARE = 0.5
@@ -55,7 +67,8 @@ _CODE_STARTS = (
 _CODE_ENDS = ("{", ";", "(", "},", "],")
 _NAME = re.compile(r"[ (\"'][A-Z]\w")
 _NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
-_POINTER = re.compile(r"`[^`]+`|://|\w/\w+[./]\w|\w_\w")
+_POINTERS = ("`", "/", "_")
+"""Marks of names, paths and addresses, which cannot be said in other words."""
 _COMMON_TEXT = """
 a about after again all also am an and any are as at back be because been before being but by can
 could did do does doing done down each even every few first for from get give go going good got
@@ -66,7 +79,7 @@ said same say see she should so some something still such sure t take than that 
 there these they thing things think this those though through time to too tried try two up us use
 used using ve very want was way we well were what when where which while who why will with without
 won would yeah yes yet you your yours m d don didn doesn thanks thank hello hi hey nice awesome cool
-wow amazing sounds glad happy acknowledged continuing noted understood
+wow amazing sounds glad happy acknowledged continuing fine noted understood
 """
 _COMMON = frozenset(_COMMON_TEXT.split())
 _ROLE_WEIGHT = {"User": 1.0, "Assistant": 0.85, "Tool": 0.5, "System": 0.7}
@@ -79,8 +92,7 @@ _FIXED_TOKENS = 4.0
 """Added to a sentence's length, so that scraps of two words do not win over sentences."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A sentence that may be kept."""
 
     speaker: str
@@ -98,8 +110,7 @@ class Candidate:
     """Whether it comes out of the previous summary."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(NamedTuple):
     speaker: str
     text: str
     line: int
@@ -111,10 +122,15 @@ def candidates_of(messages: Sequence[Message], previous: str | None, max_tokens:
     """All that may be kept, weighed; a sentence that was said before is left out."""
     old = list(read_back(previous or ""))
     new = list(utterances(messages))
-    request = next((one for one in reversed(new) if one.speaker.startswith("User")), None)
-    if request:
+    asked = next(
+        (place for place in range(len(new) - 1, -1, -1) if new[place].speaker.startswith("User")), None
+    )
+    request = "" if asked is None else " ".join(new[asked].text.split())
+    if asked is not None:
         # An open request that is followed by another one is a thing that was said.
         old = [Utterance("User", one.text) if one.speaker == REQUEST else one for one in old]
+        if len(request) <= _request_chars(max_tokens):
+            new[asked] = Utterance(new[asked].speaker, "")
     pieces = list(_pieces(old, new))
     weights = _word_weights(pieces)
     found: list[Candidate] = []
@@ -123,9 +139,9 @@ def candidates_of(messages: Sequence[Message], previous: str | None, max_tokens:
         if piece.words and piece.words not in said:
             said.add(piece.words)
             found.append(_weighed(piece, place, weights, place / len(pieces)))
+    found = [one for one in found if one.density or not one.tier] or found
     if request:
-        size = min(_REQUEST_CHARS, max(40, int(max_tokens * _REQUEST_SHARE)))
-        found.append(_request(" ".join(request.text.split()), size, pieces))
+        found.append(_request(shortened(request, _request_chars(max_tokens)), pieces))
     return found
 
 
@@ -180,9 +196,9 @@ def _weighed(piece: _Piece, place: int, weights: dict[str, float], age: float) -
             if worth > _LEAST_WORTH:
                 weights[word] = worth * _REPEATED
     weight += 1.6 * min(len(_NUMBER.findall(text)), 4) + 1.0 * min(len(_NAME.findall(text)), 4)
-    weight += 1.0 if _POINTER.search(text) else 0.0
+    weight += 1.0 if any(mark in text for mark in _POINTERS) else 0.0
     by_user = piece.speaker.startswith("User")
-    rule = piece.speaker == "Rule" or (by_user and is_rule(text, words))
+    rule = piece.speaker in ("Rule", REQUEST) or (by_user and is_rule(text, words))
     weight += _wording(text, words, by_user=by_user)
     weight *= _ROLE_WEIGHT.get(piece.speaker.partition(" ")[0], 1.0)
     if text[-1] == "?":
@@ -203,8 +219,12 @@ def _wording(text: str, words: Sequence[str], *, by_user: bool) -> float:
     return weight + (1.5 if is_error(text, words) else 0.0)
 
 
-def _request(text: str, size: int, pieces: Sequence[_Piece]) -> Candidate:
+def _request(text: str, pieces: Sequence[_Piece]) -> Candidate:
     """The open request: what the user asked last, as they said it, at the end of the summary."""
-    kept = shortened(text, size)
     line = pieces[-1].line + 1 if pieces else 0
-    return Candidate(REQUEST, kept, line, len(pieces), 0, 1.0, estimated_tokens(kept), earlier=False)
+    return Candidate(REQUEST, text, line, len(pieces), 0, 1.0, estimated_tokens(text), earlier=False)
+
+
+def _request_chars(max_tokens: int) -> int:
+    """Characters of the open request that are kept, in a summary of that bound."""
+    return min(_REQUEST_CHARS, max(40, int(max_tokens * _REQUEST_SHARE)))

@@ -36,8 +36,8 @@ class Utterance:
 
     @property
     def line(self) -> str:
-        """As one line, or as several where the text has several."""
-        return join_line(self.speaker, self.text)
+        """As a transcript shows it. Further lines are indented: no text can pose as another speaker."""
+        return join_line(self.speaker, self.text.replace("\n", "\n  "))
 
 
 def join_line(speaker: str, text: str) -> str:

@@ -1,0 +1,209 @@
+"""Rules of the extractive strategy: bounded always, deterministic, and facts outlive the cascade."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from proxy.core.chat import parse_message
+from proxy.core.messages import Message
+from proxy.core.ports import SummaryTask, TokenCounter
+from proxy.summarizers import ExtractiveSummarizer
+
+MODEL = "gpt-4o"
+Talk = Callable[..., tuple[Message, ...]]
+RULES = (
+    "Never touch the production database.",
+    "Always answer in French.",
+    "Please don't use em-dashes in your answers.",
+    "You must not push to main without a review.",
+    "Only use Python 3.11, nothing newer.",
+    "I prefer short answers with one recommendation.",
+    "I'm allergic to peanuts, by the way.",
+)
+FACTS = (
+    ("My name is Oluwaseun Adebayo.", "Oluwaseun Adebayo"),
+    ("Our project is called Lantern.", "Lantern"),
+    ("The deadline is 2026-11-15.", "2026-11-15"),
+    ("The staging server is at https://staging.lantern.internal/v2.", "staging.lantern.internal/v2"),
+    ("We decided to use Postgres 15 instead of MySQL.", "Postgres 15"),
+    ("The budget is $4,750 for the whole quarter.", "$4,750"),
+    ("Ticket JUDGE-004 has to be fixed first.", "JUDGE-004"),
+    ("My dog Biscuit turned 7 in March.", "Biscuit"),
+    ("The failing file is src/parser/tokens.py.", "src/parser/tokens.py"),
+    ("Priya Natarajan is on call this week.", "Priya Natarajan"),
+)
+FILLER = (
+    "Thanks, that sounds great!",
+    "I think we should look at this together at some point.",
+    "That makes sense to me, and I would like to hear more about it.",
+    "Okay, so what would you do next in my place?",
+    "Let me think about that for a moment before we go on.",
+    "There are a few ways to do this, and each of them has something to be said for it.",
+    "It really depends on what you want to do with it in the end.",
+    "Sure! Here is a bit more about it, as you asked me to explain it.",
+)
+
+
+def texts(seed: int) -> list[str]:
+    """A long talk in which every fact and rule is said once, among much that says little."""
+    chance = random.Random(seed)
+    said = [" ".join(chance.choices(FILLER, k=3)) for _ in range(80)]
+    planted = [*RULES, *(text for text, _ in FACTS)]
+    for place, text in zip(sorted(chance.sample(range(0, 76, 2), len(planted))), planted, strict=True):
+        said[place] = f"{chance.choice(FILLER)} {text} {chance.choice(FILLER)}"
+    return said
+
+
+def missing(summary: str) -> list[str]:
+    """Rules that do not stand in the summary, word for word."""
+    return [rule for rule in RULES if rule not in summary]
+
+
+async def summarize(
+    counter: TokenCounter, messages: tuple[Message, ...], bound: int, previous: str | None = None
+) -> str:
+    """One summary."""
+    return await ExtractiveSummarizer(counter).summarize(SummaryTask(messages, previous, bound, MODEL))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("seed", range(5))
+async def test_planted_facts_survive(counter: TokenCounter, talk: Talk, seed: int) -> None:
+    """At a fifth of the text at least 80 % of the facts stand in the summary, and every rule."""
+    messages = talk(*texts(seed))
+    bound = sum(counter.count_message(message, MODEL) for message in messages) // 5
+    text = await summarize(counter, messages, bound)
+    assert missing(text) == []
+    assert sum(needle in text for _, needle in FACTS) >= 8
+
+
+@pytest.mark.anyio
+async def test_rules_of_the_first_round_stand_in_the_fifth(counter: TokenCounter, talk: Talk) -> None:
+    """Each summary takes in the one before: five rounds of new talk push no rule of the user out."""
+    summary = await summarize(counter, talk(*texts(1)), 400)
+    for seed in range(2, 6):
+        said = [text for text in texts(seed) if not any(rule in text for rule in RULES)]
+        summary = await summarize(counter, talk(*said), 400, summary)
+        assert counter.count_text(summary, MODEL) <= 400
+    assert missing(summary) == []
+
+
+@pytest.mark.anyio
+async def test_a_thousand_turns_stay_within_the_bound(counter: TokenCounter, talk: Talk) -> None:
+    """The cascade has no depth limit: the bound holds, old rules stay and new facts come in."""
+    chance = random.Random(7)
+    summary = await summarize(counter, talk("Never delete the backups.", "Noted."), 300)
+    for turn in range(1000):
+        word = "".join(chance.choices("abcdefghij", k=7))
+        summary = await summarize(
+            counter,
+            talk(f"The {word} service has port {turn + 4000}. {FILLER[turn % 8]}", "Fine."),
+            300,
+            summary,
+        )
+        assert counter.count_text(summary, MODEL) <= 300
+    assert "Never delete the backups." in summary
+    assert "4999" in summary
+
+
+@pytest.mark.anyio
+async def test_lines_name_their_speaker_and_keep_their_order(counter: TokenCounter, talk: Talk) -> None:
+    """A line for each place, in order; calls with their arguments, errors, the open request last."""
+    call = {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "read_file", "arguments": '{"path": "a/b.py"}'},
+    }
+    messages = talk(
+        "My name is Ana.",
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "line\n" * 2000 + "\nValueError: bad port 99999"},
+        "The port 99999 is invalid.",
+        "Fix it in src/app.py, then run the tests.",
+    )
+    lines = (await summarize(counter, messages, 300)).splitlines()
+    assert lines[0] == "User: My name is Ana."
+    assert lines[1] == "Assistant called read_file(path=a/b.py)"
+    assert lines[2].startswith("Tool read_file: ")
+    assert "ValueError: bad port 99999" in lines[2]
+    assert lines[-1] == "Open request: Fix it in src/app.py, then run the tests."
+
+
+@pytest.mark.anyio
+async def test_an_open_request_stays_until_the_next_one(counter: TokenCounter, talk: Talk) -> None:
+    """Tool rounds without a word of the user carry the request on; a new one takes its place."""
+    first = await summarize(counter, talk("Please port the parser to Rust."), 200)
+    step = {"role": "assistant", "content": "I read the parser's 412 lines."}
+    second = await summarize(counter, talk(step), 200, first)
+    assert "Open request: Please port the parser to Rust." in second
+    third = await summarize(counter, talk("Now write the benchmarks."), 200, second)
+    assert "Open request: Now write the benchmarks." in third
+    assert "User: Please port the parser to Rust." in third
+
+
+@pytest.mark.anyio
+async def test_the_same_task_gives_the_same_bytes(counter: TokenCounter, talk: Talk) -> None:
+    """Deterministic, and what is said twice is kept once."""
+    messages = talk(*texts(3), *texts(3))
+    first = await summarize(counter, messages, 1000)
+    assert first == await summarize(counter, messages, 1000)
+    assert first.count("Oluwaseun Adebayo") == 1
+
+
+@pytest.mark.anyio
+async def test_a_generous_bound_is_filled(counter: TokenCounter, talk: Talk) -> None:
+    """``tidemark compact --max-tokens`` gives all that is left, and the summary uses it."""
+    said = [f"Item {place} costs {place * 7} euros at shop {place % 13}." for place in range(2000)]
+    text = await summarize(counter, talk(*said), 8000)
+    assert 0.9 * 8000 <= counter.count_text(text, MODEL) <= 8000
+
+
+WORDS = st.text(st.sampled_from("ab .!?\n#-:{}😀中é\u200b"), max_size=60) | st.sampled_from(
+    [
+        "User: never do that.",
+        "Rule: x",
+        "Narrative:",
+        "https://a.b/c",
+        "",
+        "must " * 500,
+        "a" * 3000,
+        "中" * 900,
+    ]
+)
+CALL = st.builds(
+    lambda text: {
+        "role": "assistant",
+        "tool_calls": [{"id": text, "function": {"name": text, "arguments": text}}],
+    },
+    WORDS,
+)
+SAID = st.builds(
+    lambda role, text: {"role": role, "content": text}, st.sampled_from(["user", "assistant", "tool"]), WORDS
+)
+
+
+@pytest.mark.anyio
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(SAID | CALL, max_size=12), st.none() | WORDS, st.sampled_from([1, 16, 17, 40, 100, 300]))
+async def test_the_bound_is_always_kept(
+    counter: TokenCounter, values: list[dict[str, object]], previous: str | None, bound: int
+) -> None:
+    """Whatever was said: no more than the bound, and never nothing where a token can be said."""
+    messages = tuple(parse_message(json.dumps(value).encode(), value, 0) for value in values)
+    text = await summarize(counter, messages, bound, previous)
+    assert counter.count_text(text, MODEL) <= bound
+    assert text.strip()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("unit", ["a", " ", "😀", "never do that. ", "x\n", "/a", "1 ", "a.b@c-"])
+async def test_a_message_of_a_megabyte_is_no_trouble(counter: TokenCounter, talk: Talk, unit: str) -> None:
+    """No text is slow to take apart, and its summary keeps the bound."""
+    text = await summarize(counter, talk(unit * (1_000_000 // len(unit)), "ok"), 64)
+    assert counter.count_text(text, MODEL) <= 64
