@@ -1,4 +1,4 @@
 """The way to the providers: where a model's requests go, and the two lanes that carry them.
 
-Last step but one on the road of a request. Imports only the core; ``app.py`` brings it together with the rest.
+Last step but one on the road of a request. Imports only the core.
 """

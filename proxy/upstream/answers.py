@@ -12,13 +12,10 @@ import msgspec
 
 from proxy.core.errors import UpstreamError
 from proxy.core.messages import JsonValue
-from proxy.core.ports import Headers, Route
+from proxy.core.ports import Route
 
 MESSAGE_CHARACTERS = 1000
 """Of a provider's error text, at most this much is handed on; some answer with whole HTML pages."""
-
-KEPT_HEADERS = frozenset({"request-id", "retry-after", "retry-after-ms", "x-request-id"})
-KEPT_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
 
 
 def text_of(answer: JsonValue, route: Route) -> str:
@@ -44,7 +41,7 @@ def _content(answer: JsonValue) -> str:
 
 
 def upstream_refused(route: Route, status: int, body: bytes) -> UpstreamError:
-    """The error for an answer of another status than 200: it carries the status and the provider's own words."""
+    """The error for an answer of another status than 200, with the provider's own words."""
     said = error_fields(body.decode("utf-8", "replace")).get("message")
     told = f": {said}" if isinstance(said, str) else "."
     return UpstreamError(
@@ -79,15 +76,3 @@ def error_fields(text: str) -> Mapping[str, JsonValue]:
 def error_envelope(message: str, *, kind: str, code: str | None, param: str | None = None) -> bytes:
     """OpenAI's error envelope."""
     return msgspec.json.encode({"error": {"message": message, "type": kind, "param": param, "code": code}})
-
-
-def kept_headers(told: Mapping[str, str]) -> Headers:
-    """Of a provider's headers those that a client acts on; its request id under OpenAI's name as well."""
-    kept = {
-        name.lower(): value
-        for name, value in told.items()
-        if name.lower() in KEPT_HEADERS or name.lower().startswith(KEPT_PREFIXES)
-    }
-    if "request-id" in kept:
-        kept.setdefault("x-request-id", kept["request-id"])
-    return tuple((name.encode(), value.encode()) for name, value in kept.items())

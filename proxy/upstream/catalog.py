@@ -17,6 +17,7 @@ from proxy.core.errors import UpstreamError
 from proxy.core.messages import JsonValue
 from proxy.core.ports import Caller, Lane, Route
 from proxy.upstream.bounded import remember
+from proxy.upstream.headers import caller_key
 from proxy.upstream.learning import smaller_of, windows_after
 from proxy.upstream.litellm import LiteLLMUpstream
 from proxy.upstream.modeldata import Known, LiteLLMModelData, known_from
@@ -24,7 +25,6 @@ from proxy.upstream.overflow import parse_overflow
 from proxy.upstream.probe import Probe, entries_of, window_of
 from proxy.upstream.providers import OPENAI_BASE
 from proxy.upstream.routes import find
-from proxy.upstream.translate import caller_key
 from proxy.upstream.wire import is_openai
 
 LIST_SECONDS = 10.0
@@ -35,15 +35,16 @@ OPENAI_KEYS = ("sk-proj-", "sk-svcacct-")
 """Keys that can only be OpenAI's; a key of another form is not shown to OpenAI to find out."""
 
 ModelInfo = Mapping[str, JsonValue]
-"""``max_input_tokens``, ``max_output_tokens``, ``context_window``: LiteLLM's ``model_info`` words, in tokens."""
+"""``max_input_tokens``, ``max_output_tokens``, ``context_window``: LiteLLM's ``model_info`` words, in
+tokens."""
 
 
 class Catalog:
     """``ModelCatalog``, and the list of models.
 
     :param policy_for: the policy of a model by the client's name
-    :param overrides: what a person wrote, by the client's name or a glob of it; read at every request, so that
-        edits apply at once
+    :param overrides: what a person wrote, by the client's name or a glob of it; read at every request, so
+        that edits apply at once
     :param shipped: ``config/models.yaml``, by glob of the upstream's or the client's name
     """
 
@@ -71,7 +72,7 @@ class Catalog:
         window = self._with_learned(route, caller, await self._window(route, caller))
         return ModelProfile(route.name, window, self._policy_for(route.name))
 
-    async def learn(
+    async def learn(  # noqa: PLR0917 - as the port has it
         self, route: Route, caller: Caller, profile: ModelProfile, status: int, body: bytes, sent_tokens: int
     ) -> ModelProfile | None:
         """The profile after an upstream's overflow error, its window as our own counting must see it.

@@ -1,20 +1,21 @@
 """litellm's answers as OpenAI's: one chunk becomes one server-sent event, one response one JSON object.
 
 Within the translate lane, on the way back. What litellm adds of its own is taken off: empty fields, its cost
-estimate, the usage in a chunk with choices, and the ``finish_reason`` that it makes up for a stream that broke off.
+estimate, the usage in a chunk with choices, and the ``finish_reason`` that it makes up for a stream that
+broke off.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
 from proxy.core.errors import UpstreamBroken
 from proxy.core.ports import Headers, Route
-from proxy.upstream.answers import kept_headers
+from proxy.upstream.headers import kept_headers
 from proxy.upstream.refusals import provider_message
 
 EVENT_STREAM = (b"content-type", b"text/event-stream")
@@ -51,20 +52,19 @@ class StreamedReply:
             raise
 
     async def body(self) -> AsyncIterator[bytes]:
-        """Server-sent events, each as soon as its chunk is there; ``[DONE]`` only after a ``finish_reason``."""
+        """Server-sent events, each when its chunk is there; ``[DONE]`` only after a ``finish_reason``."""
         finished = False
         chunk, self._first = self._first, None
         try:
             while chunk is not None:
                 for event in events_of(chunk, usage=self._usage):
                     if any(choice.get("finish_reason") for choice in event["choices"]):
-                        if made_up_end(self._stream):
-                            raise self._broken()
+                        self._refuse_made_up_end()
                         finished = True
                     yield b"data: " + msgspec.json.encode(event) + b"\n\n"
                 chunk = await self._next()
             if not finished:
-                raise self._broken()
+                self._end_early()
             yield DONE
         except (UpstreamBroken, GeneratorExit, asyncio.CancelledError):
             raise
@@ -83,22 +83,30 @@ class StreamedReply:
             await asyncio.gather(self._pending, return_exceptions=True)
         inner = getattr(self._stream, "completion_stream", None)
         await self._stream.aclose()
-        # litellm 1.105.3 closes providers' iterators only where they have aclose(), which Anthropic's has not: the
-        # connection would stay open until the garbage collector comes by. The generator beneath has it.
+        # litellm 1.105.3 closes providers' iterators only where they have aclose(), which Anthropic's has
+        # not: the connection would stay open until the garbage collector comes by. The generator beneath
+        # has it.
         for name in ("streaming_response", "response_iterator"):
             generator = getattr(inner, name, None)
             if generator is not None and hasattr(generator, "aclose"):
                 await generator.aclose()
 
     async def _next(self) -> Any:
-        """The next chunk, or None at the end. Read in a task of its own, so that ``close()`` can cancel it."""
+        """The next chunk, or None at the end; read in a task of its own, which ``close()`` can cancel."""
         self._pending = asyncio.ensure_future(_advance(self._stream))
         return await self._pending
 
+    def _refuse_made_up_end(self) -> None:
+        if made_up_end(self._stream):
+            self._end_early()
+
+    def _end_early(self) -> NoReturn:
+        raise self._broken()
+
     def _broken(self, error: BaseException | None = None) -> UpstreamBroken:
-        said = provider_message(error) if error is not None else ""
+        said = f": {provider_message(error)}" if error is not None else ""
         return UpstreamBroken(
-            f"The upstream of {self._route.name!r} stopped in the middle of its answer{f': {said}' if said else ''}; "
+            f"The upstream of {self._route.name!r} stopped in the middle of its answer{said}; "
             "send the request again.",
             internal=f"{self._route!r}: {error!r}",
         )
@@ -112,7 +120,8 @@ async def _advance(stream: Any) -> Any:
 def made_up_end(stream: Any) -> bool:
     """Whether litellm made up the ``finish_reason`` because the provider's stream ended without one.
 
-    It then says "stop" after its own last chunk, with none received (``CustomStreamWrapper.finish_reason_handler``).
+    It then says "stop" after its own last chunk, with none received
+    (``CustomStreamWrapper.finish_reason_handler``).
     """
     received = getattr(stream, "received_finish_reason", None) or getattr(
         stream, "intermittent_finish_reason", None
@@ -121,7 +130,7 @@ def made_up_end(stream: Any) -> bool:
 
 
 def events_of(chunk: Any, *, usage: bool) -> list[dict[str, Any]]:
-    """The events that a chunk becomes: itself, and its usage apart, with empty ``choices`` as OpenAI sends it."""
+    """The events of a chunk: itself, and its usage apart, with empty ``choices`` as OpenAI sends it."""
     event = plain(chunk)
     counted = event.pop("usage", None)
     choices = event.setdefault("choices", [])

@@ -1,8 +1,8 @@
 """Which fields of a chat request litellm may see, and which configured ones need it.
 
-Beside the translate lane; pure tables. ``litellm.acompletion`` takes some 200 keyword arguments, and a body that
-names one of them must change neither where a request goes nor with whose credential (CVE-2024-6587). So fields
-are let through by name. Source: OpenAI API reference, "Create chat completion".
+Beside the translate lane; pure tables. ``litellm.acompletion`` takes some 200 keyword arguments, and a body
+that names one of them must change neither where a request goes nor with whose credential (CVE-2024-6587).
+So fields are let through by name. Source: OpenAI API reference, "Create chat completion".
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ CHAT_FIELDS = frozenset(
         "top_k",
     }
 )
-"""``metadata`` and ``store`` are not among them: they concern OpenAI's own archive, and litellm takes ``metadata``
-for instructions to its loggers and router."""
+"""``metadata`` and ``store`` are not among them: they concern OpenAI's own archive, and litellm takes
+``metadata`` for instructions to its loggers and router."""
 
 CONFIGURED_FOR_LITELLM = (
     CHAT_FIELDS | {"additional_drop_params", "api_version", "extra_body", "mock_response"}
 ) - {"messages"}
-"""Entries of ``litellm_params`` that a byte relay could not put into effect: with any of them ``auto`` translates."""
+"""Entries of ``litellm_params`` that a byte relay could not put into effect: with any of them ``auto``
+translates."""
 
 ROUTER_FIELDS = frozenset(
     {

@@ -1,7 +1,7 @@
 """litellm's door: which provider serves a model, under which URL and in which lane.
 
-Second half of resolving, and the composition of both lanes into the one ``Upstream``. litellm takes 4 to 8 s of
-CPU to import and some 200 MB, so it is imported in a thread, once, and only for what ``model_list``,
+Second half of resolving, and the composition of both lanes into the one ``Upstream``. litellm takes 4 to 8 s
+of CPU to import and some 200 MB, so it is imported in a thread, once, and only for what ``model_list``,
 ``TIDEMARK_UPSTREAM`` and litellm's data file do not answer by themselves.
 """
 
@@ -177,12 +177,13 @@ class LiteLLMUpstream:
         return ModelNotFound(
             f"No upstream is known for model {name[:200]!r}{f' ({reason})' if reason else ''}. "
             f"Configured: {listed or 'no models'}. Add it to model_list, set TIDEMARK_UPSTREAM to an "
-            "OpenAI-compatible server, or name the provider too, as in openai/gpt-4o or anthropic/claude-sonnet-4-5."
+            "OpenAI-compatible server, or name the provider too, as in openai/gpt-4o or "
+            "anthropic/claude-sonnet-4-5."
         )
 
 
 async def _lane_of(entry: Destination, provider: str, base: str | None) -> Lane:
-    """The entry's own lane, or ``auto``: bytes where the upstream speaks OpenAI and nothing has to be put in."""
+    """The entry's own lane, or ``auto``: bytes, where nothing has to be translated or put in."""
     if entry.lane != "auto":
         return entry.lane
     if base is None or CONFIGURED_FOR_LITELLM & entry.params.keys():
@@ -199,9 +200,10 @@ async def _speaks_wire(provider: str) -> bool:
 
 
 async def _ask(model: str, params: Mapping[str, JsonValue]) -> tuple[str, str, str | None]:
-    """Litellm's answer: the bare model, its provider and its base URL. In a thread: some providers read files.
+    """The bare model, its provider and its base URL, as litellm has them.
 
-    Its third answer, a key from the server's environment, is left alone.
+    Asked in a thread, for some providers read files. Its third answer, a key from the server's environment,
+    is left alone.
 
     :raises LookupError: litellm knows no provider for the model
     """
@@ -252,8 +254,8 @@ async def _module() -> Any:
 
 def _import(loading: Future[Any]) -> None:
     try:
-        # Without the first, the import asks the network for a newer price list; without the second, it puts the
-        # working folder's .env into this process's environment.
+        # Without the first, the import asks the network for a newer price list; without the second, it puts
+        # the working folder's .env into this process's environment.
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
         os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
         with warnings.catch_warnings():
@@ -265,8 +267,8 @@ def _import(loading: Future[Any]) -> None:
             litellm.ModelResponseStream()
         litellm.suppress_debug_info = True  # or it prints advertisements to stdout
         litellm.disable_streaming_logging = True
-        # litellm's aiohttp transport leaves sessions open at exit and does not know SOCKS proxies; httpx is what
-        # its exception mapping was written for, and speaks to a respx in tests.
+        # litellm's aiohttp transport leaves sessions open at exit and does not know SOCKS proxies; httpx is
+        # what its exception mapping was written for, and speaks to a respx in tests.
         litellm.disable_aiohttp_transport = True
         # Its errors reach us as exceptions; its log lines would quote request contents.
         logging.getLogger("LiteLLM").setLevel(logging.CRITICAL)

@@ -93,7 +93,7 @@ def data_path() -> Path | None:
 
 
 def _read_file(path: Path | None) -> Mapping[str, _Entry]:
-    """The file's entries for conversations; none where it cannot be read, since every window has a default."""
+    """The file's entries for conversations; none where it cannot be read: windows have defaults."""
     try:
         entries = msgspec.json.decode(path.read_bytes() if path else b"{}", type=dict[str, _Entry])
     except (OSError, msgspec.MsgspecError):

@@ -1,7 +1,8 @@
 """Reads a provider's "this does not fit" out of an error answer, with the window where the provider tells it.
 
-After the upstream has answered with an error, before the first byte goes to the client: the pipeline learns the
-window, compacts and sends once more. Pure; the wordings are the providers' own, each named beside its pattern.
+After the upstream has answered with an error, before the first byte goes to the client: the pipeline learns
+the window, compacts and sends once more. Pure; the wordings are the providers' own, each named beside its
+pattern.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from dataclasses import dataclass
 READ_BYTES = 65_536
 """An error answer that is longer is no error envelope; its beginning is read."""
 NEVER_STATUS = frozenset({401, 403, 404, 408, 429})
-"""Credentials, unknown models and rate limits ("Request too large ... tokens per min") are never an overflow."""
+"""Credentials, unknown models and rate limits ("Request too large ... tokens per min") are never an
+overflow."""
 OVERFLOW_CODES = frozenset(
     {"context_length_exceeded", "exceed_context_size_error", "context_window_exceeded"}
 )
@@ -24,34 +26,45 @@ _WINDOW, _REQUESTED = _N.format("window"), _N.format("requested")
 _WORDINGS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        # OpenAI, Azure, DeepSeek, OpenRouter, vLLM: "you requested 5360 tokens (1360 in the messages, 4000 in ..."
+        # OpenAI, Azure, DeepSeek, OpenRouter, vLLM: "you requested 5360 tokens (1360 in the messages, ..."
         rf"maximum context length is {_WINDOW} tokens.{{0,80}}?you requested[^(]{{0,40}}\({_REQUESTED}",
         (
             rf"maximum context length (?:is|of) (?:only )?{_WINDOW} tokens"
             rf"(?:.{{0,120}}?(?:resulted in|you requested|request has|passed)(?: about)? {_REQUESTED} )?"
         ),
-        # vLLM 0.11+: "You passed 5000 input tokens ... However, the model's context length is only 4096 tokens"
+        # vLLM 0.11+: "You passed 5000 input tokens ... the model's context length is only 4096 tokens"
         rf"passed {_REQUESTED} input tokens.{{0,160}}?context length is only {_WINDOW} tokens",
-        rf"prompt \(length {_REQUESTED}\) is longer than the maximum model length of {_WINDOW}",  # vLLM
+        # vLLM's engine
+        rf"prompt \(length {_REQUESTED}\) is longer than the maximum model length of {_WINDOW}",
         # OpenAI, GPT-5
         (
             rf"input tokens exceed the configured limit of {_WINDOW} tokens"
             rf"(?:.{{0,80}}?resulted in {_REQUESTED} tokens)?"
         ),
-        rf"prompt is too long: {_REQUESTED} tokens > {_WINDOW} maximum",  # Anthropic
-        rf"exceed context limit: {_REQUESTED} \+ \d+ > {_WINDOW}",  # Anthropic, prompt plus max_tokens
-        rf"input token count \(?{_REQUESTED}\)? exceeds the maximum number of tokens allowed \(?{_WINDOW}",  # Gemini
-        rf"request \({_REQUESTED} tokens\) exceeds the available context size \({_WINDOW} tokens\)",  # llama.cpp
-        rf"contains {_REQUESTED} tokens.{{0,60}}?too large for model with {_WINDOW} maximum context length",  # Mistral
-        rf"maximum prompt length is {_WINDOW} but the request contains {_REQUESTED} tokens",  # xAI
-        rf"loaded with context length of only {_WINDOW} tokens",  # LM Studio
-        rf"must be <= {_WINDOW}\. Given: {_REQUESTED} `inputs` tokens",  # text-generation-inference
-        rf"body too large for .{{1,80}}? model\. Max size: {_WINDOW} tokens",  # GitHub Models
-        rf"tokens in the prompt cannot exceed {_WINDOW}",  # Cohere
+        # Anthropic, the prompt alone and with max_tokens
+        rf"prompt is too long: {_REQUESTED} tokens > {_WINDOW} maximum",
+        rf"exceed context limit: {_REQUESTED} \+ \d+ > {_WINDOW}",
+        # Gemini
+        rf"input token count \(?{_REQUESTED}\)? exceeds the maximum number of tokens allowed \(?{_WINDOW}",
+        # llama.cpp, where its fields got lost on the way
+        rf"request \({_REQUESTED} tokens\) exceeds the available context size \({_WINDOW} tokens\)",
+        # Mistral
+        rf"contains {_REQUESTED} tokens.{{0,60}}?too large for model with {_WINDOW} maximum context",
+        # xAI
+        rf"maximum prompt length is {_WINDOW} but the request contains {_REQUESTED} tokens",
+        # LM Studio
+        rf"loaded with context length of only {_WINDOW} tokens",
+        # text-generation-inference
+        rf"must be <= {_WINDOW}\. Given: {_REQUESTED} `inputs` tokens",
+        # GitHub Models
+        rf"body too large for .{{1,80}}? model\. Max size: {_WINDOW} tokens",
+        # Cohere
+        rf"tokens in the prompt cannot exceed {_WINDOW}",
     )
 )
 _NUMBERLESS = re.compile(
-    r"exceeds? (?:the |this model's |maximum )*(?:available )?context (?:window|length|size)"  # OpenAI, llama.cpp, Ollama
+    # OpenAI, llama.cpp, Ollama
+    r"exceeds? (?:the |this model's |maximum )*(?:available )?context (?:window|length|size)"
     r"|prompt is too long|prompt too long"  # Anthropic, Ollama
     r"|input is too long for requested model"  # Bedrock
     r"|greater than the context length"  # LM Studio
@@ -68,7 +81,8 @@ class Overflow:
     window_tokens: int | None = None
     """The model's window as the provider tells it; None where it does not."""
     requested_tokens: int | None = None
-    """The size of the input as the provider counted it; without the reply, where the provider tells them apart."""
+    """The size of the input as the provider counted it; without the reply, where the provider tells them
+    apart."""
 
 
 def parse_overflow(status: int, body: bytes) -> Overflow | None:

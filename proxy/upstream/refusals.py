@@ -12,7 +12,8 @@ from typing import Any
 
 from proxy.core.errors import UpstreamError, UpstreamTimedOut, UpstreamUnreachable
 from proxy.core.ports import Headers, Route
-from proxy.upstream.answers import MESSAGE_CHARACTERS, error_envelope, error_fields, kept_headers
+from proxy.upstream.answers import MESSAGE_CHARACTERS, error_envelope, error_fields
+from proxy.upstream.headers import kept_headers
 from proxy.upstream.overflow import parse_overflow
 
 CONTEXT_ERROR = "ContextWindowExceededError"
@@ -101,7 +102,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _answered(link: BaseException) -> bool:
-    """Whether an exception holds an answer of the provider: litellm's ``BaseLLMException``, openai's, httpx's."""
+    """Whether an exception holds an answer of the provider: litellm's, openai's or httpx's own."""
     return _status(link) is not None and bool(_raw_headers(link))
 
 

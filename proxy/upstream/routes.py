@@ -36,7 +36,7 @@ class ModelEntry:
 
     @property
     def target(self) -> str:
-        """``litellm_params.model``: provider and model as LiteLLM writes them; ``*`` takes what the name's matched."""
+        """``litellm_params.model``, as LiteLLM writes it; ``*`` takes what the name's matched."""
         return str(self.params["model"])
 
 
@@ -121,7 +121,7 @@ def read_entries(
 
 
 def find(entries: Sequence[ModelEntry], model: str) -> Destination | None:
-    """The destination of a model: an entry of just its name, else the longest pattern that matches; the first of equals."""
+    """The destination of a model: its own entry, else the longest pattern's; the first of equals."""
     for entry in entries:
         if entry.name == model:
             return Destination(entry.target, entry.params, entry.lane)
@@ -132,7 +132,7 @@ def find(entries: Sequence[ModelEntry], model: str) -> Destination | None:
 
 
 def expand(value: JsonValue) -> JsonValue:
-    """A configured value with ``os.environ/NAME`` replaced, nested ones too; None where the variable is not set."""
+    """A configured value with each ``os.environ/NAME`` replaced; None where there is no such variable."""
     if isinstance(value, str) and value.startswith(ENVIRONMENT):
         return os.environ.get(value.removeprefix(ENVIRONMENT))
     if isinstance(value, Mapping):

@@ -2,8 +2,9 @@
 
 Last step on the road of a request for upstreams that do not speak that format. The first chunk is awaited
 before anything is answered, so that a refusal keeps its status; afterwards a failure is ``UpstreamBroken``.
-Parameters that a provider does not know are dropped, as most LiteLLM proxies are set up to do, because clients
-send ``seed`` or ``logit_bias`` without knowing who answers; ``drop_params: false`` in ``litellm_params`` refuses.
+Parameters that a provider does not know are dropped, as most LiteLLM proxies are set up to do, because
+clients send ``seed`` or ``logit_bias`` without knowing who answers; ``drop_params: false`` in
+``litellm_params`` refuses.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from proxy.core.ports import Caller, Headers, Route, UpstreamReply
 from proxy.upstream.answers import error_envelope, text_of, upstream_refused
 from proxy.upstream.chunks import StreamedReply, answer_headers, plain
 from proxy.upstream.fields import CHAT_FIELDS, ROUTER_FIELDS
+from proxy.upstream.headers import caller_key
 from proxy.upstream.providers import KEYED
 from proxy.upstream.refusals import Refusal, refusal_of
 
@@ -84,7 +86,7 @@ class TranslateLane:
             ) from error
         except UpstreamError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - litellm raises errors of all kinds for a provider's refusal
             return _refused(refusal_of(error, route))
         headers = (JSON, *answer_headers(answer))
         return WholeReply(200, headers, msgspec.json.encode(plain(answer)))
@@ -159,15 +161,6 @@ def credential_for(route: Route, caller: Caller) -> dict[str, str] | Refusal:
     )
     content = error_envelope(message, kind="invalid_request_error", code="invalid_api_key")
     return Refusal(UNAUTHORIZED, (), content)
-
-
-def caller_key(caller: Caller) -> str | None:
-    """The caller's key, from whichever header its SDK sends it in."""
-    sent = {name: value.decode("latin-1").strip() for name, value in reversed(caller.headers)}
-    scheme, _, token = sent.get(b"authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and token.strip():
-        return token.strip()
-    return sent.get(b"x-api-key") or sent.get(b"api-key") or None
 
 
 def _wants_usage(asked: Mapping[str, Any]) -> bool:

@@ -8,7 +8,10 @@ on as it arrives, neither decoded nor gathered. aiohttp is imported here only.
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -20,26 +23,40 @@ from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamTimedOut, U
 from proxy.core.messages import JsonValue
 from proxy.core.ports import Caller, Headers, Route, UpstreamReply
 from proxy.upstream.answers import text_of, upstream_refused
+from proxy.upstream.headers import end_to_end, outgoing
 
 CONNECT_SECONDS = 10.0
 """Name lookup, TCP and TLS together."""
 IDLE_SECONDS = 600.0
-"""The longest silence within a body: the OpenAI SDK's own read timeout, so the client has given up by then."""
+"""The longest silence within a body: the OpenAI SDK's own read timeout, so the client has given up by
+then."""
 KEEPALIVE_SECONDS = 4.0
-"""Idle connections are dropped before uvicorn (vLLM, LiteLLM) and llama.cpp drop them at 5 s, so that no request
-is sent into a connection that is just being closed."""
+"""Idle connections are dropped before uvicorn (vLLM, LiteLLM) and llama.cpp drop them at 5 s, so that no
+request is sent into a connection that is just being closed."""
 HEADER_BYTES = 65_536
 """The longest header line taken; aiohttp's own 8 kB is less than some gateways' policy headers."""
+WHOLE_BYTES = 2**20
+"""Longer bodies are written piece by piece, with other requests in between (aiohttp's own mark)."""
+KEPT_PROXIES = 256
+"""URLs whose proxy is remembered: looking through the environment takes 70 us."""
 MAX_ATTEMPTS = 3
 """Of one request, all but the last over kept connections that turned out dead."""
+DEAD_SECONDS = 1.0
+"""A kept connection that fails later than this was not dead: its server may have worked on the request."""
 
-HOP_BY_HOP = frozenset(
-    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding upgrade".split()
-)
-"""RFC 9110 7.6.1, with those of RFC 2616 13.5.1 that are still met."""
-NOT_SENT = HOP_BY_HOP | {b"host", b"content-length", b"accept-encoding", b"expect"}
-CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key"})
-_GONE = (aiohttp.ServerDisconnectedError, ConnectionResetError, BrokenPipeError)
+JSON_CONTENT = ("content-type", "application/json")
+_GONE = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError, BrokenPipeError)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """One HTTP request as it goes out."""
+
+    route: Route
+    method: str
+    url: str
+    headers: Sequence[tuple[str, str]]
+    body: bytes | None = None
 
 
 class WireReply:
@@ -58,7 +75,8 @@ class WireReply:
                 yield piece
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UpstreamBroken(
-                f"The upstream of {self._route.name!r} stopped in the middle of its answer; send the request again.",
+                f"The upstream of {self._route.name!r} stopped in the middle of its answer; "
+                "send the request again.",
                 internal=f"{self._route!r}: {error!r}",
             ) from error
         finally:
@@ -85,8 +103,8 @@ class WireLane:
         """
         headers = outgoing(route, caller)
         if not any(name == "content-type" for name, _ in headers):
-            headers.append(("content-type", "application/json"))
-        return WireReply(await self._request("POST", chat_url(route), headers, route, body), route)
+            headers.append(JSON_CONTENT)
+        return WireReply(await self._ask(_Question(route, "POST", chat_url(route), headers, body)), route)
 
     async def complete(
         self,
@@ -107,10 +125,9 @@ class WireLane:
             {"model": route.upstream_model, "messages": messages, bound: max_tokens, "stream": False}
         )
         headers = [pair for pair in outgoing(route, caller) if pair[0] not in ("content-type", "accept")]
-        headers += [("content-type", "application/json"), ("accept", "application/json")]
-        return text_of(
-            await self._json("POST", chat_url(route), headers, route, body, timeout_seconds), route
-        )
+        headers += [JSON_CONTENT, ("accept", "application/json")]
+        question = _Question(route, "POST", chat_url(route), headers, body)
+        return text_of(await self._json(question, timeout_seconds), route)
 
     async def get_json(self, route: Route, url: str, caller: Caller, *, timeout_seconds: float) -> JsonValue:
         """A JSON document of the upstream, such as ``{base_url}/models``, asked with the caller's credential.
@@ -118,25 +135,18 @@ class WireLane:
         :raises UpstreamError: there was no answer of status 200, or one that is no JSON
         """
         headers = [pair for pair in outgoing(route, caller) if pair[0] != "content-type"]
-        return await self._json("GET", url, headers, route, None, timeout_seconds)
+        return await self._json(_Question(route, "GET", url, headers), timeout_seconds)
 
     async def aclose(self) -> None:
         """Close all connections."""
         if self._session is not None:
             await self._session.close()
 
-    async def _json(
-        self,
-        method: str,
-        url: str,
-        headers: list[tuple[str, str]],
-        route: Route,
-        body: bytes | None,
-        seconds: float,
-    ) -> JsonValue:
+    async def _json(self, question: _Question, seconds: float) -> JsonValue:
+        route = question.route
         try:
             async with asyncio.timeout(seconds):
-                response = await self._request(method, url, headers, route, body)
+                response = await self._ask(question)
                 async with response:
                     content = await response.read()
         except TimeoutError as error:
@@ -155,28 +165,29 @@ class WireLane:
             ) from error
         return value
 
-    async def _request(
-        self, method: str, url: str, headers: list[tuple[str, str]], route: Route, body: bytes | None
-    ) -> aiohttp.ClientResponse:
-        session = self._opened()
+    async def _ask(self, question: _Question) -> aiohttp.ClientResponse:
+        """Send, and wait for status and headers."""
+        route, body = question.route, question.body
+        session, clock = self._opened(), asyncio.get_running_loop().time
         try:
             async with asyncio.timeout(route.timeout_seconds):
                 for attempt in range(1, MAX_ATTEMPTS + 1):
-                    connection = SimpleNamespace(reused=False)
+                    connection, began = SimpleNamespace(reused=False), clock()
                     try:
                         return await session.request(
-                            method,
-                            url,
-                            data=body,
-                            headers=headers,
+                            question.method,
+                            question.url,
+                            data=io.BytesIO(body) if body and len(body) > WHOLE_BYTES else body,
+                            headers=question.headers,
                             allow_redirects=False,
-                            proxy=proxy_for(url),
+                            proxy=proxy_for(question.url),
                             trace_request_ctx=connection,
                         )
                     except _GONE:
                         # A kept connection that the server had closed meanwhile: it has seen nothing of this
                         # request (RFC 9112 9.3.1 allows a retry then). A fresh one is never tried twice.
-                        if not connection.reused or attempt == MAX_ATTEMPTS:
+                        dead = connection.reused and clock() - began < DEAD_SECONDS
+                        if not dead or attempt == MAX_ATTEMPTS:
                             raise
         except TimeoutError as error:
             connecting = isinstance(error, aiohttp.ConnectionTimeoutError)
@@ -216,48 +227,12 @@ def is_openai(base_url: str) -> bool:
     return urlsplit(base_url).hostname == "api.openai.com"
 
 
-def outgoing(route: Route, caller: Caller) -> list[tuple[str, str]]:
-    """The header lines that go upstream, in the client's order, configured ones last and in place of the client's."""
-    replaced = {name.lower() for name, _ in route.headers} | NOT_SENT | _named_by_connection(caller.headers)
-    if route.api_key is not None:
-        replaced |= CREDENTIALS
-    lines = [(name, value) for name, value in caller.headers if name not in replaced]
-    lines += [(name.lower(), value) for name, value in route.headers]
-    if route.api_key is not None:
-        lines.append((b"authorization", b"Bearer " + route.api_key.encode()))
-    lines.append((b"accept-encoding", b"identity"))
-    return [(name.decode("latin-1"), _text(value)) for name, value in lines]
-
-
-def end_to_end(headers: Headers) -> Headers:
-    """Header lines without the hop-by-hop ones (RFC 9110 7.6.1), in order, repeated ones too, names in lower case."""
-    lower = [(bytes(name).lower(), bytes(value)) for name, value in headers]
-    dropped = HOP_BY_HOP | _named_by_connection(lower)
-    return tuple((name, value) for name, value in lower if name not in dropped)
-
-
-def _named_by_connection(headers: Headers) -> set[bytes]:
-    """Headers that ``Connection`` declares to be for one hop."""
-    return {
-        token.strip().lower()
-        for name, value in headers
-        if name == b"connection"
-        for token in value.split(b",")
-    }
-
-
-def _text(value: bytes) -> str:
-    """A header value as aiohttp wants it: it will write it as UTF-8 again."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value.decode("latin-1")
-
-
+@lru_cache(maxsize=KEPT_PROXIES)
 def proxy_for(url: str) -> str | None:
     """The HTTP proxy that the environment names for a URL (``HTTPS_PROXY``, ``NO_PROXY``, ...).
 
-    Not aiohttp's ``trust_env``, which reads ``~/.netrc`` too and would lend its credentials to callers without any.
+    Not aiohttp's ``trust_env``, which reads ``~/.netrc`` too and would lend its credentials to callers
+    without any.
     """
     parts = urlsplit(url)
     proxies = getproxies()
@@ -269,8 +244,8 @@ def proxy_for(url: str) -> str | None:
 def timed_out(route: Route, seconds: float) -> UpstreamTimedOut:
     """The error for an upstream that is connected and silent."""
     return UpstreamTimedOut(
-        f"The upstream of {route.name!r} did not answer within {seconds:g} seconds; send the request again, or raise "
-        "litellm_params.timeout of the model.",
+        f"The upstream of {route.name!r} did not answer within {seconds:g} seconds; send the request again, "
+        "or raise litellm_params.timeout of the model.",
         internal=repr(route),
     )
 

@@ -1,4 +1,7 @@
-"""Answers as Anthropic's Messages API sends them. Source: docs.anthropic.com, "Streaming Messages" and "Errors"."""
+"""Answers as Anthropic's Messages API sends them.
+
+Source: docs.anthropic.com, "Streaming Messages" and "Errors".
+"""
 
 from __future__ import annotations
 

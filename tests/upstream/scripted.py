@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from proxy.core.ports import Caller
+from proxy.core.ports import Caller, UpstreamReply
 
 Script = Callable[["Exchange"], Awaitable[None]]
 
@@ -42,10 +42,8 @@ class Exchange:
 
     async def gone(self) -> None:
         """Wait until the client has closed the connection."""
-        try:
+        with suppress(ConnectionResetError):
             assert await self.reader.read(1) == b""
-        except ConnectionResetError:
-            pass
 
 
 @dataclass
@@ -113,3 +111,14 @@ async def read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
 def calling(*headers: tuple[str, str], fingerprint: bytes = b"alice") -> Caller:
     """A caller with these headers."""
     return Caller(fingerprint, tuple((name.encode(), value.encode()) for name, value in headers))
+
+
+async def collect(reply: UpstreamReply, into: list[bytes]) -> None:
+    """Read a body; what came before a failure is kept in ``into``."""
+    async for piece in reply.body():
+        into.append(piece)  # noqa: PERF401 - extend() would keep nothing when the body fails
+
+
+async def everything(reply: UpstreamReply) -> bytes:
+    """The whole body."""
+    return b"".join([piece async for piece in reply.body()])

@@ -16,7 +16,7 @@ from proxy.core.ports import Route, UpstreamReply
 from proxy.upstream.litellm import LiteLLMUpstream
 from proxy.upstream.overflow import Overflow, parse_overflow
 from tests.upstream import anthropic
-from tests.upstream.scripted import Exchange, calling, serving
+from tests.upstream.scripted import Exchange, calling, collect, everything, serving
 
 ALICE = calling(("authorization", "Bearer alice-key"))
 QUESTION: dict[str, Any] = {
@@ -51,11 +51,6 @@ async def ask(upstream: LiteLLMUpstream, **fields: Any) -> UpstreamReply:
     return await upstream.send(route, json.dumps(request).encode(), ALICE, stream=bool(fields.get("stream")))
 
 
-async def body_of(reply: UpstreamReply) -> bytes:
-    """The whole body."""
-    return b"".join([piece async for piece in reply.body()])
-
-
 def streamed(*parts: list[dict[str, Any]]) -> httpx.Response:
     """A streamed answer, one network read for each part."""
 
@@ -80,7 +75,7 @@ async def test_plain_answer_becomes_a_chat_completion(
         json=anthropic.message({"type": "text", "text": "Hello"}), headers={"request-id": "req_1"}
     )
     reply = await ask(upstream)
-    answer = json.loads(await body_of(reply))
+    answer = json.loads(await everything(reply))
     assert reply.status == 200
     assert (b"content-type", b"application/json") in reply.headers
     assert (b"x-request-id", b"req_1") in reply.headers
@@ -97,7 +92,7 @@ async def test_tool_use_becomes_a_tool_call(upstream: LiteLLMUpstream, provider:
     use = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Paris"}}
     provider.respond(json=anthropic.message(use, stop_reason="tool_use"))
     tool = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
-    choice = json.loads(await body_of(await ask(upstream, tools=[tool])))["choices"][0]
+    choice = json.loads(await everything(await ask(upstream, tools=[tool])))["choices"][0]
     assert choice["finish_reason"] == "tool_calls"
     assert choice["message"]["content"] is None
     assert choice["message"]["tool_calls"][0]["id"] == "toolu_1"
@@ -112,7 +107,7 @@ async def test_stream_becomes_openai_events(upstream: LiteLLMUpstream, provider:
     assert reply.headers[0] == (b"content-type", b"text/event-stream")
     assert (b"x-request-id", b"req_1") in reply.headers
     assert (b"x-ratelimit-remaining-requests", b"3") in reply.headers
-    body = await body_of(reply)
+    body = await everything(reply)
     assert body.endswith(b"\n\ndata: [DONE]\n\n")
     chunks = chunks_of(body)
     assert [chunk["choices"][0]["delta"].get("content") for chunk in chunks] == ["Hello", " world", None]
@@ -125,7 +120,7 @@ async def test_usage_chunk_has_empty_choices(upstream: LiteLLMUpstream, provider
     """stream_options.include_usage: one more chunk, with ``choices: []`` as OpenAI sends it."""
     provider.mock(return_value=streamed(anthropic.TEXT, anthropic.end("end_turn")))
     chunks = chunks_of(
-        await body_of(await ask(upstream, stream=True, stream_options={"include_usage": True}))
+        await everything(await ask(upstream, stream=True, stream_options={"include_usage": True}))
     )
     assert [len(chunk["choices"]) for chunk in chunks] == [1, 1, 1, 0]
     usage = chunks[-1]["usage"]
@@ -138,7 +133,7 @@ async def test_streamed_tool_use(upstream: LiteLLMUpstream, provider: respx.Rout
     """A streamed tool call's arguments come in pieces under one index, and end with ``tool_calls``."""
     provider.mock(return_value=streamed(anthropic.TOOL, anthropic.end("tool_use")))
     tool = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
-    chunks = chunks_of(await body_of(await ask(upstream, stream=True, tools=[tool])))
+    chunks = chunks_of(await everything(await ask(upstream, stream=True, tools=[tool])))
     calls = [call for chunk in chunks for call in chunk["choices"][0]["delta"].get("tool_calls", [])]
     assert calls[0]["id"] == "toolu_1"
     assert calls[0]["function"]["name"] == "weather"
@@ -149,13 +144,13 @@ async def test_streamed_tool_use(upstream: LiteLLMUpstream, provider: respx.Rout
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_full_context_keeps_its_status_and_gets_its_code(
-    upstream: LiteLLMUpstream, provider: respx.Route, stream: bool
+    upstream: LiteLLMUpstream, provider: respx.Route, *, stream: bool
 ) -> None:
     """Litellm's code "400" is ``context_length_exceeded`` again, with the provider's own words, so it can be learned."""
     told = "prompt is too long: 210000 tokens > 200000 maximum"
     provider.respond(400, json=anthropic.error("invalid_request_error", told))
     reply = await ask(upstream, stream=stream)
-    body = await body_of(reply)
+    body = await everything(reply)
     assert reply.status == 400
     assert json.loads(body) == {
         "error": {
@@ -183,6 +178,7 @@ async def test_full_context_keeps_its_status_and_gets_its_code(
 async def test_refusals_keep_status_words_and_headers(
     upstream: LiteLLMUpstream,
     provider: respx.Route,
+    *,
     stream: bool,
     status: int,
     kind: str,
@@ -194,7 +190,7 @@ async def test_refusals_keep_status_words_and_headers(
     provider.respond(status, json=anthropic.error(kind, text), headers=headers)
     reply = await ask(upstream, stream=stream)
     assert reply.status == status
-    assert json.loads(await body_of(reply)) == {
+    assert json.loads(await everything(reply)) == {
         "error": {"message": text, "type": kind, "param": None, "code": code}
     }
     assert {
@@ -210,10 +206,9 @@ async def test_error_in_midstream_is_broken(upstream: LiteLLMUpstream, provider:
     """After the first chunk an error can only be told by UpstreamBroken, with the provider's words; no [DONE]."""
     provider.mock(return_value=streamed(anthropic.TEXT, anthropic.OVERLOADED))
     reply = await ask(upstream, stream=True)
-    pieces = []
+    pieces: list[bytes] = []
     with pytest.raises(UpstreamBroken, match="Overloaded"):
-        async for piece in reply.body():
-            pieces.append(piece)
+        await collect(reply, pieces)
     assert len(pieces) == 2
 
 
@@ -224,7 +219,7 @@ async def test_error_as_first_event_keeps_an_error_status(
     provider.mock(return_value=streamed(anthropic.OVERLOADED))
     reply = await ask(upstream, stream=True)
     assert reply.status >= 500
-    assert json.loads(await body_of(reply))["error"]["message"].endswith("Overloaded")
+    assert json.loads(await everything(reply))["error"]["message"].endswith("Overloaded")
 
 
 @pytest.mark.parametrize("parts", [[], anthropic.TEXT])
@@ -234,10 +229,9 @@ async def test_stream_without_finish_reason_is_broken(
     """Litellm ends such a stream with a made-up "stop": neither that nor [DONE] is sent."""
     provider.mock(return_value=streamed(parts))
     reply = await ask(upstream, stream=True)
-    pieces = []
+    pieces: list[bytes] = []
     with pytest.raises(UpstreamBroken):
-        async for piece in reply.body():
-            pieces.append(piece)
+        await collect(reply, pieces)
     assert not any(b"finish_reason" in piece or b"DONE" in piece for piece in pieces)
 
 
@@ -265,7 +259,7 @@ async def test_body_cannot_change_destination_or_credential(
         "model": "openai/evil",
     }
     reply = await ask(upstream, **evil)
-    assert json.loads(await body_of(reply))["choices"][0]["message"]["content"] == "Hello"
+    assert json.loads(await everything(reply))["choices"][0]["message"]["content"] == "Hello"
     request = provider.calls.last.request
     assert request.headers["x-api-key"] == "alice-key"
     assert "x-evil" not in request.headers
@@ -304,7 +298,7 @@ async def test_server_environment_lends_no_key(
     route = await upstream.resolve("claude-sonnet-4-5")
     reply = await upstream.send(route, json.dumps(QUESTION).encode(), calling(), stream=False)
     assert reply.status == 401
-    assert json.loads(await body_of(reply))["error"]["code"] == "invalid_api_key"
+    assert json.loads(await everything(reply))["error"]["code"] == "invalid_api_key"
     with pytest.raises(UpstreamError, match="401"):
         await upstream.complete(route, [], calling(), max_tokens=9, timeout_seconds=5)
     assert provider.call_count == 0
@@ -351,7 +345,7 @@ async def test_failed_completion_is_an_upstream_error(
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_no_connection_is_unreachable(
-    upstream: LiteLLMUpstream, provider: respx.Route, stream: bool
+    upstream: LiteLLMUpstream, provider: respx.Route, *, stream: bool
 ) -> None:
     """What happens beneath the provider's HTTP is told as on the wire lane."""
     provider.mock(side_effect=httpx.ConnectError("no route"))
@@ -405,7 +399,7 @@ async def test_close_during_a_read_reaches_the_provider() -> None:
     async with serving(script) as server:
         upstream, route = slow_upstream(server.base_url)
         reply = await upstream.send(route, json.dumps(QUESTION).encode(), ALICE, stream=True)
-        reading = asyncio.create_task(body_of(reply))
+        reading = asyncio.create_task(everything(reply))
         await asyncio.sleep(0.1)
         await reply.close()
         async with asyncio.timeout(2):
@@ -451,6 +445,6 @@ async def test_failed_streams_leave_no_connections_open() -> None:
         for _ in range(3):
             reply = await upstream.send(route, json.dumps(QUESTION).encode(), ALICE, stream=True)
             with pytest.raises(UpstreamBroken):
-                await body_of(reply)
+                await everything(reply)
         await asyncio.sleep(0.1)
         assert server.open == 0

@@ -12,8 +12,8 @@ import pytest
 
 from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamTimedOut, UpstreamUnreachable
 from proxy.core.ports import Route, UpstreamReply
-from proxy.upstream.wire import WireLane
-from tests.upstream.scripted import Exchange, ScriptedServer, calling, serving
+from proxy.upstream.wire import WireLane, proxy_for
+from tests.upstream.scripted import Exchange, ScriptedServer, calling, collect, everything, serving
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 ODD = b'{ "model":"m",\n\t"messages" : [ ],"\\u00e9":1.0e2 ,  "x":{"b":1,"a":2}}  \n'
@@ -25,13 +25,8 @@ def route_to(server: ScriptedServer, **fields: object) -> Route:
     return Route("wire", "m", "m", "openai", server.base_url, **fields)  # type: ignore[arg-type]
 
 
-async def everything(reply: UpstreamReply) -> bytes:
-    """The whole body."""
-    return b"".join([piece async for piece in reply.body()])
-
-
 async def test_request_bytes_arrive_as_they_are(wire: WireLane) -> None:
-    """What goes out is the body's very bytes, odd white space and number forms included, to {base}/chat/completions."""
+    """What goes out is the body's very bytes, odd white space included, to {base}/chat/completions."""
 
     async def script(exchange: Exchange) -> None:
         await exchange.answer(b"{}")
@@ -53,7 +48,7 @@ async def test_answer_bytes_arrive_as_they_are(wire: WireLane) -> None:
 
 
 async def test_clients_headers_go_upstream_without_the_hop_by_hop_ones(wire: WireLane) -> None:
-    """RFC 9110 7.6.1: hop-by-hop headers, those that Connection names and Host stay; all others go, repeated too."""
+    """RFC 9110 7.6.1: hop-by-hop headers and those that Connection names stay; all others go."""
 
     async def script(exchange: Exchange) -> None:
         await exchange.answer(b"{}")
@@ -87,7 +82,7 @@ async def test_clients_headers_go_upstream_without_the_hop_by_hop_ones(wire: Wir
 
 
 async def test_configured_key_takes_the_place_of_every_credential(wire: WireLane) -> None:
-    """With a configured key the client's own credentials never leave the house, whatever header they came in."""
+    """With a configured key no credential of the client leaves the house, in whatever header it came."""
 
     async def script(exchange: Exchange) -> None:
         await exchange.answer(b"{}")
@@ -104,7 +99,7 @@ async def test_configured_key_takes_the_place_of_every_credential(wire: WireLane
 async def test_server_environment_lends_no_credentials(
     wire: WireLane, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A caller without a key gets none from the proxy's own environment: neither OPENAI_API_KEY nor ~/.netrc."""
+    """A caller without a key gets none from the proxy's environment: not OPENAI_API_KEY, not ~/.netrc."""
 
     async def script(exchange: Exchange) -> None:
         await exchange.answer(b"{}")
@@ -260,10 +255,9 @@ async def test_body_that_breaks_off_is_told(wire: WireLane, length: bytes) -> No
 
     async with serving(script) as server:
         reply = await wire.send(route_to(server), b"{}", calling())
-        pieces = []
+        pieces: list[bytes] = []
         with pytest.raises(UpstreamBroken) as broken:
-            async for piece in reply.body():
-                pieces.append(piece)
+            await collect(reply, pieces)
         assert b"data: 1\n\n" in b"".join(pieces)
         assert "127.0.0.1" not in str(broken.value)
         assert "127.0.0.1" in broken.value.internal
@@ -317,7 +311,7 @@ async def test_stream_has_no_total_time(wire: WireLane) -> None:
 
 
 async def test_kept_connection_that_died_is_replaced(wire: WireLane) -> None:
-    """A request that met a kept connection's end is sent again over a fresh one; a fresh one is not tried twice."""
+    """A request that met a kept connection's end goes over a fresh one; a fresh one is not tried twice."""
     closing = asyncio.Event()
 
     async def script(exchange: Exchange) -> None:
@@ -391,3 +385,37 @@ async def test_completion_has_its_own_time(wire: WireLane) -> None:
     async with serving(script) as server:
         with pytest.raises(UpstreamTimedOut):
             await wire.complete(route_to(server), [], calling(), max_tokens=9, timeout_seconds=0.1)
+
+
+async def test_proxy_of_the_environment_is_used(wire: WireLane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HTTP_PROXY carries the request, unless NO_PROXY names the host."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(b"{}")
+
+    for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    proxy_for.cache_clear()
+    async with serving(script) as server:
+        monkeypatch.setenv("http_proxy", server.base_url.removesuffix("/v1"))
+        monkeypatch.setenv("no_proxy", "near.test")
+        await everything(
+            await wire.send(Route("wire", "m", "m", "openai", "http://far.test/v1"), b"{}", calling())
+        )
+        assert server.last.line == "POST http://far.test/v1/chat/completions HTTP/1.1"
+        assert proxy_for("http://near.test/v1") is None
+    proxy_for.cache_clear()
+
+
+async def test_large_bodies_travel_whole(wire: WireLane) -> None:
+    """Requests with images are tens of megabytes: sent as they are, without a word about it."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(b"{}")
+
+    large = b"x" * 20_000_000
+    async with serving(script) as server:
+        await everything(await wire.send(route_to(server), large, calling()))
+        assert server.last.body == large
+        assert server.last.header("transfer-encoding") == []
