@@ -29,6 +29,8 @@ from proxy.upstream.wire import WireLane
 REMEMBERED = 1024
 """Resolved names that are kept; clients choose names, so there must be a bound."""
 NAMED_IN_ERRORS = 20
+LONGEST_NAME = 256
+"""Characters of a model's name; Hugging Face allows 96, and what is remembered must stay small."""
 
 
 class ProviderData(Protocol):
@@ -66,8 +68,11 @@ class LiteLLMUpstream:
         self._resolved: dict[str, Route] = {}
 
     def warm(self) -> None:
-        """Start importing litellm in the background, where a request could need it."""
-        if not self.upstream_base_url:
+        """Start importing litellm in the background, unless everything that is configured does without it."""
+        configured = [find(self.entries, entry.name) for entry in self.entries]
+        if any(entry and not _is_plain(entry) for entry in configured):
+            load()
+        elif not configured and not self.upstream_base_url:
             load()
 
     async def resolve(self, model: str) -> Route:
@@ -75,6 +80,8 @@ class LiteLLMUpstream:
 
         :raises ModelNotFound: nobody serves it; the message names what is configured
         """
+        if len(model) > LONGEST_NAME:
+            raise self._unknown(model, f"longer than {LONGEST_NAME} characters")
         route = self._resolved.get(model) or await self._find(model)
         remember(self._resolved, model, route, most=REMEMBERED)
         return route
@@ -120,15 +127,11 @@ class LiteLLMUpstream:
         return await self._by_name(model)
 
     async def _configured(self, name: str, entry: Destination) -> Route:
-        provider = entry.provider
-        base = entry.base_url or (providers.OPENAI_BASE if provider == "openai" else None)
-        if provider not in providers.WIRE_WITHOUT_LITELLM or base is None:
-            try:
-                model, provider, base = await _ask(entry.model, entry.params)
-            except LookupError as error:
-                raise self._unknown(name, f"litellm knows no provider for {entry.model!r}") from error
-        else:
-            model = entry.bare_model
+        known = _without_litellm(entry)
+        try:
+            model, provider, base = known or await _ask(entry.model, entry.params)
+        except LookupError as error:
+            raise self._unknown(name, f"litellm knows no provider for {entry.model!r}") from error
         lane = await _lane_of(entry, provider, base)
         if lane == "wire" and base is None:
             raise self._unknown(name, f"{provider} needs litellm_params.api_base")
@@ -180,6 +183,23 @@ class LiteLLMUpstream:
             "OpenAI-compatible server, or name the provider too, as in openai/gpt-4o or "
             "anthropic/claude-sonnet-4-5."
         )
+
+
+def _without_litellm(entry: Destination) -> tuple[str, str, str | None] | None:
+    """Bare model, provider and base URL, where the entry itself says enough."""
+    provider = entry.provider
+    base = entry.base_url or (providers.OPENAI_BASE if provider == "openai" else None)
+    if provider in providers.WIRE_WITHOUT_LITELLM and base is not None:
+        return entry.bare_model, provider, base
+    return None
+
+
+def _is_plain(entry: Destination) -> bool:
+    """Whether an entry's requests go over the wire lane without litellm ever being asked."""
+    translated = entry.lane == "translate" or (
+        entry.lane == "auto" and CONFIGURED_FOR_LITELLM & entry.params.keys()
+    )
+    return _without_litellm(entry) is not None and not translated
 
 
 async def _lane_of(entry: Destination, provider: str, base: str | None) -> Lane:

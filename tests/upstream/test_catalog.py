@@ -112,7 +112,7 @@ async def test_overrides_are_read_at_every_request(data: LiteLLMModelData) -> No
 
 
 async def test_destination_knows_better_than_an_alias(data: LiteLLMModelData) -> None:
-    """A client's name is looked up last: ``gpt-4o`` may be an alias for anything; base_model goes before all."""
+    """A client's name is looked up last: it may be an alias for anything; base_model goes before all."""
     catalog = catalog_with(data)
     assert await window(
         catalog, Route("wire", "gpt-4o", "big", "groq", "https://api.groq.com/openai/v1")
@@ -143,7 +143,7 @@ async def test_policy_is_the_clients_names(data: LiteLLMModelData) -> None:
 async def test_running_server_knows_best(
     data: LiteLLMModelData, entries: list[dict[str, JsonValue]], tokens: int
 ) -> None:
-    """Where a person gave the address, the server's own metadata goes before all data about the model's name."""
+    """Where a person gave the address, the server's word goes before all data about the name."""
     servers = Servers({LOCAL + "/models": {"data": entries}})
     found = await window(catalog_with(data, servers), route("gpt-4o", base=LOCAL, given=True))
     assert found.window == tokens
@@ -173,7 +173,7 @@ async def test_servers_of_litellms_are_asked_last_and_openai_never(data: LiteLLM
 
 
 async def test_server_is_asked_once_in_a_while() -> None:
-    """Requests at once share one question; the answer holds for minutes; a failure holds shortly, for its caller only."""
+    """Requests at once share one question; an answer holds for minutes, a failure for its caller."""
     servers = Servers({LOCAL + "/models": {"data": [{"id": "m", "max_model_len": 10}]}})
     now = 0.0
     probe = Probe(servers, clock=lambda: now)
@@ -250,7 +250,7 @@ async def test_overflow_teaches_the_window(data: LiteLLMModelData) -> None:
 async def test_window_is_learned_in_our_own_tokens(
     data: LiteLLMModelData, message: str, sent: int, replayed: int, kept: int
 ) -> None:
-    """Where the provider counts more than we do, its window holds fewer of our tokens; one odd request is not kept."""
+    """Where the provider counts more than we do, its window holds fewer of our tokens."""
     catalog = catalog_with(data, overrides={"m": {"max_input_tokens": 200000}})
     where = route("m")
     learned = await catalog.learn(
@@ -262,7 +262,7 @@ async def test_window_is_learned_in_our_own_tokens(
 
 
 async def test_limit_on_input_leaves_the_reply_its_room(data: LiteLLMModelData) -> None:
-    """GPT-5: 272,000 in of 400,000 in all; an overflow of the input does not take the reply's room from it."""
+    """GPT-5: 272,000 in of 400,000 in all; an overflow of the input leaves the reply its room."""
     catalog = catalog_with(
         data,
         shipped={
@@ -313,7 +313,7 @@ async def test_models_lists_what_is_configured(data: LiteLLMModelData) -> None:
 
 
 async def test_models_keeps_what_the_upstream_says(data: LiteLLMModelData) -> None:
-    """TIDEMARK_UPSTREAM: its own list with unknown fields, and context_length where it is known and not there."""
+    """TIDEMARK_UPSTREAM: its own list with unknown fields, and context_length where it is known."""
     listed = {
         "object": "list",
         "x": 1,

@@ -126,7 +126,7 @@ async def test_openai_base_is_never_read_from_the_environment(monkeypatch: pytes
     ],
 )
 async def test_names_alone_are_enough(model: str, expected: tuple[str, str, str, str]) -> None:
-    """Zero configuration: litellm tells the provider, and names that mean one provider to everybody need no map."""
+    """Zero configuration: litellm tells the provider; names that mean one to everybody need no map."""
     assert await resolved(LiteLLMUpstream(), model) == expected
 
 
@@ -145,7 +145,7 @@ async def test_names_alone_are_enough(model: str, expected: tuple[str, str, str,
 async def test_unknown_models_name_the_mends(
     model: str, reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A name that nobody serves, or that would lend the server's own credentials, is ModelNotFound; nothing is printed."""
+    """A name that nobody serves, or that would lend the server's credentials, is ModelNotFound."""
     upstream = LiteLLMUpstream([entry("mine", "openai/x", api_base="http://a/v1")])
     with pytest.raises(ModelNotFound, match=reason) as missing:
         await upstream.resolve(model)
@@ -168,7 +168,7 @@ async def test_unknown_models_name_the_mends(
     ],
 )
 async def test_lane_follows_provider_and_entry(item: dict[str, JsonValue], lane: str) -> None:
-    """Auto is wire for OpenAI's format with a base URL, unless litellm_params must be put in; an entry may say otherwise."""
+    """Auto is wire for OpenAI's format, unless litellm_params must be put in; an entry may differ."""
     assert (await LiteLLMUpstream([item]).resolve("m")).lane == lane
 
 
@@ -235,3 +235,30 @@ async def test_data_file_spares_the_import() -> None:
     assert await LiteLLMUpstream(data=LiteLLMModelData()).resolve("gpt-4o") == Route(
         "wire", "gpt-4o", "gpt-4o", "openai", "https://api.openai.com/v1"
     )
+
+
+@pytest.mark.parametrize(
+    ("entries", "base", "imported"),
+    [
+        ([], None, True),
+        ([], "http://a/v1", False),
+        ([entry("m", "openai/x", api_base="http://a/v1")], None, False),
+        ([entry("m", "openai/x"), entry("n", "anthropic/x")], "http://a/v1", True),
+        ([entry("m", "openai/x", temperature=0)], None, True),
+    ],
+)
+def test_litellm_is_imported_ahead_only_where_it_is_needed(
+    monkeypatch: pytest.MonkeyPatch, entries: list[dict[str, JsonValue]], base: str | None, *, imported: bool
+) -> None:
+    """What is configured for the wire lane alone never pays for litellm: 200 MB and seconds of CPU."""
+    started: list[bool] = []
+    monkeypatch.setattr("proxy.upstream.litellm.load", lambda: started.append(True))
+    LiteLLMUpstream(entries, base).warm()
+    assert bool(started) == imported
+
+
+async def test_names_have_a_length() -> None:
+    """A name of a megabyte is refused before it is matched or remembered, and not repeated in full."""
+    with pytest.raises(ModelNotFound) as missing:
+        await LiteLLMUpstream(upstream_base_url="http://a/v1").resolve("x" * 1_000_000)
+    assert len(str(missing.value)) < 1000

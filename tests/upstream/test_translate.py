@@ -146,7 +146,7 @@ async def test_streamed_tool_use(upstream: LiteLLMUpstream, provider: respx.Rout
 async def test_full_context_keeps_its_status_and_gets_its_code(
     upstream: LiteLLMUpstream, provider: respx.Route, *, stream: bool
 ) -> None:
-    """Litellm's code "400" is ``context_length_exceeded`` again, with the provider's own words, so it can be learned."""
+    """A full context has OpenAI's code and the provider's words, where litellm would say "400"."""
     told = "prompt is too long: 210000 tokens > 200000 maximum"
     provider.respond(400, json=anthropic.error("invalid_request_error", told))
     reply = await ask(upstream, stream=stream)
@@ -203,7 +203,7 @@ async def test_refusals_keep_status_words_and_headers(
 
 
 async def test_error_in_midstream_is_broken(upstream: LiteLLMUpstream, provider: respx.Route) -> None:
-    """After the first chunk an error can only be told by UpstreamBroken, with the provider's words; no [DONE]."""
+    """After the first chunk an error is UpstreamBroken, with the provider's words; no [DONE]."""
     provider.mock(return_value=streamed(anthropic.TEXT, anthropic.OVERLOADED))
     reply = await ask(upstream, stream=True)
     pieces: list[bytes] = []
@@ -270,7 +270,7 @@ async def test_body_cannot_change_destination_or_credential(
 async def test_parameters_that_the_provider_lacks_are_dropped(
     upstream: LiteLLMUpstream, provider: respx.Route
 ) -> None:
-    """A client cannot know who answers: what the provider does not know is left out, the rest goes through."""
+    """A client cannot know who answers: what the provider lacks is left out, the rest goes through."""
     provider.respond(json=anthropic.message({"type": "text", "text": "Hello"}))
     await ask(upstream, seed=1, logit_bias={"1": 2}, frequency_penalty=0.1, temperature=0.5, stop=["x"])
     sent = json.loads(provider.calls.last.request.content)
@@ -293,7 +293,7 @@ async def test_credential_may_come_in_other_headers(
 async def test_server_environment_lends_no_key(
     upstream: LiteLLMUpstream, provider: respx.Route, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A caller without a key is refused with 401; ANTHROPIC_API_KEY of the proxy's own environment stays there."""
+    """A caller without a key is refused; ANTHROPIC_API_KEY of the proxy's environment stays there."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "servers-own")
     route = await upstream.resolve("claude-sonnet-4-5")
     reply = await upstream.send(route, json.dumps(QUESTION).encode(), calling(), stream=False)

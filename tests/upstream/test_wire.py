@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamTimedOut, UpstreamUnreachable
-from proxy.core.ports import Route, UpstreamReply
+from proxy.core.ports import Route
 from proxy.upstream.wire import WireLane, proxy_for
 from tests.upstream.scripted import Exchange, ScriptedServer, calling, collect, everything, serving
 
@@ -120,8 +120,9 @@ async def test_answer_headers_keep_order_and_repetition(wire: WireLane) -> None:
     async def script(exchange: Exchange) -> None:
         await exchange.answer(
             b"{}",
-            headers=b"Set-Cookie: a=1\r\nX-Request-ID: req_1\r\nSet-Cookie: b=2\r\nConnection: keep-alive, X-Hop\r\n"
-            b"Keep-Alive: timeout=5\r\nX-Hop: 1\r\nX-RateLimit-Remaining-Tokens: 7\r\nX-Word: caf\xe9\r\n",
+            headers=b"Set-Cookie: a=1\r\nX-Request-ID: req_1\r\nSet-Cookie: b=2\r\n"
+            b"Connection: keep-alive, X-Hop\r\nKeep-Alive: timeout=5\r\nX-Hop: 1\r\n"
+            b"X-RateLimit-Remaining-Tokens: 7\r\nX-Word: caf\xe9\r\n",
         )
 
     async with serving(script) as server:
