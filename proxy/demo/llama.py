@@ -45,12 +45,12 @@ def weights() -> Path:
     )
 
 
-def command(port: int) -> list[str]:
+def command(port: int, window_tokens: int = WINDOW_TOKENS) -> list[str]:
     """Return the command line that serves the model on `port`."""
-    return [sys.executable, "-m", "proxy.demo.llama", "--port", str(port)]
+    return [sys.executable, "-m", "proxy.demo.llama", "--port", str(port), "--window", str(window_tokens)]
 
 
-def serve(port: int, model_file: Path) -> None:
+def serve(port: int, window_tokens: int, model_file: Path) -> None:
     """Serve the model on 127.0.0.1 until the process is ended."""
     import xllamacpp  # noqa: PLC0415 - an extra, and only this process needs it
 
@@ -59,7 +59,7 @@ def serve(port: int, model_file: Path) -> None:
     settings.model_alias = {MODEL}
     settings.hostnames = ["127.0.0.1"]
     settings.port = port
-    settings.n_ctx = WINDOW_TOKENS
+    settings.n_ctx = window_tokens
     settings.n_parallel = 1
     cores = os.cpu_count() or 1
     # One core stays free for Tidemark and the client: llama.cpp's threads wait for each other at every token,
@@ -80,9 +80,10 @@ def main(arguments: list[str]) -> None:
     """Serve the model as the command line says."""
     parser = argparse.ArgumentParser(prog="proxy.demo.llama")
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--window", type=int, default=WINDOW_TOKENS)
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # nothing to save: end at once
-    serve(options.port, weights())
+    serve(options.port, options.window, weights())
 
 
 if __name__ == "__main__":

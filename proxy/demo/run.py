@@ -55,6 +55,15 @@ compaction:
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """What both servers are started with."""
+
+    folder: Path
+    """Their files, gone when the demo ends."""
+    window_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Servers:
     """The two running servers and their ports on 127.0.0.1."""
 
@@ -64,7 +73,12 @@ class Servers:
     proxy_port: int
 
 
-def main(turns: int = 40, serve: bool = False) -> int:  # noqa: FBT001, FBT002 - two flags of one command line
+def main(
+    turns: int = 40,
+    serve: bool = False,  # noqa: FBT001, FBT002 - two flags of one command line
+    *,
+    window_tokens: int = llama.WINDOW_TOKENS,
+) -> int:
     """Run the demo and return the exit code.
 
     With `serve`, start both servers, say how to reach them, and wait for Ctrl-C or SIGTERM; nobody talks
@@ -74,9 +88,13 @@ def main(turns: int = 40, serve: bool = False) -> int:  # noqa: FBT001, FBT002 -
     try:
         llama.weights()
         with children.ended_by_signals(), tempfile.TemporaryDirectory(prefix="tidemark-demo-") as folder:
-            return _serve(Path(folder)) if serve else _compare(Path(folder), script(turns))
+            start = Start(Path(folder), window_tokens)
+            return _serve(start) if serve else _compare(start, script(turns))
     except (llama.ExtraMissingError, children.ChildError) as error:
         print(error, file=sys.stderr)  # noqa: T201 - the demo speaks to a person
+        return 1
+    except BrokenPipeError:  # nobody reads on; nor shall the interpreter's last flush fail
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except children.EndedBySignal as end:
         return 128 + end.number
@@ -95,18 +113,18 @@ def water(limit_tokens: int | None, window_tokens: int = llama.WINDOW_TOKENS) ->
     return Water(window_tokens, int(_TARGET * limit_tokens), high)
 
 
-def _serve(folder: Path) -> int:
+def _serve(start: Start) -> int:
     out = PlainScreen()
     port = SERVE_PORT
     if not children.is_free(port):
         port = children.free_port()
         out.say(f"Port {SERVE_PORT} is taken, so Tidemark gets port {port}.")
-    with _servers(folder, port) as servers:
+    with _servers(start, port) as servers:
         servers.proxy.wait_ready(port, READY_PATH)
         base = f"http://{children.HOST}:{servers.proxy_port}/v1"
         messages = [{"role": "user", "content": "Name three Greek islands."}]
         body = json.dumps({"model": llama.MODEL, "stream": True, "messages": messages})
-        out.say(f"Tidemark is running before {llama.MODEL} with a window of {llama.WINDOW_TOKENS} tokens.")
+        out.say(f"Tidemark is running before {llama.MODEL} with a window of {start.window_tokens} tokens.")
         out.say(f"export OPENAI_BASE_URL={base}")
         out.say("export OPENAI_API_KEY=unused")
         out.say(f"curl -N {base}/chat/completions -H 'Content-Type: application/json' -d '{body}'")
@@ -119,22 +137,26 @@ def _serve(folder: Path) -> int:
     return 0
 
 
-def _compare(folder: Path, questions: Sequence[Question]) -> int:
+def _compare(start: Start, questions: Sequence[Question]) -> int:
     plain = PlainScreen()
     started = time.monotonic()
     plain.say(
-        f"Starting {llama.MODEL} on llama.cpp, window {llama.WINDOW_TOKENS} tokens, and Tidemark before it."
+        f"Starting {llama.MODEL} on llama.cpp, window {start.window_tokens} tokens, and Tidemark before it."
     )
-    with _servers(folder, children.free_port()) as servers:
+    with _servers(start, children.free_port()) as servers:
         from proxy.demo.talk import talker  # noqa: PLC0415 - imports openai, while Tidemark starts
 
         servers.proxy.wait_ready(servers.proxy_port, READY_PATH)
         plain.say(f"Both answer after {time.monotonic() - started:.1f} s.")
         with screen() as out:
             out.say(f"\nStraight to the model's server, {len(questions)} turns:")
-            direct = _hold(talker("direct", servers.model_port, llama.MODEL), questions, out)
+            direct = _hold(
+                talker("direct", servers.model_port, llama.MODEL), questions, out, start.window_tokens
+            )
             out.say("\nThe same person through Tidemark:")
-            proxied = _hold(talker("tidemark", servers.proxy_port, llama.MODEL), questions, out)
+            proxied = _hold(
+                talker("tidemark", servers.proxy_port, llama.MODEL), questions, out, start.window_tokens
+            )
         if proxied.failure:
             plain.say(servers.proxy.last_lines())
     found = verdict(direct, proxied)
@@ -145,10 +167,12 @@ def _compare(folder: Path, questions: Sequence[Question]) -> int:
 
 
 @contextlib.contextmanager
-def _servers(folder: Path, proxy_port: int) -> Iterator[Servers]:
+def _servers(start: Start, proxy_port: int) -> Iterator[Servers]:
     """Run both servers; the model answers when the block begins, Tidemark is still starting."""
+    folder = start.folder
     model_port = children.free_port()
-    with children.child("The model's server", llama.command(model_port), folder / "llama.log") as model:
+    command = llama.command(model_port, start.window_tokens)
+    with children.child("The model's server", command, folder / "llama.log") as model:
         model.wait_ready(model_port, llama.HEALTH_PATH)
         settings = folder / "tidemark.yaml"
         settings.write_text(_CONFIG, encoding="utf-8")
@@ -171,7 +195,7 @@ def _environ(upstream: str, data: Path) -> dict[str, str]:
     return {**kept, "NO_PROXY": direct, "no_proxy": direct, **ours}
 
 
-def _hold(to: Talker, questions: Sequence[Question], out: Screen) -> Conversation:
+def _hold(to: Talker, questions: Sequence[Question], out: Screen, window_tokens: int) -> Conversation:
     """Hold one conversation to its end or to its first failure, a line a turn."""
     from proxy.demo.talk import converse  # noqa: PLC0415 - see `_compare`
 
@@ -185,7 +209,6 @@ def _hold(to: Talker, questions: Sequence[Question], out: Screen) -> Conversatio
             failure = turn
             break
         turns.append(turn)
-        out.gauge(
-            turn.after_tokens, water(turn.limit_tokens), title=f"{to.side} {turn.number}/{len(questions)}"
-        )
+        marks = water(turn.limit_tokens, window_tokens)
+        out.gauge(turn.after_tokens, marks, title=f"{to.side} {turn.number}/{len(questions)}")
     return Conversation(to.side, len(questions), tuple(turns), failure, time.monotonic() - started)

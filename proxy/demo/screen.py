@@ -7,7 +7,7 @@ prints that, with a live bar between low and high water where there is a termina
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -260,7 +260,7 @@ def _share(part: int, whole: int) -> str:
     return f"{part:,} ({part / whole:.0%})" if whole else "0"
 
 
-_ROWS = (
+_ROWS: tuple[tuple[str, Callable[[Conversation], str]], ...] = (
     ("turns answered", lambda c: f"{len(c.turns)} of {c.asked}"),
     ("ended by", lambda c: f"failure, turn {c.failure.number}" if c.failure else "end of script"),
     ("compactions", lambda c: str(c.compactions) if c.side == "tidemark" else "-"),

@@ -20,8 +20,7 @@ class Question:
 
 def script(turns: int) -> tuple[Question, ...]:
     """Return the first `turns` questions; a conversation longer than the script goes round again."""
-    rounds, rest = divmod(turns, len(_QUESTIONS))
-    return _QUESTIONS * rounds + _QUESTIONS[:rest]
+    return tuple(_QUESTIONS[turn % len(_QUESTIONS)] for turn in range(turns))
 
 
 _FACTS = (

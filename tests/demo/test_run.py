@@ -17,11 +17,17 @@ import pytest
 from proxy.demo import llama, run
 from proxy.demo.children import HOST
 
-# Enough for the window to overflow when straight, and for a compaction and some turns after it.
-_TURNS = 26
+# Half the demo's window, so half its time: straight it is full after a dozen turns.
+_WINDOW_TOKENS = 1024
+_TURNS = 16
 
 Start = Callable[..., "subprocess.Popen[str]"]
 Gone = Callable[[str], bool]
+
+
+def environ(folder: Path) -> dict[str, str]:
+    """Return an environment whose temporary files lie in `folder`, and which knows this checkout."""
+    return {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(Path(run.__file__).parents[2])}
 
 
 @pytest.fixture
@@ -35,7 +41,7 @@ def demo(tmp_path: Path, real_model: Path) -> Iterator[Start]:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(run.__file__).parents[2])},
+            env=environ(tmp_path),
         )
         started.append(process)
         return process
@@ -60,12 +66,16 @@ def test_a_missing_extra_is_told_with_its_mend(
 @pytest.mark.e2e
 @pytest.mark.timeout(300)  # seconds: a real model is slow on a busy machine
 def test_straight_it_overflows_and_through_tidemark_it_finishes(
-    demo: Start, gone: Gone, tmp_path: Path
+    real_model: Path, gone: Gone, tmp_path: Path
 ) -> None:
     """The demo shows its point: exit code 0, one line a turn, a comparison, and nothing left behind."""
-    process = demo("--turns", str(_TURNS))
-    output, _ = process.communicate()
-    assert process.returncode == 0, output
+    call = f"run.main({_TURNS}, window_tokens={_WINDOW_TOKENS})"
+    code = f"import sys; from proxy.demo import run; sys.exit({call})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environ(tmp_path)
+    )
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
     assert "exceeds the available context size" in output
     assert f"{_TURNS} of {_TURNS}" in output
     assert "compacted" in output
