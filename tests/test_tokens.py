@@ -109,9 +109,7 @@ def test_a_model_is_counted_in_its_own_encoding(model: str, encoding: str) -> No
         ),
     ],
 )
-def test_counts_are_those_of_the_api(
-    values: list[JsonValue], functions: list[JsonValue], tokens: int
-) -> None:
+def test_counts_are_those_of_the_api(values: list[JsonValue], functions: list[JsonValue], tokens: int) -> None:
     """The published formulas give what the API bills; ``tools`` cost what legacy ``functions`` do."""
     if not functions:
         assert total(*values) == tokens
@@ -212,9 +210,7 @@ async def test_large_texts_do_not_stall_the_event_loop() -> None:
     """While 4 MB are counted, the loop turns at least every 50 ms (200 ms here, for slow machines)."""
     counter = LocalTokenCounter()
     counter.count_text("load", "gpt-4o")
-    task = asyncio.create_task(
-        counter.count(request({"role": "user", "content": "some words " * 400_000}), "gpt-4o")
-    )
+    task = asyncio.create_task(counter.count(request({"role": "user", "content": "some words " * 400_000}), "gpt-4o"))
     worst = 0.0
     while not task.done():
         start = time.perf_counter()

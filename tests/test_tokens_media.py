@@ -72,9 +72,7 @@ def test_a_broken_image_has_a_conservative_count(data: bytes, head: str) -> None
     for start in (b"", b"\xff\xd8", b"RIFF1234WEBP"):
         part = {"type": "image_url", "image_url": {"url": head + base64.b64encode(start + data).decode()}}
         assert 85 <= image_tokens(part, ImagePricing()) <= 85 + 8 * 170
-    assert (
-        image_tokens({"type": "image_url", "image_url": {"url": "https://a/b.png"}}, ImagePricing()) == 1445
-    )
+    assert image_tokens({"type": "image_url", "image_url": {"url": "https://a/b.png"}}, ImagePricing()) == 1445
 
 
 def test_attachments_count_by_their_metadata() -> None:

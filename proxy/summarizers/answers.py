@@ -60,9 +60,7 @@ def judge(text: str, material: str, *, text_tokens: int, material_tokens: int) -
     if material_tokens > _LONG_INPUT_TOKENS and words < least and text_tokens < least:
         raise SummaryRejected(f"the summarizer's answer was too short: {words} words")
     if text_tokens > material_tokens:
-        raise SummaryRejected(
-            f"the answer ({text_tokens} tokens) was longer than its input ({material_tokens})"
-        )
+        raise SummaryRejected(f"the answer ({text_tokens} tokens) was longer than its input ({material_tokens})")
     if any(mark in text for mark in _INSTRUCTIONS) or _echoes(text, material):
         raise SummaryRejected("the summarizer echoed its input")
 

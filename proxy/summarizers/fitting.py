@@ -19,7 +19,7 @@ _LINE_LOSS = 0.3
 
 
 LARGE_CHARS = 40_000
-"""Text beyond this is read in a thread: as much takes about 10 ms, and the event loop carries other streams."""
+"""Text beyond this is read in a thread: as much takes about 10 ms, while other streams wait."""
 
 
 def is_large(task: SummaryTask) -> bool:
@@ -48,9 +48,7 @@ def cut_to_bound(text: str, task: SummaryTask, counter: TokenCounter, max_tokens
     return cut.rstrip()
 
 
-def fitting_lines(
-    lines: Sequence[str], task: SummaryTask, counter: TokenCounter, max_tokens: int
-) -> list[int]:
+def fitting_lines(lines: Sequence[str], task: SummaryTask, counter: TokenCounter, max_tokens: int) -> list[int]:
     """Which lines fit together, when they are offered in order of importance.
 
     :returns: their indices, in the order they were offered; lines that are too long are passed over

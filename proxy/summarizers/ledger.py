@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from proxy.core.messages import Message, ToolCall
 from proxy.summarizers.signals import (
@@ -54,7 +55,7 @@ _NUMBER = re.compile(
     r"[$€£]\s?\d[\d.,]*\d?(?:\s?(?:k|m|bn|million|billion)\b)?"
     r"|\b\d{4}-\d{2}-\d{2}\b|\b\d{1,2}:\d{2}\b"
     rf"|\b\d{{1,2}}(?:st|nd|rd|th)?\s(?:of\s)?(?:{_MONTHS})(?:,?\s\d{{4}})?|\b(?:{_MONTHS})\s\d{{1,2}}(?:,?\s\d{{4}})?"
-    r"|\b\d[\d.,]*(?:\s?%|\s?(?:ms|s|kb|mb|gb|tb|kg|km|cm|mm)\b|\s[a-z]{3,20}\b)",
+    r"|\b\d[\d.,]*(?:\s?%|\s?(?:ms|s|kb|mb|gb|tb|kg|km|cm|mm)\b|(?:\s[a-z]{3,20}\b){1,2})",
     re.IGNORECASE,
 )
 _PROGRAMS = (
@@ -63,11 +64,16 @@ _PROGRAMS = (
     "|aws|gcloud|az"
 )
 _COMMAND_LINE = re.compile(rf"(?:^\s*\$\s+|`)((?:sudo |\w+=\S+ )*(?:{_PROGRAMS})\b[^`\n]{{0,160}})")
+_NAMED_ERROR = re.compile(r"(?:[\w.]*(?:Error|Exception)|fatal|error|panic)\b\s?:")
 _COMMAND_KEYS = ("command", "cmd", "script")
 _PATH_KEYS = ("path", "file_path", "filepath", "filename", "file", "target_file")
-_NO_NOUN = frozenset(
-    {"and", "the", "for", "was", "are", "but", "with", "from", "that", "then", "not", "you", "has"}
-)
+_NO_NOUN_TEXT = """
+and the for was were are but with from that then than not you has have had did does will would can could should
+after before until into onto over under per which who when while where because once again also only just
+"""
+_NO_NOUN = frozenset(_NO_NOUN_TEXT.split())
+_TELLING_CHARS = 3
+"""A longer number tells something without a noun: a sum, a date, a time."""
 
 
 @dataclass(slots=True)
@@ -159,12 +165,12 @@ def _note(ledger: Ledger, utterance: Utterance) -> None:
         words = words_of(plain)
         if by_user and is_rule(plain, words):
             ledger.add(RULE, plain)
+        elif (by_tool or _NAMED_ERROR.match(plain)) and is_error(plain, words):
+            ledger.add(ERROR, shortened(plain, _ERROR_CHARS))
         elif by_user and (is_fact(plain, words) or is_labelled(plain)):
             ledger.add(FACT, plain)
         elif not by_tool and not plain.endswith("?") and is_decision(plain, words):
             ledger.add(DECISION, plain)
-        elif by_tool and is_error(plain, words):
-            ledger.add(ERROR, shortened(plain, _ERROR_CHARS))
         _note_details(ledger, sentence, with_numbers=not by_tool)
 
 
@@ -180,8 +186,10 @@ def _note_details(ledger: Ledger, sentence: str, *, with_numbers: bool) -> None:
         ledger.add(IDENTIFIERS, found[0])
     if with_numbers:
         for found in _NUMBER.finditer(rest):
-            words = found[0].rsplit(" ", 1)
-            ledger.add(NUMBERS, words[0] if words[-1].lower() in _NO_NOUN else found[0])
+            number, *nouns = found[0].strip(".,").split()
+            named = list(takewhile(lambda noun: noun.lower() not in _NO_NOUN, nouns))
+            if named or len(number) > _TELLING_CHARS:
+                ledger.add(NUMBERS, " ".join([number, *named]))
 
 
 def _note_call(ledger: Ledger, call: ToolCall) -> None:

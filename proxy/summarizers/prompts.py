@@ -76,9 +76,7 @@ def template_named(name: str) -> Template:
 
 def system_prompt(template: Template, max_tokens: int) -> str:
     """The instructions, which stand apart from the transcript so that it cannot pose as them."""
-    words = max(
-        10, max_tokens * 2 // 3
-    )  # a token is about three quarters of a word; the rest is room for headings
+    words = max(10, max_tokens * 2 // 3)  # a token is about three quarters of a word; the rest is room for headings
     return f"{template.opening}\n{_DEMANDS}\n{_GUARD}\nWrite at most {words} words."
 
 

@@ -43,8 +43,8 @@ _LEDGER = frozenset(
     }
 )
 _REQUEST_CHARS = 600
-_REQUEST_SHARE = 0.5
-"""Characters of the open request for a token of the bound: about an eighth of it."""
+_REQUEST_SHARE = 1.0
+"""Characters of the open request for a token of the bound: about a quarter of it."""
 _RESULT_CHARS = 1500
 """Of a tool's result that is weighed, beside the lines that tell an error."""
 _CODE_STARTS = (
@@ -88,7 +88,9 @@ _REPEATED = 0.3
 _LEAST_WORTH = 0.05
 _RARE, _UNCOMMON = 3, 10
 """Mentions up to which a word is rare, and up to which it is not yet common in this conversation."""
-_FIXED_TOKENS = 4.0
+_MOST_NUMBERS = 4
+"""Of one sentence that count: a table's row is not worth ten sentences."""
+_FIXED_TOKENS = 6.0
 """Added to a sentence's length, so that scraps of two words do not win over sentences."""
 
 
@@ -122,9 +124,7 @@ def candidates_of(messages: Sequence[Message], previous: str | None, max_tokens:
     """All that may be kept, weighed; a sentence that was said before is left out."""
     old = list(read_back(previous or ""))
     new = list(utterances(messages))
-    asked = next(
-        (place for place in range(len(new) - 1, -1, -1) if new[place].speaker.startswith("User")), None
-    )
+    asked = next((place for place in range(len(new) - 1, -1, -1) if new[place].speaker.startswith("User")), None)
     request = "" if asked is None else " ".join(new[asked].text.split())
     if asked is not None:
         # An open request that is followed by another one is a thing that was said.
@@ -151,7 +151,7 @@ def _word_weights(pieces: Sequence[_Piece]) -> dict[str, float]:
     return {
         word: 1.0 if count <= _RARE else 0.6 if count <= _UNCOMMON else 0.25
         for word, count in counts.items()
-        if len(word) > 1 and word not in _COMMON
+        if len(word) > 1 and word not in _COMMON and not word.isdigit()
     }
 
 
@@ -195,7 +195,11 @@ def _weighed(piece: _Piece, place: int, weights: dict[str, float], age: float) -
             weight += worth
             if worth > _LEAST_WORTH:
                 weights[word] = worth * _REPEATED
-    weight += 1.6 * min(len(_NUMBER.findall(text)), 4) + 1.0 * min(len(_NAME.findall(text)), 4)
+    for number in _NUMBER.findall(text)[:_MOST_NUMBERS]:
+        worth = weights.get(number, 1.2 + 0.12 * min(len(number), 10))
+        weight += worth
+        weights[number] = worth * _REPEATED
+    weight += min(len(_NAME.findall(text)), 4)
     weight += 1.0 if any(mark in text for mark in _POINTERS) else 0.0
     by_user = piece.speaker.startswith("User")
     rule = piece.speaker in ("Rule", REQUEST) or (by_user and is_rule(text, words))

@@ -14,14 +14,14 @@ SENTENCE_CHARS = 320
 """Longest piece of text that is weighed as one; about 80 tokens."""
 _SENTENCE_END = re.compile(
     r"(?<=[.!?…])(?<!\b[A-Z]\.)(?<!\bMr\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bvs\.)(?<!\bSt\.)(?<!e\.g\.)(?<!i\.e\.)"
-    r"(?<!Mrs\.)[ \t]+|(?<=[。！？])"
+    r"(?<!Mrs\.)(?<!^\d\.)(?<!\n\d\.)(?<!\n\d\d\.)[ \t]+|(?<=[。！？])"
     # A line end ends a sentence, but for hard-wrapped prose: a word, the line end, a small letter.
     r"|\s*\n\s*+(?![a-z])|(?<![a-z,])\s*\n\s*"
 )
 _CLAUSE_END = re.compile(r"\s+")
 _RULE_LABELS = "rule|constraint|preference|policy|requirement|important|remember|guideline|restriction"
 _LABEL = re.compile(
-    rf"(?:[A-Z][A-Z _-]{{2,30}}|(?:[\w-]+ )?(?:{_RULE_LABELS}|fact|decision|note|goal|todo|warning|reminder"
+    rf"(?:(?-i:[A-Z][A-Z _-]{{2,30}})|(?:[\w-]+ )?(?:{_RULE_LABELS}|fact|decision|note|goal|todo|warning|reminder"
     r"|goal state|context|summary|result|conclusion)s?)\s?:\s+",
     re.IGNORECASE,
 )
@@ -63,7 +63,7 @@ _NO_RULE = re.compile(
     r"\bdon['’]t (?:know|think|mind|understand|worry|believe|care|feel|see|you|get|have to|really)\b"
     r"|\b(?:i|he|she|they|we|it)(?:['’]ve|['’]d| have| had| has)? (?:always|never) "
     r"(?:been|had|seen|thought|knew|heard|felt|got|did|\w+ed)\b"
-    r"|\bcan['’]t wait\b|\bmust (?:be|have|say|admit|feel)\b|\bnot only\b|\bif only\b"
+    r"|\bcan['’]t wait\b|\bmust (?:have|say|admit|feel)\b|\b(?:that|there) must be\b|\bnot only\b|\bif only\b"
     r"|^no (?:problem|worries|way|idea|doubt|thanks|one|need)\b",
     re.IGNORECASE,
 )
@@ -71,7 +71,8 @@ _FACT = re.compile(
     r"\b(?:my|our)\s+(?:\w+\s+){0,2}(?:name|birthday|address|e-?mail|phone|number|company|team|project|product"
     r"|budget|deadline|job|wife|husband|partner|son|daughter|dog|cat|boss|manager|repo|repository|stack|database"
     r"|goal|version|server|account|id|timezone|codename|customer|client)s?\b"
-    r"|\b(?:is|are|was)\s+(?:called|named)\b|\bcall me\b|\bI(?:['’]m| am)\s+(?:a|an|from|based|called|\d)\b"
+    r"|\b(?:is|are|was)\s+(?:called|named)\b|\bcall me\b"
+    r"|\bI(?:['’]m| am)\s+(?:(?:a|an|from|based|called|\d)\b|(?-i:[A-Z]\w))"
     r"|\bI\s+(?:live|work|was born|moved|study|own)\b|\bwe\s+(?:are|use|run)\b",
     re.IGNORECASE,
 )
@@ -87,6 +88,7 @@ _ERROR = re.compile(
     re.IGNORECASE,
 )
 _FACT_WORDS = frozenset({"my", "our", "called", "named", "call", "i", "we"})
+_DATED = re.compile(r"\b\d{4}-\d\d-\d\d\b|[$€£]\s?\d|\b\d[\d.,]*\s?(?:€|USD|EUR|dollars|euros)")
 _DECISION_WORDS = frozenset(
     {
         "decided",
@@ -168,8 +170,10 @@ def is_rule(sentence: str, words: Sequence[str]) -> bool:
 
 # Each pattern is tried only where one of its words is there: most sentences have none.
 def is_fact(sentence: str, words: Sequence[str]) -> bool:
-    """Whether the speaker says who they are, what is theirs, or what something is called."""
-    return not _FACT_WORDS.isdisjoint(words) and bool(_FACT.search(sentence))
+    """Whether the speaker says who they are, what is theirs or is called, or names a date or a sum."""
+    if not _FACT_WORDS.isdisjoint(words) and _FACT.search(sentence):
+        return True
+    return any(word[0].isdigit() for word in words) and bool(_DATED.search(sentence))
 
 
 def is_decision(sentence: str, words: Sequence[str]) -> bool:

@@ -92,7 +92,7 @@ def shortened(text: str, characters: int) -> str:
     """The text, or its beginning and its end around a mark; never longer than ``characters``."""
     if len(text) <= characters:
         return text
-    head = characters * 2 // 3
+    head = characters // 2
     return text[:head] + "…" + text[len(text) - (characters - head - 1) :]
 
 

@@ -66,9 +66,7 @@ async def test_rules_stand_through_five_rounds(counter: TokenCounter, talk: Talk
 
 
 @pytest.mark.anyio
-async def test_the_narrator_gets_the_prose_and_what_is_left_of_the_bound(
-    counter: TokenCounter, talk: Talk
-) -> None:
+async def test_the_narrator_gets_the_prose_and_what_is_left_of_the_bound(counter: TokenCounter, talk: Talk) -> None:
     """The ledger takes at most 40 % of the bound; earlier prose, not the ledger, goes to the narrator."""
     narrator = Narrator()
     hybrid = HybridSummarizer(counter, narrator)
@@ -140,9 +138,7 @@ async def test_the_bound_is_always_kept(
 ) -> None:
     """Whatever was said, and whatever the narrator says: no more than the bound."""
     messages = tuple(
-        parse_message(
-            json.dumps({"role": "user", "content": text}).encode(), {"role": "user", "content": text}, 0
-        )
+        parse_message(json.dumps({"role": "user", "content": text}).encode(), {"role": "user", "content": text}, 0)
         for text in texts
     )
     hybrid = HybridSummarizer(counter, Narrator(told))

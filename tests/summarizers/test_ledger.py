@@ -25,6 +25,7 @@ def rendered(messages: tuple[Message, ...], previous: str = "") -> str:
         "Always answer in French.",
         "Please answer in German from here on.",
         "You must not push to main.",
+        "The catering must be vegetarian.",
         "Don't delete the backups",
         "don’t use tabs",  # a typographic apostrophe
         "We only use Postgres here.",
@@ -61,7 +62,7 @@ def test_talk_is_no_rule(sentence: str) -> None:
 
 
 def test_sentences_keep_numbers_and_names_whole() -> None:
-    """Decimals, file names and titles do not end a sentence; line ends do, unless prose is wrapped."""
+    """Decimals, file names, titles and list numbers end no sentence; line ends do, unless prose is wrapped."""
     assert list(sentences("Use v2.5 of app.py. Ask Dr. Smith!\nThen stop")) == [
         "Use v2.5 of app.py.",
         "Ask Dr. Smith!",
@@ -70,6 +71,12 @@ def test_sentences_keep_numbers_and_names_whole() -> None:
     assert list(sentences("a long line that\nis wrapped. And more")) == [
         "a long line that is wrapped.",
         "And more",
+    ]
+    assert list(sentences("1. First of all\n2. Then\n10. Last. Done")) == [
+        "1. First of all",
+        "2. Then",
+        "10. Last.",
+        "Done",
     ]
     assert all(len(one) <= 320 for one in sentences("word " * 5000 + "x" * 5000))
 
@@ -100,9 +107,7 @@ def test_details_are_gathered_by_kind(talk: Talk) -> None:
 
 def test_a_ledger_reads_itself_back(talk: Talk) -> None:
     """Parsing a rendered ledger and rendering it again changes nothing; new entries join it."""
-    first = rendered(
-        talk("My name is Ana. Never touch prod.", "We decided to use Redis 7.", "Fix app.py please.")
-    )
+    first = rendered(talk("My name is Ana. Never touch prod.", "We decided to use Redis 7.", "Fix app.py please."))
     assert rendered((), first) == first
     second = rendered(talk("Only deploy on Mondays."), first)
     assert "Rule: Never touch prod.\nRule: Only deploy on Mondays." in second

@@ -19,9 +19,7 @@ MODEL = "gpt-4o"
 Talk = Callable[..., tuple[Message, ...]]
 Scripted = Callable[..., Any]
 """Makes an upstream from its answers: conftest.py."""
-SUMMARY = (
-    "## Context\nAna ports a parser to Rust.\n## Decisions\nPostgres 15 was chosen over MySQL for production."
-)
+SUMMARY = "## Context\nAna ports a parser to Rust.\n## Decisions\nPostgres 15 was chosen over MySQL for production."
 TURNS = (
     "Hello, I am Ana and I port a parser to Rust. " * 4,
     "We could use Postgres 15 or MySQL in production. " * 4,
@@ -90,9 +88,7 @@ async def test_the_transcript_is_data(counter: TokenCounter, talk: Talk, scripte
 
 
 @pytest.mark.anyio
-async def test_a_long_transcript_is_taken_in_pieces(
-    counter: TokenCounter, talk: Talk, scripted: Scripted
-) -> None:
+async def test_a_long_transcript_is_taken_in_pieces(counter: TokenCounter, talk: Talk, scripted: Scripted) -> None:
     """Each prompt and its answer fit the window, each takes in the summary so far, no word is lost."""
     upstream = scripted(*[f"{SUMMARY} Part {part}." for part in range(60)])
     said = [f"Fact {place} of this talk is that shop {place} sells item {place * 3}." for place in range(300)]
@@ -110,9 +106,7 @@ async def test_a_long_transcript_is_taken_in_pieces(
 
 
 @pytest.mark.anyio
-async def test_one_huge_message_is_cut_to_its_share(
-    counter: TokenCounter, talk: Talk, scripted: Scripted
-) -> None:
+async def test_one_huge_message_is_cut_to_its_share(counter: TokenCounter, talk: Talk, scripted: Scripted) -> None:
     """A result of a megabyte does not become hundreds of calls."""
     upstream = scripted(SUMMARY)
     huge = {"role": "tool", "tool_call_id": "x", "content": "data " * 200_000}
@@ -121,9 +115,7 @@ async def test_one_huge_message_is_cut_to_its_share(
 
 
 @pytest.mark.anyio
-async def test_a_long_answer_is_cut_at_a_line_end(
-    counter: TokenCounter, talk: Talk, scripted: Scripted
-) -> None:
+async def test_a_long_answer_is_cut_at_a_line_end(counter: TokenCounter, talk: Talk, scripted: Scripted) -> None:
     """A model that does not keep the bound is cut to it, in front of a line that would be broken."""
     upstream = scripted("\n".join(f"- Key point number {place} of the talk." for place in range(60)))
     text = await LlmSummarizer(upstream, counter).summarize(task(talk(*TURNS * 20), 100))
@@ -170,17 +162,13 @@ async def test_upstream_errors_and_time_limits_pass_through(
     with pytest.raises(UpstreamUnreachable):
         await LlmSummarizer(scripted(UpstreamUnreachable("gone")), counter).summarize(task(talk(*TURNS)))
     ticks = itertools.count(0, 25)
-    summarizer = LlmSummarizer(
-        scripted(SUMMARY), counter, window_tokens=1024, clock=lambda: float(next(ticks))
-    )
+    summarizer = LlmSummarizer(scripted(SUMMARY), counter, window_tokens=1024, clock=lambda: float(next(ticks)))
     with pytest.raises(UpstreamTimedOut):
         await summarizer.summarize(task(talk(*TURNS * 20)))
 
 
 @pytest.mark.anyio
-async def test_nothing_to_summarize_is_rejected(
-    counter: TokenCounter, talk: Talk, scripted: Scripted
-) -> None:
+async def test_nothing_to_summarize_is_rejected(counter: TokenCounter, talk: Talk, scripted: Scripted) -> None:
     """No model is asked about messages without content."""
     upstream = scripted(SUMMARY)
     with pytest.raises(SummaryRejected, match="nothing"):
