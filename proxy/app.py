@@ -31,7 +31,7 @@ from proxy.http.auth import PassthroughAuth
 from proxy.http.body import BodyParser
 from proxy.http.chat import ChatEndpoint, EdgeLimits
 from proxy.http.errors import envelope, status_of
-from proxy.http.ops import ops_routes
+from proxy.http.ops import Ops
 from proxy.http.stateless import Stateless
 from proxy.pipeline import ChatPipeline
 from proxy.relay import Relay
@@ -39,7 +39,7 @@ from proxy.store.redis import RedisStore
 from proxy.summarizers.extractive import ExtractiveSummarizer
 from proxy.summarizers.hybrid import HybridSummarizer
 from proxy.summarizers.llm import LlmSummarizer
-from proxy.telemetry.logging import FactLog
+from proxy.telemetry.logging import FactLog, configure
 from proxy.telemetry.metrics import Metrics
 from proxy.tokens import LocalTokenCounter
 from proxy.upstream.catalog import Catalog
@@ -111,7 +111,13 @@ def create_app(settings: Settings, *, store_url: str, secret: bytes, warn: Calla
     emit = _both(FactLog(), metrics)
     store = RedisStore(store_url, ttl_seconds=settings.store.ttl_days * SECONDS_A_DAY)
     compactor = Compactor(
-        parts.summarizer_for, parts.extractive, store, parts.counter, emit, time.time, time.perf_counter
+        choose=parts.summarizer_for,
+        fallback=parts.extractive,
+        store=store,
+        counter=parts.counter,
+        emit=emit,
+        clock=time.time,
+        timer=time.perf_counter,
     )
     pipeline = ChatPipeline(
         upstream=parts.upstream,
@@ -146,24 +152,20 @@ def create_app(settings: Settings, *, store_url: str, secret: bytes, warn: Calla
 
     routes = [
         HttpRoute("/v1/chat/completions", chat, methods=["POST"]),
-        *ops_routes(
+        *Ops(
             store=store,
             models=parts.catalog,
             auth=auth,
             stateless=parts.stateless(),
             metrics=metrics.render,
             max_body_bytes=max_body,
-        ),
+        ).routes(),
     ]
-    return Starlette(
-        routes=routes, lifespan=lifespan, exception_handlers={404: _missing, 405: _missing, 500: _failed}
-    )
+    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: _missing, 405: _missing, 500: _failed})
 
 
 def from_environment() -> Starlette:
     """The application of a worker that the command started with several: all it needs stands in the environment."""
-    from proxy.telemetry.logging import configure
-
     configure()
     path = os.environ.get("TIDEMARK_CONFIG")
     settings = load(Path(path) if path else None, os.environ)
@@ -172,7 +174,10 @@ def from_environment() -> Starlette:
         message = "TIDEMARK_SECRET must be set for a worker"
         raise RuntimeError(message)
     return create_app(
-        settings, store_url=str(settings.store.url), secret=secret.reveal().encode(), warn=logging.getLogger("tidemark").warning,
+        settings,
+        store_url=str(settings.store.url),
+        secret=secret.reveal().encode(),
+        warn=logging.getLogger("tidemark").warning,
     )
 
 
@@ -180,8 +185,8 @@ async def _missing(request: Request, error: Exception) -> Response:
     """A path or method that is not served, told in OpenAI's envelope."""
     message = _NOT_FOUND.format(method=request.method, path=request.url.path)
     told = InvalidRequest(message, code="unknown_url")
-    status = error.status_code if isinstance(error, HTTPException) else 404
-    return Response(envelope(told), status, media_type="application/json")
+    status, allow = (error.status_code, error.headers) if isinstance(error, HTTPException) else (404, None)
+    return Response(envelope(told), status, allow, media_type="application/json")
 
 
 async def _failed(_: Request, __: Exception) -> Response:

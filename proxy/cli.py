@@ -65,7 +65,9 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
 
 @cli.command()
 @click.option("--serve", "stay", is_flag=True, help="Leave both servers running and say how to reach them.")
-@click.option("--turns", type=click.IntRange(1, 1000), default=40, show_default=True, help="Length of the conversation.")
+@click.option(
+    "--turns", type=click.IntRange(1, 1000), default=40, show_default=True, help="Length of the conversation."
+)
 def demo(stay: bool, turns: int) -> None:  # noqa: FBT001 - click calls by name
     """Show a real model's conversation fail at its window, and go on through Tidemark."""
     from proxy.demo.run import main as run
@@ -95,7 +97,9 @@ def count(config: Path | None, file: IO[bytes]) -> None:
 
 @cli.command()
 @config_option
-@click.option("--max-tokens", type=click.IntRange(1), help="The whole budget of the result, which fills it as well as it can.")
+@click.option(
+    "--max-tokens", type=click.IntRange(1), help="The whole budget of the result, which fills it as well as it can."
+)
 @click.option("--strategy", type=click.Choice(["extractive", "llm", "hybrid"]), default="extractive", show_default=True)
 @click.argument("file", type=click.File("rb"), default="-")
 def compact(config: Path | None, max_tokens: int | None, strategy: str, file: IO[bytes]) -> None:
@@ -227,7 +231,9 @@ def _run(settings: Settings, config: Path | None, listener: socket.socket, store
     if settings.server.workers == 1:
         from proxy.app import create_app
 
-        app = create_app(settings, store_url=store_url, secret=secret.encode(), warn=logging.getLogger("tidemark").warning)
+        app = create_app(
+            settings, store_url=store_url, secret=secret.encode(), warn=logging.getLogger("tidemark").warning
+        )
         uvicorn.Server(uvicorn.Config(app, **plain)).run(sockets=[listener])
         return
     os.environ.update({"TIDEMARK_STORE_URL": store_url, "TIDEMARK_SECRET": secret})
@@ -235,4 +241,3 @@ def _run(settings: Settings, config: Path | None, listener: socket.socket, store
         os.environ["TIDEMARK_CONFIG"] = str(config)
     several = uvicorn.Config("proxy.app:from_environment", factory=True, workers=settings.server.workers, **plain)
     Multiprocess(several, sockets=[listener]).run()
-

@@ -16,7 +16,7 @@ from proxy.core.events import CompactionStarted, ConversationCompacted, Listener
 from proxy.core.plan import Compact
 from proxy.core.ports import Caller, ConversationStore, Route, Summarizer, SummaryTask, TokenCounter
 from proxy.core.prefix import PrefixChain
-from proxy.core.summary import Cause, RunningSummary, Strategy, render_summary, render_text
+from proxy.core.summary import Cause, RunningSummary, Strategy, SummaryRecipe, render_summary, render_text
 
 Clock = Callable[[], float]
 ChooseSummarizer = Callable[[ModelProfile, Route], Summarizer]
@@ -66,6 +66,7 @@ class Compactor:
 
     def __init__(
         self,
+        *,
         choose: ChooseSummarizer,
         fallback: Summarizer,
         store: ConversationStore,
@@ -128,7 +129,7 @@ class Compactor:
                 return NotSummarized(str(second))
             made_by = self._fallback.recipe.strategy
             warning = f"the {recipe.strategy} summarizer failed; the summary is {made_by}"
-        return await self._keep(order, summarizer, text, made_by, warning, started)
+        return await self._keep(order, recipe, text, made_by=made_by, warning=warning, started=started)
 
     async def _text(self, order: CompactionOrder, summarizer: Summarizer) -> str:
         plan, timeout = order.plan, order.profile.policy.summarizer_timeout_seconds
@@ -147,8 +148,9 @@ class Compactor:
     async def _keep(
         self,
         order: CompactionOrder,
-        summarizer: Summarizer,
+        recipe: SummaryRecipe,
         text: str,
+        *,
         made_by: Strategy,
         warning: str | None,
         started: float,
@@ -158,7 +160,7 @@ class Compactor:
             prefix=order.chain.at(plan.covered),
             covered=plan.covered,
             text=text,
-            recipe=summarizer.recipe,
+            recipe=recipe,
             made_by=made_by,
             cause=order.cause,
             created_at=self._clock(),

@@ -15,7 +15,7 @@ from proxy.core.budget import Budget, ModelProfile, budget_for
 from proxy.core.errors import ContextLengthExceeded
 from proxy.core.messages import ChatRequest, render_body, render_messages
 from proxy.core.plan import CannotFit, Compact, Situation, plan
-from proxy.core.ports import Caller, RequestCount, Route, Summarizer, SummaryTask, TokenCounter
+from proxy.core.ports import Caller, Route, Summarizer, SummaryTask, TokenCounter
 from proxy.core.prefix import chain_of
 from proxy.core.summary import RunningSummary, Strategy, render_text
 
@@ -68,7 +68,10 @@ async def compact_once(
     situation = Situation(request.messages, count.messages, count.fixed, budget, policy, mode="force")
     planned = plan(situation)
     if isinstance(planned, Compact):
-        return await _perform(request, planned, wish, count, counter, choose, budget)
+        bound = planned.max_summary_tokens
+        if wish.max_tokens is not None:
+            bound = min(budget.limit - planned.rest_tokens, planned.replaced_tokens)
+        return await _perform(request, planned, wish, before=count.total, bound=bound, counter=counter, choose=choose)
     least = planned.tokens
     if isinstance(planned, CannotFit) or least > budget.limit:
         message = (
@@ -83,16 +86,14 @@ async def _perform(
     request: ChatRequest,
     planned: Compact,
     wish: CompactionWish,
-    count: RequestCount,
+    *,
+    before: int,
+    bound: int,
     counter: TokenCounter,
     choose: ChooseStrategy,
-    budget: Budget,
 ) -> Compacted:
     """Make the summary and put the request together."""
     summarizer = choose(wish.strategy, wish.route)
-    bound = planned.max_summary_tokens
-    if wish.max_tokens is not None:
-        bound = min(budget.limit - planned.rest_tokens, planned.replaced_tokens)
     model = wish.route.upstream_model if wish.route else request.model
     task = SummaryTask(planned.messages, None, bound, model, wish.route, wish.caller)
     text = await write_summary(summarizer, task, planned.covered, counter)
@@ -110,7 +111,7 @@ async def _perform(
     )
     messages = assemble(request.messages, summary)
     body = render_body(request.fields, {"messages": render_messages(messages)})
-    return Compacted(body, text, count.total, planned.rest_tokens + tokens, planned.covered, wish.strategy)
+    return Compacted(body, text, before, planned.rest_tokens + tokens, planned.covered, wish.strategy)
 
 
 def _filled(max_tokens: int) -> Budget:

@@ -7,30 +7,29 @@ ports, behind which the world stands. Every rule is in ``core/``; this file only
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proxy.compactor import Clock, CompactionOrder, Compactor, NotSummarized, Summarized
 from proxy.core.assemble import assemble
 from proxy.core.budget import Budget, ModelProfile, budget_for
 from proxy.core.conversation import Recollection, TurnRecord
-from proxy.core.errors import CompactionFailed, ContextLengthExceeded, StoreUnavailable, TidemarkError, UpstreamError
+from proxy.core.errors import CompactionFailed, ContextLengthExceeded, StoreUnavailable, UpstreamError
 from proxy.core.events import Action, Listener, StoreDegraded
 from proxy.core.messages import ChatRequest, Message, digest_of, render_body, render_messages
-from proxy.core.plan import CannotFit, Compact, CompactionPlan, Mode, NoCompaction, ReuseSummary, Situation, plan
+from proxy.core.plan import CannotFit, Compact, CompactionPlan, NoCompaction, ReuseSummary, Situation, plan
 from proxy.core.ports import (
     Caller,
     ConversationStore,
-    Headers,
     ModelCatalog,
     RequestCount,
     Route,
     TokenCounter,
     Upstream,
-    UpstreamReply,
 )
 from proxy.core.prefix import PrefixChain, chain_of, conversation_id
 from proxy.core.summary import RunningSummary, render_summary
+from proxy.exchange import Controls, Exchange, ReadReply, Refused, Report
 from proxy.relay import PendingTurn
 
 WARNINGS = {
@@ -39,52 +38,6 @@ WARNINGS = {
     "nothing_to_summarize": "nothing to summarize: no older message can be cut off from the newest",
 }
 """``X-Tidemark-Warning`` where a compaction was asked for or due and yet not done."""
-
-
-@dataclass(frozen=True, slots=True)
-class Controls:
-    """What the client asks of Tidemark, by request headers."""
-
-    mode: Mode = "auto"
-    retention: int | None = None
-    conversation: str | None = None
-    acknowledge: bool = False
-    """``X-Tidemark-Overflow: acknowledge``: send the request although it could not be compacted (FR-5.1.2)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What was done to a request: the facts of the response headers and of the log line (promise 9)."""
-
-    conversation: str
-    tenant: str
-    limit: int
-    action: Action = "none"
-    tokens_before: int = 0
-    tokens_after: int = 0
-    summarized: int = 0
-    strategy: str | None = None
-    warning: str | None = None
-    degraded: bool = False
-    overhead_seconds: float = 0.0
-    """Tidemark's own time before the upstream was asked, the making of a summary left out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """An upstream's answer on its way, and what belongs to it."""
-
-    reply: UpstreamReply
-    turn: PendingTurn
-    report: Report
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The request was understood but not forwarded, or not answered; nothing of it was stored."""
-
-    error: TidemarkError
-    report: Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +62,11 @@ class _Understood:
     def conversation(self) -> str:
         """The id that the client is told."""
         known = self.memory
-        return known.conversation if known.conversation and not known.diverges else conversation_id(self.chain, known.known)
+        return (
+            known.conversation
+            if known.conversation and not known.diverges
+            else conversation_id(self.chain, known.known)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,9 +160,14 @@ class ChatPipeline:
         """An upstream's context overflow before the first byte: learn the window, compact, send again, once."""
         body = b"".join([chunk async for chunk in sent.reply.body()])
         await sent.reply.close()
-        told = _Told(sent.reply.status, sent.reply.headers, body)
+        told = ReadReply(sent.reply.status, sent.reply.headers, body)
         profile = await self._catalog.learn(
-            case.route, case.caller, case.profile, told.status, body, sent.report.tokens_after
+            case.route,
+            case.caller,
+            case.profile,
+            status=told.status,
+            body=body,
+            sent_tokens=sent.report.tokens_after,
         )
         if profile is None:
             return replace(sent, reply=told)
@@ -353,22 +315,6 @@ class ChatPipeline:
         return PendingTurn(record, case.route.upstream_model)
 
 
-class _Told:
-    """An upstream's answer that has been read already."""
-
-    def __init__(self, status: int, headers: Headers, data: bytes) -> None:
-        self.status = status
-        self.headers = headers
-        self._data = data
-
-    async def body(self) -> AsyncIterator[bytes]:
-        """The bytes, in one piece."""
-        yield self._data
-
-    async def close(self) -> None:
-        """Nothing is open any more."""
-
-
 def _low(case: _Understood) -> str | None:
     """FR-5.4.2: a compaction by hand below the minimum is done, with a warning."""
     if case.controls.mode == "force" and case.count.total < case.budget.min_tokens:
@@ -380,8 +326,8 @@ def _does_not_fit(case: _Understood, least: int) -> ContextLengthExceeded:
     """The refusal, in OpenAI's words and with the numbers (FR-5.3.1)."""
     window, limit = case.budget.window, case.budget.limit
     return ContextLengthExceeded(
-        f"This model's maximum context length is {window} tokens, of which {limit} are left for the input beside the "
-        f"reply and a safety margin. However, your messages resulted in {case.count.total} tokens, and at least {least} "
-        "remain when all that can be summarized is. Please reduce the length of the newest message, the tools or the "
-        "reply, or correct the model's window in model_info."
+        f"This model's maximum context length is {window} tokens, of which {limit} are left for the input beside "
+        f"the reply and a safety margin. However, your messages resulted in {case.count.total} tokens, and at least "
+        f"{least} remain when all that can be summarized is. Please reduce the length of the newest message, the "
+        "tools or the reply, or correct the model's window in model_info."
     )

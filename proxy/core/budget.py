@@ -122,9 +122,7 @@ def budget_for(profile: ModelProfile, max_output_tokens: int | None, retention: 
         high_water=high_water,
         prepare_mark=int(policy.prepare * high_water),
         low_water=min(int(policy.target * limit), high_water),
-        retention=max(policy.retention_tokens, int(policy.retention_ratio * limit))
-        if retention is None
-        else retention,
+        retention=max(policy.retention_tokens, int(policy.retention_ratio * limit)) if retention is None else retention,
         max_summary=summary_bound(policy, limit),
         min_tokens=min(policy.min_tokens, limit // 2),
     )
@@ -138,7 +136,7 @@ def reply_reserve(window: ModelWindow, max_output_tokens: int | None) -> int:
 
 
 def summary_bound(policy: CompactionPolicy, limit: int) -> int:
-    """The bound of a summary message: as configured, or ``clamp(5 % of limit, 256, 4096)``; at most half of the limit."""
+    """Bound of a summary message: as configured, or ``clamp(5 % of limit, 256, 4096)``; at most half of ``limit``."""
     wanted = policy.max_summary_tokens
     if wanted is None:
         wanted = min(max(int(SUMMARY_SHARE * limit), SUMMARY_FLOOR_TOKENS), SUMMARY_CEILING_TOKENS)

@@ -35,9 +35,7 @@ def parse_message(raw: bytes, value: JsonValue, index: int) -> Message:
     """
     where = f"messages.[{index}]"
     if not isinstance(value, dict):
-        raise InvalidRequest(
-            f"Each message must be an object; {where} is not.", param=where, code="invalid_type"
-        )
+        raise InvalidRequest(f"Each message must be an object; {where} is not.", param=where, code="invalid_type")
     said = value.get("role")
     role = ROLES.get(said) if isinstance(said, str) else None
     if role is None:
@@ -52,7 +50,7 @@ def parse_message(raw: bytes, value: JsonValue, index: int) -> Message:
         raw=raw,
         role=role,
         text="\n".join(texts),
-        digest=_digest(role, texts, media, calls, answers, name),
+        digest=_digest(role, texts, media, calls, answers=answers, name=name),
         name=name,
         calls=calls,
         answers=answers,
@@ -87,19 +85,15 @@ def _content(content: JsonValue, where: str) -> tuple[list[str], list[Mapping[st
             if text:
                 texts.append(text)
         else:
-            media.append(
-                {key: item for key, item in part.items() if key not in ("cache_control", "annotations")}
-            )
+            media.append({key: item for key, item in part.items() if key not in ("cache_control", "annotations")})
     return texts, media
 
 
 def _calls(value: Mapping[str, JsonValue], where: str) -> tuple[ToolCall, ...]:
-    """``tool_calls`` and the legacy ``function_call``; what the provider made up beyond the reference is kept in raw."""
+    """``tool_calls`` and the legacy ``function_call``; what a provider made up beyond the reference is kept in raw."""
     entries = value.get("tool_calls")
     if entries is not None and not isinstance(entries, list):
-        raise InvalidRequest(
-            f"{where}.tool_calls must be a list.", param=f"{where}.tool_calls", code="invalid_type"
-        )
+        raise InvalidRequest(f"{where}.tool_calls must be a list.", param=f"{where}.tool_calls", code="invalid_type")
     calls = [_call(entry, f"{where}.tool_calls.[{place}]") for place, entry in enumerate(entries or ())]
     legacy = value.get("function_call")
     if isinstance(legacy, dict):
@@ -113,9 +107,7 @@ def _call(entry: JsonValue, where: str) -> ToolCall:
         raise InvalidRequest(f"{where} must be an object.", param=where, code="invalid_type")
     body = entry.get("function") or entry.get("custom") or {}
     if not isinstance(body, dict):
-        raise InvalidRequest(
-            f"{where}.function must be an object.", param=f"{where}.function", code="invalid_type"
-        )
+        raise InvalidRequest(f"{where}.function must be an object.", param=f"{where}.function", code="invalid_type")
     arguments = body.get("arguments", body.get("input"))
     return ToolCall(_as_text(entry.get("id")), _as_text(body.get("name")), _as_text(arguments))
 
@@ -147,6 +139,7 @@ def _digest(
     texts: Iterable[str],
     media: Iterable[Mapping[str, JsonValue]],
     calls: Iterable[ToolCall],
+    *,
     answers: str | None,
     name: str | None,
 ) -> bytes:

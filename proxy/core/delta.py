@@ -40,7 +40,6 @@ def fold_stream(data: bytes, decode: Decode) -> Reply:
     fold = _Fold()
     for payload in stream_events(data):
         if payload == DONE:
-            fold.done = True
             continue
         try:
             chunk = decode(payload)
@@ -80,7 +79,7 @@ def stream_events(data: bytes) -> Iterator[bytes]:
 
 def ends_stream(tail: bytes) -> bool:
     """Whether an event stream's newest bytes say that it is over."""
-    return tail.rstrip(b"\r\n").endswith(b"data: [DONE]") or tail.rstrip(b"\r\n").endswith(b"data:[DONE]")
+    return tail.rstrip(b"\r\n").endswith((b"data: [DONE]", b"data:[DONE]"))
 
 
 class _Fold:
@@ -89,9 +88,9 @@ class _Fold:
     def __init__(self) -> None:
         self.fields: dict[str, JsonValue] = {}
         self.pieces: dict[str, list[str]] = {}
-        self.calls: dict[JsonValue, dict[str, JsonValue]] = {}
+        self.calls: dict[int, dict[str, JsonValue]] = {}
+        self.functions: dict[int, dict[str, JsonValue]] = {}
         self.finished = False
-        self.done = False
         self.usage: Mapping[str, JsonValue] = {}
         self.error: JsonValue = None
 
@@ -117,14 +116,16 @@ class _Fold:
         """Take in a piece of a tool call; pieces of one call share their ``index``."""
         if not isinstance(call, dict):
             return
-        whole = self.calls.setdefault(call.get("index", position), {"type": "function"})
+        index = call.get("index")
+        place = index if isinstance(index, int) else position
+        whole = self.calls.setdefault(place, {"type": "function"})
         for key in ("id", "type"):
             if call.get(key):
                 whole[key] = call[key]
         piece = call.get("function")
         if isinstance(piece, dict):
-            function = whole.setdefault("function", {"name": "", "arguments": ""})
-            assert isinstance(function, dict)  # set by the line above and by nothing else
+            function = self.functions.setdefault(place, {"name": "", "arguments": ""})
+            whole["function"] = function
             for key, value in piece.items():
                 function[key] = str(function.get(key, "")) + value if isinstance(value, str) else value
 

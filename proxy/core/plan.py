@@ -179,9 +179,7 @@ class _Case:
             return NoCompaction("fits", self.total)
         inner = self.inner_systems(summary.covered)[summary.absorbed_systems :]
         kept = sum(self.given.tokens[place] for place in inner)
-        return ReuseSummary(
-            summary, self.head + self.given.summary_tokens + kept + self.tail(summary.covered)
-        )
+        return ReuseSummary(summary, self.head + self.given.summary_tokens + kept + self.tail(summary.covered))
 
     def tail(self, covered: int) -> int:
         """Tokens of all that stands from the first message that is not covered."""
@@ -193,11 +191,7 @@ class _Case:
 
     def inner_systems(self, covered: int) -> list[int]:
         """Places of the system messages inside the prefix, oldest first."""
-        return [
-            place
-            for place in range(self.head_end, self.places[covered])
-            if self.given.messages[place].is_system
-        ]
+        return [place for place in range(self.head_end, self.places[covered]) if self.given.messages[place].is_system]
 
     def candidates(self) -> list[int]:
         """Every number of messages that a new summary could cover, smallest first; the newest message always stays."""
@@ -211,8 +205,7 @@ class _Case:
         return [
             covered
             for covered in candidates
-            if covered >= floor
-            or self.tail(covered) - (systems[-1] - systems[self.places[covered]]) <= retention
+            if covered >= floor or self.tail(covered) - (systems[-1] - systems[self.places[covered]]) <= retention
         ]
 
     def due(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
@@ -257,10 +250,8 @@ class _Case:
                     return self.compact(covered, bound, 0, fallback)
         return self.squeezed(candidates[-1], bound, fallback) if candidates else None
 
-    def squeezed(
-        self, covered: int, bound: int, fallback: NoCompaction | ReuseSummary | None
-    ) -> Compact | None:
-        """With the shortest tail: let the oldest inner system messages go into the summary, then shorten that (FR-5.3.1)."""
+    def squeezed(self, covered: int, bound: int, fallback: NoCompaction | ReuseSummary | None) -> Compact | None:
+        """Shortest tail: the oldest inner system messages go into the summary, then that is shortened (FR-5.3.1)."""
         room = self.budget.limit - self.head - self.tail(covered)
         inner, absorbed = self.inner(covered), 0
         for place in self.inner_systems(covered):
@@ -271,9 +262,7 @@ class _Case:
         bound = min(bound, room - inner)
         return self.compact(covered, bound, absorbed, fallback) if bound >= MIN_SUMMARY_TOKENS else None
 
-    def compact(
-        self, covered: int, bound: int, absorbed: int, fallback: NoCompaction | ReuseSummary | None
-    ) -> Compact:
+    def compact(self, covered: int, bound: int, absorbed: int, fallback: NoCompaction | ReuseSummary | None) -> Compact:
         """The outcome for one choice of prefix."""
         start = self.summary.covered if self.summary else 0
         inner = self.inner_systems(covered)

@@ -51,7 +51,9 @@ class Route:
     timeout_seconds: float = 600.0
 
     def __repr__(self) -> str:
-        return f"Route({self.lane} {self.name} -> {self.provider}/{self.upstream_model} at {self.base_url or 'litellm'})"
+        return (
+            f"Route({self.lane} {self.name} -> {self.provider}/{self.upstream_model} at {self.base_url or 'litellm'})"
+        )
 
 
 class UpstreamReply(Protocol):
@@ -113,7 +115,7 @@ class ModelCatalog(Protocol):
         ...
 
     async def learn(
-        self, route: Route, caller: Caller, profile: ModelProfile, status: int, body: bytes, sent_tokens: int
+        self, route: Route, caller: Caller, profile: ModelProfile, *, status: int, body: bytes, sent_tokens: int
     ) -> ModelProfile | None:
         """What an upstream's error teaches of a model's window.
 
@@ -186,7 +188,7 @@ class ConversationStore(Protocol):
     async def keep_summary(
         self, tenant: str, conversation: str, chain: PrefixChain, summary: RunningSummary
     ) -> RunningSummary:
-        """Store a summary of the first ``summary.covered`` messages of ``chain``; of two for the same prefix the first stays.
+        """Store a summary of the first ``summary.covered`` messages of ``chain``; of two for one prefix, the first.
 
         :returns: the one that is stored now
         :raises StoreUnavailable: the store did not answer in time
@@ -197,10 +199,8 @@ class ConversationStore(Protocol):
         """A conversation's record; None when there is none."""
         ...
 
-    async def messages(
-        self, conversation: str, *, start: int = 1, stop: int | None = None
-    ) -> Sequence[StoredMessage]:
-        """The original messages from position ``start`` to ``stop``, both included, a fork's earlier ones too (promise 6)."""
+    async def messages(self, conversation: str, *, start: int = 1, stop: int | None = None) -> Sequence[StoredMessage]:
+        """The original messages ``start`` to ``stop``, both included, a fork's earlier ones too (promise 6)."""
         ...
 
     async def summaries(self, conversation: str) -> Sequence[RunningSummary]:

@@ -16,7 +16,7 @@ from proxy.http.errors import envelope, status_of
 JSON = (b"content-type", b"application/json")
 
 
-class ClientGone(Exception):  # noqa: N818 - it is no error, the client may leave
+class ClientGone(Exception):
     """The client closed the connection."""
 
 

@@ -39,7 +39,7 @@ class BodyParser:
         :param anonymous: whether ``model`` may be left out, where nothing is forwarded
         :raises InvalidRequest: with ``param`` and a stable ``code``, as OpenAI words it
         """
-        fields = _fields(body)
+        fields = members(body)
         model = "" if anonymous and "model" not in fields else _model(fields)
         messages = self._parse_messages(fields)
         return ChatRequest(
@@ -49,7 +49,7 @@ class BodyParser:
             messages=messages,
             stream=_flag(fields, "stream"),
             max_output_tokens=_max_output(fields),
-            counted={name: _decode(fields[name], name) for name in COUNTED if name in fields},
+            counted={name: decoded(fields[name], name) for name in COUNTED if name in fields},
         )
 
     def _parse_messages(self, fields: dict[str, bytes]) -> tuple[Message, ...]:
@@ -62,9 +62,7 @@ class BodyParser:
         except (msgspec.DecodeError, RecursionError) as error:
             raise InvalidRequest("'messages' must be an array.", param="messages", code="invalid_type") from error
         if not raws:
-            raise InvalidRequest(
-                "'messages' must hold at least one message.", param="messages", code="empty_array"
-            )
+            raise InvalidRequest("'messages' must hold at least one message.", param="messages", code="empty_array")
         return tuple([self._message(bytes(raw), index) for index, raw in enumerate(raws)])
 
     def _message(self, raw: bytes, index: int) -> Message:
@@ -74,7 +72,7 @@ class BodyParser:
             return cached
         where = f"messages.[{index}]"
         try:
-            message = parse_message(raw, _decode(raw, where), index)
+            message = parse_message(raw, decoded(raw, where), index)
         except RecursionError as error:
             raise InvalidRequest(f"{where} is nested too deeply.", param=where, code="invalid_json") from error
         self._messages[raw] = message
@@ -85,7 +83,7 @@ class BodyParser:
         return message
 
 
-def _fields(body: bytes) -> dict[str, bytes]:
+def members(body: bytes) -> dict[str, bytes]:
     """The top-level members; of a name that stands twice the last one counts, as in every JSON parser."""
     try:
         members = _members.decode(body)
@@ -98,7 +96,8 @@ def _fields(body: bytes) -> dict[str, bytes]:
     return {name: bytes(raw) for name, raw in members.items()}
 
 
-def _decode(raw: bytes, param: str) -> JsonValue:
+def decoded(raw: bytes, param: str) -> JsonValue:
+    """A member's value; ``param`` is what it is called in an error."""
     try:
         return _value.decode(raw)
     except RecursionError as error:
@@ -109,17 +108,15 @@ def _decode(raw: bytes, param: str) -> JsonValue:
 
 def _model(fields: dict[str, bytes]) -> str:
     if "model" not in fields:
-        raise InvalidRequest(
-            "Missing required parameter: 'model'.", param="model", code="missing_required_parameter"
-        )
-    model = _decode(fields["model"], "model")
+        raise InvalidRequest("Missing required parameter: 'model'.", param="model", code="missing_required_parameter")
+    model = decoded(fields["model"], "model")
     if not isinstance(model, str) or not model:
         raise InvalidRequest("'model' must be a non-empty string.", param="model", code="invalid_type")
     return model
 
 
 def _flag(fields: dict[str, bytes], name: str) -> bool:
-    value = _decode(fields[name], name) if name in fields else None
+    value = decoded(fields[name], name) if name in fields else None
     if value is not None and not isinstance(value, bool):
         raise InvalidRequest(f"'{name}' must be true or false.", param=name, code="invalid_type")
     return bool(value)
@@ -128,7 +125,7 @@ def _flag(fields: dict[str, bytes], name: str) -> bool:
 def _max_output(fields: dict[str, bytes]) -> int | None:
     """The reply length that is asked for: ``max_completion_tokens`` goes before the older ``max_tokens``."""
     for name in ("max_completion_tokens", "max_tokens"):
-        value = _decode(fields[name], name) if name in fields else None
+        value = decoded(fields[name], name) if name in fields else None
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int):

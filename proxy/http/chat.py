@@ -13,16 +13,17 @@ from dataclasses import dataclass, replace
 
 from starlette.types import Receive, Scope, Send
 
-from proxy.core.errors import ClientError, InvalidRequest, TidemarkError
+from proxy.core.errors import ClientError, TidemarkError
 from proxy.core.events import Listener, Outcome, RequestServed
 from proxy.core.messages import ChatRequest, JsonValue
 from proxy.core.ports import Headers
+from proxy.exchange import Exchange, Refused, Report
 from proxy.http.asgi import ClientGone, Response, disconnected, read_body
 from proxy.http.auth import PassthroughAuth
 from proxy.http.body import BodyParser
 from proxy.http.headers import controls, report_lines, returned
-from proxy.http.sse import EVENT_STREAM, KeepAlive
-from proxy.pipeline import ChatPipeline, Exchange, Refused, Report
+from proxy.http.sse import KeepAlive
+from proxy.pipeline import ChatPipeline
 from proxy.relay import Ending, Relay
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from proxy.core.errors import InvalidRequest
 from proxy.core.plan import Mode
 from proxy.core.ports import Headers
-from proxy.pipeline import Controls, Report
+from proxy.exchange import Controls, Report
 
 HOP_BY_HOP = frozenset(
     {
@@ -33,9 +33,7 @@ _MODES: Mapping[str, Mode] = {"auto": "auto", "force": "force", "off": "off"}
 def forwarded(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """The client's request headers that go upstream."""
     lines = list(headers)
-    named = {
-        token.strip().lower() for name, value in lines if name == b"connection" for token in value.split(b",")
-    }
+    named = {token.strip().lower() for name, value in lines if name == b"connection" for token in value.split(b",")}
     return [
         (name, value)
         for name, value in lines
@@ -104,7 +102,9 @@ def _conversation(value: str | None) -> str | None:
 
 
 def _refused(header: str, value: str, allowed: str) -> InvalidRequest:
-    return InvalidRequest(f"{header} cannot be {value[:80]!r}; it takes {allowed}.", param=header, code="invalid_header")
+    return InvalidRequest(
+        f"{header} cannot be {value[:80]!r}; it takes {allowed}.", param=header, code="invalid_header"
+    )
 
 
 def _field(value: str) -> bytes:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from proxy.core.errors import StoreUnavailable, TidemarkError
+from proxy.core.errors import ModelNotFound, StoreUnavailable, TidemarkError
 from proxy.core.messages import JsonValue
 from proxy.core.ports import Caller, ConversationStore
 from proxy.http.asgi import read_body
@@ -37,63 +38,65 @@ class ListsModels(Protocol):
         ...
 
 
-def ops_routes(
-    *,
-    store: ConversationStore,
-    models: ListsModels,
-    auth: PassthroughAuth,
-    stateless: Stateless,
-    metrics: RenderMetrics,
-    max_body_bytes: int,
-) -> list[BaseRoute]:
-    """The routes; the paths are fixed by DESIGN.md, "Interface"."""
+@dataclass(frozen=True, slots=True)
+class Ops:
+    """The endpoints; the paths are fixed by DESIGN.md, "Interface"."""
 
-    async def liveliness(_: Request) -> Response:
-        return _json({"status": "alive"})
+    store: ConversationStore
+    models: ListsModels
+    auth: PassthroughAuth
+    stateless: Stateless
+    metrics: RenderMetrics
+    max_body_bytes: int
 
-    async def readiness(_: Request) -> Response:
+    def routes(self) -> list[BaseRoute]:
+        """What is served beside the road."""
+        return [
+            Route("/health/liveliness", _liveliness),
+            Route("/health/liveness", _liveliness),  # the usual spelling, which LiteLLM serves too
+            Route("/health/readiness", self._readiness),
+            Route("/metrics", self._exposition),
+            Route("/v1/models", _told(self._list_models)),
+            Route("/v1/models/{model:path}", _told(self._one_model)),
+            Route("/tidemark/count", _told(self._count), methods=["POST"]),
+            Route("/tidemark/compact", _told(self._compact), methods=["POST"]),
+        ]
+
+    async def _readiness(self, _: Request) -> Response:
         try:
-            await store.ping()
+            await self.store.ping()
         except StoreUnavailable as error:
             # Requests flow without the store, so a balancer must not take the worker out for it.
             return _json({"status": "ready", "store": "degraded", "detail": str(error)})
         return _json({"status": "ready", "store": "ok"})
 
-    async def exposition(_: Request) -> Response:
-        data, kind = metrics()
-        return Response(data, media_type=None, headers={"content-type": kind})
+    async def _exposition(self, _: Request) -> Response:
+        data, kind = self.metrics()
+        return Response(data, headers={"content-type": kind})
 
-    async def list_models(request: Request) -> Response:
-        return _json(await models.models(auth.caller(request.headers.raw)))
+    async def _list_models(self, request: Request) -> Response:
+        return _json(await self.models.models(self.auth.caller(request.headers.raw)))
 
-    async def one_model(request: Request) -> Response:
+    async def _one_model(self, request: Request) -> Response:
         wanted = request.path_params["model"]
-        listed = (await models.models(auth.caller(request.headers.raw)))["data"]
+        listed = (await self.models.models(self.auth.caller(request.headers.raw)))["data"]
         for entry in listed if isinstance(listed, list) else ():
             if isinstance(entry, dict) and entry.get("id") == wanted:
                 return _json(entry)
-        body = {"message": f"The model {wanted!r} does not exist.", "type": "invalid_request_error"}
-        return _json({"error": {**body, "param": "model", "code": "model_not_found"}}, status=404)
+        raise ModelNotFound(f"The model {wanted!r} does not exist.")
 
-    async def count(request: Request) -> Response:
-        body = await read_body(request.receive, request.headers.raw, max_body_bytes)
-        return Response(await stateless.count(body), media_type="application/json")
+    async def _count(self, request: Request) -> Response:
+        body = await read_body(request.receive, request.headers.raw, self.max_body_bytes)
+        return Response(await self.stateless.count(body), media_type="application/json")
 
-    async def compact(request: Request) -> Response:
-        body = await read_body(request.receive, request.headers.raw, max_body_bytes)
-        caller = auth.caller(request.headers.raw)
-        return Response(await stateless.compact(body, caller), media_type="application/json")
+    async def _compact(self, request: Request) -> Response:
+        body = await read_body(request.receive, request.headers.raw, self.max_body_bytes)
+        caller = self.auth.caller(request.headers.raw)
+        return Response(await self.stateless.compact(body, caller), media_type="application/json")
 
-    return [
-        Route("/health/liveliness", liveliness),
-        Route("/health/liveness", liveliness),  # the usual spelling, which LiteLLM serves too
-        Route("/health/readiness", readiness),
-        Route("/metrics", exposition),
-        Route("/v1/models", _told(list_models)),
-        Route("/v1/models/{model:path}", _told(one_model)),
-        Route("/tidemark/count", _told(count), methods=["POST"]),
-        Route("/tidemark/compact", _told(compact), methods=["POST"]),
-    ]
+
+async def _liveliness(_: Request) -> Response:
+    return _json({"status": "alive"})
 
 
 def _told(handler: Handler) -> Handler:

@@ -6,28 +6,20 @@ The edge of ``offline.py``; the command line prints the same JSON (``proxy/cli.p
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-
-import msgspec
 
 from proxy.core.errors import InvalidRequest
 from proxy.core.messages import ChatRequest
 from proxy.core.ports import Caller, ModelCatalog, Route, TokenCounter, Upstream
 from proxy.core.summary import Strategy
-from proxy.http.body import BodyParser
+from proxy.http.body import BodyParser, decoded, members
 from proxy.offline import ChooseStrategy, Compacted, CompactionWish, compact_once
 
 STRATEGIES: dict[str, Strategy] = {"extractive": "extractive", "llm": "llm", "hybrid": "hybrid"}
 MIN_BUDGET_TOKENS = 16
-
-
-class CompactBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of ``POST /tidemark/compact``."""
-
-    request: msgspec.Raw
-    max_tokens: int | None = None
-    strategy: str = "extractive"
+COMPACT_MEMBERS = ("request", "max_tokens", "strategy")
+"""What the body of ``POST /tidemark/compact`` may hold; a slip in a name must not go unnoticed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +55,20 @@ class Stateless:
 
     async def compact(self, body: bytes, caller: Caller) -> bytes:
         """The compacted request and what was done, for ``{"request", "max_tokens", "strategy"}``."""
-        try:
-            asked = msgspec.json.decode(body, type=CompactBody)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        fields = members(body)
+        unknown = next((name for name in fields if name not in COMPACT_MEMBERS), None)
+        if unknown is not None:
             raise InvalidRequest(
-                f"The body must be {{'request': chat request, 'max_tokens': N, 'strategy': S}}: {error}.",
-                code="invalid_json",
-            ) from error
-        request = self.parser.chat(bytes(asked.request), anonymous=True)
-        return await self.compact_request(request, asked.max_tokens, asked.strategy, caller)
+                f"Unknown parameter: {unknown[:80]!r}; use {', '.join(COMPACT_MEMBERS)}.",
+                param=unknown[:80],
+                code="unknown_parameter",
+            )
+        if "request" not in fields:
+            raise InvalidRequest(
+                "Missing required parameter: 'request'.", param="request", code="missing_required_parameter"
+            )
+        request = self.parser.chat(fields["request"], anonymous=True)
+        return await self.compact_request(request, _max_tokens(fields), _strategy(fields), caller)
 
     async def compact_request(
         self, request: ChatRequest, max_tokens: int | None, strategy: str, caller: Caller
@@ -91,6 +88,20 @@ class Stateless:
         profile = await self.catalog.profile(route, caller)
         wish = CompactionWish(chosen, max_tokens, route, caller)
         return _told(await compact_once(request, profile, wish, self.counter, self.choose))
+
+
+def _max_tokens(fields: Mapping[str, bytes]) -> int | None:
+    value = decoded(fields["max_tokens"], "max_tokens") if "max_tokens" in fields else None
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise InvalidRequest("'max_tokens' must be a whole number.", param="max_tokens", code="invalid_type")
+    return value
+
+
+def _strategy(fields: Mapping[str, bytes]) -> str:
+    value = decoded(fields["strategy"], "strategy") if "strategy" in fields else "extractive"
+    if not isinstance(value, str):
+        raise InvalidRequest("'strategy' must be a string.", param="strategy", code="invalid_type")
+    return value
 
 
 def _told(done: Compacted) -> bytes:

@@ -16,7 +16,7 @@ from proxy.core.budget import CompactionPolicy, ModelProfile, ModelWindow
 from proxy.core.chat import parse_message
 from proxy.core.messages import Message
 
-WORDS = st.text(alphabet="abcdefgh äé漢🙂\n\"\\<>", max_size=40)
+WORDS = st.text(alphabet='abcdefgh äé漢🙂\n"\\<>', max_size=40)
 TEXTS = st.one_of(WORDS, st.just(""), st.integers(1, 400).map(lambda n: "word " * n))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -67,11 +67,7 @@ def summarized(messages: Sequence[Message], planned: Compact) -> RunningSummary:
         absorbed_systems=planned.absorbed_systems,
     )
     room = max(planned.max_summary_tokens - size(render_summary(made)), 0)
-    return RunningSummary(**{**_fields(made), "text": "x" * (4 * room)})
-
-
-def _fields(made: RunningSummary) -> dict[str, object]:
-    return {name: getattr(made, name) for name in RunningSummary.__dataclass_fields__}
+    return replace(made, text="x" * (4 * room))
 
 
 def requests(messages: Sequence[Message]) -> list[Sequence[Message]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,24 +81,36 @@ class Bench:
         return Client(http, key)
 
 
-@pytest.fixture
-def bench(store_url: str, tmp_path: Path) -> Iterator[Bench]:
-    """Everything is stopped at the end."""
+@contextmanager
+def benched(store_url: str, folder: Path) -> Iterator[Bench]:
+    """A bench whose configuration lies in ``folder``; everything is stopped at the end."""
     upstream = ScriptedUpstream()
     with ExitStack() as stack:
         served = stack.enter_context(Serving(upstream))
 
         def start(
-            *, window: int = 2000, strategy: str = "extractive", more: str = "", store: str = store_url, config: str = ""
+            *,
+            window: int = 2000,
+            strategy: str = "extractive",
+            more: str = "",
+            store: str = store_url,
+            config: str = "",
         ) -> str:
-            path = tmp_path / "tidemark.yaml"
+            path = folder / "tidemark.yaml"
             text = config or WINDOW
             path.write_text(text.format(base=f"{served.url}/v1", window=window, strategy=strategy, more=more))
-            settings = load(path, {"TIDEMARK_DATA_DIR": str(tmp_path)})
+            settings = load(path, {"TIDEMARK_DATA_DIR": str(folder)})
             app = create_app(settings, store_url=store, secret=SECRET, warn=lambda _: None)
             return stack.enter_context(Serving(app)).url
 
         yield Bench(upstream, served.url, start, stack)
+
+
+@pytest.fixture
+def bench(store_url: str, tmp_path: Path) -> Iterator[Bench]:
+    """A bench of the test's own."""
+    with benched(store_url, tmp_path) as made:
+        yield made
 
 
 @pytest.fixture

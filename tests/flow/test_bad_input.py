@@ -18,7 +18,12 @@ CASES: list[tuple[str, bytes | dict[str, Any], str | None, str]] = [
     ("an array", b"[]", None, "invalid_type"),
     ("a string", b'"hi"', None, "invalid_type"),
     ("null", b"null", None, "invalid_type"),
-    ("not UTF-8", b'{"model": "small", "messages": [{"role": "user", "content": "\xff"}]}', "messages.[0]", "invalid_json"),
+    (
+        "not UTF-8",
+        b'{"model": "small", "messages": [{"role": "user", "content": "\xff"}]}',
+        "messages.[0]",
+        "invalid_json",
+    ),
     ("nested objects", b'{"a":' * 20_000 + b"1" + b"}" * 20_000, None, "invalid_json"),
     (
         "nested content",
@@ -39,7 +44,12 @@ CASES: list[tuple[str, bytes | dict[str, Any], str | None, str]] = [
     ("stream no flag", {"model": "small", "messages": HELLO, "stream": "yes"}, "stream", "invalid_type"),
     ("negative reply", {"model": "small", "messages": HELLO, "max_tokens": -7}, "max_tokens", "invalid_value"),
     ("absurd reply", {"model": "small", "messages": HELLO, "max_tokens": 10**12}, "max_tokens", "invalid_value"),
-    ("reply no number", {"model": "small", "messages": HELLO, "max_completion_tokens": "9"}, "max_completion_tokens", "invalid_type"),
+    (
+        "reply no number",
+        {"model": "small", "messages": HELLO, "max_completion_tokens": "9"},
+        "max_completion_tokens",
+        "invalid_type",
+    ),
 ]
 
 
@@ -60,7 +70,8 @@ def test_a_body_over_the_cap_is_a_413(bench: Bench, request: pytest.FixtureReque
     """By its declared length before it is read, and by its real one where none is declared."""
     client = bench.client(
         request.node.nodeid,
-        config='model_list:\n  - model_name: small\n    litellm_params: {{model: openai/s, api_base: "{base}"}}\nserver: {{max_body_mb: 1}}\n',
+        config='model_list:\n  - model_name: small\n    litellm_params: {{model: openai/s, api_base: "{base}"}}\n'
+        "server: {{max_body_mb: 1}}\n",
     )
     body = json.dumps({"model": "small", "messages": [user("x" * 1_100_000)]}).encode()
     declared = client.post(body)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -11,9 +13,14 @@ import pytest
 
 from tests.flow.conftest import Bench, Client
 from tests.flow.talk import Said, assistant, history, user
-from tests.support.scripted import Answer, chunk, error, says, streamed
+from tests.support.scripted import Answer, Received, chunk, error, says, streamed
 
 ASK: dict[str, Any] = {"model": "small", "messages": [user("hi")], "stream": True, "max_tokens": 50}
+
+
+def always(answer: Answer, _: Received) -> Answer:
+    """A script that gives one answer."""
+    return answer
 
 
 def events(data: bytes) -> list[Any]:
@@ -36,7 +43,7 @@ def test_a_paced_stream_keeps_its_pace(bench: Bench, client: Client) -> None:
     arrived = []
     with client.http.stream("POST", "/v1/chat/completions", json=ASK, headers=client.headers()) as got:
         arrived = [time.monotonic() for piece in got.iter_raw() if piece]
-    gaps = [after - before for before, after in zip(arrived, arrived[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(arrived)]
     assert len([gap for gap in gaps if gap > 0.1]) >= 5
 
 
@@ -45,7 +52,8 @@ def test_the_next_turn_finds_the_streamed_one(bench: Bench, client: Client) -> N
     said: list[Said] = [user("hi")]
     ids = []
     for number in range(6):
-        bench.upstream.script = lambda _, number=number: streamed(f"answer {number} of many words")
+        answer = streamed(f"answer {number} of many words")
+        bench.upstream.script = partial(always, answer)
         got = client.post({**ASK, "messages": said})
         ids.append(got.headers["x-tidemark-conversation"])
         said += [assistant(f"answer {number} of many words"), user(f"go on {number}")]
@@ -61,7 +69,7 @@ def test_a_compacted_stream_says_so_in_its_headers(bench: Bench, client: Client)
 
 
 @pytest.mark.parametrize("breaks", [True, False], ids=["connection cut", "clean end"])
-def test_an_upstream_that_ends_early_is_reported(bench: Bench, client: Client, breaks: bool) -> None:
+def test_an_upstream_that_ends_early_is_reported(bench: Bench, client: Client, *, breaks: bool) -> None:
     """No ``finish_reason``: an error event, no made-up ``[DONE]``, and the turn is not stored as complete."""
     answer = streamed("only a part", done=False, finish=False)
     answer.breaks = breaks
@@ -78,7 +86,9 @@ def test_an_upstream_that_ends_early_is_reported(bench: Bench, client: Client, b
 def test_an_upstream_that_tells_its_own_error_in_the_stream_is_not_doubled(bench: Bench, client: Client) -> None:
     """The upstream's error event reaches the client as it is, and ours does not follow."""
     event = b'data: {"error": {"message": "overloaded", "type": "server_error", "code": null}}\n\n'
-    bench.upstream.script = lambda _: Answer([chunk(delta={"content": "a"}), event], headers=[(b"content-type", b"text/event-stream")])
+    bench.upstream.script = lambda _: Answer(
+        [chunk(delta={"content": "a"}), event], headers=[(b"content-type", b"text/event-stream")]
+    )
     told = [one for one in events(client.post(ASK).content) if "error" in one]
     assert len(told) == 1
 
@@ -97,7 +107,9 @@ def test_a_client_that_leaves_closes_the_upstream_call(bench: Bench, client: Cli
     answer = {
         "before the headers": Answer([b"data: x\n\n"], before_headers=20),
         "before the first token": Answer([20.0], headers=[(b"content-type", b"text/event-stream")]),
-        "in the middle": Answer([chunk(delta={"content": "a"}), 20.0], headers=[(b"content-type", b"text/event-stream")]),
+        "in the middle": Answer(
+            [chunk(delta={"content": "a"}), 20.0], headers=[(b"content-type", b"text/event-stream")]
+        ),
     }[when]
     bench.upstream.script = lambda _: answer
     with pytest.raises(httpx.ReadTimeout):
@@ -144,9 +156,19 @@ def test_a_tool_call_that_was_streamed_is_known_on_the_next_turn(bench: Bench, c
     """Pieces of parallel calls are folded by their index into what the client echoes."""
     pieces: list[bytes | float] = [
         chunk(delta={"role": "assistant", "content": None}),
-        chunk(delta={"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}]}),
+        chunk(
+            delta={
+                "tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}]
+            }
+        ),
         chunk(delta={"tool_calls": [{"index": 0, "function": {"arguments": '{"x":'}}]}),
-        chunk(delta={"tool_calls": [{"index": 1, "id": "b", "type": "function", "function": {"name": "g", "arguments": "{}"}}]}),
+        chunk(
+            delta={
+                "tool_calls": [
+                    {"index": 1, "id": "b", "type": "function", "function": {"name": "g", "arguments": "{}"}}
+                ]
+            }
+        ),
         chunk(delta={"tool_calls": [{"index": 0, "function": {"arguments": " 1}"}}]}),
         chunk(delta={}, finish_reason="tool_calls"),
         b"data: [DO",

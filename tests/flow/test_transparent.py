@@ -11,13 +11,19 @@ from tests.flow.conftest import Bench, Client
 from tests.flow.talk import user
 from tests.support.scripted import Answer, error, says, streamed, whole
 
-ODD = b'{ "model" : "small",\n "messages":[ {"role":"user","content":"h\\u00e9llo  \\/ \xf0\x9f\x99\x82","x_unknown":[1.50,1e3]} ],"temperature":0.70, "big": 123456789012345678901234567890 }'
+ODD = (
+    b'{ "model" : "small",\n "messages":[ {"role":"user","content":"h\\u00e9llo  \\/ \xf0\x9f\x99\x82",'
+    b'"x_unknown":[1.50,1e3]} ],"temperature":0.70, "big": 123456789012345678901234567890 }'
+)
 
 
 @pytest.fixture
 def same_name(bench: Bench, request: pytest.FixtureRequest) -> Client:
     """A client of a Tidemark whose model has the same name upstream."""
-    config = 'model_list:\n  - model_name: scripted\n    litellm_params: {{model: openai/scripted, api_base: "{base}"}}\ncompaction: {{defaults: {{strategy: extractive}}}}\n'
+    config = (
+        'model_list:\n  - model_name: scripted\n    litellm_params: {{model: openai/scripted, api_base: "{base}"}}\n'
+        "compaction: {{defaults: {{strategy: extractive}}}}\n"
+    )
     return bench.client(request.node.nodeid, config=config)
 
 
@@ -40,7 +46,7 @@ def test_only_the_models_name_is_changed(bench: Bench, client: Client) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_the_client_gets_the_upstreams_bytes(bench: Bench, client: Client, stream: bool) -> None:
+def test_the_client_gets_the_upstreams_bytes(bench: Bench, client: Client, *, stream: bool) -> None:
     """Body, status and headers are the upstream's; ours stand beside them."""
     answer = streamed("one two three") if stream else whole("one two three")
     answer.headers += [(b"set-cookie", b"a=1"), (b"set-cookie", b"b=2"), (b"server", b"theirs"), (b"date", b"then")]
@@ -56,7 +62,12 @@ def test_the_client_gets_the_upstreams_bytes(bench: Bench, client: Client, strea
 
 def test_the_clients_headers_go_upstream_and_ours_do_not(bench: Bench, client: Client) -> None:
     """Credential and unknown headers travel; what is meant for Tidemark or for this hop stays here."""
-    asked = client.headers(summarize="auto") | {"openai-organization": "org", "x-own": "1", "connection": "x-hop", "x-hop": "1"}
+    asked = client.headers(summarize="auto") | {
+        "openai-organization": "org",
+        "x-own": "1",
+        "connection": "x-hop",
+        "x-hop": "1",
+    }
     body = json.dumps({"model": "small", "messages": [user("hi")]})
     client.http.post("/v1/chat/completions", content=body, headers=asked)
     got = bench.upstream.last.headers

@@ -95,8 +95,8 @@ def chunk(**choice: Any) -> bytes:
 def streamed(text: str, *, pace: float = 0.0, done: bool = True, finish: bool = True) -> Answer:
     """A stream of the words of ``text``."""
     pieces: list[bytes | float] = [chunk(delta={"role": "assistant", "content": ""}, finish_reason=None)]
-    for word in text.split(" "):
-        pieces.append(chunk(delta={"content": word if word == text.split(" ")[0] else " " + word}, finish_reason=None))
+    for place, word in enumerate(text.split(" ")):
+        pieces.append(chunk(delta={"content": f" {word}" if place else word}, finish_reason=None))
         if pace:
             pieces.append(pace)
     if finish:
@@ -167,7 +167,7 @@ class ScriptedUpstream:
         await send({"type": "http.response.body", "body": b""})
 
 
-class BrokenScript(Exception):  # noqa: N818 - it is no error, the test wants the connection cut
+class BrokenScript(Exception):
     """Cuts the connection in the middle of an answer."""
 
 

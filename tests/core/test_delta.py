@@ -1,0 +1,142 @@
+"""Folding an answer into the message that was said."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.delta import ends_stream, fold_body, fold_stream, stream_events
+from tests.core.histories import message
+
+
+def event(**choice: Any) -> bytes:
+    """One chunk of a stream."""
+    return b"data: " + json.dumps({"choices": [{"index": 0, **choice}]}).encode() + b"\n\n"
+
+
+FINISHED = event(delta={}, finish_reason="stop")
+
+
+@given(st.lists(st.text(max_size=8), max_size=12), st.sampled_from([b"\n", b"\r\n", b"\r"]))
+def test_a_streamed_text_is_the_whole_text(pieces: list[str], line_end: bytes) -> None:
+    """What was folded has the identity of what the client will echo, whatever ends the lines."""
+    data = b"".join(event(delta={"content": piece}) for piece in pieces) + FINISHED + b"data: [DONE]\n\n"
+    folded = fold_stream(data.replace(b"\n", line_end), json.loads)
+    assert folded.complete
+    assert folded.message is not None
+    assert folded.message.digest == message(role="assistant", content="".join(pieces)).digest
+
+
+@given(st.lists(st.integers(0, 2), max_size=20))
+def test_parallel_calls_are_put_together_by_their_index(order: list[int]) -> None:
+    """Arguments arrive in pieces, interleaved."""
+    opening = [
+        event(
+            delta={
+                "tool_calls": [
+                    {"index": i, "id": f"c{i}", "type": "function", "function": {"name": "f", "arguments": ""}}
+                ]
+            }
+        )
+        for i in range(3)
+    ]
+    pieces = [
+        event(delta={"tool_calls": [{"index": i, "function": {"arguments": str(n)}}]}) for n, i in enumerate(order)
+    ]
+    folded = fold_stream(b"".join([*opening, *pieces, FINISHED]), json.loads)
+    assert folded.message is not None
+    wanted = ["".join(str(n) for n, i in enumerate(order) if i == which) for which in range(3)]
+    assert [call.arguments for call in folded.message.calls] == wanted
+    assert [call.id for call in folded.message.calls] == ["c0", "c1", "c2"]
+
+
+def test_a_stream_without_a_finish_reason_is_not_complete() -> None:
+    """FIELD.md: an upstream that ends early is a failure, ``[DONE]`` or not."""
+    assert not fold_stream(event(delta={"content": "a"}) + b"data: [DONE]\n\n", json.loads).complete
+    assert not fold_stream(b"", json.loads).complete
+
+
+def test_an_error_in_the_stream_is_kept_and_is_no_completion() -> None:
+    """The upstream's own error event."""
+    folded = fold_stream(event(delta={"content": "a"}) + b'data: {"error": {"code": 500}}\n\n' + FINISHED, json.loads)
+    assert folded.error == {"code": 500}
+    assert not folded.complete
+
+
+def test_the_usage_is_taken_from_the_chunk_that_has_it() -> None:
+    """OpenAI's last chunk has no choices; others repeat ``usage: null``."""
+    data = (
+        event(delta={"content": "a"})
+        + FINISHED
+        + b'data: {"choices": [], "usage": {"prompt_tokens": 3}}\n\ndata: {"choices": [], "usage": null}\n\n'
+    )
+    assert fold_stream(data, json.loads).usage == {"prompt_tokens": 3}
+
+
+def test_only_the_first_choice_goes_on() -> None:
+    """``n`` above 1: the conversation's identity follows choice 0."""
+    other = b"data: " + json.dumps({"choices": [{"index": 1, "delta": {"content": "no"}}]}).encode() + b"\n\n"
+    folded = fold_stream(event(delta={"content": "yes"}) + other + FINISHED, json.loads)
+    assert folded.message is not None
+    assert folded.message.text == "yes"
+
+
+def test_comments_fields_and_broken_events_are_passed_over() -> None:
+    """WHATWG HTML 9.2: comments and unknown fields carry no data; several data lines are one payload."""
+    data = b": hi\n\nevent: x\nid: 1\n\ndata: {no json\n\ndata: {\ndata: }\n\n" + FINISHED
+    assert list(stream_events(b"data: {\ndata: }\n\n")) == [b"{\n}"]
+    assert fold_stream(data, json.loads).complete
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"no json", b"[]", b"{}", b'{"choices": []}', b'{"choices": [{"message": 7}]}', b'{"choices": 7}']
+)
+def test_a_body_that_is_no_completion_gives_no_message(data: bytes) -> None:
+    """Whatever an upstream answers, folding does not fail."""
+    assert fold_body(data, json.loads).message is None
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+        lambda deeper: (
+            st.lists(deeper, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    [
+                        "choices",
+                        "delta",
+                        "message",
+                        "tool_calls",
+                        "function",
+                        "content",
+                        "usage",
+                        "index",
+                        "error",
+                        "role",
+                        "finish_reason",
+                    ]
+                ),
+                deeper,
+                max_size=4,
+            )
+        ),
+        max_leaves=15,
+    )
+)
+def test_folding_never_fails(value: Any) -> None:
+    """An upstream's nonsense is carried to the client; here it is only read."""
+    fold_body(json.dumps(value).encode(), json.loads)
+    fold_stream(b"data: " + json.dumps({"choices": [{"delta": value}]}).encode() + b"\n\n", json.loads)
+    fold_stream(b"data: " + json.dumps(value).encode() + b"\n\n", json.loads)
+
+
+@pytest.mark.parametrize("tail", [b"data: [DONE]\n\n", b"data: [DONE]", b"x\n\ndata:[DONE]\r\n\r\n"])
+def test_the_end_of_a_stream_is_seen(tail: bytes) -> None:
+    """With and without the space after the colon, whatever ends the lines."""
+    assert ends_stream(tail)
+    assert not ends_stream(tail[:-6] if tail.endswith(b"]") else b'data: {"a": "[DONE]"}\n\n')
