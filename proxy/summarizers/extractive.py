@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from proxy.core.ports import SummaryTask, TokenCounter
 from proxy.core.summary import SummaryRecipe
 from proxy.summarizers.fitting import cut_to_bound, is_large
-from proxy.summarizers.salience import Candidate, candidates_of
+from proxy.summarizers.salience import REQUEST, Candidate, candidates_of
 from proxy.summarizers.transcript import join_line
 
 _EARLIER_SHARE = 0.6
 """Of the bound that lines of the previous summary may take while new ones wait; rules are not counted."""
-_RULES_SHARE = 0.6
-"""Of the bound that rules may take before all else."""
+_RULES_SHARE = 0.7
+"""Of the bound that rules may take before all else, the open request apart."""
 _TRIES, _ENOUGH_TRIES = 12, 3
 """Of fitting the bound: the most there are, and those after which any fit will do."""
 _GOOD_FILL = 0.93
@@ -86,7 +86,7 @@ def _chosen(ranked: Sequence[Candidate], budget: float) -> list[Candidate]:
             chosen.append(one)
             lines.add(one.line)
             left -= cost
-            rules -= 0.0 if one.tier else cost
+            rules -= 0.0 if one.tier or one.speaker == REQUEST else cost
             earlier -= cost if one.tier and one.earlier else 0.0
     for one in waiting:
         cost = one.tokens + (0.0 if one.line in lines else _LINE_TOKENS)

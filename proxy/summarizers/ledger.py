@@ -45,17 +45,19 @@ _PATH = re.compile(
     r"|env|html|css|csv|lock|ipynb|pdf|docx?|xlsx?|log|tf|proto)\b"
 )
 _LINK = re.compile(r"\bhttps?://[^\s<>\"'`)\]]+[^\s<>\"'`)\].,;:!?]")
+# Repetitions are bounded: of a text that fits halfway everywhere, an open one would cost its square.
 _IDENTIFIER = re.compile(
-    r"\b[A-Z][A-Z0-9]+-\d+\b|\b[\w.+-]+@[\w-]+\.[\w.-]*\w|\bv\d+(?:\.\d+)+\b|\b\d+(?:\.\d+){2,}\b"
+    r"\b[A-Z][A-Z0-9]+-\d+\b|\b[\w.+-]{1,64}@[\w-]{1,64}\.[\w.-]{0,64}\w"
+    r"|\bv\d+(?:\.\d+)+\b|\b\d{1,9}(?:\.\d{1,9}){2,5}\b"
     r"|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b"
     r"|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"
 )
 _MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
 _NUMBER = re.compile(
-    r"[$€£]\s?\d[\d.,]*\d?(?:\s?(?:k|m|bn|million|billion)\b)?"
+    r"[$€£]\s?\d[\d.,]{0,20}\d?(?:\s?(?:k|m|bn|million|billion)\b)?"
     r"|\b\d{4}-\d{2}-\d{2}\b|\b\d{1,2}:\d{2}\b"
     rf"|\b\d{{1,2}}(?:st|nd|rd|th)?\s(?:of\s)?(?:{_MONTHS})(?:,?\s\d{{4}})?|\b(?:{_MONTHS})\s\d{{1,2}}(?:,?\s\d{{4}})?"
-    r"|\b\d[\d.,]*(?:\s?%|\s?(?:ms|s|kb|mb|gb|tb|kg|km|cm|mm)\b|(?:\s[a-z]{3,20}\b){1,2})",
+    r"|\b\d[\d.,]{0,20}(?:\s?%|\s?(?:ms|s|kb|mb|gb|tb|kg|km|cm|mm)\b|(?:\s[a-z]{3,20}\b){1,2})",
     re.IGNORECASE,
 )
 _PROGRAMS = (

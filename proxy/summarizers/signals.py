@@ -88,7 +88,7 @@ _ERROR = re.compile(
     re.IGNORECASE,
 )
 _FACT_WORDS = frozenset({"my", "our", "called", "named", "call", "i", "we"})
-_DATED = re.compile(r"\b\d{4}-\d\d-\d\d\b|[$€£]\s?\d|\b\d[\d.,]*\s?(?:€|USD|EUR|dollars|euros)")
+_DATED = re.compile(r"\b\d{4}-\d\d-\d\d\b|[$€£]\s?\d|\b\d[\d.,]{0,20}\s?(?:€|USD|EUR|dollars|euros)")
 _DECISION_WORDS = frozenset(
     {
         "decided",

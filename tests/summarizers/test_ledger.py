@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -138,3 +139,14 @@ def test_a_long_request_keeps_both_its_ends(talk: Talk) -> None:
     assert len(request) == 100
     assert request.startswith("Begin")
     assert request.endswith("end.")
+
+
+@pytest.mark.parametrize("unit", ["1.", "1 ", "a@", "a/", "a.", "$1,", "A-1", "https://a ", "Never do it. "])
+def test_no_text_is_slow_to_read(talk: Talk, unit: str) -> None:
+    """Patterns are linear in the text: ten times as much takes at most about ten times as long."""
+    took = []
+    for size in (20_000, 200_000):
+        start = time.perf_counter()
+        ledger_of(talk(unit * (size // len(unit))), "")
+        took.append(time.perf_counter() - start)
+    assert took[1] < 25 * took[0] + 0.5
