@@ -72,8 +72,8 @@ class Catalog:
         window = self._with_learned(route, caller, await self._window(route, caller))
         return ModelProfile(route.name, window, self._policy_for(route.name))
 
-    async def learn(  # noqa: PLR0917 - as the port has it
-        self, route: Route, caller: Caller, profile: ModelProfile, status: int, body: bytes, sent_tokens: int
+    async def learn(
+        self, route: Route, caller: Caller, profile: ModelProfile, *, status: int, body: bytes, sent_tokens: int
     ) -> ModelProfile | None:
         """The profile after an upstream's overflow error, its window as our own counting must see it.
 
@@ -128,9 +128,7 @@ class Catalog:
         provider = found.provider or await self._data.provider(found.model) or "openai"
         base = (found.base_url or "").rstrip("/")
         lane: Lane = "wire" if base else "translate"
-        route = Route(
-            lane, name, found.bare_model, provider, base, found.api_key, found.headers, found.params
-        )
+        route = Route(lane, name, found.bare_model, provider, base, found.api_key, found.headers, found.params)
         entry: Mapping[str, JsonValue] = {"id": name, "object": "model", "created": 0, "owned_by": provider}
         return {**entry, **_window_fields((await self.profile(route, caller)).window)}
 
@@ -141,9 +139,7 @@ class Catalog:
         if (told := window_of(entry)) is not None:
             return {**entry, "context_length": told}
         name, base = str(entry["id"]), self._upstream.upstream_base_url
-        route = Route(
-            "wire", name, name, "openai", base or OPENAI_BASE, params={"api_base": base} if base else None
-        )
+        route = Route("wire", name, name, "openai", base or OPENAI_BASE, params={"api_base": base} if base else None)
         window = (await self.profile(route, caller)).window
         return entry if window.source == "default" else {**entry, "context_length": window.window}
 

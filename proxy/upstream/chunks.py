@@ -40,6 +40,7 @@ class StreamedReply:
         self._route = route
         self._usage = usage
         self._first: Any = None
+        self._id: str | None = None
         self._pending: asyncio.Future[Any] | None = None
         self._closed = False
 
@@ -58,6 +59,8 @@ class StreamedReply:
         try:
             while chunk is not None:
                 for event in events_of(chunk, usage=self._usage):
+                    # One completion, one id (the reference); for Gemini and Ollama litellm makes one up each time.
+                    self._id = event["id"] = self._id or event.get("id")
                     if any(choice.get("finish_reason") for choice in event["choices"]):
                         self._refuse_made_up_end()
                         finished = True
@@ -106,8 +109,7 @@ class StreamedReply:
     def _broken(self, error: BaseException | None = None) -> UpstreamBroken:
         said = f": {provider_message(error)}" if error is not None else ""
         return UpstreamBroken(
-            f"The upstream of {self._route.name!r} stopped in the middle of its answer{said}; "
-            "send the request again.",
+            f"The upstream of {self._route.name!r} stopped in the middle of its answer{said}; send the request again.",
             internal=f"{self._route!r}: {error!r}",
         )
 
@@ -121,11 +123,10 @@ def made_up_end(stream: Any) -> bool:
     """Whether litellm made up the ``finish_reason`` because the provider's stream ended without one.
 
     It then says "stop" after its own last chunk, with none received
-    (``CustomStreamWrapper.finish_reason_handler``).
+    (``CustomStreamWrapper.finish_reason_handler``). For Gemini this cannot be told: litellm 1.105.3 reads a
+    "stop" out of every chunk.
     """
-    received = getattr(stream, "received_finish_reason", None) or getattr(
-        stream, "intermittent_finish_reason", None
-    )
+    received = getattr(stream, "received_finish_reason", None) or getattr(stream, "intermittent_finish_reason", None)
     return received is None and getattr(stream, "sent_last_chunk", False) is True
 
 
@@ -143,6 +144,7 @@ def events_of(chunk: Any, *, usage: bool) -> list[dict[str, Any]]:
 def plain(answer: Any) -> dict[str, Any]:
     """An answer or chunk as JSON values, without empty fields and without litellm's own additions."""
     value: dict[str, Any] = answer.model_dump(mode="json", exclude_none=True)
+    _drop_empty_extras(value)
     for choice in value.get("choices", ()):
         for part in (choice, choice.get("message"), choice.get("delta")):
             if isinstance(part, dict):
@@ -155,6 +157,8 @@ def plain(answer: Any) -> dict[str, Any]:
 
 
 def _drop_empty_extras(part: dict[str, Any]) -> None:
+    for name in [name for name, item in part.items() if item == [] and name != "choices"]:
+        del part[name]  # vertex_ai_safety_ratings, images, thinking_blocks, ...
     extras = part.pop("provider_specific_fields", None)
     if isinstance(extras, Mapping):
         told = {name: item for name, item in extras.items() if item not in (None, [], {}, "")}

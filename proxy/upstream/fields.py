@@ -47,9 +47,9 @@ CHAT_FIELDS = frozenset(
 """``metadata`` and ``store`` are not among them: they concern OpenAI's own archive, and litellm takes
 ``metadata`` for instructions to its loggers and router."""
 
-CONFIGURED_FOR_LITELLM = (
-    CHAT_FIELDS | {"additional_drop_params", "api_version", "extra_body", "mock_response"}
-) - {"messages"}
+CONFIGURED_FOR_LITELLM = (CHAT_FIELDS | {"additional_drop_params", "api_version", "extra_body", "mock_response"}) - {
+    "messages"
+}
 """Entries of ``litellm_params`` that a byte relay could not put into effect: with any of them ``auto``
 translates."""
 

@@ -52,12 +52,7 @@ def end_to_end(headers: Headers) -> Headers:
 
 def _named_by_connection(headers: Headers) -> set[bytes]:
     """Headers that ``Connection`` declares to be for one hop."""
-    return {
-        token.strip().lower()
-        for name, value in headers
-        if name == b"connection"
-        for token in value.split(b",")
-    }
+    return {token.strip().lower() for name, value in headers if name == b"connection" for token in value.split(b",")}
 
 
 def _text(value: bytes) -> str:

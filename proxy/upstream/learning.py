@@ -16,9 +16,7 @@ LEAST_RATIO = 0.25
 """Share of a window that one replay goes down to at most."""
 
 
-def windows_after(
-    window: ModelWindow, overflow: Overflow, sent_tokens: int
-) -> tuple[ModelWindow, ModelWindow]:
+def windows_after(window: ModelWindow, overflow: Overflow, sent_tokens: int) -> tuple[ModelWindow, ModelWindow]:
     """The window for the replay, and the one to remember.
 
     An upstream that counts more for the same text than we do has, in our tokens, a window that is smaller by

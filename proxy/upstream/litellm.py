@@ -70,9 +70,8 @@ class LiteLLMUpstream:
     def warm(self) -> None:
         """Start importing litellm in the background, unless everything that is configured does without it."""
         configured = [find(self.entries, entry.name) for entry in self.entries]
-        if any(entry and not _is_plain(entry) for entry in configured):
-            load()
-        elif not configured and not self.upstream_base_url:
+        by_name_alone = not configured and not self.upstream_base_url
+        if by_name_alone or any(entry and not _is_plain(entry) for entry in configured):
             load()
 
     async def resolve(self, model: str) -> Route:
@@ -109,9 +108,7 @@ class LiteLLMUpstream:
         :raises UpstreamError: there was no answer, or one that is no text
         """
         lane = self.wire if route.lane == "wire" else self._translate
-        return await lane.complete(
-            route, messages, caller, max_tokens=max_tokens, timeout_seconds=timeout_seconds
-        )
+        return await lane.complete(route, messages, caller, max_tokens=max_tokens, timeout_seconds=timeout_seconds)
 
     async def aclose(self) -> None:
         """Close the pooled connections."""
@@ -163,15 +160,11 @@ class LiteLLMUpstream:
             if family is None:
                 raise self._unknown(name) from error
             model, provider, base = name, family, providers.DEFAULT_BASES.get(family)
-        if (
-            family == "gemini" and provider == "vertex_ai"
-        ):  # a caller has a Gemini key; vertex takes the server's
+        if family == "gemini" and provider == "vertex_ai":  # a caller has a Gemini key; vertex takes the server's
             provider, base = "gemini", None
         lane: Lane = "wire" if base and await _speaks_wire(provider) else "translate"
         if lane == "translate" and provider not in providers.OPEN_TO_ANY_NAME:
-            raise self._unknown(
-                name, f"{provider} needs an entry in model_list with its address or credentials"
-            )
+            raise self._unknown(name, f"{provider} needs an entry in model_list with its address or credentials")
         return Route(lane, name, model, provider, (base or "").rstrip("/"))
 
     def _unknown(self, name: str, reason: str = "") -> ModelNotFound:
@@ -196,9 +189,7 @@ def _without_litellm(entry: Destination) -> tuple[str, str, str | None] | None:
 
 def _is_plain(entry: Destination) -> bool:
     """Whether an entry's requests go over the wire lane without litellm ever being asked."""
-    translated = entry.lane == "translate" or (
-        entry.lane == "auto" and CONFIGURED_FOR_LITELLM & entry.params.keys()
-    )
+    translated = entry.lane == "translate" or (entry.lane == "auto" and CONFIGURED_FOR_LITELLM & entry.params.keys())
     return _without_litellm(entry) is not None and not translated
 
 

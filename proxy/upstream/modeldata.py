@@ -37,9 +37,7 @@ class Known:
 
 def known_from(info: Mapping[str, JsonValue]) -> Known:
     """Read LiteLLM's words (``model_info``) and our one more, ``context_window``."""
-    return Known(
-        *(_tokens(info.get(name)) for name in ("max_input_tokens", "max_output_tokens", "context_window"))
-    )
+    return Known(*(_tokens(info.get(name)) for name in ("max_input_tokens", "max_output_tokens", "context_window")))
 
 
 class _Entry(msgspec.Struct):

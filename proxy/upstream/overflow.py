@@ -17,9 +17,7 @@ READ_BYTES = 65_536
 NEVER_STATUS = frozenset({401, 403, 404, 408, 429})
 """Credentials, unknown models and rate limits ("Request too large ... tokens per min") are never an
 overflow."""
-OVERFLOW_CODES = frozenset(
-    {"context_length_exceeded", "exceed_context_size_error", "context_window_exceeded"}
-)
+OVERFLOW_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "context_window_exceeded"})
 
 _N = r"(?P<{}>\d[\d,]*)"
 _WINDOW, _REQUESTED = _N.format("window"), _N.format("requested")
@@ -115,9 +113,7 @@ def _errors(text: str) -> Iterator[Mapping[str, object]]:
     for candidate in value if isinstance(value, list) else [value]:  # Gemini's stream errors come in a list
         if isinstance(candidate, dict):
             nested = candidate.get("error")
-            yield {
-                str(key): item for key, item in (nested if isinstance(nested, dict) else candidate).items()
-            }
+            yield {str(key): item for key, item in (nested if isinstance(nested, dict) else candidate).items()}
 
 
 def _number(value: object) -> int | None:

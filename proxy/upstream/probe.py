@@ -93,9 +93,7 @@ class Probe:
                     return Metadata(windows)
                 only = next(iter(windows.values()), None)
                 if only is None:
-                    only = await self._props(route, caller) or (
-                        trained_window(entries[0]) if entries else None
-                    )
+                    only = await self._props(route, caller) or (trained_window(entries[0]) if entries else None)
                 return Metadata(windows, only) if listed is not None or only else None
         except TimeoutError:
             return None
@@ -116,11 +114,7 @@ class Probe:
 def entries_of(listed: JsonValue) -> list[Mapping[str, JsonValue]]:
     """The models of a ``/models`` answer: under ``data``, or the answer itself (Together)."""
     data = listed.get("data") if isinstance(listed, dict) else listed
-    return (
-        [entry for entry in data if isinstance(entry, dict) and "id" in entry]
-        if isinstance(data, list)
-        else []
-    )
+    return [entry for entry in data if isinstance(entry, dict) and "id" in entry] if isinstance(data, list) else []
 
 
 def window_of(entry: Mapping[str, JsonValue]) -> int | None:

@@ -22,9 +22,7 @@ WIRE_WITHOUT_LITELLM = frozenset({"openai", "custom_openai", "hosted_vllm", "lm_
 """With a known base these need nothing that litellm would have to be imported for."""
 WIRE_BESIDES = frozenset({"openai", "custom_openai", "openrouter"})
 """Speak the wire format though litellm's ``openai_compatible_providers`` leaves them out."""
-NOT_AS_THEY_STAND = frozenset(
-    {"azure_ai", "chatgpt", "clarifai", "fireworks_ai", "github_copilot", "ragflow"}
-)
+NOT_AS_THEY_STAND = frozenset({"azure_ai", "chatgpt", "clarifai", "fireworks_ai", "github_copilot", "ragflow"})
 """In litellm's ``openai_compatible_providers``, but it rewrites their URL, model name or credentials on the
 way."""
 

@@ -6,6 +6,7 @@ Within the translate lane, when there is no answer. litellm gives 529 the status
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,8 @@ CODES: Mapping[int, str] = {401: "invalid_api_key", 404: "model_not_found", 429:
 """OpenAI's codes, for providers that have none; source: "Error codes" guide."""
 KINDS: Mapping[int, str] = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 SERVER_ERROR = 500
+_WRAPPING = re.compile(r"^(?:litellm\.\w+: |\w+Error: |\w+(?:Exception|Error) - )+")
+"""litellm's: "litellm.InternalServerError: AnthropicError - Overloaded"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +56,12 @@ def refusal_of(error: Exception, route: Route) -> Refusal:
             raise UpstreamUnreachable(
                 f"The upstream of {route.name!r} ({route.provider}) cannot be reached.", internal=repr(error)
             ) from error
-        if (
-            status is None or type(error).__name__ == "APIConnectionError"
-        ):  # litellm's name for its own failures
+        if status is None or type(error).__name__ == "APIConnectionError":  # litellm's name for its own failures
             raise UpstreamError(
                 f"litellm could not send the request for {route.name!r}: {provider_message(error)}",
                 internal=repr(error),
             ) from error
-    told = next((fields for link in chain if (fields := error_fields(_said(link)))), {})
+    told = next((fields for link in chain if (fields := _told(link))), {})
     message, kind = provider_message(error), told.get("type") or told.get("status")
     code = told.get("code") if isinstance(told.get("code"), str) else CODES.get(status or SERVER_ERROR)
     param = told.get("param")
@@ -71,26 +72,30 @@ def refusal_of(error: Exception, route: Route) -> Refusal:
         param=param if isinstance(param, str) else None,
     )
     if CONTEXT_ERROR in names or parse_overflow(status or SERVER_ERROR, body) is not None:
-        body = error_envelope(
-            message, kind="invalid_request_error", code="context_length_exceeded", param="messages"
-        )
+        body = error_envelope(message, kind="invalid_request_error", code="context_length_exceeded", param="messages")
     return Refusal(status or SERVER_ERROR, _headers(chain), body)
 
 
 def provider_message(error: BaseException) -> str:
     """The provider's own words, without what litellm puts around them."""
     for link in _chain(error):
-        said = error_fields(_said(link)).get("message")
+        said = _told(link).get("message")
         if isinstance(said, str) and said:
             return said[:MESSAGE_CHARACTERS]
-    text = _said(error)
-    while text.startswith("litellm.") and ": " in text:  # "litellm.InternalServerError: AnthropicError - ..."
-        text = text.partition(": ")[2]
-    return text[:MESSAGE_CHARACTERS]
+    text = _said(error).partition("Traceback (most recent call last)")[0].strip()
+    return _WRAPPING.sub("", text)[:MESSAGE_CHARACTERS]
 
 
 def _kind(status: int) -> str:
     return KINDS.get(status, "invalid_request_error" if status < SERVER_ERROR else "server_error")
+
+
+def _told(link: BaseException) -> Mapping[str, Any]:
+    """The provider's error object: where the openai SDK keeps it, or out of the exception's text."""
+    body = getattr(link, "body", None)
+    if isinstance(body, dict) and isinstance(body.get("message"), str):
+        return body
+    return error_fields(_said(link))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

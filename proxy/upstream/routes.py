@@ -100,17 +100,11 @@ def read_entries(
     entries = []
     for place, item in enumerate(model_list):
         name, params = item.get("model_name"), item.get("litellm_params")
-        if (
-            not isinstance(name, str)
-            or not isinstance(params, Mapping)
-            or not isinstance(params.get("model"), str)
-        ):
+        if not isinstance(name, str) or not isinstance(params, Mapping) or not isinstance(params.get("model"), str):
             raise ConfigError(f"model_list[{place}] needs model_name and litellm_params.model.")
         info = item.get("model_info")
         lane = item.get("lane") or (info.get("lane") if isinstance(info, Mapping) else None)
-        lane = lane or next(
-            (value for glob, value in (lanes or {}).items() if fnmatchcase(name, glob)), "auto"
-        )
+        lane = lane or next((value for glob, value in (lanes or {}).items() if fnmatchcase(name, glob)), "auto")
         if lane not in LANES:
             raise ConfigError(f"model_list[{place}].lane is {lane!r}; use one of {', '.join(LANES)}.")
         expanded = {str(key): expand(value) for key, value in params.items()}

@@ -151,9 +151,7 @@ def credential_for(route: Route, caller: Caller) -> dict[str, str] | Refusal:
         return {}
     if key := caller_key(caller):
         return {"api_key": key}
-    if route.params and any(
-        name.startswith("azure_ad_token") or name == "client_secret" for name in route.params
-    ):
+    if route.params and any(name.startswith("azure_ad_token") or name == "client_secret" for name in route.params):
         return {}
     message = (
         f"No API key was sent for {route.provider}. Send one as 'Authorization: Bearer KEY', or configure "

@@ -75,8 +75,7 @@ class WireReply:
                 yield piece
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UpstreamBroken(
-                f"The upstream of {self._route.name!r} stopped in the middle of its answer; "
-                "send the request again.",
+                f"The upstream of {self._route.name!r} stopped in the middle of its answer; send the request again.",
                 internal=f"{self._route!r}: {error!r}",
             ) from error
         finally:
@@ -160,9 +159,7 @@ class WireLane:
         try:
             value: JsonValue = msgspec.json.decode(content)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise UpstreamError(
-                f"The upstream of {route.name!r} answered with something that is no JSON."
-            ) from error
+            raise UpstreamError(f"The upstream of {route.name!r} answered with something that is no JSON.") from error
         return value
 
     async def _ask(self, question: _Question) -> aiohttp.ClientResponse:

@@ -55,9 +55,7 @@ TOOL: list[dict[str, Any]] = [
     },
     {"type": "content_block_stop", "index": 0},
 ]
-OVERLOADED: list[dict[str, Any]] = [
-    {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
-]
+OVERLOADED: list[dict[str, Any]] = [{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}]
 
 
 def end(reason: str) -> list[dict[str, Any]]:

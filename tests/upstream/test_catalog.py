@@ -167,9 +167,7 @@ async def test_servers_of_litellms_are_asked_last_and_openai_never(data: LiteLLM
     assert (await window(catalog, route("big", base=base, provider="groq"))).window == 8192
     assert (await window(catalog, route("unknown"))).source == "default"
     assert servers.asked == []
-    assert await window(catalog, route("new", base=base, provider="groq")) == ModelWindow(
-        9000, None, 9000, "api"
-    )
+    assert await window(catalog, route("new", base=base, provider="groq")) == ModelWindow(9000, None, 9000, "api")
 
 
 async def test_server_is_asked_once_in_a_while() -> None:
@@ -194,9 +192,7 @@ async def test_server_is_asked_once_in_a_while() -> None:
     assert await probe.window(where, ALICE) == 20
 
 
-async def test_silent_server_costs_two_seconds_at_most(
-    data: LiteLLMModelData, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_silent_server_costs_two_seconds_at_most(data: LiteLLMModelData, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that does not answer is given up soon, and the request goes on with the next source."""
     monkeypatch.setattr("proxy.upstream.probe.ANSWER_SECONDS", 0.1)
 
@@ -222,15 +218,16 @@ async def test_overflow_teaches_the_window(data: LiteLLMModelData) -> None:
     catalog = catalog_with(data)
     where = route("unknown", base=LOCAL)
     profile = await catalog.profile(where, ALICE)
-    body = error(
-        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."
-    )
-    learned = await catalog.learn(where, ALICE, profile, 400, body, 9000)
+    body = error("This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.")
+    learned = await catalog.learn(where, ALICE, profile, status=400, body=body, sent_tokens=9000)
     assert learned is not None
     assert learned.window == ModelWindow(8192, None, 8192, "api")
     assert await window(catalog, where) == learned.window
     assert (await window(catalog, where, BOB)).source == "default"
-    assert await catalog.learn(where, ALICE, profile, 400, b'{"error":{"message":"no"}}', 9000) is None
+    assert (
+        await catalog.learn(where, ALICE, profile, status=400, body=b'{"error":{"message":"no"}}', sent_tokens=9000)
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -254,7 +251,7 @@ async def test_window_is_learned_in_our_own_tokens(
     catalog = catalog_with(data, overrides={"m": {"max_input_tokens": 200000}})
     where = route("m")
     learned = await catalog.learn(
-        where, ALICE, await catalog.profile(where, ALICE), 400, error(message), sent
+        where, ALICE, await catalog.profile(where, ALICE), status=400, body=error(message), sent_tokens=sent
     )
     assert learned is not None
     assert learned.window.window == replayed
@@ -265,15 +262,13 @@ async def test_limit_on_input_leaves_the_reply_its_room(data: LiteLLMModelData) 
     """GPT-5: 272,000 in of 400,000 in all; an overflow of the input leaves the reply its room."""
     catalog = catalog_with(
         data,
-        shipped={
-            "gpt-5": {"max_input_tokens": 272000, "context_window": 400000, "max_output_tokens": 128000}
-        },
+        shipped={"gpt-5": {"max_input_tokens": 272000, "context_window": 400000, "max_output_tokens": 128000}},
     )
     where = route("gpt-5")
-    body = error(
-        "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 280000 tokens."
+    body = error("Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 280000 tokens.")
+    learned = await catalog.learn(
+        where, ALICE, await catalog.profile(where, ALICE), status=400, body=body, sent_tokens=252000
     )
-    learned = await catalog.learn(where, ALICE, await catalog.profile(where, ALICE), 400, body, 252000)
     assert learned is not None
     assert learned.window == ModelWindow(244800, 128000, 400000, "api")
     assert budget_for(learned, None).limit == 224800

@@ -36,9 +36,7 @@ WORDINGS = [
         Overflow(131072, 150123),
         id="openrouter",
     ),
-    pytest.param(
-        "prompt is too long: 210000 tokens > 200000 maximum", Overflow(200000, 210000), id="anthropic"
-    ),
+    pytest.param("prompt is too long: 210000 tokens > 200000 maximum", Overflow(200000, 210000), id="anthropic"),
     pytest.param(
         "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease input length",
         Overflow(200000, 190000),
@@ -73,8 +71,7 @@ WORDINGS = [
     ),
     pytest.param("the input length exceeds the context length", Overflow(), id="ollama"),
     pytest.param(
-        "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context "
-        "length",
+        "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
         Overflow(32768, 40000),
         id="mistral",
     ),

@@ -35,9 +35,7 @@ async def test_upstream_base_url_takes_every_model_untouched() -> None:
 
 async def test_model_list_goes_before_the_upstream_base_url() -> None:
     """An entry wins over TIDEMARK_UPSTREAM; the rest goes there."""
-    upstream = LiteLLMUpstream(
-        [entry("mine", "openai/theirs", api_base="http://a/v1/", api_key="k")], "http://b/v1"
-    )
+    upstream = LiteLLMUpstream([entry("mine", "openai/theirs", api_base="http://a/v1/", api_key="k")], "http://b/v1")
     route = await upstream.resolve("mine")
     assert (route.upstream_model, route.base_url, route.api_key) == ("theirs", "http://a/v1", "k")
     assert (await upstream.resolve("other")).base_url == "http://b/v1"
@@ -142,9 +140,7 @@ async def test_names_alone_are_enough(model: str, expected: tuple[str, str, str,
         ("", "model_list"),
     ],
 )
-async def test_unknown_models_name_the_mends(
-    model: str, reason: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_unknown_models_name_the_mends(model: str, reason: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A name that nobody serves, or that would lend the server's credentials, is ModelNotFound."""
     upstream = LiteLLMUpstream([entry("mine", "openai/x", api_base="http://a/v1")])
     with pytest.raises(ModelNotFound, match=reason) as missing:

@@ -67,13 +67,9 @@ def chunks_of(body: bytes) -> list[dict[str, Any]]:
     return [json.loads(event) for event in events if event != b"[DONE]"]
 
 
-async def test_plain_answer_becomes_a_chat_completion(
-    upstream: LiteLLMUpstream, provider: respx.Route
-) -> None:
+async def test_plain_answer_becomes_a_chat_completion(upstream: LiteLLMUpstream, provider: respx.Route) -> None:
     """A whole answer is one chat completion with the provider's usage and request id, and no empty fields."""
-    provider.respond(
-        json=anthropic.message({"type": "text", "text": "Hello"}), headers={"request-id": "req_1"}
-    )
+    provider.respond(json=anthropic.message({"type": "text", "text": "Hello"}), headers={"request-id": "req_1"})
     reply = await ask(upstream)
     answer = json.loads(await everything(reply))
     assert reply.status == 200
@@ -119,9 +115,7 @@ async def test_stream_becomes_openai_events(upstream: LiteLLMUpstream, provider:
 async def test_usage_chunk_has_empty_choices(upstream: LiteLLMUpstream, provider: respx.Route) -> None:
     """stream_options.include_usage: one more chunk, with ``choices: []`` as OpenAI sends it."""
     provider.mock(return_value=streamed(anthropic.TEXT, anthropic.end("end_turn")))
-    chunks = chunks_of(
-        await everything(await ask(upstream, stream=True, stream_options={"include_usage": True}))
-    )
+    chunks = chunks_of(await everything(await ask(upstream, stream=True, stream_options={"include_usage": True})))
     assert [len(chunk["choices"]) for chunk in chunks] == [1, 1, 1, 0]
     usage = chunks[-1]["usage"]
     assert (usage["prompt_tokens"], usage["completion_tokens"]) == (35, 15)
@@ -212,9 +206,7 @@ async def test_error_in_midstream_is_broken(upstream: LiteLLMUpstream, provider:
     assert len(pieces) == 2
 
 
-async def test_error_as_first_event_keeps_an_error_status(
-    upstream: LiteLLMUpstream, provider: respx.Route
-) -> None:
+async def test_error_as_first_event_keeps_an_error_status(upstream: LiteLLMUpstream, provider: respx.Route) -> None:
     """The first chunk is awaited, so an error in its place is still a refusal with a status."""
     provider.mock(return_value=streamed(anthropic.OVERLOADED))
     reply = await ask(upstream, stream=True)
@@ -235,9 +227,7 @@ async def test_stream_without_finish_reason_is_broken(
     assert not any(b"finish_reason" in piece or b"DONE" in piece for piece in pieces)
 
 
-async def test_body_cannot_change_destination_or_credential(
-    upstream: LiteLLMUpstream, provider: respx.Route
-) -> None:
+async def test_body_cannot_change_destination_or_credential(upstream: LiteLLMUpstream, provider: respx.Route) -> None:
     """CVE-2024-6587: litellm's own parameters in a body have no effect and go nowhere."""
     provider.respond(json=anthropic.message({"type": "text", "text": "Hello"}))
     evil: dict[str, Any] = {
@@ -267,9 +257,7 @@ async def test_body_cannot_change_destination_or_credential(
     assert json.loads(request.content).keys() == {"model", "messages", "max_tokens"}
 
 
-async def test_parameters_that_the_provider_lacks_are_dropped(
-    upstream: LiteLLMUpstream, provider: respx.Route
-) -> None:
+async def test_parameters_that_the_provider_lacks_are_dropped(upstream: LiteLLMUpstream, provider: respx.Route) -> None:
     """A client cannot know who answers: what the provider lacks is left out, the rest goes through."""
     provider.respond(json=anthropic.message({"type": "text", "text": "Hello"}))
     await ask(upstream, seed=1, logit_bias={"1": 2}, frequency_penalty=0.1, temperature=0.5, stop=["x"])
@@ -333,9 +321,7 @@ async def test_completion_returns_its_text(upstream: LiteLLMUpstream, provider: 
     assert json.loads(provider.calls.last.request.content)["max_tokens"] == 50
 
 
-async def test_failed_completion_is_an_upstream_error(
-    upstream: LiteLLMUpstream, provider: respx.Route
-) -> None:
+async def test_failed_completion_is_an_upstream_error(upstream: LiteLLMUpstream, provider: respx.Route) -> None:
     """A refusal to a summarizer's call has the provider's status and words in its message."""
     provider.respond(529, json=anthropic.error("overloaded_error", "Overloaded"))
     route = await upstream.resolve("claude-sonnet-4-5")
@@ -344,9 +330,7 @@ async def test_failed_completion_is_an_upstream_error(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_no_connection_is_unreachable(
-    upstream: LiteLLMUpstream, provider: respx.Route, *, stream: bool
-) -> None:
+async def test_no_connection_is_unreachable(upstream: LiteLLMUpstream, provider: respx.Route, *, stream: bool) -> None:
     """What happens beneath the provider's HTTP is told as on the wire lane."""
     provider.mock(side_effect=httpx.ConnectError("no route"))
     with pytest.raises(UpstreamUnreachable):
@@ -448,3 +432,56 @@ async def test_failed_streams_leave_no_connections_open() -> None:
                 await everything(reply)
         await asyncio.sleep(0.1)
         assert server.open == 0
+
+
+OPENAI_URL = "https://api.openai.com/v1/chat/completions"
+GEMINI_URL = "https://generativelanguage.googleapis.com/v1beta/models/gemini-2.0-flash"
+
+
+async def test_openai_through_litellm_keeps_its_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """lane: translate for OpenAI itself: its message, type, code and param, at its own address."""
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:8787/v1")
+    told = {"message": "You ran out.", "type": "insufficient_quota", "param": None, "code": "insufficient_quota"}
+    entry: dict[str, Any] = {
+        "model_name": "g",
+        "litellm_params": {"model": "openai/gpt-4o"},
+        "lane": "translate",
+    }
+    upstream = LiteLLMUpstream([entry])
+    with respx.mock() as router:
+        router.post(OPENAI_URL).respond(429, json={"error": told}, headers={"retry-after": "3"})
+        body = json.dumps(QUESTION).encode()
+        reply = await upstream.send(await upstream.resolve("g"), body, ALICE, stream=True)
+    assert reply.status == 429
+    assert (b"retry-after", b"3") in reply.headers
+    assert json.loads(await everything(reply)) == {"error": told}
+
+
+async def test_chunks_of_one_answer_have_one_id() -> None:
+    """Litellm makes up an id for each chunk of Gemini's; a client sees one completion with one id."""
+    upstream = LiteLLMUpstream()
+
+    def part(text: str, **more: str) -> bytes:
+        content = {"parts": [{"text": text}], "role": "model"}
+        return b"data: " + json.dumps({"candidates": [{"content": content, "index": 0, **more}]}).encode() + b"\n\n"
+
+    with respx.mock() as router:
+        route = router.post(url__startswith=GEMINI_URL)
+        route.respond(content=part("Hi") + part(" you", finishReason="STOP"))
+        body = json.dumps(QUESTION).encode()
+        reply = await upstream.send(await upstream.resolve("gemini/gemini-2.0-flash"), body, ALICE, stream=True)
+        answer = await everything(reply)
+    chunks = chunks_of(answer)
+    assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks) == "Hi you"
+    assert len({chunk["id"] for chunk in chunks}) == 1
+    assert b"vertex_ai" not in answer
+    assert answer.endswith(b"data: [DONE]\n\n")
+
+
+async def test_litellms_own_failures_do_not_show_its_insides(upstream: LiteLLMUpstream, provider: respx.Route) -> None:
+    """An answer that litellm trips over is an upstream error without a traceback in it."""
+    provider.respond(json={"unexpected": True})
+    with pytest.raises(UpstreamError) as failed:
+        await ask(upstream)
+    assert "Traceback" not in str(failed.value)
+    assert "alice-key" not in str(failed.value)

@@ -140,16 +140,12 @@ async def test_answer_headers_keep_order_and_repetition(wire: WireLane) -> None:
         assert server.last.header("cookie") == []
 
 
-@pytest.mark.parametrize(
-    "status", ["400 Bad Request", "429 Too Many Requests", "529 Overloaded", "302 Found"]
-)
+@pytest.mark.parametrize("status", ["400 Bad Request", "429 Too Many Requests", "529 Overloaded", "302 Found"])
 async def test_refusals_and_redirects_come_back_untouched(wire: WireLane, status: str) -> None:
     """An error's status and body are the upstream's own, and a redirect is not followed."""
 
     async def script(exchange: Exchange) -> None:
-        await exchange.answer(
-            b'{"error" : {"code":"x"}}\n', status, b"retry-after: 7\r\nlocation: /elsewhere\r\n"
-        )
+        await exchange.answer(b'{"error" : {"code":"x"}}\n', status, b"retry-after: 7\r\nlocation: /elsewhere\r\n")
 
     async with serving(script) as server:
         reply = await wire.send(route_to(server), b"{}", calling())
@@ -305,10 +301,7 @@ async def test_stream_has_no_total_time(wire: WireLane) -> None:
         await exchange.write(b"0\r\n\r\n")
 
     async with serving(script) as server:
-        assert (
-            await everything(await wire.send(route_to(server, timeout_seconds=0.2), b"{}", calling()))
-            == b"late"
-        )
+        assert await everything(await wire.send(route_to(server, timeout_seconds=0.2), b"{}", calling())) == b"late"
 
 
 async def test_kept_connection_that_died_is_replaced(wire: WireLane) -> None:
@@ -344,9 +337,7 @@ async def test_completion_returns_its_text(wire: WireLane) -> None:
 
     async with serving(script) as server:
         messages = [{"role": "user", "content": "long"}]
-        text = await wire.complete(
-            route_to(server), messages, calling(BEARER), max_tokens=9, timeout_seconds=5
-        )
+        text = await wire.complete(route_to(server), messages, calling(BEARER), max_tokens=9, timeout_seconds=5)
         assert text == "In short."
         asked = json.loads(server.last.body)
         assert asked == {"model": "m", "messages": messages, "max_tokens": 9, "stream": False}
@@ -401,9 +392,7 @@ async def test_proxy_of_the_environment_is_used(wire: WireLane, monkeypatch: pyt
     async with serving(script) as server:
         monkeypatch.setenv("http_proxy", server.base_url.removesuffix("/v1"))
         monkeypatch.setenv("no_proxy", "near.test")
-        await everything(
-            await wire.send(Route("wire", "m", "m", "openai", "http://far.test/v1"), b"{}", calling())
-        )
+        await everything(await wire.send(Route("wire", "m", "m", "openai", "http://far.test/v1"), b"{}", calling()))
         assert server.last.line == "POST http://far.test/v1/chat/completions HTTP/1.1"
         assert proxy_for("http://near.test/v1") is None
     proxy_for.cache_clear()
