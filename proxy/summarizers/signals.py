@@ -13,11 +13,14 @@ from collections.abc import Iterator, Sequence
 SENTENCE_CHARS = 320
 """Longest piece of text that is weighed as one; about 80 tokens."""
 _SENTENCE_END = re.compile(
-    r"(?<=[.!?…])(?<!\b[A-Z]\.)(?<!\bMr\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bvs\.)(?<!\bSt\.)(?<!e\.g\.)(?<!i\.e\.)"
-    r"(?<!Mrs\.)(?<!^\d\.)(?<!\n\d\.)(?<!\n\d\d\.)[ \t]+|(?<=[。！？])"
+    # It starts with one plain class, so that the search leaps from white space to white space.
+    r"[ \t\n](?:"
+    r"(?<=[.!?…][ \t])(?<!\b[A-Z]\.[ \t])(?<!\b(?:Mr|Ms|Dr|vs|St)\.[ \t])(?<!\bMrs\.[ \t])(?<!(?:e\.g|i\.e)\.[ \t])"
+    r"(?<!^\d\.[ \t])(?<!\n\d\.[ \t])(?<!\n\d\d\.[ \t])[ \t]*"
     # A line end ends a sentence, but for hard-wrapped prose: a word, the line end, a small letter.
-    r"|\s*\n\s*+(?![a-z])|(?<![a-z,])\s*\n\s*"
+    r"|(?<=\n)\s*+(?![a-z])|(?<=[^a-z,]\n)\s*)"
 )
+_WIDE_STOP = re.compile("[。！？]")
 _CLAUSE_END = re.compile(r"\s+")
 _RULE_LABELS = "rule|constraint|preference|policy|requirement|important|remember|guideline|restriction"
 _LABEL = re.compile(
@@ -144,6 +147,8 @@ WORD = re.compile(r"[^\W_]+")
 
 def sentences(text: str) -> Iterator[str]:
     """The text's sentences and lines, none longer than ``SENTENCE_CHARS``; a very long word is shortened."""
+    if not text.isascii():
+        text = _WIDE_STOP.sub("\\g<0>\n", text)  # Chinese and Japanese put no space after a sentence
     for sentence in _SENTENCE_END.split(text):
         if len(sentence) <= SENTENCE_CHARS:
             if sentence and not sentence.isspace():
