@@ -100,14 +100,22 @@ class Parts:
         )
 
 
-def create_app(settings: Settings, *, store_url: str, secret: bytes, warn: Callable[[str], None]) -> Starlette:
+def create_app(
+    settings: Settings,
+    *,
+    store_url: str,
+    secret: bytes,
+    warn: Callable[[str], None],
+    shared_metrics: Path | None = None,
+) -> Starlette:
     """The application of one worker process.
 
     :param store_url: where the store is, ``embedded`` resolved already
     :param secret: key of the HMAC that tells tenants apart; the same in all workers and replicas
+    :param shared_metrics: the folder that several workers count into
     """
     parts = Parts(settings, warn)
-    metrics = Metrics()
+    metrics = Metrics(shared_metrics)
     emit = _both(FactLog(), metrics)
     store = RedisStore(store_url, ttl_seconds=settings.store.ttl_days * SECONDS_A_DAY)
     compactor = Compactor(
@@ -178,6 +186,7 @@ def from_environment() -> Starlette:
         store_url=str(settings.store.url),
         secret=secret.reveal().encode(),
         warn=logging.getLogger("tidemark").warning,
+        shared_metrics=Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]),
     )
 
 

@@ -9,6 +9,7 @@ import secrets
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -231,13 +232,13 @@ def _run(settings: Settings, config: Path | None, listener: socket.socket, store
     if settings.server.workers == 1:
         from proxy.app import create_app
 
-        app = create_app(
-            settings, store_url=store_url, secret=secret.encode(), warn=logging.getLogger("tidemark").warning
-        )
+        warn = logging.getLogger("tidemark").warning
+        app = create_app(settings, store_url=store_url, secret=secret.encode(), warn=warn)
         uvicorn.Server(uvicorn.Config(app, **plain)).run(sockets=[listener])
         return
-    os.environ.update({"TIDEMARK_STORE_URL": store_url, "TIDEMARK_SECRET": secret})
-    if config is not None:
-        os.environ["TIDEMARK_CONFIG"] = str(config)
-    several = uvicorn.Config("proxy.app:from_environment", factory=True, workers=settings.server.workers, **plain)
-    Multiprocess(several, sockets=[listener]).run()
+    with tempfile.TemporaryDirectory(prefix="tidemark-metrics-") as counters:
+        told = {"TIDEMARK_STORE_URL": store_url, "TIDEMARK_SECRET": secret, "PROMETHEUS_MULTIPROC_DIR": counters}
+        os.environ.update(told | ({"TIDEMARK_CONFIG": str(config)} if config else {}))
+        workers = settings.server.workers
+        several = uvicorn.Config("proxy.app:from_environment", factory=True, workers=workers, **plain)
+        Multiprocess(several, sockets=[listener]).run()

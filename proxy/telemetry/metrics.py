@@ -1,14 +1,16 @@
 """Facts as Prometheus metrics: the only door to prometheus_client. ``/metrics`` answers with ``render``.
 
-Each process counts its own; with several workers a scrape reaches one of them.
+Workers of one server count into files of a folder they share, so that a scrape of any of them tells of all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from proxy.core.events import ConversationCompacted, Event, RequestServed, StoreDegraded, SummaryFailed
 
@@ -28,10 +30,17 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series be
 class Metrics:
     """The listener that counts; state: its own registry and the model names that have a label."""
 
-    def __init__(self) -> None:
+    def __init__(self, shared: Path | None = None) -> None:
+        """Nothing is counted yet.
+
+        :param shared: the folder that ``PROMETHEUS_MULTIPROC_DIR`` named when this process was started, for workers
+            that are told of as one; None for a process of its own
+        """
         self.registry = CollectorRegistry()
+        self._shared = shared
         self._models: set[str] = set()
-        ProcessCollector(registry=self.registry)
+        if shared is None:
+            ProcessCollector(registry=self.registry)
         labels = ("model", "status", "action", "outcome")
         self._requests = self._counter("requests", "Requests answered or given up.", labels)
         self._before = self._counter("tokens_before", "Tokens of requests as they came in.", ("model",))
@@ -84,7 +93,11 @@ class Metrics:
 
     def render(self) -> tuple[bytes, str]:
         """The metrics in Prometheus' text format, and its content type."""
-        return generate_latest(self.registry), CONTENT_TYPE_LATEST
+        registry = self.registry
+        if self._shared is not None:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry, str(self._shared))  # type: ignore[no-untyped-call]
+        return generate_latest(registry), CONTENT_TYPE_LATEST
 
     def _served(self, event: RequestServed) -> None:
         model = self._label(event)
