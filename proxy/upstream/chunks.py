@@ -97,7 +97,13 @@ class StreamedReply:
     async def _next(self) -> Any:
         """The next chunk, or None at the end; read in a task of its own, which ``close()`` can cancel."""
         self._pending = asyncio.ensure_future(_advance(self._stream))
-        return await self._pending
+        try:
+            return await self._pending
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._closed and task is not None and not task.cancelling():
+                raise self._broken() from None  # the answer was closed, not whoever reads it
+            raise
 
     def _refuse_made_up_end(self) -> None:
         if made_up_end(self._stream):

@@ -388,7 +388,8 @@ async def test_close_during_a_read_reaches_the_provider() -> None:
         await reply.close()
         async with asyncio.timeout(2):
             await gone.wait()
-            await asyncio.wait([reading])
+            with pytest.raises(UpstreamBroken):
+                await reading
 
 
 @pytest.mark.parametrize("headers", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n"])

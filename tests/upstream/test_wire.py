@@ -221,6 +221,27 @@ async def test_close_reaches_the_upstream_at_once(wire: WireLane) -> None:
             await gone.wait()
 
 
+async def test_close_during_a_read_ends_it(wire: WireLane) -> None:
+    """Whoever waits for the next piece when a stream is given up hears that it broke off."""
+    gone = asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.write(CHUNKED)
+        await exchange.chunk(b"data: 1\n\n")
+        await exchange.gone()
+        gone.set()
+
+    async with serving(script) as server:
+        reply = await wire.send(route_to(server), b"{}", calling())
+        reading = asyncio.create_task(everything(reply))
+        await asyncio.sleep(0.05)
+        await reply.close()
+        async with asyncio.timeout(2):
+            await gone.wait()
+            with pytest.raises(UpstreamBroken):
+                await reading
+
+
 async def test_leaving_before_the_headers_reaches_the_upstream(wire: WireLane) -> None:
     """A cancelled send closes the connection before there was any answer."""
     asked, gone = asyncio.Event(), asyncio.Event()
