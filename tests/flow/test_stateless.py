@@ -1,4 +1,4 @@
-"""``/tidemark/count``, ``/tidemark/compact`` and ``/v1/models`` over HTTP: what is told, what is kept, nothing stored."""
+"""Counting, compacting and the model list over HTTP: what is told, what is kept, and that nothing is stored."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def compact(client: Client, body: Any) -> httpx.Response:
 def tool_round(number: int, results: int = 2) -> list[Said]:
     """A message that calls several tools, and their results in another order."""
     ids = [f"call_{number}_{one}" for one in range(results)]
-    calls = [{"id": one, "type": "function", "function": {"name": "read", "arguments": '{"path": "a.py"}'}} for one in ids]
+    calls = [
+        {"id": one, "type": "function", "function": {"name": "read", "arguments": '{"path": "a.py"}'}} for one in ids
+    ]
     answers: list[Said] = [{"role": "tool", "tool_call_id": one, "content": long(number, 80)} for one in reversed(ids)]
     return [{"role": "assistant", "content": None, "tool_calls": calls}, *answers]
 
