@@ -38,7 +38,7 @@ from proxy.relay import Relay
 from proxy.store.redis import RedisStore
 from proxy.summarizers.extractive import ExtractiveSummarizer
 from proxy.summarizers.hybrid import HybridSummarizer
-from proxy.summarizers.llm import LlmSummarizer
+from proxy.summarizers.llm import AUTO, DEFAULT_WINDOW_TOKENS, LlmSummarizer
 from proxy.telemetry.logging import FactLog, configure
 from proxy.telemetry.metrics import Metrics
 from proxy.tokens import LocalTokenCounter
@@ -68,25 +68,28 @@ class Parts:
             data=data,
         )
         self.extractive = ExtractiveSummarizer(self.counter)
-        self._strategies: dict[tuple[Strategy, str, str], Summarizer] = {}
+        self._strategies: dict[tuple[Strategy, str, str, int], Summarizer] = {}
 
-    def strategy(self, strategy: Strategy, template: str = "general", model: str = "auto") -> Summarizer:
-        """The summarizer of a strategy; made once, since settings do not change while a process runs."""
-        key = (strategy, template, model)
+    def strategy(
+        self, strategy: Strategy, template: str = "general", model: str = AUTO, window: int = DEFAULT_WINDOW_TOKENS
+    ) -> Summarizer:
+        """The summarizer of a strategy; made once for the same wishes."""
+        key = (strategy, template, model, window)
         if key not in self._strategies:
-            self._strategies[key] = self._made(strategy, template, model)
+            self._strategies[key] = self._made(*key)
         return self._strategies[key]
 
-    def _made(self, strategy: Strategy, template: str, model: str) -> Summarizer:
+    def _made(self, strategy: Strategy, template: str, model: str, window: int) -> Summarizer:
         if strategy == "extractive":
             return self.extractive
-        narrator = LlmSummarizer(self.upstream, self.counter, template=template, model=model)
+        narrator = LlmSummarizer(self.upstream, self.counter, template=template, model=model, window_tokens=window)
         return narrator if strategy == "llm" else HybridSummarizer(self.counter, narrator)
 
     def summarizer_for(self, profile: ModelProfile, _: Route) -> Summarizer:
-        """The summarizer that a model's policy names."""
+        """The summarizer that a model's policy names, for a window that is no larger than the model's own."""
         policy = profile.policy
-        return self.strategy(policy.strategy, policy.template, policy.summarizer_model)
+        window = min(profile.window.window, DEFAULT_WINDOW_TOKENS)
+        return self.strategy(policy.strategy, policy.template, policy.summarizer_model, window)
 
     def stateless(self) -> Stateless:
         """Counting and compacting of single requests."""

@@ -81,7 +81,7 @@ def _content(content: JsonValue, where: str) -> tuple[list[str], list[Mapping[st
             )
         kind = part.get("type")
         text = part.get("refusal") if kind == "refusal" else part.get("text")
-        if kind in TEXT_PARTS and isinstance(text, str):
+        if isinstance(kind, str) and kind in TEXT_PARTS and isinstance(text, str):
             if text:
                 texts.append(text)
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxy.core.errors import ModelNotFound, SummaryRejected, UpstreamTimedOut
 from proxy.core.messages import Message
@@ -21,6 +21,8 @@ from proxy.summarizers.prompts import overhead_text, system_prompt, template_nam
 from proxy.summarizers.transcript import utterances
 
 AUTO = "auto"
+SMALL_MODELS = {"openai": "gpt-4o-mini", "anthropic": "claude-haiku-4-5", "gemini": "gemini-2.5-flash"}
+"""Fast and cheap, and served to every key of their provider."""
 DEFAULT_WINDOW_TOKENS = 16_000
 """Where the summarizer's window is not known: small enough for all but the smallest models."""
 _MARGIN = 0.05
@@ -47,7 +49,7 @@ class LlmSummarizer:
         """Nothing is asked yet.
 
         :param template: name of a prompt template
-        :param model: who summarizes; ``auto`` for the conversation's own model, on its own route
+        :param model: who summarizes; ``auto`` for the small model of the conversation's provider, else its own
         :param window_tokens: context window of the summarizer's model
         :raises ConfigError: there is no such template
         """
@@ -71,7 +73,7 @@ class LlmSummarizer:
         """
         route = await self._route(task)
         bound = min(task.max_tokens, max(1, self._window_tokens // 3))
-        call = _Call(task, route, task.caller or Caller(b"", ()), bound, self._clock() + task.timeout_seconds)
+        call = _Call(task, route, _caller(task, route), bound, self._clock() + task.timeout_seconds)
         summary = task.previous or ""
         pieces = await asyncio.to_thread(self._pieces, call) if is_large(task) else self._pieces(call)
         if not pieces:
@@ -82,7 +84,7 @@ class LlmSummarizer:
 
     async def _route(self, task: SummaryTask) -> Route:
         if self._model in ("", AUTO) and task.route is not None:
-            return task.route
+            return small_route(task.route)
         try:
             return await self._upstream.resolve(task.model if self._model in ("", AUTO) else self._model)
         except ModelNotFound as error:
@@ -137,6 +139,27 @@ class LlmSummarizer:
             most = int(room * _RESULT_SHARE) if utterance.speaker.startswith("Tool") else room - _MARK_TOKENS
             cut = self._counter.cut_text(line, model, most)
             yield line if cut == line else f"{cut}{_MARK}"
+
+
+def small_route(route: Route) -> Route:
+    """The way to the small model of a route's provider (S3, open question 4), with the same credentials.
+
+    Only at the provider's own address: what serves there under a person's address nobody knows but the person.
+    """
+    small = SMALL_MODELS.get(route.provider)
+    given = route.params or {}
+    if small is None or given.get("api_base") or given.get("base_url"):
+        return route
+    return replace(route, upstream_model=small)
+
+
+def _caller(task: SummaryTask, route: Route) -> Caller:
+    """Who asks. A client's credential goes nowhere but where the client's own request goes."""
+    nobody = Caller(b"", ())
+    if task.caller is None or task.route is None:
+        return task.caller or nobody
+    same = (route.provider, route.base_url) == (task.route.provider, task.route.base_url)
+    return task.caller if same else nobody
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,6 +123,11 @@ def place_of_error(value: Any) -> str | None:
     return None
 
 
+def test_a_part_of_an_odd_type_is_kept_as_it_is() -> None:
+    """A type that is no string is nobody's text."""
+    assert message(role="user", content=[{"type": ["text"], "text": "x"}]).media == ({"type": ["text"], "text": "x"},)
+
+
 def test_legacy_functions_pair_by_their_name() -> None:
     """``function_call`` has no id, so its result, a message of role ``function``, is found by the name."""
     call = message(role="assistant", content=None, function_call={"name": "f", "arguments": "{}"})

@@ -25,6 +25,7 @@ class Asked:
     messages: Sequence[Mapping[str, JsonValue]]
     max_tokens: int
     timeout_seconds: float
+    caller: Caller
 
     @property
     def prompt(self) -> str:
@@ -61,7 +62,7 @@ class ScriptedUpstream:
     ) -> str:
         """The next answer; an error is raised."""
         answer = self.answers[min(len(self.asked), len(self.answers) - 1)]
-        self.asked.append(Asked(route, messages, max_tokens, timeout_seconds))
+        self.asked.append(Asked(route, messages, max_tokens, timeout_seconds, caller))
         if isinstance(answer, TidemarkError):
             raise answer
         return answer

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from proxy.core.errors import ConfigError, SummaryRejected, UpstreamTimedOut, UpstreamUnreachable
 from proxy.core.messages import Message
-from proxy.core.ports import Route, SummaryTask, TokenCounter
+from proxy.core.ports import Caller, Route, SummaryTask, TokenCounter
 from proxy.summarizers import LlmSummarizer
 from proxy.summarizers.answers import cleaned
+from proxy.summarizers.llm import small_route
 from proxy.summarizers.prompts import TEMPLATES
 
 MODEL = "gpt-4o"
@@ -52,6 +54,35 @@ async def test_a_configured_model_is_resolved(counter: TokenCounter, talk: Talk,
     assert upstream.asked[0].route.name == "small"
     with pytest.raises(SummaryRejected, match="not served"):
         await LlmSummarizer(upstream, counter, model="unknown").summarize(task(talk(*TURNS)))
+
+
+@pytest.mark.anyio
+async def test_a_credential_goes_nowhere_but_where_the_client_sent_it(
+    counter: TokenCounter, talk: Talk, scripted: Scripted
+) -> None:
+    """A summarizer at another address is asked without the client's key (promise 8)."""
+    upstream = scripted(SUMMARY, SUMMARY)
+    mine = Caller(b"me", ((b"authorization", b"Bearer mine"),))
+    here = replace(task(talk(*TURNS)), caller=mine)
+    await LlmSummarizer(upstream, counter).summarize(here)
+    elsewhere = replace(here, route=replace(ROUTE, base_url="http://another.invalid/v1"))
+    await LlmSummarizer(upstream, counter, model="small").summarize(elsewhere)
+    assert [asked.caller.headers for asked in upstream.asked] == [mine.headers, ()]
+
+
+@pytest.mark.parametrize(
+    ("route", "small"),
+    [
+        (Route("wire", "gpt-4o", "gpt-4o", "openai", "https://api.openai.com/v1"), "gpt-4o-mini"),
+        (Route("translate", "c", "claude-opus-4-1", "anthropic", "", params={"model": "x"}), "claude-haiku-4-5"),
+        (Route("translate", "g", "gemini-2.5-pro", "gemini", ""), "gemini-2.5-flash"),
+        (Route("wire", "m", "m", "openai", "http://127.0.0.1/v1", params={"api_base": "http://127.0.0.1/v1"}), "m"),
+        (Route("wire", "m", "m", "groq", "https://api.groq.com/openai/v1"), "m"),
+    ],
+)
+def test_auto_is_the_small_model_of_the_same_provider(route: Route, small: str) -> None:
+    """S3, open question 4; at an address that a person gave, only the conversation's own model is sure to be there."""
+    assert small_route(route) == replace(route, upstream_model=small)
 
 
 @pytest.mark.anyio
