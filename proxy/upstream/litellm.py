@@ -22,7 +22,7 @@ from proxy.core.ports import Caller, Lane, Route, UpstreamReply
 from proxy.upstream import providers
 from proxy.upstream.bounded import remember
 from proxy.upstream.fields import CONFIGURED_FOR_LITELLM
-from proxy.upstream.routes import Destination, ModelEntry, find, read_entries
+from proxy.upstream.routes import Destination, find, read_entries, served_at
 from proxy.upstream.translate import TranslateLane
 from proxy.upstream.wire import WireLane
 
@@ -60,8 +60,9 @@ class LiteLLMUpstream:
         data: ProviderData | None = None,
         lanes: Mapping[str, str] | None = None,
     ) -> None:
-        self.entries: tuple[ModelEntry, ...] = read_entries(model_list, lanes)
         self.upstream_base_url = upstream_base_url.rstrip("/") if upstream_base_url else None
+        entries = read_entries(model_list, lanes)
+        self.entries = tuple(served_at(entry, self.upstream_base_url) for entry in entries)
         self.wire = wire or WireLane()
         self._translate = TranslateLane(_completion)
         self._data = data

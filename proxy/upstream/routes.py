@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal, cast
 
@@ -112,6 +112,14 @@ def read_entries(
             expanded.setdefault("base_model", info["base_model"])
         entries.append(ModelEntry(name, expanded, cast("LaneChoice", lane)))
     return tuple(entries)
+
+
+def served_at(entry: ModelEntry, upstream_base_url: str | None) -> ModelEntry:
+    """The entry where one base URL serves every model: an OpenAI entry without an address of its own is there, too."""
+    provider = entry.params.get("custom_llm_provider") or entry.target.partition("/")[0]
+    if upstream_base_url is None or provider != "openai" or {"api_base", "base_url"} & entry.params.keys():
+        return entry
+    return replace(entry, params={**entry.params, "api_base": upstream_base_url})
 
 
 def find(entries: Sequence[ModelEntry], model: str) -> Destination | None:

@@ -41,6 +41,15 @@ async def test_model_list_goes_before_the_upstream_base_url() -> None:
     assert (await upstream.resolve("other")).base_url == "http://b/v1"
 
 
+async def test_openai_entries_without_an_address_are_at_the_upstream() -> None:
+    """``TIDEMARK_UPSTREAM`` is the base URL of every model; an entry may still rename it or set its window."""
+    item: dict[str, JsonValue] = {"model_name": "mine", "litellm_params": {"model": "openai/theirs"}}
+    route = await LiteLLMUpstream([item], "http://127.0.0.1:8080/v1").resolve("mine")
+    assert (route.base_url, route.upstream_model) == ("http://127.0.0.1:8080/v1", "theirs")
+    item["litellm_params"] = {"model": "openai/theirs", "api_base": "http://127.0.0.1:9/v1"}
+    assert (await LiteLLMUpstream([item], "http://127.0.0.1:8080/v1").resolve("mine")).base_url.endswith(":9/v1")
+
+
 async def test_entry_tells_key_headers_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """litellm_params are LiteLLM's words, os.environ references too; an unset variable is nothing."""
     monkeypatch.setenv("SOME_KEY", "from-env")
