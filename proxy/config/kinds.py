@@ -57,9 +57,7 @@ def text() -> Kind[str]:
     """A text that is not empty."""
 
     def read(scalar: Scalar) -> str:
-        if not scalar.variable and isinstance(
-            scalar.value, bool | int | float
-        ):  # "off" is a boolean to YAML 1.1
+        if not scalar.variable and isinstance(scalar.value, bool | int | float):  # "off" is a boolean to YAML 1.1
             raise Unfit(f'put it in quotes if it is meant as a text: "{scalar.text}"')
         return _text(scalar)
 
@@ -163,18 +161,12 @@ def address(*schemes: str, words: tuple[str, ...] = ()) -> Kind[Address]:
             port = parts.port
         except ValueError:
             raise Unfit from None
-        if (
-            parts.scheme not in schemes
-            or port == 0
-            or not (parts.path if parts.scheme == "unix" else parts.hostname)
-        ):
+        if parts.scheme not in schemes or port == 0 or not (parts.path if parts.scheme == "unix" else parts.hostname):
             raise Unfit
         return Address(value.rstrip("/"))
 
     urls = " or ".join(f"{scheme}://" for scheme in schemes)
-    return Kind(
-        "".join(f"{word} or " for word in words) + f"a URL that starts with {urls} and names a host", read
-    )
+    return Kind("".join(f"{word} or " for word in words) + f"a URL that starts with {urls} and names a host", read)
 
 
 def folder() -> Kind[Path]:

@@ -84,9 +84,7 @@ def _tree(path: Path, reader: Reader) -> Table:
         raise ConfigError(f"{path}:{line}: the file is not UTF-8 text; save it as UTF-8") from error
     except (OSError, ValueError) as error:  # ValueError: a path with a null character
         reason = getattr(error, "strerror", None) or error
-        raise ConfigError(
-            f"{path}:1: the file cannot be read: {reason}; name another with --config"
-        ) from error
+        raise ConfigError(f"{path}:1: the file cannot be read: {reason}; name another with --config") from error
     except YamlError as error:
         raise ConfigError(f"{path}:{error.line}: {error.message}") from error
     for line, message in problems:
@@ -98,9 +96,7 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
     """The settings, or None where the reader has noted problems."""
     nodes = _without_litellms(reader, root)
     top = {name: reader.value(nodes[name], name, ROOT_KINDS[name]) for name in ROOT_KINDS if name in nodes}
-    said: dict[str, Any] = {
-        name: reader.section(SECTIONS[name], nodes.get(name), name) for name in PLAIN_SECTIONS
-    }
+    said: dict[str, Any] = {name: reader.section(SECTIONS[name], nodes.get(name), name) for name in PLAIN_SECTIONS}
     overrides = read_overrides(reader, environ)
     if overrides.store_url is not None:
         said["store"] = {**said["store"], "url": overrides.store_url}
@@ -133,7 +129,5 @@ def _without_litellms(reader: Reader, root: Table) -> Mapping[str, Any]:
     for name in ENTRY_KEYS:
         if name in nodes and name not in ROOT_KEYS:
             del nodes[name]
-            reader.problem(
-                root.key_lines[name], f'"{name}" belongs into an entry of model_list; indent it under "- "'
-            )
+            reader.problem(root.key_lines[name], f'"{name}" belongs into an entry of model_list; indent it under "- "')
     return reader.table(dataclasses.replace(root, nodes=nodes), "", ROOT_KEYS).nodes

@@ -51,9 +51,7 @@ class WindowNote:
                 self.max_output_tokens or other.max_output_tokens,
                 other.context_window,
             )
-        return WindowNote(
-            self.max_input_tokens, self.max_output_tokens or other.max_output_tokens, self.context_window
-        )
+        return WindowNote(self.max_input_tokens, self.max_output_tokens or other.max_output_tokens, self.context_window)
 
     def window(self, source: WindowSource) -> ModelWindow:
         """The same in the core's words; where only the whole is known, all of it may be input."""
@@ -150,17 +148,13 @@ def _read_entry(reader: Reader, node: Node, number: int) -> ModelEntry | None:
     params = reader.free_table(nodes.get("litellm_params"), f"{label}.litellm_params")
     has_model = False
     if "litellm_params" not in nodes:
-        reader.problem(
-            node.line, f"{label} has no litellm_params; add litellm_params: {{model: PROVIDER/MODEL}}"
-        )
+        reader.problem(node.line, f"{label} has no litellm_params; add litellm_params: {{model: PROVIDER/MODEL}}")
     else:
         line = nodes["litellm_params"].line
         has_model = _required(reader, params.nodes, "model", f"{label}.litellm_params", line) is not None
     info = reader.free_table(nodes.get("model_info"), f"{label}.model_info")
     lane: Any = reader.value(nodes["lane"], f"{label}.lane", _LANES) if "lane" in nodes else "auto"
-    compaction = reader.section(
-        CompactionSettings(), nodes.get("compaction"), f"{label}.compaction", "compaction"
-    )
+    compaction = reader.section(CompactionSettings(), nodes.get("compaction"), f"{label}.compaction", "compaction")
     window = _read_window(reader, info, f"{label}.model_info")
     plain_params, plain_info = (
         {one: reader.plain(value) for one, value in table.nodes.items()} for table in (params, info)

@@ -86,9 +86,7 @@ class Reader:
         if isinstance(node, Items):
             return node.nodes
         if node is not None and not (isinstance(node, Scalar) and node.value is None):
-            self.problem(
-                node.line, f"{name} must be a list (lines that start with '- '), and not {_shown(node)}"
-            )
+            self.problem(node.line, f"{name} must be a list (lines that start with '- '), and not {_shown(node)}")
         return ()
 
     def section(self, defaults: Any, node: Node | None, name: str, generic: str = "") -> Given:
@@ -138,15 +136,11 @@ class Reader:
 
     def _expanded(self, node: Node) -> Node | None:
         """A scalar with what the environment holds in place of a reference; None after a problem."""
-        if not (
-            isinstance(node, Scalar) and isinstance(node.value, str) and node.value.startswith(REFERENCE)
-        ):
+        if not (isinstance(node, Scalar) and isinstance(node.value, str) and node.value.startswith(REFERENCE)):
             return node
         name = node.value.removeprefix(REFERENCE).strip()
         if name not in self._environ:
-            self.problem(
-                node.line, f'the environment variable "{name}" is not set; set it, or remove {node.value}'
-            )
+            self.problem(node.line, f'the environment variable "{name}" is not set; set it, or remove {node.value}')
             return None
         text = self._environ[name]
         return Scalar(resolve(text), text, node.line, variable=name)
@@ -156,9 +150,7 @@ class Reader:
             self.warn(line, f"{name} has no effect in this release yet")
         if path not in LATER or value == default or value in LATER[path]:
             return True
-        self.problem(
-            line, f"{name}: {value!s} is not available yet; remove the line or leave it at {default!s}"
-        )
+        self.problem(line, f"{name}: {value!s} is not available yet; remove the line or leave it at {default!s}")
         return False
 
 

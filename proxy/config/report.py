@@ -49,9 +49,7 @@ def _model(settings: Settings, name: str, entry: ModelEntry | None) -> Iterator[
     if entry is not None:
         yield f"{name} -> {entry.upstream_model}, lane {entry.lane}"
     else:
-        upstream = (
-            settings.upstream.shown if settings.upstream else "the provider that its name tells litellm"
-        )
+        upstream = settings.upstream.shown if settings.upstream else "the provider that its name tells litellm"
         yield f"{name} -> {upstream}"
     # a name for "any" must not fit a glob by its spelling; only the defaults hold for it
     compaction = settings.compaction_for(name) if entry else settings.compaction.defaults

@@ -63,9 +63,7 @@ class CompactionSettings:
     """Low water: a compaction brings the request down to it, so that the next one is many turns away."""
     retention_tokens: int = field(default=1000, metadata=takes(kinds.whole("tokens", least=0)))
     """The newest whole messages within it stay as they are (FR-1.3.2: 1000)."""
-    retention_ratio: float = field(
-        default=0.25, metadata=takes(kinds.share("the limit", zero=True, one=False))
-    )
+    retention_ratio: float = field(default=0.25, metadata=takes(kinds.share("the limit", zero=True, one=False)))
     """The same as a share; the larger of the two holds. 1000 tokens alone are little in a large window."""
     keep_last_messages: int = field(default=0, metadata=takes(kinds.whole("messages", least=0)))
     """A further floor for what stays (S2). 0: none, since tokens and not messages fill a window."""
@@ -82,16 +80,12 @@ class CompactionSettings:
     on_failure: OnFailure = field(default="deterministic", metadata=takes(kinds.choice(OnFailure)))
     """When no summary can be made. ``deterministic``: an extractive one, with a warning, so that no request
     fails; ``block``: 503 until one succeeds (FR-5.1.1); ``passthrough``: the request goes on as it is."""
-    template: str = field(
-        default="general", metadata=takes(kinds.choice(Literal["general", "technical", "coding"]))
-    )
+    template: str = field(default="general", metadata=takes(kinds.choice(Literal["general", "technical", "coding"])))
     """The summarizer's instructions (S3 open question 1)."""
     wait_seconds: float = field(default=30.0, metadata=takes(kinds.positive("seconds")))
     """The longest that a request waits for a summary that another one is making. Clients give up after 60 s
     or more."""
-    oversize: Literal["clip", "error"] = field(
-        default="clip", metadata=takes(kinds.choice(Literal["clip", "error"]))
-    )
+    oversize: Literal["clip", "error"] = field(default="clip", metadata=takes(kinds.choice(Literal["clip", "error"])))
     """A single tool result that is too large even so (FR-5.3.1) is clipped in the middle, visibly."""
     commands: bool = field(default=True, metadata=takes(kinds.flag()))
     """Whether ``/context`` and ``/summarize`` as a whole message are answered by Tidemark (S2-5)."""
@@ -101,11 +95,7 @@ class CompactionSettings:
 
     def policy(self) -> CompactionPolicy:
         """The same in the core's words."""
-        plain = {
-            one.name: getattr(self, one.name)
-            for one in dataclasses.fields(self)
-            if one.name in _POLICY_FIELDS
-        }
+        plain = {one.name: getattr(self, one.name) for one in dataclasses.fields(self) if one.name in _POLICY_FIELDS}
         return CompactionPolicy(
             **plain,
             summarizer_model=self.summarizer.model,

@@ -112,9 +112,7 @@ class Settings:
         shipped = self.model_defaults.find(_known_as(entry, model))
         return shipped.window.window("api") if shipped is not None and shipped.window.states_window else None
 
-    def listening(
-        self, *, host: str | None = None, port: int | None = None, workers: int | None = None
-    ) -> Settings:
+    def listening(self, *, host: str | None = None, port: int | None = None, workers: int | None = None) -> Settings:
         """The same with what the command line says of the server."""
         said = {"host": host, "port": port, "workers": workers}
         server = changed(self.server, {name: value for name, value in said.items() if value is not None})

@@ -93,9 +93,7 @@ def parse(text: str) -> tuple[Table, list[tuple[int, str]]]:
     if isinstance(tree, Scalar) and tree.value is None:
         return Table({}, {}, 1), growth.problems
     if not isinstance(tree, Table):
-        raise YamlError(
-            tree.line, 'the file must be a mapping of keys to values, such as "server: {port: 8787}"'
-        )
+        raise YamlError(tree.line, 'the file must be a mapping of keys to values, such as "server: {port: 8787}"')
     return tree, growth.problems
 
 
@@ -165,9 +163,7 @@ class _Growth:
         if not isinstance(source, yaml.ScalarNode):
             raise YamlError(line, "this is neither a value, a list nor a mapping")
         if source.tag not in _KNOWN_TAGS | {_MERGE}:
-            self.problems.append(
-                (line, f"the tag {source.tag.replace(_TAG, '!!')} is not understood; remove it")
-            )
+            self.problems.append((line, f"the tag {source.tag.replace(_TAG, '!!')} is not understood; remove it"))
         return Scalar(_value(source), str(source.value), line), 1
 
     def _table(self, source: yaml.MappingNode, line: int) -> tuple[Table, int]:
@@ -178,9 +174,7 @@ class _Growth:
         for key, value in source.value:
             key_line = key.start_mark.line + 1
             if not isinstance(key, yaml.ScalarNode):
-                self.problems.append(
-                    (key_line, "a key must be a plain text; put a text in braces into quotes")
-                )
+                self.problems.append((key_line, "a key must be a plain text; put a text in braces into quotes"))
                 continue
             node, part = self._sized(value)
             size += part
@@ -193,9 +187,7 @@ class _Growth:
                 )
             else:
                 nodes[key.value], key_lines[key.value] = node, key_line
-        for (
-            table
-        ) in merged:  # own keys win over merged ones, earlier merged ones over later: YAML's merge key draft
+        for table in merged:  # own keys win over merged ones, earlier merged ones over later: YAML's merge key draft
             for name, node in table.nodes.items():
                 if name not in nodes:
                     nodes[name], key_lines[name] = node, table.key_lines[name]

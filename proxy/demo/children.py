@@ -56,9 +56,7 @@ class Child:
         while not _answers(port, path):
             self.check()
             if time.monotonic() > deadline:
-                raise ChildError(
-                    f"{self.name} did not answer on port {port} in {seconds:.0f} s.\n{self.last_lines()}"
-                )
+                raise ChildError(f"{self.name} did not answer on port {port} in {seconds:.0f} s.\n{self.last_lines()}")
             time.sleep(_POLL_SECONDS)
 
     def check(self) -> None:
@@ -70,15 +68,11 @@ class Child:
     def last_lines(self) -> str:
         """Return the end of its log, fit to be shown to a person."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
-        return "\n".join(
-            [f"The last lines of its log ({self.log.name}):", *(f"  | {line}" for line in lines)]
-        )
+        return "\n".join([f"The last lines of its log ({self.log.name}):", *(f"  | {line}" for line in lines)])
 
 
 @contextlib.contextmanager
-def child(
-    name: str, command: Sequence[str], log: Path, environ: Mapping[str, str] | None = None
-) -> Iterator[Child]:
+def child(name: str, command: Sequence[str], log: Path, environ: Mapping[str, str] | None = None) -> Iterator[Child]:
     """Run `command` in a session of its own while the block runs; its output goes to the file `log`.
 
     Signals are held back while the process is started and stopped, so that none can fall between the two.
@@ -111,9 +105,7 @@ def free_port() -> int:
 def is_free(port: int) -> bool:
     """Say whether `port` can be listened on at this moment."""
     with socket.socket() as probe:
-        probe.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # as servers do: a port in TIME_WAIT is free
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: a port in TIME_WAIT is free
         try:
             probe.bind((HOST, port))
         except OSError:
@@ -141,9 +133,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(STOP_SECONDS)
-    with contextlib.suppress(
-        ProcessLookupError, PermissionError
-    ):  # nobody is left (macOS answers EPERM then)
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is left (macOS answers EPERM then)
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
@@ -167,9 +157,7 @@ def _signals_released() -> Iterator[None]:
 
 
 def _answers(port: int, path: str) -> bool:
-    connection = http.client.HTTPConnection(
-        HOST, port, timeout=2
-    )  # no proxy of the environment comes into it
+    connection = http.client.HTTPConnection(HOST, port, timeout=2)  # no proxy of the environment comes into it
     try:
         connection.request("GET", path)
         return connection.getresponse().status == http.HTTPStatus.OK

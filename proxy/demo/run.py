@@ -140,9 +140,7 @@ def _serve(start: Start) -> int:
 def _compare(start: Start, questions: Sequence[Question]) -> int:
     plain = PlainScreen()
     started = time.monotonic()
-    plain.say(
-        f"Starting {llama.MODEL} on llama.cpp, window {start.window_tokens} tokens, and Tidemark before it."
-    )
+    plain.say(f"Starting {llama.MODEL} on llama.cpp, window {start.window_tokens} tokens, and Tidemark before it.")
     with _servers(start, children.free_port()) as servers:
         from proxy.demo.talk import talker  # noqa: PLC0415 - imports openai, while Tidemark starts
 
@@ -150,13 +148,9 @@ def _compare(start: Start, questions: Sequence[Question]) -> int:
         plain.say(f"Both answer after {time.monotonic() - started:.1f} s.")
         with screen() as out:
             out.say(f"\nStraight to the model's server, {len(questions)} turns:")
-            direct = _hold(
-                talker("direct", servers.model_port, llama.MODEL), questions, out, start.window_tokens
-            )
+            direct = _hold(talker("direct", servers.model_port, llama.MODEL), questions, out, start.window_tokens)
             out.say("\nThe same person through Tidemark:")
-            proxied = _hold(
-                talker("tidemark", servers.proxy_port, llama.MODEL), questions, out, start.window_tokens
-            )
+            proxied = _hold(talker("tidemark", servers.proxy_port, llama.MODEL), questions, out, start.window_tokens)
         if proxied.failure:
             plain.say(servers.proxy.last_lines())
     found = verdict(direct, proxied)

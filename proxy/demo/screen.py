@@ -148,9 +148,7 @@ def comparison(direct: Conversation, proxied: Conversation) -> list[str]:
 def verdict(direct: Conversation, proxied: Conversation) -> Verdict:
     """Say whether the demo has shown its point: straight it overflows, through Tidemark it finishes."""
     if proxied.failure:
-        return Verdict(
-            shown=False, sentence=f"Tidemark failed at turn {proxied.failure.number}; that is a defect."
-        )
+        return Verdict(shown=False, sentence=f"Tidemark failed at turn {proxied.failure.number}; that is a defect.")
     if direct.failure is None:
         sentence = f"{direct.asked} turns fit into the window as they are: ask for more with --turns."
         return Verdict(shown=False, sentence=sentence)

@@ -33,20 +33,13 @@ _FACTS = (
         "navigation, and I look after the engine."
     ),
     Question(
-        "Important: Jonas is allergic to peanuts, so nothing with peanuts may come on board. Please "
-        "remember that."
+        "Important: Jonas is allergic to peanuts, so nothing with peanuts may come on board. Please remember that."
     ),
+    Question("We have one firm rule on Petrel: we never sail after dark. Every leg has to end before sunset."),
     Question(
-        "We have one firm rule on Petrel: we never sail after dark. Every leg has to end before sunset."
+        "We leave Paros on Monday the 8th of June, and we have to be back eleven days later. Is June a good month?"
     ),
-    Question(
-        "We leave Paros on Monday the 8th of June, and we have to be back eleven days later. Is June a "
-        "good month?"
-    ),
-    Question(
-        "Our money for the whole trip is 2400 euros, for food, fuel and harbour fees. How would you "
-        "divide it?"
-    ),
+    Question("Our money for the whole trip is 2400 euros, for food, fuel and harbour fees. How would you divide it?"),
 )
 
 _PLANNING = (
@@ -60,8 +53,7 @@ _PLANNING = (
         "impeller, a fan belt, four litres of oil and a torch. Is anything important missing?"
     ),
     Question(
-        "The first leg goes from Paros to Naxos, about twelve nautical miles. How long will that take "
-        "at five knots?"
+        "The first leg goes from Paros to Naxos, about twelve nautical miles. How long will that take at five knots?"
     ),
     Question(
         "Marta has found her notes from two years ago. Day one: left at seven, reefed at noon, moored "
@@ -71,12 +63,9 @@ _PLANNING = (
         "bilge pump with a piece of hose. Day six: sailed back under the small jib alone. What should "
         "we do better this time?"
     ),
+    Question("In summer the Meltemi blows from the north in the afternoon. At what time of day should we cast off?"),
     Question(
-        "In summer the Meltemi blows from the north in the afternoon. At what time of day should we cast off?"
-    ),
-    Question(
-        "Jonas wants to cook something simple on the first evening. What can he make with pasta, "
-        "tomatoes and tuna?"
+        "Jonas wants to cook something simple on the first evening. What can he make with pasta, tomatoes and tuna?"
     ),
     Question(
         "The harbour guide says about Naxos: visitors moor stern-to at the south quay, in two to four "
@@ -87,12 +76,8 @@ _PLANNING = (
         "within five minutes. What should we ask the harbour office?"
     ),
     Question("How much drinking water should we carry for four people for three days without a harbour?"),
-    Question(
-        "The second leg goes from Naxos to Amorgos, thirty nautical miles. Is that too much for one day?"
-    ),
-    Question(
-        "I want to look after the diesel engine properly. What three things do I check before I start it?"
-    ),
+    Question("The second leg goes from Naxos to Amorgos, thirty nautical miles. Is that too much for one day?"),
+    Question("I want to look after the diesel engine properly. What three things do I check before I start it?"),
     Question(
         "Aylin has copied the weather report for us: northern Aegean, north four to five, rising six in"
         " the afternoon, sea slight. Central Aegean, north-west five, locally six in the channels "
@@ -119,35 +104,19 @@ _PLANNING = (
         " below deck. The outboard motor must be locked at night. Which of these rules is the easiest "
         "one to forget?"
     ),
-    Question(
-        "One of us may get seasick on the long leg. What helps against it, and what should we avoid eating?"
-    ),
-    Question(
-        "In Amorgos we want to anchor in a bay with sand at six metres of depth. How much chain do we "
-        "let out?"
-    ),
+    Question("One of us may get seasick on the long leg. What helps against it, and what should we avoid eating?"),
+    Question("In Amorgos we want to anchor in a bay with sand at six metres of depth. How much chain do we let out?"),
     Question("How can we tell during the night that the anchor is dragging, and who should keep watch?"),
+    Question("From Amorgos we sail to Santorini. Is it wise to anchor inside the caldera, or is it too deep?"),
     Question(
-        "From Amorgos we sail to Santorini. Is it wise to anchor inside the caldera, or is it too deep?"
-    ),
-    Question(
-        "Fuel: the engine burns three litres an hour and the tank holds ninety litres. How far do we "
-        "get at five knots?"
+        "Fuel: the engine burns three litres an hour and the tank holds ninety litres. How far do we get at five knots?"
     ),
     Question("If the wind rises to seven on the day of the Santorini leg, what would be a good plan for us?"),
-    Question(
-        "When do we have to put the first reef into the mainsail, and how do four people share the work?"
-    ),
+    Question("When do we have to put the first reef into the mainsail, and how do four people share the work?"),
     Question("What belongs in a small first aid kit for eleven days on the water with four people?"),
-    Question(
-        "From Santorini we go on to Ios for two quiet days. What can we do there on a day without wind?"
-    ),
-    Question(
-        "On the last leg from Ios back to Paros the wind comes from ahead. Should we tack, or use the engine?"
-    ),
-    Question(
-        "How do we moor stern-to in a small Greek harbour with a side wind? Give us the order of the steps."
-    ),
+    Question("From Santorini we go on to Ios for two quiet days. What can we do there on a day without wind?"),
+    Question("On the last leg from Ios back to Paros the wind comes from ahead. Should we tack, or use the engine?"),
+    Question("How do we moor stern-to in a small Greek harbour with a side wind? Give us the order of the steps."),
     Question("What do we clean and check on the boat before we hand her back at the end of the trip?"),
 )
 

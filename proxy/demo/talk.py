@@ -22,9 +22,7 @@ REPLY_TOKENS = 32
 """The longest answer: a sentence or two, and forty turns of them in about a minute."""
 _SEED = 7
 _TIMEOUT_SECONDS = 90.0
-_OVERFLOWS = frozenset(
-    {"exceed_context_size_error", "context_length_exceeded"}
-)  # llama.cpp's word, OpenAI's word
+_OVERFLOWS = frozenset({"exceed_context_size_error", "context_length_exceeded"})  # llama.cpp's word, OpenAI's word
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +51,12 @@ def talker(side: Side, port: int, model: str) -> Talker:
         api_key="unused",
         max_retries=0,  # a failure is what the demo is about
         timeout=_TIMEOUT_SECONDS,
-        http_client=openai.DefaultHttpxClient(
-            trust_env=False
-        ),  # no proxy of the environment for this machine
+        http_client=openai.DefaultHttpxClient(trust_env=False),  # no proxy of the environment for this machine
     )
     return Talker(side, client, model)
 
 
-def converse(
-    to: Talker, questions: Sequence[Question], listen: Callable[[str], None]
-) -> Iterator[Answered | Failed]:
+def converse(to: Talker, questions: Sequence[Question], listen: Callable[[str], None]) -> Iterator[Answered | Failed]:
     """Ask the questions in turn, always sending the whole history, and stop at the first failure.
 
     `listen` is called with the answer so far whenever more of it arrives.

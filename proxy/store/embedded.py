@@ -85,8 +85,7 @@ class EmbeddedValkey:
             self._lock = _lock(self._folder)
         except OSError as error:
             raise ConfigError(
-                f"The data folder {self._folder} cannot be used: {error.strerror}. "
-                "Name another by TIDEMARK_DATA_DIR."
+                f"The data folder {self._folder} cannot be used: {error.strerror}. Name another by TIDEMARK_DATA_DIR."
             ) from error
         try:
             _end_stale(self._socket)

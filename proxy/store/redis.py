@@ -127,9 +127,7 @@ class RedisStore:
         """
         family, own = keys.split_id(conversation)
         if family != chain.family:
-            raise StoreError(
-                "The summary is of another conversation.", internal=f"{conversation} {chain.family}"
-            )
+            raise StoreError("The summary is of another conversation.", internal=f"{conversation} {chain.family}")
         packed = codec.pack_summary(summary)
         reference = codec.pack_reference(summary)
         async with self._asking(self._record_seconds):
@@ -152,9 +150,7 @@ class RedisStore:
         family, _ = keys.split_id(conversation)
         return codec.read_conversation(family, await self._read(scripts.DESCRIBE, conversation))
 
-    async def messages(
-        self, conversation: str, *, start: int = 1, stop: int | None = None
-    ) -> Sequence[StoredMessage]:
+    async def messages(self, conversation: str, *, start: int = 1, stop: int | None = None) -> Sequence[StoredMessage]:
         """The original messages from ``start`` to ``stop``, both included, a fork's earlier ones too."""
         read: list[StoredMessage] = []
         last = math.inf if stop is None else stop
@@ -208,9 +204,7 @@ class RedisStore:
 
     async def _record(self, turn: TurnRecord, parts: codec.TurnParts, known: int) -> bytes | None:
         index = "" if self._cluster else keys.tenant_index(turn.tenant)
-        given = scripts.record_arguments(
-            turn, parts, known=known, ttl_seconds=self._ttl, index=index, seen=self._seen
-        )
+        given = scripts.record_arguments(turn, parts, known=known, ttl_seconds=self._ttl, index=index, seen=self._seen)
         own: bytes | None = await self._run(scripts.RECORD, turn.chain.family, *given)
         return own
 
@@ -232,10 +226,7 @@ class RedisStore:
         low, high = first - base - 1, last - base - 1
         entries = await self._ask("LRANGE", keys.message_list(holder), low, high)
         hashes = await self._ask("GETRANGE", keys.hash_string(holder), 16 * low, 16 * high + 15)
-        return [
-            codec.unpack_message(entry, first + i, hashes[16 * i : 16 * i + 16])
-            for i, entry in enumerate(entries)
-        ]
+        return [codec.unpack_message(entry, first + i, hashes[16 * i : 16 * i + 16]) for i, entry in enumerate(entries)]
 
     async def _read(self, script: scripts.Script, conversation: str) -> Any:
         if not keys.is_id(conversation):
@@ -286,9 +277,7 @@ def _connect(url: str) -> tuple[Redis | RedisCluster, bool]:
         if cluster:
             return RedisCluster.from_url(plain, **options), True
         pool = BlockingConnectionPool.from_url(plain, max_connections=_CONNECTIONS, timeout=None, **options)
-        pool.connection_class(
-            **pool.connection_kwargs
-        )  # an unknown option in the URL shows here, not at a request
+        pool.connection_class(**pool.connection_kwargs)  # an unknown option in the URL shows here, not at a request
         return Redis.from_pool(pool), False
     except (ValueError, TypeError, *_FAILURES) as error:
         raise ConfigError(

@@ -95,9 +95,7 @@ def configure(level: str = "info", *, json: bool | None = None, stream: TextIO |
     """
     stream = stream or sys.stderr
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(
-        _formatter(json=not stream.isatty() if json is None else json, colors=stream.isatty())
-    )
+    handler.setFormatter(_formatter(json=not stream.isatty() if json is None else json, colors=stream.isatty()))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -45,9 +45,7 @@ class Metrics:
         self._requests = self._counter("requests", "Requests answered or given up.", labels)
         self._before = self._counter("tokens_before", "Tokens of requests as they came in.", ("model",))
         self._after = self._counter("tokens_after", "Tokens of requests as they went on.", ("model",))
-        self._prompt = self._counter(
-            "upstream_prompt_tokens", "Input tokens by the upstream's count.", ("model",)
-        )
+        self._prompt = self._counter("upstream_prompt_tokens", "Input tokens by the upstream's count.", ("model",))
         self._cached = self._counter(
             "upstream_cached_prompt_tokens",
             "Input tokens that the upstream took from its prompt cache.",

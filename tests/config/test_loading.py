@@ -82,9 +82,7 @@ class TestModelList:
 
     def test_nothing_secret_is_shown(self, write: Write) -> None:
         """Keys in parameters, passwords in URLs and the environment's secrets have stars in ``repr``."""
-        text = (
-            self.FULL + "\n        store: {url: os.environ/STORE}\n        upstream: http://me:hush@host/v1"
-        )
+        text = self.FULL + "\n        store: {url: os.environ/STORE}\n        upstream: http://me:hush@host/v1"
         settings = load(
             write(text),
             HOME
@@ -196,8 +194,6 @@ class TestEnvironment:
 
     def test_a_reference_becomes_what_its_key_takes(self, write: Write) -> None:
         """A number in the environment is a number or a text, as the key wants it."""
-        path = write(
-            "server: {port: os.environ/P}\ncompaction: {defaults: {summarizer: {model: os.environ/P}}}"
-        )
+        path = write("server: {port: os.environ/P}\ncompaction: {defaults: {summarizer: {model: os.environ/P}}}")
         settings = load(path, HOME | {"P": "8000"})
         assert (settings.server.port, settings.policy_for("x").summarizer_model) == (8000, "8000")

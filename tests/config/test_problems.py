@@ -35,8 +35,7 @@ class TestEnvironment:
               url: os.environ/NO_STORE
             """)
         assert problems(path) == [
-            f'tidemark.yaml:{line}: the environment variable "{name}" is not set; '
-            f"set it, or remove os.environ/{name}"
+            f'tidemark.yaml:{line}: the environment variable "{name}" is not set; set it, or remove os.environ/{name}'
             for line, name in ((3, "NO_KEY"), (5, "NO_STORE"))
         ]
 
@@ -84,10 +83,7 @@ class TestProblems:
                 "tidemark.yaml:9: compaction.defaults.prepare is 1; "
                 "it takes a share of the high water between 0 and 1, 0 allowed"
             ),
-            (
-                'tidemark.yaml:11: unknown key "mdel" in compaction.models["gpt-*"].summarizer; '
-                'did you mean "model"?'
-            ),
+            ('tidemark.yaml:11: unknown key "mdel" in compaction.models["gpt-*"].summarizer; did you mean "model"?'),
             'tidemark.yaml:12: unknown key "sever"; did you mean "server"?',
             'tidemark.yaml:13: server.host is 7; put it in quotes if it is meant as a text: "7"',
             'tidemark.yaml:13: server.port is "8787"; it takes a whole number from 0 to 65535',
@@ -158,9 +154,7 @@ class TestProblems:
             """)
         told = [re.sub(r"^.*yaml:", "", warning) for warning in load(path, HOME).warnings]
         assert told[0].startswith('4: "gpt-*" fits no model_name of model_list (a)')
-        assert told[1].startswith(
-            '4: compaction.models["gpt-*"]: retention_ratio 0.5 is not below target 0.45'
-        )
+        assert told[1].startswith('4: compaction.models["gpt-*"]: retention_ratio 0.5 is not below target 0.45')
 
     @pytest.mark.parametrize(
         "url",

@@ -56,9 +56,7 @@ class TestDocumentation:
 
     def test_the_tables_have_every_key_of_an_entry_and_every_variable(self) -> None:
         """Both ways, and the variables in the same words."""
-        assert rows(r"^\| `([a-z_]+)` \| (?:required|none|`auto`) \| [^|]+\|$") == [
-            (key,) for key in ENTRY_KEYS
-        ]
+        assert rows(r"^\| `([a-z_]+)` \| (?:required|none|`auto`) \| [^|]+\|$") == [(key,) for key in ENTRY_KEYS]
         assert rows(r"^\| `(TIDEMARK_[A-Z_]+)` \| (.+) \|$") == list(VARIABLES.items())
 
     @pytest.mark.parametrize("example", re.findall(r"```yaml\n(.*?)```", DOCS, re.DOTALL))
@@ -107,9 +105,7 @@ class TestModels:
         spec = importlib.util.find_spec("litellm")
         assert spec is not None
         assert spec.origin is not None
-        data = json.loads(
-            Path(spec.origin).with_name("model_prices_and_context_window_backup.json").read_text()
-        )
+        data = json.loads(Path(spec.origin).with_name("model_prices_and_context_window_backup.json").read_text())
         checked = 0
         for model, most in _chat_models(data):
             found = load_model_defaults().find(model)

@@ -99,9 +99,7 @@ YAML = st.recursive(
     max_leaves=12,
 )
 FILES = (
-    st.lists(st.tuples(KEYS, YAML), max_size=6).map(
-        lambda pairs: "\n".join(f"{key}: {value}" for key, value in pairs)
-    )
+    st.lists(st.tuples(KEYS, YAML), max_size=6).map(lambda pairs: "\n".join(f"{key}: {value}" for key, value in pairs))
     | YAML
     | st.text(max_size=60)
 )

@@ -65,9 +65,7 @@ def test_a_missing_extra_is_told_with_its_mend(
 
 @pytest.mark.e2e
 @pytest.mark.timeout(300)  # seconds: a real model is slow on a busy machine
-def test_straight_it_overflows_and_through_tidemark_it_finishes(
-    real_model: Path, gone: Gone, tmp_path: Path
-) -> None:
+def test_straight_it_overflows_and_through_tidemark_it_finishes(real_model: Path, gone: Gone, tmp_path: Path) -> None:
     """The demo shows its point: exit code 0, one line a turn, a comparison, and nothing left behind."""
     call = f"run.main({_TURNS}, window_tokens={_WINDOW_TOKENS})"
     code = f"import sys; from proxy.demo import run; sys.exit({call})"
@@ -111,9 +109,7 @@ def test_serve_prints_how_to_use_it_and_stops_both_on_a_signal(
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("seconds", [0.2, 1.5, 4.0, 12.0])
-def test_ctrl_c_leaves_nothing_behind_at_any_moment(
-    demo: Start, gone: Gone, tmp_path: Path, seconds: float
-) -> None:
+def test_ctrl_c_leaves_nothing_behind_at_any_moment(demo: Start, gone: Gone, tmp_path: Path, seconds: float) -> None:
     """Ctrl-C while starting or talking ends everything, with exit code 130."""
     process = demo()
     time.sleep(seconds)

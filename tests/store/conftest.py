@@ -76,9 +76,7 @@ async def store(url: str, anyio_backend: str) -> AsyncIterator[RedisStore]:
 @pytest.fixture
 async def alone(server: EmbeddedValkey, anyio_backend: str) -> AsyncIterator[RedisStore]:
     """The same on the single server only, for what is measured there."""
-    opened = RedisStore(
-        server.url, ttl_seconds=30 * DAY_SECONDS, recall_timeout_seconds=5, record_timeout_seconds=5
-    )
+    opened = RedisStore(server.url, ttl_seconds=30 * DAY_SECONDS, recall_timeout_seconds=5, record_timeout_seconds=5)
     yield opened
     await opened.close()
 

@@ -175,9 +175,7 @@ async def test_nothing_is_kept_for_good(alone: RedisStore, admin: redis.Redis, t
     assert all(0 < admin.ttl(name) <= 30 * 86_400 for name in names)
 
 
-async def test_what_a_conversation_rests_on_is_kept_as_long(
-    alone: RedisStore, admin: redis.Redis, tenant: str
-) -> None:
+async def test_what_a_conversation_rests_on_is_kept_as_long(alone: RedisStore, admin: redis.Redis, tenant: str) -> None:
     """A fork in use keeps its parent's messages and its summaries; it looks after them daily."""
     client = Client(alone, tenant)
     parent = await client.send(dialogue(5), assistant("reply"))

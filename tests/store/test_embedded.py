@@ -100,9 +100,7 @@ def test_a_server_left_behind_is_replaced(short_folder: Path) -> None:
         "--save",
         "",
     ]
-    with subprocess.Popen(
-        [get_binary_path(), *settings], cwd=short_folder, stdout=subprocess.DEVNULL
-    ) as stray:
+    with subprocess.Popen([get_binary_path(), *settings], cwd=short_folder, stdout=subprocess.DEVNULL) as stray:
         while not (short_folder / "valkey.sock").exists():
             time.sleep(0.01)
         with redis.Redis.from_url(f"unix://{short_folder}/valkey.sock") as client:

@@ -119,9 +119,7 @@ class Client:
         """The end of a turn whose beginning was ``memory``."""
         chain = chain_of(self.tenant, messages)
         goes_on = memory.conversation is not None and not memory.diverges
-        told = (
-            memory.conversation if goes_on and memory.conversation else conversation_id(chain, memory.known)
-        )
+        told = memory.conversation if goes_on and memory.conversation else conversation_id(chain, memory.known)
         self.told.append(told)
         whole = [*messages, reply] if reply else list(messages)
         return await self.store.record(

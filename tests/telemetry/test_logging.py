@@ -135,9 +135,7 @@ class TestFacts:
             (StoreDegraded("recall", "timeout"), "store.degraded", "warning"),
         ],
     )
-    def test_other_facts_have_names_of_their_own(
-        self, lines: Lines, fact: Event, name: str, level: str
-    ) -> None:
+    def test_other_facts_have_names_of_their_own(self, lines: Lines, fact: Event, name: str, level: str) -> None:
         """Subject, then what happened to it."""
         FactLog()(fact)
         assert (lines()[0]["event"], lines()[0]["level"]) == (name, level)
@@ -204,9 +202,7 @@ class TestLibraries:
         """The access line would hold the query, and say a request twice."""
         logging.getLogger("uvicorn.error").info("Started on port %d", 8787)
         logging.getLogger("uvicorn.access").error("GET /?key=secret")
-        assert [(line["event"], line["logger"]) for line in lines()] == [
-            ("Started on port 8787", "uvicorn.error")
-        ]
+        assert [(line["event"], line["logger"]) for line in lines()] == [("Started on port 8787", "uvicorn.error")]
 
     @pytest.mark.parametrize("name", ["LiteLLM", "httpx"])
     def test_libraries_that_write_contents_are_heard_from_warning_on(self, name: str) -> None:
@@ -274,8 +270,6 @@ class TestTexts:
         for as_json in (True, False):
             stream = io.StringIO()
             configure(stream=stream, json=as_json)
-            FactLog()(
-                RequestServed("/v1/x", 404, "rejected", 0.1, model="a\n2026 [info] all is well\x1b[2J\ud800")
-            )
+            FactLog()(RequestServed("/v1/x", 404, "rejected", 0.1, model="a\n2026 [info] all is well\x1b[2J\ud800"))
             assert len(stream.getvalue().splitlines()) == 1
             assert "\x1b" not in stream.getvalue()
