@@ -1,0 +1,264 @@
+"""What the documentation names exists, and what exists is named: headers, codes, metrics, commands, files, links."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+import tomllib
+from pathlib import Path
+from typing import get_args
+
+import click
+import pytest
+import yaml
+from starlette.routing import Route
+
+from proxy.app import create_app
+from proxy.cli import cli
+from proxy.config import load
+from proxy.config.environment import VARIABLES
+from proxy.core.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
+from proxy.core.events import Action, RequestServed
+from proxy.exchange import Report
+from proxy.http import headers
+from proxy.telemetry.metrics import Metrics
+from proxy.upstream.refusals import CODES
+from tests.docs.pages import (
+    ALL_PAGES,
+    ROOT,
+    anchors,
+    cells,
+    links,
+    name_of,
+    named,
+    prose_of,
+    quoted,
+    section_of,
+    text_of,
+)
+
+EVERYTHING = "\n".join(page.read_text(encoding="utf-8") for page in ALL_PAGES)
+NAMED = {name for page in ALL_PAGES for name in quoted(prose_of(page))}
+SOURCES = sorted((ROOT / "proxy").rglob("*.py"))
+
+NOT_ANSWERED = {
+    "config_error": "ends the command before it serves",
+    "store_in_use": "the same",
+    "store_unavailable": "requests flow without the store; readiness tells it in words",
+    "invalid_request_error": "the ancestor's; every error that is raised has one of its own",
+}
+"""Codes of errors that no client is answered with."""
+
+
+def request_headers() -> set[str]:
+    """The headers that the edge reads."""
+    source = Path(headers.__file__).read_text(encoding="utf-8")
+    return {name.lower() for name in re.findall(r"X-Tidemark-[A-Za-z-]+\w", source)}
+
+
+def response_headers() -> set[str]:
+    """The headers that a full report becomes."""
+    full = Report("id", "tenant", 1, strategy="llm", warning="w", summarized=1)
+    return {name.decode() for name, _ in headers.report_lines(full)}
+
+
+def codes_in(path: Path) -> set[str]:
+    """The error codes that a source file states: a class's, a default's, an argument's, a dictionary's."""
+    found: list[ast.expr | None] = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.keyword) and node.arg == "code":
+            found.append(node.value)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found += [node.value for target in targets if isinstance(target, ast.Name) and target.id == "code"]
+        elif isinstance(node, ast.arguments):
+            found += [
+                default
+                for argument, default in zip(node.kwonlyargs, node.kw_defaults, strict=True)
+                if argument.arg == "code"
+            ]
+        elif isinstance(node, ast.Dict):
+            found += [
+                value
+                for key, value in zip(node.keys, node.values, strict=True)
+                if isinstance(key, ast.Constant) and key.value == "code"
+            ]
+    return {one.value for one in found if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+
+
+def options_of(command: click.Command) -> set[str]:
+    """A command's own options."""
+    given = [option for option in command.params if isinstance(option, click.Option)]
+    return {name for option in given for name in option.opts if name.startswith("--")}
+
+
+def test_headers_are_named_both_ways() -> None:
+    """The tables list every header that is read or sent, and no other."""
+    wire = [section_of("docs/wire.md", part) for part in ("Request headers", "Response headers")]
+    tables = [set(re.findall(r"^\| `(X-Tidemark-[\w-]+)`", part, re.MULTILINE)) for part in wire]
+    assert tables == [named("README.md", "request header"), named("README.md", "response header")]
+    assert [{name.lower() for name in table} for table in tables] == [request_headers(), response_headers()]
+
+
+def test_no_other_header_is_mentioned() -> None:
+    """Anywhere."""
+    mentioned = {name.lower() for name in re.findall(r"X-Tidemark-[A-Za-z-]+\w", EVERYTHING)}
+    assert mentioned == request_headers() | response_headers()
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/wire.md"])
+def test_actions_are_listed(page: str) -> None:
+    """All values of ``X-Tidemark-Action``, in the code's order."""
+    row = re.search(r"^\| `X-Tidemark-Action` \|(.*)$", text_of(page), re.MULTILINE)
+    assert row
+    assert [word for word in quoted(row[1]) if word != "off"] == list(get_args(Action))
+
+
+def test_error_codes_are_listed_both_ways() -> None:
+    """Every code that a client can be answered with, and no other."""
+    stated = {code for path in SOURCES for code in codes_in(path)} | set(CODES.values())
+    assert named("docs/wire.md", "code") == stated - set(NOT_ANSWERED)
+    assert set(NOT_ANSWERED) <= stated
+
+
+def test_metrics_are_listed_both_ways_with_their_labels() -> None:
+    """Counters end in ``_total``; the process's own are prometheus_client's."""
+    rows = {quoted(row[0])[0]: (row[1], row[2]) for row in cells("docs/operations.md", "metric")}
+    collected: dict[str, tuple[str, str]] = {}
+    for collector in Metrics().registry._collector_to_names:  # noqa: SLF001 - nothing public tells the labels
+        labels = ", ".join(getattr(collector, "_labelnames", ()))
+        for family in collector.collect():
+            if family.name.startswith("tidemark_"):
+                name = family.name + "_total" * (family.type == "counter")
+                collected[name] = (family.type, labels)
+    assert rows == collected
+
+
+def test_commands_and_options_are_listed_both_ways() -> None:
+    """The table of the command line."""
+    table = cells("docs/operations.md", "command")
+    rows = {quoted(row[0])[0].removeprefix("tidemark "): set(quoted(row[1])) for row in table}
+    assert rows == {name: options_of(command) for name, command in cli.commands.items()}
+
+
+def test_every_command_that_is_mentioned_exists() -> None:
+    """In prose and snippets: ``tidemark COMMAND --option``."""
+    for name, rest in re.findall(r"\btidemark (serve|[a-z]+ --|check|count|compact|demo)([^`\n|]*)", EVERYTHING):
+        command = cli.commands[name.split()[0]]
+        assert set(re.findall(r"(?<!\S)--[a-z-]+", rest)) <= options_of(command), f"tidemark {name}{rest}"
+
+
+def test_log_events_and_fields_are_listed_both_ways() -> None:
+    """Of each fact its name, of a request every field."""
+    source = (ROOT / "proxy" / "telemetry" / "logging.py").read_text(encoding="utf-8")
+    events = set(re.findall(r'"([a-z]+\.[a-z]+)"[,)]', source)) - {"aiohttp.access", "uvicorn.error", "uvicorn.asgi"}
+    assert named("docs/operations.md", "event") == {name for name in events if not name.startswith("uvicorn")}
+    assert named("docs/operations.md", "field of `request.served`") == {
+        field.name for field in dataclasses.fields(RequestServed)
+    }
+
+
+def test_every_variable_that_is_mentioned_exists() -> None:
+    """``docs/configuration.md`` is held to the code elsewhere."""
+    compose = (ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8")
+    assert set(re.findall(r"\bTIDEMARK_[A-Z_]+\b", EVERYTHING + compose)) <= set(VARIABLES)
+
+
+def test_the_readmes_keys_are_those_of_the_configuration() -> None:
+    """Names and defaults; the full table is held to the code elsewhere."""
+    row = re.compile(r"^\| `([a-z_.]+)` \| `([^`]*)` \|", re.MULTILINE)
+    assert set(row.findall(text_of("README.md"))) <= set(row.findall(text_of("docs/configuration.md")))
+
+
+def test_endpoints_are_listed_both_ways(tmp_path: Path) -> None:
+    """Method and path, as the application has them."""
+    settings = load(None, {"HOME": str(tmp_path)})
+    app = create_app(settings, store_url="redis://127.0.0.1:1", secret=b"s", warn=lambda _: None)
+    routes = {
+        f"{'POST' if 'POST' in (route.methods or ()) else 'GET'} {route.path.replace(':path', '')}"
+        for route in app.routes
+        if isinstance(route, Route)
+    }
+    assert named("docs/wire.md", "endpoint") == routes
+
+
+def test_the_worked_example_is_right() -> None:
+    """The arithmetic of ``docs/compaction.md`` is the budget's."""
+    profile = ModelProfile("m", ModelWindow(32_768, 4096), CompactionPolicy())
+    budget, shorter = budget_for(profile, None), budget_for(profile, 500)
+    text = section_of("docs/compaction.md", "A worked example")
+    rows = re.findall(r"^\| ([a-z ]+) \|.*\| ([\d,]+) \|$", text, re.MULTILINE)
+    assert {mark: int(tokens.replace(",", "")) for mark, tokens in rows} == {
+        "margin": 32_768 - 4096 - budget.limit,
+        "reply reserve": 4096,
+        "limit": budget.limit,
+        "high water": budget.high_water,
+        "prepare mark": budget.prepare_mark,
+        "low water": budget.low_water,
+        "retention": budget.retention,
+        "summary bound": budget.max_summary,
+        "minimum": budget.min_tokens,
+    }
+    assert f"its limit is {shorter.limit:,} tokens, and so is its high\nwater" in text
+    assert shorter.high_water == shorter.limit
+
+
+def test_the_contracts_are_told_in_prose() -> None:
+    """Those of import-linter, by name, in order."""
+    pyproject = tomllib.loads(text_of("pyproject.toml"))
+    names = [contract["name"] for contract in pyproject["tool"]["importlinter"]["contracts"]]
+    told = section_of("docs/architecture.md", "The contracts")
+    assert re.findall(r"^- \*\*(.+?)\*\*: ", told, re.MULTILINE) == names
+
+
+def test_the_rooms_are_all_on_the_list() -> None:
+    """Every file and folder at the top of the package."""
+    told = {name.rstrip("/") for name in named("docs/architecture.md", "room")}
+    there = {
+        f"proxy/{path.name}"
+        for path in (ROOT / "proxy").iterdir()
+        if (path.suffix == ".py" or (path / "__init__.py").exists()) and not path.name.startswith("_")
+    }
+    assert told == there
+
+
+def test_no_path_that_is_named_is_dead() -> None:
+    """A file or folder of the project in back quotes is there, from the top or within the package."""
+    files = {name for name in NAMED if re.fullmatch(r"[\w/.]+\.(?:py|toml|lua)", name)}
+    folders = {name for name in NAMED if re.fullmatch(r"(?:proxy|tests|deploy|config|docs)/[\w/.]*", name)}
+    assert files
+    assert folders
+    assert {
+        name for name in files | folders if not any((top / name).exists() for top in (ROOT, ROOT / "proxy"))
+    } == set()
+
+
+def test_make_targets_that_are_mentioned_exist() -> None:
+    """``make TARGET``, variables aside."""
+    phony = re.search(r"^\.PHONY: (.*)$", text_of("Makefile"), re.MULTILINE)
+    assert phony
+    mentioned = re.findall(r"(?:^|`)make (?:[A-Z]+=\S+ )*([a-z]+)", EVERYTHING, re.MULTILINE)
+    assert {"demo", "test"} <= set(mentioned) <= set(phony[1].split())
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    """To a file that is there, and a heading that is in it; other sites are not asked."""
+    for link in links(page):
+        if link.startswith("https://"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.is_relative_to(ROOT), link
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_the_compose_file_is_what_the_pages_say() -> None:
+    """The proxy and a Valkey with persistence and a health check, open to this machine only."""
+    services = yaml.safe_load(text_of("deploy/compose.yaml"))["services"]
+    assert set(services) == {"proxy", "valkey"}
+    assert services["proxy"]["ports"] == ["127.0.0.1:8787:8787"]
+    assert "healthcheck" in services["valkey"]
+    assert "--appendonly" in services["valkey"]["command"]
