@@ -45,15 +45,22 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def _process_as_before() -> Iterator[None]:
-    """Logging is the process's own: everything a test changes of it is put back."""
+    """Logging is the process's own: everything a test changes of it is put back.
+
+    What other tests changed is out of the way meanwhile: the upstream's silences litellm when it is imported.
+    """
     root = logging.getLogger()
     handlers, level, before = root.handlers[:], root.level, structlog.get_config()
-    filters = {name: logging.getLogger(name).filters[:] for name in ("LiteLLM", "httpx")}
+    libraries = [logging.getLogger(name) for name in ("LiteLLM", "httpx")]
+    found = [(library.level, library.filters[:]) for library in libraries]
+    for library in libraries:
+        library.setLevel(logging.NOTSET)
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
-    for name, kept in filters.items():
-        logging.getLogger(name).filters[:] = kept
+    for library, (loud, kept) in zip(libraries, found, strict=True):
+        library.setLevel(loud)
+        library.filters[:] = kept
     logging.captureWarnings(capture=False)
     structlog.configure(**before)
 
