@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
+import signal
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -172,12 +175,16 @@ def create_app(
             max_body_bytes=max_body,
         ).routes(),
     ]
-    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: _missing, 405: _missing, 500: _failed})
+    handlers = {404: _missing, 405: _missing, 500: _failed}
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
+    app.router.redirect_slashes = False  # behind TLS the redirect would send the next request, key and all, to http://
+    return app
 
 
 def from_environment() -> Starlette:
     """The application of a worker that the command started with several: all it needs stands in the environment."""
     configure()
+    _end_with_parent()
     path = os.environ.get("TIDEMARK_CONFIG")
     settings = load(Path(path) if path else None, os.environ)
     secret = settings.secrets.signing
@@ -191,6 +198,22 @@ def from_environment() -> Starlette:
         warn=logging.getLogger("tidemark").warning,
         shared_metrics=Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]),
     )
+
+
+def _end_with_parent() -> None:
+    """End this worker when the command that started it is gone, by ``kill -9`` too.
+
+    The embedded store ends with the command, and whoever holds the port without one keeps the next start from it.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
 
 
 async def _missing(request: Request, error: Exception) -> Response:

@@ -1,5 +1,16 @@
 """The bench of the flow's tests, for tests through real clients and the real command."""
 
-from tests.flow.conftest import litellm, store_url
+from __future__ import annotations
 
-__all__ = ["litellm", "store_url"]
+import pytest
+
+from proxy.upstream.litellm import load
+from tests.flow.conftest import store_url
+
+__all__ = ["store_url"]
+
+
+@pytest.fixture(scope="session")
+def imported_litellm() -> None:
+    """For tests in whose process litellm is imported: beforehand, since pytest's filter of warnings is its own."""
+    load().result(60)

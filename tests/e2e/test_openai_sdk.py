@@ -19,7 +19,7 @@ from tests.flow.talk import Said, history, long, system, user
 from tests.flow.test_streaming import wait_until
 from tests.support.scripted import SSE_HEADERS, Answer, Received, ScriptedUpstream, chunk, error, says, streamed, whole
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("imported_litellm")]
 
 TOOLS: list[Any] = [
     {
