@@ -17,11 +17,13 @@ from starlette.routing import BaseRoute, Route
 from proxy.core.errors import ModelNotFound, StoreUnavailable, TidemarkError
 from proxy.core.messages import JsonValue
 from proxy.core.ports import Caller, ConversationStore
-from proxy.http.asgi import read_body
+from proxy.http.asgi import ClientGone, read_body
 from proxy.http.auth import PassthroughAuth
 from proxy.http.errors import envelope, status_of
 from proxy.http.stateless import Stateless
 
+CLIENT_GONE = 499
+"""nginx's number for a client that left before the status."""
 Handler = Callable[[Request], Awaitable[Response]]
 RenderMetrics = Callable[[], tuple[bytes, str]]
 """The exposition and its content type."""
@@ -107,6 +109,8 @@ def _told(handler: Handler) -> Handler:
             return await handler(request)
         except TidemarkError as error:
             return Response(envelope(error), status_of(error), media_type="application/json")
+        except ClientGone:
+            return Response(status_code=CLIENT_GONE)  # nobody reads it; a failure of ours it is not
 
     return answered
 
