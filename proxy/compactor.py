@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from proxy.core.budget import ModelProfile
-from proxy.core.errors import StoreUnavailable, SummaryRejected, UpstreamError
+from proxy.core.errors import StoreError, SummaryRejected, TidemarkError
 from proxy.core.events import CompactionStarted, ConversationCompacted, Listener, StoreDegraded, SummaryFailed
 from proxy.core.plan import Compact
 from proxy.core.ports import Caller, ConversationStore, Route, Summarizer, SummaryTask, TokenCounter
@@ -35,6 +35,8 @@ class CompactionOrder:
     route: Route
     caller: Caller
     cause: Cause
+    degraded: bool = False
+    """Whether the store is down: then the summary is a deterministic one, the same for the same request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,27 +84,28 @@ class Compactor:
         self._emit = emit
         self._clock = clock
         self._timer = timer
-        self._under_way: dict[tuple[bytes, str], _Flight] = {}
+        self._under_way: dict[_Key, _Flight] = {}
 
     def summarizer_for(self, profile: ModelProfile, route: Route) -> Summarizer:
         """The summarizer of a model; its recipe is part of what summaries are found by."""
         return self._choose(profile, route)
 
     async def compact(self, order: CompactionOrder) -> CompactionResult:
-        """Make the summary that ``order`` asks for, or wait for the one that is being made of the same prefix."""
-        summarizer = self._choose(order.profile, order.route)
-        key = (order.chain.at(order.plan.covered), summarizer.recipe.key)
+        """Make the summary that ``order`` asks for, or wait for the equal one that is being made."""
+        summarizer = self._fallback if order.degraded else self._choose(order.profile, order.route)
+        key = _key(order, summarizer)
         flight = self._under_way.get(key)
         if flight is None:
-            flight = _Flight(asyncio.create_task(self._perform(order, summarizer)))
-            self._under_way[key] = flight
-            flight.task.add_done_callback(lambda _: self._under_way.pop(key, None))
+            flight = self._under_way[key] = _Flight(asyncio.create_task(self._perform(order, summarizer)))
         flight.waiting += 1
         try:
             return await asyncio.shield(flight.task)
         finally:
             flight.waiting -= 1
-            if flight.waiting == 0 and not flight.task.done():
+            if flight.task.done() or flight.waiting == 0:
+                # At once, and not when the task has ended: who comes next must not wait for one that is dying.
+                if self._under_way.get(key) is flight:
+                    del self._under_way[key]
                 flight.task.cancel()
 
     async def _perform(self, order: CompactionOrder, summarizer: Summarizer) -> CompactionResult:
@@ -115,21 +118,28 @@ class Compactor:
         )
         warning = None
         made_by: Strategy = recipe.strategy
-        try:
-            text = await self._text(order, summarizer)
-        except (SummaryRejected, UpstreamError, TimeoutError) as error:
-            reason = str(error) or "the summarizer did not answer in time"
-            self._emit(self._failure(order, recipe.strategy, reason, started))
-            if order.profile.policy.on_failure != "deterministic" or recipe.strategy == self._fallback.recipe.strategy:
-                return NotSummarized(reason)
-            try:
-                text = await self._text(order, self._fallback)
-            except SummaryRejected as second:
-                self._emit(self._failure(order, self._fallback.recipe.strategy, str(second), started))
-                return NotSummarized(str(second))
+        text = await self._attempt(order, summarizer, started)
+        if isinstance(text, NotSummarized) and order.profile.policy.on_failure == "deterministic":
             made_by = self._fallback.recipe.strategy
-            warning = f"the {recipe.strategy} summarizer failed; the summary is {made_by}"
+            if made_by != recipe.strategy:
+                warning = f"the {recipe.strategy} summarizer failed; the summary is {made_by}"
+                text = await self._attempt(order, self._fallback, started)
+        if isinstance(text, NotSummarized):
+            return text
         return await self._keep(order, recipe, text, made_by=made_by, warning=warning, started=started)
+
+    async def _attempt(self, order: CompactionOrder, summarizer: Summarizer, started: float) -> str | NotSummarized:
+        """A text, or why there is none. Whatever a strategy raises is a failure that has its policy (FR-5.1.1)."""
+        try:
+            return await self._text(order, summarizer)
+        except TimeoutError:
+            reason = "the summarizer did not answer in time"
+        except TidemarkError as error:
+            reason = str(error)
+        except Exception as error:  # noqa: BLE001 - a strategy's slip must not cost the client its answer
+            reason = f"the summarizer failed: {type(error).__name__}"
+        self._emit(self._failure(order, summarizer.recipe.strategy, reason, started))
+        return NotSummarized(reason)
 
     async def _text(self, order: CompactionOrder, summarizer: Summarizer) -> str:
         plan, timeout = order.plan, order.profile.policy.summarizer_timeout_seconds
@@ -166,12 +176,9 @@ class Compactor:
             created_at=self._clock(),
             previous=plan.previous.prefix if plan.previous else None,
             tokens=self._counter.count_message(render_text(text, plan.covered), model),
-            absorbed_systems=plan.absorbed_systems,
+            absorbed=plan.absorbed,
         )
-        try:
-            summary = await self._store.keep_summary(order.tenant, order.conversation, order.chain, summary)
-        except StoreUnavailable as error:
-            self._emit(StoreDegraded("keep_summary", error.internal or str(error)))
+        summary = await self._stored(order, summary)
         tokens = self._counter.count_message(render_summary(summary), model)
         self._emit(
             ConversationCompacted(
@@ -185,6 +192,20 @@ class Compactor:
             )
         )
         return Summarized(summary, tokens, warning)
+
+    async def _stored(self, order: CompactionOrder, summary: RunningSummary) -> RunningSummary:
+        """The summary that is stored for the prefix now: another worker's, if that was first and is of use here."""
+        if order.degraded:
+            return summary
+        try:
+            stored = await self._store.keep_summary(order.tenant, order.conversation, order.chain, summary)
+        except StoreError as error:
+            self._emit(StoreDegraded("keep_summary", error.internal or str(error)))
+            return summary
+        bound = order.plan.max_summary_tokens
+        within = self._counter.count_message(render_summary(stored), order.route.upstream_model) <= bound
+        # One that was made for a larger window, or tells other system messages, does not stand for this prefix here.
+        return stored if within and set(stored.absorbed) == set(summary.absorbed) else summary
 
     def _failure(self, order: CompactionOrder, strategy: str, reason: str, started: float) -> SummaryFailed:
         return SummaryFailed(
@@ -216,6 +237,16 @@ async def write_summary(summarizer: Summarizer, task: SummaryTask, covered: int,
         message = f"the {summarizer.recipe.strategy} summarizer gave an empty text"
         raise SummaryRejected(message)
     return text
+
+
+_Key = tuple[bytes, str, str, int, tuple[bytes, ...]]
+
+
+def _key(order: CompactionOrder, summarizer: Summarizer) -> _Key:
+    """What makes two orders equal: prefix, recipe, tokenizer, bound, and the system messages to be told."""
+    plan, recipe = order.plan, summarizer.recipe
+    prefix = order.chain.at(plan.covered)
+    return (prefix, recipe.key, order.route.upstream_model, plan.max_summary_tokens, plan.absorbed)
 
 
 class _Flight:

@@ -42,7 +42,7 @@ class Report:
     warning: str | None = None
     degraded: bool = False
     overhead_seconds: float = 0.0
-    """Tidemark's own time before the upstream was asked, the making of a summary left out."""
+    """Tidemark's own time from the model's profile to the upstream's turn, the making of a summary left out."""
 
 
 @dataclass(frozen=True, slots=True)

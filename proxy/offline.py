@@ -107,7 +107,7 @@ async def _perform(
         made_by=wish.strategy,
         cause="manual",
         created_at=0.0,
-        absorbed_systems=planned.absorbed_systems,
+        absorbed=planned.absorbed,
     )
     messages = assemble(request.messages, summary)
     body = render_body(request.fields, {"messages": render_messages(messages)})

@@ -7,13 +7,13 @@ ports, behind which the world stands. Every rule is in ``core/``; this file only
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from proxy.compactor import Clock, CompactionOrder, Compactor, NotSummarized, Summarized
 from proxy.core.assemble import assemble
 from proxy.core.budget import Budget, ModelProfile, budget_for
-from proxy.core.conversation import Recollection, TurnRecord
+from proxy.core.conversation import Recollection, TurnRecord, told_id
 from proxy.core.errors import CompactionFailed, ContextLengthExceeded, StoreUnavailable, UpstreamError
 from proxy.core.events import Action, Listener, StoreDegraded
 from proxy.core.messages import ChatRequest, Message, digest_of, render_body, render_messages
@@ -27,11 +27,12 @@ from proxy.core.ports import (
     TokenCounter,
     Upstream,
 )
-from proxy.core.prefix import PrefixChain, chain_of, conversation_id
+from proxy.core.prefix import PrefixChain, chain_of
 from proxy.core.summary import RunningSummary, render_summary
 from proxy.exchange import Controls, Exchange, ReadReply, Refused, Report
 from proxy.relay import PendingTurn
 
+Announce = Callable[[Report], None]
 WARNINGS = {
     "small_gain": "not compacted: it would free too little",
     "below_minimum": "not compacted: the conversation is below the minimum",
@@ -54,19 +55,10 @@ class _Understood:
     memory: Recollection
     count: RequestCount
     budget: Budget
-    degraded: bool
     started: float
     """By the timer: when the request was taken up."""
-
-    @property
-    def conversation(self) -> str:
-        """The id that the client is told."""
-        known = self.memory
-        return (
-            known.conversation
-            if known.conversation and not known.diverges
-            else conversation_id(self.chain, known.known)
-        )
+    conversation: str
+    """The id that the client is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +94,21 @@ class ChatPipeline:
         self._clock = clock
         self._timer = timer
 
-    async def run(self, request: ChatRequest, caller: Caller, controls: Controls) -> Exchange | Refused:
+    async def run(
+        self, request: ChatRequest, caller: Caller, controls: Controls, *, prepared: Announce = lambda _: None
+    ) -> Exchange | Refused:
         """Bring a request to its upstream.
 
+        :param prepared: told what was done to the request, right before the upstream is asked
         :raises ModelNotFound, TokenizerFailed: before anything could be said about the conversation
         """
         route = await self._upstream.resolve(request.model)
         profile = await self._catalog.profile(route, caller)
         case = await self._understand(request, caller, controls, route, profile)
-        sent = await self._send(case)
+        sent = await self._send(case, prepared)
         if isinstance(sent, Refused) or sent.reply.status < 400 or controls.mode == "off":
             return sent
-        return await self._replay(case, sent)
+        return await self._replay(case, sent, prepared)
 
     async def _understand(
         self, request: ChatRequest, caller: Caller, controls: Controls, route: Route, profile: ModelProfile
@@ -139,15 +134,16 @@ class ChatPipeline:
             memory=memory,
             count=await self._counter.count(request, route.upstream_model),
             budget=budget_for(profile, request.max_output_tokens, controls.retention),
-            degraded=memory.degraded,
             started=started,
+            conversation=told_id(memory, chain, self._clock()),
         )
 
-    async def _send(self, case: _Understood) -> Exchange | Refused:
+    async def _send(self, case: _Understood, announce: Announce) -> Exchange | Refused:
         """Plan, compact, assemble and forward one understood request."""
         prepared = await self._prepare(case, self._plan(case))
         if isinstance(prepared, Refused):
             return prepared
+        announce(prepared.report)
         try:
             reply = await self._upstream.send(
                 case.route, self._body(case, prepared), case.caller, stream=case.request.stream
@@ -156,10 +152,14 @@ class ChatPipeline:
             return Refused(error, prepared.report)
         return Exchange(reply, self._turn(case, prepared.report), prepared.report)
 
-    async def _replay(self, case: _Understood, sent: Exchange) -> Exchange | Refused:
+    async def _replay(self, case: _Understood, sent: Exchange, announce: Announce) -> Exchange | Refused:
         """An upstream's context overflow before the first byte: learn the window, compact, send again, once."""
-        body = b"".join([chunk async for chunk in sent.reply.body()])
-        await sent.reply.close()
+        try:
+            body = b"".join([chunk async for chunk in sent.reply.body()])
+        except UpstreamError as error:
+            return Refused(error, sent.report)
+        finally:
+            await sent.reply.close()
         told = ReadReply(sent.reply.status, sent.reply.headers, body)
         profile = await self._catalog.learn(
             case.route,
@@ -172,12 +172,12 @@ class ChatPipeline:
         if profile is None:
             return replace(sent, reply=told)
         budget = budget_for(profile, case.request.max_output_tokens, case.controls.retention)
-        again = replace(case, profile=profile, budget=budget)
+        again = replace(case, profile=profile, budget=budget, started=self._timer())
         if isinstance(self._plan(again), NoCompaction | CannotFit):
             return replace(sent, reply=told)
-        warned = await self._send(again)
+        resent = await self._send(again, announce)
         note = f"the upstream's window is smaller than known; learned {profile.window.window} tokens and sent again"
-        return replace(warned, report=replace(warned.report, warning=note))
+        return replace(resent, report=replace(resent.report, warning=note))
 
     def _plan(self, case: _Understood) -> CompactionPlan:
         summary = case.memory.summary
@@ -221,6 +221,7 @@ class ChatPipeline:
                 route=case.route,
                 caller=case.caller,
                 cause="manual" if forced else "automatic",
+                degraded=case.memory.degraded,
             )
         )
         case = replace(case, started=case.started + self._timer() - began)
@@ -237,7 +238,7 @@ class ChatPipeline:
             self._report(case, action, after),
             summarized=summary.covered,
             strategy=summary.made_by,
-            warning=result.warning or _low(case),
+            warning=result.warning or _low(case, after),
         )
         if after > case.budget.limit:
             return Refused(_does_not_fit(case, after), replace(report, action="failed"))
@@ -247,7 +248,8 @@ class ChatPipeline:
         """No summary could be made: the failure policy decides (FR-5.1.1, FR-5.1.2)."""
         policy = case.profile.policy.on_failure
         warning = f"the summary failed ({policy}): {result.reason}"
-        if policy == "block" and not case.controls.acknowledge:
+        accepted = case.controls.acknowledge or policy == "passthrough"
+        if not accepted and (policy == "block" or planned.fallback is None):
             error = CompactionFailed(
                 "The conversation is due for compaction and its summary failed. Send the request again to retry, or "
                 "send it with 'X-Tidemark-Overflow: acknowledge' to forward it as it is.",
@@ -283,7 +285,7 @@ class ChatPipeline:
             action=action,
             tokens_before=case.count.total,
             tokens_after=after,
-            degraded=case.degraded,
+            degraded=case.memory.degraded,
             overhead_seconds=self._timer() - case.started,
         )
 
@@ -315,9 +317,13 @@ class ChatPipeline:
         return PendingTurn(record, case.route.upstream_model)
 
 
-def _low(case: _Understood) -> str | None:
-    """FR-5.4.2: a compaction by hand below the minimum is done, with a warning."""
-    if case.controls.mode == "force" and case.count.total < case.budget.min_tokens:
+def _low(case: _Understood, after: int) -> str | None:
+    """FR-5.4.2: a compaction by hand is done where there is little to gain, with a warning."""
+    if case.controls.mode != "force":
+        return None
+    if after > case.count.total:
+        return f"the request got longer: its {case.count.total} tokens were too few to summarize"
+    if case.count.total < case.budget.min_tokens:
         return f"compacted below the minimum of {case.budget.min_tokens} tokens"
     return None
 

@@ -16,7 +16,7 @@ def assemble(messages: Sequence[Message], summary: RunningSummary) -> tuple[Mess
     """Put ``summary`` in the place of the first ``summary.covered`` non-system messages (FR-1.5.1).
 
     The client's leading system messages come first; system messages that stood inside the replaced prefix
-    follow the summary in order, but for the oldest ``summary.absorbed_systems`` that the summary took in.
+    follow the summary in order, but for those that the summary took in.
 
     :raises ValueError: the summary covers as many messages as there are, so the newest one would be lost
     """
@@ -25,10 +25,7 @@ def assemble(messages: Sequence[Message], summary: RunningSummary) -> tuple[Mess
         message = f"a summary of {summary.covered} messages does not stand before any of {len(said)}"
         raise ValueError(message)
     first, kept_from = said[0], said[summary.covered]
-    inner = [message for message in messages[first:kept_from] if message.is_system]
-    return (
-        *messages[:first],
-        render_summary(summary),
-        *inner[summary.absorbed_systems :],
-        *messages[kept_from:],
-    )
+    absorbed = set(summary.absorbed)
+    inside = messages[first:kept_from]
+    inner = [message for message in inside if message.is_system and message.digest not in absorbed]
+    return (*messages[:first], render_summary(summary), *inner, *messages[kept_from:])

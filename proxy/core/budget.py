@@ -129,10 +129,15 @@ def budget_for(profile: ModelProfile, max_output_tokens: int | None, retention: 
 
 
 def reply_reserve(window: ModelWindow, max_output_tokens: int | None) -> int:
-    """Tokens kept free for the reply: the request's own number, else the model's maximum within half of the window."""
+    """Tokens kept free for the reply: the request's own number, else the model's maximum within half of the window.
+
+    A number that fills the whole window or more cannot be meant as it stands (a default of some clients before
+    small local models): the half holds for it, too.
+    """
+    half = window.window // 2
     if max_output_tokens is not None:
-        return max_output_tokens
-    return min(window.max_output_tokens or DEFAULT_OUTPUT_TOKENS, window.window // 2)
+        return max_output_tokens if max_output_tokens < window.window else half
+    return min(window.max_output_tokens or DEFAULT_OUTPUT_TOKENS, half)
 
 
 def summary_bound(policy: CompactionPolicy, limit: int) -> int:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .messages import Message
-from .prefix import PrefixChain
+from .messages import Message, digest_of
+from .prefix import OWN_CHARACTERS, PrefixChain, conversation_id
 from .summary import RunningSummary
 
 
@@ -28,6 +28,19 @@ class Recollection:
     """The newest stored summary whose prefix is a prefix of the request."""
     degraded: bool = False
     """Whether the store could not be asked; then nothing above is to be relied on."""
+
+
+def told_id(memory: Recollection, chain: PrefixChain, now: float) -> str:
+    """The id that a client is told for a request, before its reply is known.
+
+    The conversation that it goes on with, or the one that begins where it parts from what is stored. A request
+    that was answered before (a retry, a regeneration) parts with its reply only, so its id is made of the time.
+    """
+    if memory.conversation is not None and not memory.diverges:
+        return memory.conversation
+    if memory.diverges and memory.known == len(chain):
+        return chain.family + digest_of(chain.tip, repr(now).encode()).hex()[:OWN_CHARACTERS]
+    return conversation_id(chain, memory.known)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ class RequestServed:
     """From the first byte of the request to the last of the response."""
     first_byte_seconds: float | None = None
     overhead_seconds: float | None = None
-    """Tidemark's own time before the upstream was asked, summaries left out."""
+    """Tidemark's own time from the model's profile to the upstream's turn, the making of a summary left out."""
     model: str = ""
     stream: bool = False
     conversation: str = ""

@@ -8,7 +8,7 @@ summary that is yet to be made is taken at its bound, the largest it may be.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Literal
@@ -70,7 +70,8 @@ class Compact:
     previous: RunningSummary | None
     max_summary_tokens: int
     """Bound of the whole summary message."""
-    absorbed_systems: int
+    absorbed: tuple[bytes, ...]
+    """Digests of the inner system messages that the summary must tell, a previous summary's among them."""
     replaced_tokens: int
     """Of all that the summary message takes the place of, a previous summary included."""
     rest_tokens: int
@@ -96,22 +97,28 @@ def plan(situation: Situation) -> CompactionPlan:
     case = _Case(situation)
     if situation.mode == "off":
         return NoCompaction("off", case.total)
+    if situation.mode == "auto" and not situation.policy.enabled:
+        return NoCompaction("disabled", case.total)
     current = case.current()
     if situation.mode == "force":
-        return case.forced(current)
-    if not situation.policy.enabled:
-        return NoCompaction("disabled", case.total)
-    if current.tokens <= situation.budget.high_water:
-        return current
-    return case.due(current)
+        planned = case.forced(current)
+    elif current.tokens <= situation.budget.high_water:
+        planned = current
+    else:
+        planned = case.due(current)
+    if isinstance(planned, CannotFit) and case.summary is not None:
+        # The stored summary was made for a larger window, or covers too much: make one anew (FR-5.3.1).
+        return plan(replace(situation, summary=None))
+    return planned
 
 
 def open_cuts(messages: Sequence[Message]) -> list[bool]:
     """Whether a cut is allowed before each message and at the end: ``len(messages) + 1`` flags.
 
     A cut is allowed where no tool call stands before it and one of its results after it (promise 3). Results
-    belong to the last call of their id before them, since some servers use one id again and again. A call
-    without a result keeps its turn open up to the next message of the user.
+    belong to the last call of their id before them, since some servers use one id again and again; a result that
+    follows a call or another result belongs there whatever its id says. A call without a result keeps its turn
+    open up to the next message of the user.
     """
     last_use = list(range(len(messages)))
     callers: dict[str, int] = {}
@@ -132,7 +139,9 @@ def open_cuts(messages: Sequence[Message]) -> list[bool]:
     reach = -1
     for index in range(len(messages)):
         reach = max(reach, last_use[index])
-        allowed.append(reach <= index)
+        follows = index + 1 < len(messages) and messages[index + 1].role == "tool"
+        torn = follows and (messages[index].role == "tool" or bool(messages[index].calls))
+        allowed.append(reach <= index and not torn)
     return allowed
 
 
@@ -148,6 +157,8 @@ class _Case:
         self.head_end = self.places[0] if self.places else len(situation.messages)
         self.head = situation.fixed + sum(situation.tokens[: self.head_end])
         self.summary = self._usable_summary()
+        self.start = self.summary.covered if self.summary else 0
+        self.told = frozenset(self.summary.absorbed if self.summary else ())
 
     @cached_property
     def cuts(self) -> list[bool]:
@@ -161,9 +172,12 @@ class _Case:
 
     @cached_property
     def systems_before(self) -> list[int]:
-        """The same for system messages alone."""
+        """The same for system messages alone, without those that the summary tells already."""
         pairs = zip(self.given.messages, self.given.tokens, strict=True)
-        return [0, *accumulate(tokens if message.is_system else 0 for message, tokens in pairs)]
+        return [0, *accumulate(tokens if self._stays(message) else 0 for message, tokens in pairs)]
+
+    def _stays(self, message: Message) -> bool:
+        return message.is_system and message.digest not in self.told
 
     def _usable_summary(self) -> RunningSummary | None:
         """The summary, if the newest message is not among what it covers and no tool call would be torn."""
@@ -177,9 +191,8 @@ class _Case:
         summary = self.summary
         if summary is None:
             return NoCompaction("fits", self.total)
-        inner = self.inner_systems(summary.covered)[summary.absorbed_systems :]
-        kept = sum(self.given.tokens[place] for place in inner)
-        return ReuseSummary(summary, self.head + self.given.summary_tokens + kept + self.tail(summary.covered))
+        kept = self.given.summary_tokens + self.inner(summary.covered) + self.tail(summary.covered)
+        return ReuseSummary(summary, self.head + kept)
 
     def tail(self, covered: int) -> int:
         """Tokens of all that stands from the first message that is not covered."""
@@ -191,12 +204,13 @@ class _Case:
 
     def inner_systems(self, covered: int) -> list[int]:
         """Places of the system messages inside the prefix, oldest first."""
-        return [place for place in range(self.head_end, self.places[covered]) if self.given.messages[place].is_system]
+        return [
+            place for place in range(self.head_end, self.places[covered]) if self._stays(self.given.messages[place])
+        ]
 
     def candidates(self) -> list[int]:
         """Every number of messages that a new summary could cover, smallest first; the newest message always stays."""
-        after = self.summary.covered if self.summary else 0
-        return [covered for covered in range(after + 1, len(self.said)) if self.cuts[covered]]
+        return [covered for covered in range(self.start + 1, len(self.said)) if self.cuts[covered]]
 
     def retained(self, candidates: Sequence[int], retention: int) -> list[int]:
         """The candidates that keep no more than the retention (FR-1.3.3); the floor in messages goes before it."""
@@ -214,7 +228,9 @@ class _Case:
         must = before > budget.limit
         if not must and (self.total < budget.min_tokens or len(self.said) < policy.min_messages):
             return _unchanged(current, "below_minimum")
-        made = self.fitting(self.candidates(), budget.max_summary, None if must else current)
+        candidates = self.candidates()
+        kept = self.retained(candidates, budget.retention) or candidates[-1:]
+        made = self.fitting(kept, budget.max_summary, None if must else current)
         if made is None:
             return self.stuck(current)
         if not must and before - (made.rest_tokens + made.max_summary_tokens) < policy.min_gain * before:
@@ -222,16 +238,16 @@ class _Case:
         return made
 
     def forced(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
-        """The client asked for it: the same way, without thresholds (FR-2.2.1, FR-5.4.2)."""
+        """The client asked for it: the same way, without thresholds (FR-2.2.1, FR-5.4.2).
+
+        Where the whole conversation is within the retention, a share of it is kept instead, else nothing would
+        be compacted.
+        """
         fits = current.tokens <= self.budget.limit
-        candidates = self.candidates()
-        kept = self.retained(candidates, self.budget.retention)
-        if not kept:
-            start = self.summary.covered if self.summary else 0
-            newest = sum(self.given.tokens[place] for place in self.places[start:])
-            kept = self.retained(candidates, int(FORCED_RETENTION_RATIO * newest))
-        made = self.fitting(kept or candidates, self.budget.max_summary, current if fits else None)
-        return made or self.stuck(current)
+        said = sum(self.given.tokens[place] for place in self.places[self.start :])
+        retention = self.budget.retention if said > self.budget.retention else int(FORCED_RETENTION_RATIO * said)
+        kept = self.retained(self.candidates(), retention)
+        return self.fitting(kept, self.budget.max_summary, current if fits else None) or self.stuck(current)
 
     def stuck(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
         """No prefix can be cut off: what there is goes out, if it fits."""
@@ -243,43 +259,49 @@ class _Case:
         self, candidates: Sequence[int], bound: int, fallback: NoCompaction | ReuseSummary | None
     ) -> Compact | None:
         """The first candidate below the low water, else below the high water, else within the limit by any means."""
-        retained = self.retained(candidates, self.budget.retention) or list(candidates[-1:])
         for mark in (self.budget.low_water, self.budget.high_water, self.budget.limit):
-            for covered in retained:
+            for covered in candidates:
                 if self.head + bound + self.inner(covered) + self.tail(covered) <= mark:
-                    return self.compact(covered, bound, 0, fallback)
+                    return self.compact(covered, bound, self.told, fallback)
         return self.squeezed(candidates[-1], bound, fallback) if candidates else None
 
     def squeezed(self, covered: int, bound: int, fallback: NoCompaction | ReuseSummary | None) -> Compact | None:
         """Shortest tail: the oldest inner system messages go into the summary, then that is shortened (FR-5.3.1)."""
         room = self.budget.limit - self.head - self.tail(covered)
-        inner, absorbed = self.inner(covered), 0
+        by_digest: dict[bytes, int] = {}
         for place in self.inner_systems(covered):
+            digest = self.given.messages[place].digest
+            by_digest[digest] = by_digest.get(digest, 0) + self.given.tokens[place]
+        absorbed, inner = set(self.told), self.inner(covered)
+        for digest, tokens in by_digest.items():
             if inner + bound <= room:
                 break
-            inner -= self.given.tokens[place]
-            absorbed += 1
+            absorbed.add(digest)
+            inner -= tokens
         bound = min(bound, room - inner)
-        return self.compact(covered, bound, absorbed, fallback) if bound >= MIN_SUMMARY_TOKENS else None
+        return self.compact(covered, bound, frozenset(absorbed), fallback) if bound >= MIN_SUMMARY_TOKENS else None
 
-    def compact(self, covered: int, bound: int, absorbed: int, fallback: NoCompaction | ReuseSummary | None) -> Compact:
+    def compact(
+        self, covered: int, bound: int, absorbed: frozenset[bytes], fallback: NoCompaction | ReuseSummary | None
+    ) -> Compact:
         """The outcome for one choice of prefix."""
-        start = self.summary.covered if self.summary else 0
         inner = self.inner_systems(covered)
-        gone = {*inner[:absorbed], *self.places[start:covered]}
-        rest = self.head + sum(self.given.tokens[place] for place in inner[absorbed:]) + self.tail(covered)
-        replaced = sum(self.given.tokens[place] for place in gone)
-        replaced += self.given.summary_tokens if self.summary else 0
+        taken_in = [place for place in inner if self.given.messages[place].digest in absorbed]
+        gone = sorted([*taken_in, *self.places[self.start : covered]])
+        replaced = self._sum(gone) + (self.given.summary_tokens if self.summary else 0)
         return Compact(
             covered=covered,
-            messages=tuple(self.given.messages[place] for place in sorted(gone)),
+            messages=tuple(self.given.messages[place] for place in gone),
             previous=self.summary,
             max_summary_tokens=min(bound, max(replaced // 2, MIN_SUMMARY_TOKENS)),
-            absorbed_systems=absorbed,
+            absorbed=tuple(sorted(absorbed)),
             replaced_tokens=replaced,
-            rest_tokens=rest,
+            rest_tokens=self.head + self.inner(covered) - self._sum(taken_in) + self.tail(covered),
             fallback=fallback,
         )
+
+    def _sum(self, places: Sequence[int]) -> int:
+        return sum(self.given.tokens[place] for place in places)
 
     def least(self) -> int:
         """The least that the request could be brought to."""

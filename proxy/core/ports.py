@@ -217,7 +217,7 @@ class SummaryTask:
     """What a summarizer is given."""
 
     messages: Sequence[Message]
-    """The messages to stand for, oldest first; system messages are not among them."""
+    """The messages to stand for, oldest first; system messages only where they found no room of their own."""
     previous: str | None
     """The text of the summary that came before and must be taken in (FR-1.4.2)."""
     max_tokens: int

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .messages import DIGEST_BYTES, Message, digest_of
+from .messages import Message, digest_of
 
 CHAIN_VERSION = b"v1"
+OWN_CHARACTERS = 16
+"""Hex characters of a conversation id that set it apart within its family: 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class PrefixChain:
     """``h0``: the tenant, and the client's own conversation id where it gave one."""
     hashes: tuple[bytes, ...]
     named: bool = False
-    """Whether the client named the conversation, so that all that it sends under the name is one family."""
+    """Whether the family is the seed's: the client named the conversation, or it began without a message."""
 
     def __len__(self) -> int:
         return len(self.hashes)
@@ -46,8 +48,8 @@ class PrefixChain:
         return self.hashes[covered - 1] if covered else self.seed
 
     def extended(self, messages: Sequence[Message]) -> PrefixChain:
-        """The chain of the same conversation with ``messages`` after it; system messages do not count."""
-        return PrefixChain(self.seed, (*self.hashes, *_links(self.tip, messages)), self.named)
+        """The chain of the same conversation, and family, with ``messages`` after it; system messages do not count."""
+        return PrefixChain(self.seed, (*self.hashes, *_links(self.tip, messages)), self.named or not self.hashes)
 
 
 def chain_of(tenant: str, messages: Sequence[Message], *, conversation: str | None = None) -> PrefixChain:
@@ -68,7 +70,7 @@ def conversation_id(chain: PrefixChain, known: int) -> str:
         a request that is sent again, or to another worker, gets the same id.
     """
     own = chain.at(min(known + 1, len(chain)))
-    return chain.family + own.hex()[:DIGEST_BYTES]
+    return chain.family + own.hex()[:OWN_CHARACTERS]
 
 
 def _links(previous: bytes, messages: Sequence[Message]) -> list[bytes]:

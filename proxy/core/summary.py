@@ -60,8 +60,11 @@ class RunningSummary:
     """The prefix of the summary that it took in (FR-1.4.2); None for a first one."""
     tokens: int = 0
     """Tokens of the rendered message, for the model it was made for."""
-    absorbed_systems: int = 0
-    """How many system messages inside the prefix, oldest first, found no room any more and are told in the text."""
+    absorbed: tuple[bytes, ...] = ()
+    """Digests of the system messages inside the prefix that found no room any more and are told in the text.
+
+    By digest and not by number, since the chain leaves system messages out: a client may send others in their place.
+    """
 
 
 def render_summary(summary: RunningSummary) -> Message:

@@ -44,6 +44,7 @@ class _Summary(msgspec.Struct, array_like=True, frozen=True):
     created_at: float
     previous: bytes | None
     tokens: int
+    absorbed: tuple[bytes, ...] = ()
 
 
 class StoredTurn(msgspec.Struct, array_like=True, frozen=True):
@@ -178,6 +179,7 @@ def pack_summary(summary: RunningSummary) -> bytes:
             summary.created_at,
             summary.previous,
             summary.tokens,
+            summary.absorbed,
         )
     )
 
@@ -195,6 +197,7 @@ def unpack_summary(packed: bytes) -> RunningSummary:
         created_at=read.created_at,
         previous=read.previous,
         tokens=read.tokens,
+        absorbed=read.absorbed,
     )
 
 

@@ -27,7 +27,8 @@ def windows_after(window: ModelWindow, overflow: Overflow, sent_tokens: int) -> 
     :param sent_tokens: the request that did not fit, as counted here
     """
     known, requested = window.window, overflow.requested_tokens or 0
-    told = min(overflow.window_tokens or sent_tokens or known, known)
+    # The upstream's own number goes before what was learned of it: being told it again must not shrink it again.
+    told = overflow.window_tokens or min(sent_tokens or known, known)
     ratio = 1.0
     if requested > sent_tokens > 0:
         ratio = max(sent_tokens / requested, LEAST_RATIO)

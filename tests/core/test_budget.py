@@ -45,7 +45,8 @@ def test_the_reserve_is_half_of_the_window_at_most_unless_the_request_asks_for_m
     """The model's maximum output is capped; what the request names is not."""
     assert marks(ModelWindow(8000, 8000))["limit"] == 8000 - 4000 - 400
     assert marks(ModelWindow(8000, 8000), 6000)["limit"] == 8000 - 6000 - 400
-    assert marks(ModelWindow(8000, 8000), 9000)["limit"] == 0
+    assert marks(ModelWindow(8000, 8000), 7900)["limit"] == 0
+    assert marks(ModelWindow(8000, 8000), 8000)["limit"] == 8000 - 4000 - 400, "more than the window is not meant"
 
 
 def test_a_threshold_is_a_share_or_a_number_of_tokens() -> None:

@@ -64,7 +64,7 @@ def summarized(messages: Sequence[Message], planned: Compact) -> RunningSummary:
         made_by="extractive",
         cause="automatic",
         created_at=0.0,
-        absorbed_systems=planned.absorbed_systems,
+        absorbed=planned.absorbed,
     )
     room = max(planned.max_summary_tokens - size(render_summary(made)), 0)
     return replace(made, text="x" * (4 * room))
@@ -113,7 +113,8 @@ def assert_prefix_only(request: Sequence[Message], step: Step) -> None:
     assert sum(one.text.startswith(OPENING) for one in forwarded) == 1
     assert all(one.is_system for one in forwarded[:at])
     assert step.summary is not None
-    gone = len(request) - len(kept) - step.summary.absorbed_systems
+    said = [one for one in request if not one.is_system]
+    gone = len(said) - len([one for one in kept if not one.is_system])
     assert gone == step.summary.covered, "the summary stands for just what is missing"
 
 
