@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -224,6 +225,31 @@ def test_one_upstream_for_every_model(machine: Machine) -> None:
         assert machine.upstream.last.json["model"] == model
         assert machine.upstream.last.headers["authorization"] == f"Bearer {KEY}"
     assert [entry["id"] for entry in tidemark.get("/v1/models").json()["data"]] == ["scripted"]
+    assert tidemark.end() == 0
+
+
+def test_an_offer_of_http2_is_passed_over(machine: Machine) -> None:
+    """``Upgrade: h2c``, as every Java HttpClient sends it: body, keep-alive and pipelining are as without it."""
+    tidemark = machine.serve(environ={"TIDEMARK_UPSTREAM": machine.upstream_url + "/v1"})
+    offer = b"connection: Upgrade, HTTP2-Settings, x-hop\r\nupgrade: h2c\r\nhttp2-settings: AAA\r\nx-hop: 1\r\n"
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n" + offer
+    bodies = [json.dumps({"model": "m", "messages": [user(long(number, 500))]}).encode() for number in range(4)]
+    sized = [head + b"content-length: %d\r\n\r\n" % len(body) + body for body in bodies]
+    chunked = head + b"transfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(bodies[2]), bodies[2])
+    parts = [sized[0], sized[1][:70], sized[1][70:900], sized[1][900:] + chunked + sized[3]]
+    with socket.create_connection(("127.0.0.1", int(tidemark.url.rpartition(":")[2])), timeout=WAIT_SECONDS) as wire:
+        for part in parts:
+            wire.sendall(part)
+        got = b""
+        while got.count(b"Hello there.") < len(bodies):
+            piece = wire.recv(65536)
+            assert piece, got
+            got += piece
+    assert got.count(b"HTTP/1.1 200 ") == len(bodies)
+    assert [received.body for received in machine.upstream.received] == bodies
+    assert "x-hop" not in machine.upstream.last.headers
+    refused = httpx.get(tidemark.url + "/", headers={"connection": "upgrade", "upgrade": "websocket"})
+    assert refused.status_code == 404
     assert tidemark.end() == 0
 
 
