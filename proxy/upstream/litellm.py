@@ -12,8 +12,9 @@ import logging
 import os
 import threading
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from proxy.core.errors import ModelNotFound, UpstreamError
@@ -29,6 +30,7 @@ from proxy.upstream.wire import WireLane
 REMEMBERED = 1024
 """Resolved names that are kept; clients choose names, so there must be a bound."""
 NAMED_IN_ERRORS = 20
+SERVER_LOGGERS = ("uvicorn", "uvicorn.access", "uvicorn.asgi", "uvicorn.error")
 LONGEST_NAME = 256
 """Characters of a model's name; Hugging Face allows 96, and what is remembered must stay small."""
 
@@ -264,13 +266,30 @@ async def _module() -> Any:
         raise UpstreamError("litellm cannot be imported; see the log.", internal=repr(error)) from error
 
 
+@contextmanager
+def _server_logs_left_alone() -> Iterator[None]:
+    """Keep litellm's filters off uvicorn's loggers.
+
+    It hangs them there as soon as its import begins, and they need the end of it: whatever the server logs
+    meanwhile would fail, its shutdown too. Our own logging masks keys in every line already.
+    """
+    loggers = [logging.getLogger(name) for name in SERVER_LOGGERS]
+    for logger in loggers:
+        setattr(logger, "addFilter", lambda _: None)  # noqa: B010 - mypy refuses to shadow a method in the open
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            del logger.addFilter  # the class's own is there again
+
+
 def _import(loading: Future[Any]) -> None:
     try:
         # Without the first, the import asks the network for a newer price list; without the second, it puts
         # the working folder's .env into this process's environment.
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
         os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _server_logs_left_alone():
             warnings.simplefilter("ignore")  # pydantic's remarks on litellm's own models
             import litellm
 

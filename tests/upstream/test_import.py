@@ -1,0 +1,27 @@
+"""What importing litellm does to the process it is imported into."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+CODE = """
+import logging
+from proxy.upstream.litellm import SERVER_LOGGERS, load
+loading = load()
+while not loading.done():
+    for name in SERVER_LOGGERS:
+        logging.getLogger(name).warning("still serving")
+loading.result()
+print([name for name in SERVER_LOGGERS if logging.getLogger(name).filters])
+logging.getLogger("uvicorn.error").addFilter(lambda _: True)
+print(len(logging.getLogger("uvicorn.error").filters))
+"""
+
+
+def test_the_server_can_log_while_litellm_is_being_imported() -> None:
+    """Its filters need the end of the import; on the server's loggers they made every line fail, and the shutdown."""
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split("\n")[:2] == ["[]", "1"]
+    assert "Traceback" not in done.stderr
