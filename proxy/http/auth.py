@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from proxy.core.ports import Caller
+from proxy.core.headers import KEYS
+from proxy.core.ports import Caller, Headers
 from proxy.http.headers import forwarded
 
-CREDENTIAL_HEADERS = (b"authorization", b"x-api-key", b"api-key")
-"""OpenAI's, Anthropic's and Azure's own."""
+CREDENTIAL_ENDS = (b"-api-key", b"-apikey", b"-auth", b"-authorization", b"-subscription-key", b"-token")
+"""A header of such a name is taken for a credential of a gateway on the way (Azure API Management, Helicone, ...)."""
+BALANCER_COOKIES = (b"AWSALB", b"ARRAffinity", b"GCLB", b"INGRESSCOOKIE", b"SERVERID", b"__cf_bm", b"_cfuvid")
+"""Beginnings of the names of cookies that tell servers apart, not users. AWS changes its own with every answer, which
+an SDK's cookie jar sends back: such a client would be a stranger in each turn."""
 
 
 class PassthroughAuth:
@@ -20,13 +24,26 @@ class PassthroughAuth:
         self._secret = secret
 
     def caller(self, headers: Iterable[tuple[bytes, bytes]]) -> Caller:
-        """The caller of a request; without a credential all callers are one."""
-        lines = list(headers)
+        """The caller of a request; without a credential all callers are one.
+
+        Every credential that goes upstream counts (promise 8), whatever the order of the lines.
+        """
+        lines = forwarded(headers)
         state = hmac.new(self._secret, digestmod=hashlib.sha256)
-        for name, value in lines:
-            if name in CREDENTIAL_HEADERS:
-                state.update(len(value).to_bytes(8, "little") + value)
-        return Caller(state.digest(), forwarded(lines))
+        for name, value in sorted(_credentials(lines)):
+            for field in (name, value):
+                state.update(len(field).to_bytes(8, "little") + field)
+        return Caller(state.digest(), lines)
 
     def __repr__(self) -> str:
         return "PassthroughAuth(secret=***)"
+
+
+def _credentials(lines: Headers) -> Iterator[tuple[bytes, bytes]]:
+    for name, value in lines:
+        if name in KEYS or name.endswith(CREDENTIAL_ENDS):
+            yield name, value
+        elif name == b"cookie":
+            for cookie in value.split(b";"):
+                if cookie.strip() and not cookie.strip().startswith(BALANCER_COOKIES):
+                    yield name, cookie.strip()

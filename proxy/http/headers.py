@@ -5,26 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from proxy.core.errors import InvalidRequest
+from proxy.core.headers import NOT_SENT, end_to_end
 from proxy.core.plan import Mode
 from proxy.core.ports import Headers
 from proxy.exchange import Controls, Report
 
-HOP_BY_HOP = frozenset(
-    {
-        b"connection",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-    }
-)
-"""RFC 9110, section 7.6.1: meant for the next hop only."""
 OWN_PREFIX = b"x-tidemark-"
-NOT_FORWARDED = HOP_BY_HOP | {b"host", b"content-length", b"accept-encoding", b"expect"}
 MAX_NAME_LENGTH = 256
 """Characters of a conversation id of the client's own."""
 _MODES: Mapping[str, Mode] = {"auto": "auto", "force": "force", "off": "off"}
@@ -32,18 +18,13 @@ _MODES: Mapping[str, Mode] = {"auto": "auto", "force": "force", "off": "off"}
 
 def forwarded(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """The client's request headers that go upstream."""
-    lines = list(headers)
-    named = {token.strip().lower() for name, value in lines if name == b"connection" for token in value.split(b",")}
-    return [
-        (name, value)
-        for name, value in lines
-        if name not in NOT_FORWARDED and name not in named and not name.startswith(OWN_PREFIX)
-    ]
+    kept = end_to_end(headers)
+    return [(name, value) for name, value in kept if name not in NOT_SENT and not name.startswith(OWN_PREFIX)]
 
 
 def returned(headers: Headers) -> list[tuple[bytes, bytes]]:
     """The upstream's response headers that reach the client: all but the hop's own, and another Tidemark's."""
-    return [(name, value) for name, value in headers if name not in HOP_BY_HOP and not name.startswith(OWN_PREFIX)]
+    return [(name, value) for name, value in end_to_end(headers) if not name.startswith(OWN_PREFIX)]
 
 
 def report_lines(report: Report) -> list[tuple[bytes, bytes]]:

@@ -8,51 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from proxy.core.headers import KEYS, NOT_SENT, named_by_connection
 from proxy.core.ports import Caller, Headers, Route
 
-HOP_BY_HOP = frozenset(
-    {
-        b"connection",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-    }
-)
-"""RFC 9110 7.6.1, with those of RFC 2616 13.5.1 that are still met."""
-NOT_SENT = HOP_BY_HOP | {b"host", b"content-length", b"accept-encoding", b"expect"}
-CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key"})
 KEPT_HEADERS = frozenset({"request-id", "retry-after", "retry-after-ms", "x-request-id"})
 KEPT_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
 
 
 def outgoing(route: Route, caller: Caller) -> list[tuple[str, str]]:
     """The header lines that go upstream: the client's in order, then what is configured in their place."""
-    replaced = {name.lower() for name, _ in route.headers} | NOT_SENT | _named_by_connection(caller.headers)
+    replaced = {name.lower() for name, _ in route.headers} | NOT_SENT | named_by_connection(caller.headers)
     if route.api_key is not None:
-        replaced |= CREDENTIALS
+        replaced |= KEYS
     lines = [(name, value) for name, value in caller.headers if name not in replaced]
     lines += [(name.lower(), value) for name, value in route.headers]
     if route.api_key is not None:
         lines.append((b"authorization", b"Bearer " + route.api_key.encode()))
     lines.append((b"accept-encoding", b"identity"))
     return [(name.decode("latin-1"), _text(value)) for name, value in lines]
-
-
-def end_to_end(headers: Headers) -> Headers:
-    """Header lines without the hop-by-hop ones (RFC 9110 7.6.1), in order, names in lower case."""
-    lower = [(bytes(name).lower(), bytes(value)) for name, value in headers]
-    dropped = HOP_BY_HOP | _named_by_connection(lower)
-    return tuple((name, value) for name, value in lower if name not in dropped)
-
-
-def _named_by_connection(headers: Headers) -> set[bytes]:
-    """Headers that ``Connection`` declares to be for one hop."""
-    return {token.strip().lower() for name, value in headers if name == b"connection" for token in value.split(b",")}
 
 
 def _text(value: bytes) -> str:
@@ -69,7 +42,7 @@ def caller_key(caller: Caller) -> str | None:
     scheme, _, token = sent.get(b"authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token.strip():
         return token.strip()
-    return sent.get(b"x-api-key") or sent.get(b"api-key") or None
+    return sent.get(b"x-api-key") or sent.get(b"api-key") or sent.get(b"x-goog-api-key") or None
 
 
 def kept_headers(told: Mapping[str, str]) -> Headers:

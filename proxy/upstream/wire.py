@@ -20,10 +20,11 @@ import aiohttp
 import msgspec
 
 from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamTimedOut, UpstreamUnreachable
+from proxy.core.headers import end_to_end
 from proxy.core.messages import JsonValue
 from proxy.core.ports import Caller, Headers, Route, UpstreamReply
 from proxy.upstream.answers import text_of, upstream_refused
-from proxy.upstream.headers import end_to_end, outgoing
+from proxy.upstream.headers import outgoing
 
 CONNECT_SECONDS = 10.0
 """Name lookup, TCP and TLS together."""

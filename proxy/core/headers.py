@@ -1,0 +1,39 @@
+"""Header lines: which of them are for one connection only, and which hold a key.
+
+Both edges ask: ``http/`` for the client's lines, ``upstream/`` for those that go out and come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+HOP_BY_HOP = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+"""RFC 9110, section 7.6.1, with those of RFC 2616, section 13.5.1, that are still met."""
+NOT_SENT = HOP_BY_HOP | {b"host", b"content-length", b"accept-encoding", b"expect"}
+"""What a request does not take along: the next hop's client writes its own."""
+KEYS = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"})
+"""Where a provider's key stands: OpenAI's, Anthropic's, Azure's and Google's own."""
+
+
+def end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The lines that are not for one hop only: in order, names in lower case."""
+    lines = [(name.lower(), value) for name, value in headers]
+    dropped = HOP_BY_HOP | named_by_connection(lines)
+    return [(name, value) for name, value in lines if name not in dropped]
+
+
+def named_by_connection(lines: Iterable[tuple[bytes, bytes]]) -> set[bytes]:
+    """The names that ``Connection`` declares to be for one hop."""
+    return {token.strip().lower() for name, value in lines if name == b"connection" for token in value.split(b",")}
