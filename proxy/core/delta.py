@@ -1,22 +1,25 @@
 """Folding: the upstream's answer, streamed or whole, becomes the assistant message that was said.
 
-Last step on the road of a request, after the client has its bytes. Sources: OpenAI API reference, "The chat
+Last step on the road of a request, while the client gets its bytes. Sources: OpenAI API reference, "The chat
 completion chunk object"; the event-stream format of the WHATWG HTML standard, section 9.2.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from .chat import parse_message
 from .errors import InvalidRequest
 from .messages import JsonValue, Message
+from .pieces import Pieces
 
 Decode = Callable[[bytes], JsonValue]
-"""JSON bytes to a value; raises ValueError. An argument, so that the outer rooms choose the fastest."""
+"""JSON bytes to a value; raises ValueError or RecursionError. An argument: the outer rooms choose the fastest."""
 DONE = b"[DONE]"
+_END = re.compile(rb"[\r\n]data: ?\[DONE\][\r\n]+\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class Reply:
     message: Message | None
     """The first choice's message; None when there was none to read."""
     complete: bool
-    """Whether the answer came to its end: a ``finish_reason`` was given."""
+    """Whether the answer came to its end: every choice was given a ``finish_reason``."""
     usage: Mapping[str, JsonValue] = field(default_factory=dict)
     error: JsonValue = None
     """The upstream's own error, told in the stream."""
@@ -35,31 +38,104 @@ class Reply:
 NOTHING = Reply(None, complete=False)
 
 
+class StreamFold:
+    """Folds an event stream as it comes; only the event that is not over yet is held as bytes.
+
+    The pieces may end anywhere. An event that cannot be read is passed over: the client has had it anyway. So
+    is all that comes after ``[DONE]``, where clients stop reading.
+    """
+
+    def __init__(self, decode: Decode) -> None:
+        self.ended = False
+        """Whether ``data: [DONE]`` was seen, on a line of its own that is over."""
+        self._decode = decode
+        self._fold = _Fold()
+        self._rest = bytearray()
+        """The beginning of an event, its line ends written as LF."""
+        self._after_return = False
+        """Whether the last byte was a CR, so that an LF now is the same line end."""
+
+    def feed(self, data: bytes) -> None:
+        """Take in the next bytes."""
+        if self.ended or not data:
+            return
+        if self._after_return or b"\r" in data:
+            data = self._with_line_feeds(data)
+        if self._rest:
+            known = len(self._rest)
+            self._rest += data
+            if self._rest.find(b"\n\n", known - 1) < 0:
+                self._look_ahead()
+                return
+            data = bytes(self._rest)
+        *events, rest = data.split(b"\n\n")
+        for event in events:
+            self._take(event)
+        self._rest = bytearray(rest)
+        if rest:
+            self._look_ahead()
+
+    def reply(self) -> Reply:
+        """What was said; to be called when the stream is over or ``ended``, since it takes the rest for whole."""
+        self._take(bytes(self._rest))
+        self._rest.clear()
+        return self._fold.reply()
+
+    def _with_line_feeds(self, data: bytes) -> bytes:
+        """CR LF and CR end a line as LF does; the first may fall apart between two pieces."""
+        if self._after_return:
+            data = data.removeprefix(b"\n")
+        self._after_return = data.endswith(b"\r")
+        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+    def _look_ahead(self) -> None:
+        """See ``[DONE]`` as soon as its line is over, before the empty line that ends the event."""
+        if self._rest.endswith(b"[DONE]\n"):
+            line = self._rest[self._rest.rfind(b"\n", 0, -1) + 1 :]
+            if _payload(line) == DONE:
+                self._take(bytes(self._rest))
+                self._rest.clear()
+
+    def _take(self, event: bytes) -> None:
+        """Fold one event; its ``data`` lines are joined by line ends, and no JSON has a line ``[DONE]``."""
+        if self.ended:
+            return
+        if b"\n" in event:
+            said: list[bytes] = []
+            for line in event.split(b"\n"):
+                payload = _payload(line)
+                if payload == DONE:
+                    self.ended = True
+                    break
+                if payload is not None:
+                    said.append(payload)
+            whole = b"\n".join(said)
+        else:
+            whole = _payload(event) or b""
+            if whole == DONE:
+                self.ended = True
+                return
+        if whole:
+            chunk = _decoded(whole, self._decode)
+            if isinstance(chunk, dict):
+                self._fold.add(chunk)
+
+
 def fold_stream(data: bytes, decode: Decode) -> Reply:
-    """Fold the whole of an event stream. An event that is no JSON is passed over: the client has had it anyway."""
-    fold = _Fold()
-    for payload in stream_events(data):
-        if payload == DONE:
-            continue
-        try:
-            chunk = decode(payload)
-        except ValueError:
-            continue
-        if isinstance(chunk, dict):
-            fold.add(chunk)
+    """Fold the whole of an event stream."""
+    fold = StreamFold(decode)
+    fold.feed(data)
     return fold.reply()
 
 
 def fold_body(data: bytes, decode: Decode) -> Reply:
     """Fold an answer that was not streamed."""
-    try:
-        body = decode(data)
-    except ValueError:
-        return NOTHING
+    body = _decoded(data, decode)
     if not isinstance(body, dict):
         return NOTHING
-    choice = _first_choice(body)
-    message = choice.get("message")
+    choices = body.get("choices")
+    first = [choice for choice in choices if _index(choice) == 0] if isinstance(choices, list) else []
+    message = first[0].get("message") if first else None
     usage = body.get("usage")
     return Reply(
         _message(message) if isinstance(message, dict) else None,
@@ -69,28 +145,24 @@ def fold_body(data: bytes, decode: Decode) -> Reply:
     )
 
 
-def stream_events(data: bytes) -> Iterator[bytes]:
-    """The payload of every event that has one; its ``data`` lines are joined by line ends."""
-    for event in data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n\n"):
-        lines = [line[5:].removeprefix(b" ") for line in event.split(b"\n") if line.startswith(b"data:")]
-        if lines:
-            yield b"\n".join(lines)
+def ends_stream(tail: bytes, *, start: bool = False) -> bool:
+    """Whether an event stream's newest bytes say that it is over: a line ``data: [DONE]`` that has ended.
 
-
-def ends_stream(tail: bytes) -> bool:
-    """Whether an event stream's newest bytes say that it is over."""
-    return tail.rstrip(b"\r\n").endswith((b"data: [DONE]", b"data:[DONE]"))
+    :param start: whether ``tail`` begins where the stream does, so that it begins a line
+    """
+    return _END.search(b"\n" + tail if start else tail) is not None
 
 
 class _Fold:
     """The first choice of a stream so far."""
 
     def __init__(self) -> None:
-        self.fields: dict[str, JsonValue] = {}
-        self.pieces: dict[str, list[str]] = {}
-        self.calls: dict[int, dict[str, JsonValue]] = {}
-        self.functions: dict[int, dict[str, JsonValue]] = {}
-        self.finished = False
+        self.said = Pieces()
+        self.calls: list[Pieces] = []
+        self.newest: dict[int | tuple[int, str], Pieces] = {}
+        """The newest call under each ``index``, and under each with that id."""
+        self.choices: set[int] = set()
+        self.finished: set[int] = set()
         self.usage: Mapping[str, JsonValue] = {}
         self.error: JsonValue = None
 
@@ -99,64 +171,118 @@ class _Fold:
         usage = chunk.get("usage")
         if isinstance(usage, dict):
             self.usage = usage
-        self.error = chunk.get("error", self.error)
-        choice = _first_choice(chunk)
-        self.finished = self.finished or choice.get("finish_reason") is not None
-        delta = choice.get("delta")
-        for key, value in delta.items() if isinstance(delta, dict) else ():
-            if key == "tool_calls" and isinstance(value, list):
-                for position, call in enumerate(value):
-                    self.add_call(call, position)
-            elif isinstance(value, str) and key != "role":
-                self.pieces.setdefault(key, []).append(value)
-            elif value is not None:
-                self.fields[key] = value
+        self.error = chunk.get("error") or self.error
+        choices = chunk.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            index = _index(choice)
+            if index is None:
+                continue
+            self.choices.add(index)
+            if choice.get("finish_reason"):
+                self.finished.add(index)
+            delta = choice.get("delta")
+            if index == 0 and isinstance(delta, dict):
+                self.add_delta(delta)
 
-    def add_call(self, call: JsonValue, position: int) -> None:
-        """Take in a piece of a tool call; pieces of one call share their ``index``."""
-        if not isinstance(call, dict):
-            return
-        index = call.get("index")
+    def add_delta(self, delta: Mapping[str, JsonValue]) -> None:
+        """Take in what the first choice says."""
+        if "tool_calls" in delta:
+            calls = delta["tool_calls"]
+            for position, call in enumerate(calls if isinstance(calls, list) else ()):
+                if isinstance(call, dict):
+                    self.call_for(call, position).fold(call)
+            delta = {key: value for key, value in delta.items() if key != "tool_calls"}
+        self.said.fold(delta)
+
+    def call_for(self, piece: Mapping[str, JsonValue], position: int) -> Pieces:
+        """The call that a piece belongs to: the newest of its ``index``, unless the piece begins another."""
+        index, name = piece.get("index"), piece.get("id")
         place = index if isinstance(index, int) else position
-        whole = self.calls.setdefault(place, {"type": "function"})
-        for key in ("id", "type"):
-            if call.get(key):
-                whole[key] = call[key]
-        piece = call.get("function")
-        if isinstance(piece, dict):
-            function = self.functions.setdefault(place, {"name": "", "arguments": ""})
-            whole["function"] = function
-            for key, value in piece.items():
-                function[key] = str(function.get(key, "")) + value if isinstance(value, str) else value
+        known = self.newest.get((place, name)) if name and isinstance(name, str) else None
+        known = known or self.newest.get(place)
+        if known is None or _begins(piece, known.members):
+            known = Pieces()
+            self.calls.append(known)
+        self.newest[place] = known
+        if isinstance(name, str):
+            self.newest[place, name] = known
+        return known
 
     def reply(self) -> Reply:
         """What was folded."""
-        message: dict[str, JsonValue] = {"role": "assistant", "content": None, **self.fields}
-        message |= {key: "".join(pieces) for key, pieces in self.pieces.items()}
+        said = self.said.value()
+        message: dict[str, JsonValue] = {"role": "assistant", "content": None, **said}
         if self.calls:
-            message["tool_calls"] = list(self.calls.values())
-        said = bool(self.pieces or self.calls or self.finished)
+            message["tool_calls"] = [_call(call.value()) for call in self.calls]
         return Reply(
-            _message(message) if said else None,
-            complete=self.finished and self.error is None,
+            _message(message) if self.calls or 0 in self.finished or said.keys() - {"role"} else None,
+            complete=bool(self.choices) and self.choices <= self.finished and self.error is None,
             usage=self.usage,
             error=self.error,
         )
 
 
-def _first_choice(body: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-    """The choice of index 0, which is the one that conversations go on with; empty where there is none."""
-    choices = body.get("choices")
-    for choice in choices if isinstance(choices, list) else ():
-        if isinstance(choice, dict) and choice.get("index", 0) == 0:
-            return choice
-    return {}
+def _begins(piece: Mapping[str, JsonValue], known: Mapping[str, JsonValue]) -> bool:
+    """Whether a piece begins another call than the one that is known under its index.
+
+    Some servers say index 0 for every call, or no index at all. Others (vLLM before 0.9) give each piece of one
+    call an id of its own, so that arguments without a name go on with what there is.
+    """
+    body = piece.get("function") or piece.get("custom")
+    named = isinstance(body, dict) and bool(body.get("name"))
+    name, first = piece.get("id"), known.get("id")
+    if name and first:
+        return name != first and (named or not body)
+    return named and not name and not isinstance(piece.get("index"), int) and bool(known.get("function"))
+
+
+def _call(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """A folded call in the shape that clients send back."""
+    call = {"type": "function", **{key: member for key, member in value.items() if key != "index"}}
+    if "custom" not in call:
+        function = call.get("function")
+        call["function"] = {"name": "", "arguments": "", **(function if isinstance(function, dict) else {})}
+    return call
+
+
+def _payload(line: bytes | bytearray) -> bytes | None:
+    """What a ``data`` line carries; JSON does not mind the spaces around it."""
+    return bytes(line[5:]).strip() if line.startswith(b"data:") else None
+
+
+def _decoded(data: bytes, decode: Decode) -> JsonValue:
+    """The value, or None where there is none to read; half a character is none to a strict decoder."""
+    try:
+        return decode(data)
+    except RecursionError:
+        return None
+    except ValueError:
+        pass
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _index(choice: JsonValue) -> int | None:
+    """Which choice this is, where it is one; 0 where it does not say."""
+    if not isinstance(choice, dict):
+        return None
+    index = choice.get("index")
+    return index if isinstance(index, int) else 0
 
 
 def _message(value: Mapping[str, JsonValue]) -> Message | None:
     """The message, or None where the upstream's shape is none that the chat dialect knows."""
     said = {"role": "assistant", **value}
     try:
-        return parse_message(json.dumps(said, ensure_ascii=False).encode(), said, 0)
-    except InvalidRequest:
+        return parse_message(_encoded(said), said, 0)
+    except (InvalidRequest, RecursionError):
         return None
+
+
+def _encoded(value: JsonValue) -> bytes:
+    try:
+        return json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value).encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.delta import ends_stream, fold_body, fold_stream, stream_events
+from proxy.core.delta import StreamFold, ends_stream, fold_body, fold_stream
 from tests.core.histories import message
 
 
@@ -88,7 +89,6 @@ def test_only_the_first_choice_goes_on() -> None:
 def test_comments_fields_and_broken_events_are_passed_over() -> None:
     """WHATWG HTML 9.2: comments and unknown fields carry no data; several data lines are one payload."""
     data = b": hi\n\nevent: x\nid: 1\n\ndata: {no json\n\ndata: {\ndata: }\n\n" + FINISHED
-    assert list(stream_events(b"data: {\ndata: }\n\n")) == [b"{\n}"]
     assert fold_stream(data, json.loads).complete
 
 
@@ -135,8 +135,58 @@ def test_folding_never_fails(value: Any) -> None:
     fold_stream(b"data: " + json.dumps(value).encode() + b"\n\n", json.loads)
 
 
-@pytest.mark.parametrize("tail", [b"data: [DONE]\n\n", b"data: [DONE]", b"x\n\ndata:[DONE]\r\n\r\n"])
-def test_the_end_of_a_stream_is_seen(tail: bytes) -> None:
+@pytest.mark.parametrize("tail", [b"\ndata: [DONE]\n\n", b"\rdata: [DONE]\r", b"x\n\ndata:[DONE]\r\n\r\n"])
+def test_the_end_of_a_stream_is_seen_in_its_newest_bytes(tail: bytes) -> None:
     """With and without the space after the colon, whatever ends the lines."""
     assert ends_stream(tail)
-    assert not ends_stream(tail[:-6] if tail.endswith(b"]") else b'data: {"a": "[DONE]"}\n\n')
+    assert not ends_stream(tail.rstrip())
+
+
+@pytest.mark.parametrize("tail", [b"data: [DONE]\n\n", b"data: [DONE]", b'"SSE ends with data: [DONE]\n', b"[DONE]\n"])
+def test_what_may_be_the_middle_of_a_line_is_no_end(tail: bytes) -> None:
+    """A piece of the network may end inside a text that quotes the format."""
+    assert not ends_stream(tail)
+    assert ends_stream(tail, start=True) is (tail == b"data: [DONE]\n\n")
+
+
+def streams() -> st.SearchStrategy[bytes]:
+    """Streams of all line ends, with comments, broken events, quoted and real ends of the stream."""
+    events = st.sampled_from(
+        [
+            event(delta={"content": "a 漢🙂 data: [DONE]"}),
+            event(delta={"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{"}}]}),
+            FINISHED,
+            b": hi\n\n",
+            b"data: {no json\n\n",
+            b'event: x\ndata: {"usage":\ndata: {"prompt_tokens": 3}}\n\n',
+            b"data: [DONE]\n\n",
+            b"data: {}\ndata: [DONE]\ndata: {}\n\n",
+            b"\n",
+            b'data: {"error": {"code": 500}}',
+        ]
+    )
+    line_ends = st.sampled_from([b"\n", b"\r\n", b"\r"])
+    return st.builds(lambda parts, end: b"".join(parts).replace(b"\n", end), st.lists(events, max_size=8), line_ends)
+
+
+@given(streams(), st.lists(st.integers(0, 600), max_size=12))
+def test_a_stream_says_the_same_however_it_is_cut(data: bytes, cuts: list[int]) -> None:
+    """The network cuts where it likes: inside a line end, a letter, an event."""
+    places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
+    whole, cut = StreamFold(json.loads), StreamFold(json.loads)
+    whole.feed(data)
+    for start, end in itertools.pairwise(places):
+        cut.feed(data[start:end])
+    assert cut.ended == whole.ended
+    assert cut.reply() == whole.reply() == fold_stream(data, json.loads)
+
+
+def test_the_end_is_seen_as_soon_as_its_line_is_over() -> None:
+    """Before the empty line, so that the turn is stored before the client takes the stream for finished."""
+    fold = StreamFold(json.loads)
+    seen = []
+    for piece in (b'data: {"a": "data: [DONE]', b'\n"}\n\nda', b"ta: [DO", b"NE]", b"\n", b"\n", FINISHED):
+        fold.feed(piece)
+        seen.append(fold.ended)
+    assert seen == [False, False, False, False, True, True, True]
+    assert not fold.reply().complete
