@@ -55,7 +55,7 @@ async def compact_once(
     """Compact one request.
 
     With ``max_tokens`` the result fills that budget as well as it can: the newest messages within a quarter
-    of it stay, and the summary may take all that they leave.
+    of it stay, and the summary may take all that they leave. What a short summary leaves, further messages get.
 
     :raises ContextLengthExceeded: even the newest message alone is over the budget
     :raises SummaryRejected, UpstreamError: the strategy gave no usable summary
@@ -67,11 +67,21 @@ async def compact_once(
     policy = replace(profile.policy, enabled=True, keep_last_messages=0)
     situation = Situation(request.messages, count.messages, count.fixed, budget, policy, mode="force")
     planned = plan(situation)
-    if isinstance(planned, Compact):
+
+    async def perform(planned: Compact) -> Compacted:
         bound = planned.max_summary_tokens
         if wish.max_tokens is not None:
             bound = min(budget.limit - planned.rest_tokens, planned.replaced_tokens)
         return await _perform(request, planned, wish, before=count.total, bound=bound, counter=counter, choose=choose)
+
+    if isinstance(planned, Compact):
+        done = await perform(planned)
+        if wish.max_tokens is None or wish.strategy != "extractive":  # a second text of a model's would cost too much
+            return done
+        wider = plan(replace(situation, budget=_widened(budget, planned, done)))
+        if not isinstance(wider, Compact) or wider.covered >= planned.covered:
+            return done
+        return max(done, await perform(wider), key=lambda one: one.tokens_after)
     least = planned.tokens
     if isinstance(planned, CannotFit) or least > budget.limit:
         message = (
@@ -126,3 +136,9 @@ def _filled(max_tokens: int) -> Budget:
         max_summary=max_tokens // 2,
         min_tokens=0,
     )
+
+
+def _widened(budget: Budget, planned: Compact, done: Compacted) -> Budget:
+    """The budget when the summary's size is known: what is still free goes to the newest messages."""
+    free = budget.limit - done.tokens_after
+    return replace(budget, retention=budget.retention + free, max_summary=done.tokens_after - planned.rest_tokens)

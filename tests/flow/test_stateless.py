@@ -120,12 +120,13 @@ def test_the_result_fits_its_budget_and_its_count_is_true(client: Client, size: 
 
 
 @pytest.mark.parametrize("size", [250, 500, 1000, 2000, 4000])
-@pytest.mark.parametrize("shape", ["turns", "one long telling", "tool rounds"])
+@pytest.mark.parametrize("shape", ["turns", "one long telling", "tool rounds", "small talk"])
 def test_a_budget_is_filled(client: Client, shape: str, size: int) -> None:
     """``max_tokens`` is the whole budget and no mark to stay far under: 60 % of it at least is used."""
     said = {
         "turns": [user(text) for text in TELLING.split(". ")],
         "one long telling": [user(TELLING)],
+        "small talk": [user("ok"), user("yes")] * 1500,
         "tool rounds": [part for number in range(60) for part in tool_round(number)],
     }[shape]
     request = {"model": "gpt-4o", "messages": [user("Begin."), *said, user("And now?")]}
