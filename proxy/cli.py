@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import signal
 import socket
 import sys
@@ -202,17 +201,12 @@ def _store(settings: Settings, stack: ExitStack) -> str:
 
 
 def _secret(settings: Settings) -> str:
-    """The configured secret, or the one that was made at the first start and is kept beside the data."""
+    """The configured secret, or the one that is kept beside the data."""
     if settings.secrets.signing is not None:
         return settings.secrets.signing.reveal()
-    path = settings.data_dir / "secret"
-    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_hex(32))
-    except FileExistsError:
-        pass
-    return path.read_text().strip()
+    from proxy.config.signing import kept_secret
+
+    return kept_secret(settings.data_dir)
 
 
 def _run(settings: Settings, config: Path | None, listener: socket.socket, store_url: str, secret: str) -> None:
