@@ -202,7 +202,6 @@ def summary_of(received: Received) -> str:
     return next(str(said["content"]) for said in received.messages if "Summary of earlier" in str(said["content"]))
 
 
-@pytest.mark.xfail(reason="litellm's filter on uvicorn's log breaks the shutdown while it is imported", strict=False)
 def test_it_starts_and_ends_without_any_configuration(machine: Machine) -> None:
     """Health, readiness and metrics answer; SIGTERM ends it in order, whatever it is still loading."""
     tidemark = machine.serve()
