@@ -30,7 +30,7 @@ from proxy.upstream.wire import WireLane
 REMEMBERED = 1024
 """Resolved names that are kept; clients choose names, so there must be a bound."""
 NAMED_IN_ERRORS = 20
-SERVER_LOGGERS = ("uvicorn", "uvicorn.access", "uvicorn.asgi", "uvicorn.error")
+SERVER_LOGGERS = ("asyncio", "uvicorn", "uvicorn.access", "uvicorn.asgi", "uvicorn.error")
 LONGEST_NAME = 256
 """Characters of a model's name; Hugging Face allows 96, and what is remembered must stay small."""
 
