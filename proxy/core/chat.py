@@ -7,10 +7,12 @@ file of their own beside this one. Source: OpenAI API reference, "Create chat co
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
+from itertools import groupby
 
 from .errors import InvalidRequest
-from .messages import JsonValue, Message, Role, ToolCall, digest_of
+from .messages import JsonValue, Message, Role, ToolCall, digest_of, printable
 
 ROLES: Mapping[str, Role] = {
     "system": "system",
@@ -21,6 +23,14 @@ ROLES: Mapping[str, Role] = {
     "function": "tool",
 }
 TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal"})
+Part = str | Mapping[str, JsonValue]
+"""A part of ``content``: a text, or anything else as the client wrote it."""
+MAX_READ_CHARS = 1_000_000
+"""Longer arguments are compared as they are written: reading as many takes some 20 ms."""
+EXACT = 2**53
+"""Up to here every whole number is a double (ECMA-262, ``Number.MAX_SAFE_INTEGER``)."""
+HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+"""Where the JSON may write half a character (RFC 8259, section 8.2)."""
 LEGACY_CALL = "function:"
 """Legacy ``function_call`` has no id: the function's name, so prefixed, pairs the call with its result."""
 
@@ -42,36 +52,39 @@ def parse_message(raw: bytes, value: JsonValue, index: int) -> Message:
         raise InvalidRequest(
             f"Unknown role {said!r} at {where}.role; use one of {', '.join(ROLES)}.", param=f"{where}.role"
         )
-    texts, media = _content(value.get("content"), where)
+    parts = _content(value.get("content"), where)
+    refusal = value.get("refusal")
+    if isinstance(refusal, str) and refusal:
+        parts.append(refusal)
+    media = [part for part in parts if not isinstance(part, str)]
     calls = _calls(value, where)
     name = _optional_text(value, "name", where)
     answers = _answers(value, role, name, where)
     return Message(
         raw=raw,
         role=role,
-        text="\n".join(texts),
-        digest=_digest(role, texts, media, calls, answers=answers, name=name),
-        name=name,
-        calls=calls,
-        answers=answers,
-        media=tuple(media),
+        text=printable("\n".join([part for part in parts if isinstance(part, str)])),
+        digest=_digest(role, parts, calls, answers=answers, name=name, audio=_audio(value)),
+        name=name and printable(name),
+        calls=tuple([ToolCall(*map(printable, (call.id, call.name, call.arguments))) for call in calls]),
+        answers=answers and printable(answers),
+        media=tuple(media if HALF.search(raw) is None else map(_printable_part, media)),
     )
 
 
-def _content(content: JsonValue, where: str) -> tuple[list[str], list[Mapping[str, JsonValue]]]:
+def _content(content: JsonValue, where: str) -> list[Part]:
     """Texts and other parts of ``content``, which may be a string, a list of parts or null."""
     if content is None:
-        return [], []
+        return []
     if isinstance(content, str):
-        return [content] if content else [], []
+        return [content] if content else []
     if not isinstance(content, list):
         raise InvalidRequest(
             f"{where}.content must be a string or a list of parts.",
             param=f"{where}.content",
             code="invalid_type",
         )
-    texts: list[str] = []
-    media: list[Mapping[str, JsonValue]] = []
+    parts: list[Part] = []
     for position, part in enumerate(content):
         if not isinstance(part, dict):
             raise InvalidRequest(
@@ -83,10 +96,10 @@ def _content(content: JsonValue, where: str) -> tuple[list[str], list[Mapping[st
         text = part.get("refusal") if kind == "refusal" else part.get("text")
         if isinstance(kind, str) and kind in TEXT_PARTS and isinstance(text, str):
             if text:
-                texts.append(text)
+                parts.append(text)
         else:
-            media.append({key: item for key, item in part.items() if key not in ("cache_control", "annotations")})
-    return texts, media
+            parts.append({key: item for key, item in part.items() if key not in ("cache_control", "annotations")})
+    return parts
 
 
 def _calls(value: Mapping[str, JsonValue], where: str) -> tuple[ToolCall, ...]:
@@ -134,25 +147,65 @@ def _as_text(value: JsonValue) -> str:
     return "" if value is None else json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
+def _audio(value: Mapping[str, JsonValue]) -> str:
+    """The id of what an assistant said aloud: all of it that clients send back ("Audio", ``messages[].audio.id``)."""
+    audio = value.get("audio")
+    return _as_text(audio.get("id")) if isinstance(audio, dict) else ""
+
+
 def _digest(
     role: Role,
-    texts: Iterable[str],
-    media: Iterable[Mapping[str, JsonValue]],
+    parts: Iterable[Part],
     calls: Iterable[ToolCall],
     *,
     answers: str | None,
     name: str | None,
+    audio: str,
 ) -> bytes:
     """The digest of what a message means: the same for every form in which clients echo it.
 
     Left out, because clients drop or add them on echo: null and empty fields, annotations, reasoning,
-    ``cache_control``, the split of text into parts, and white space around an assistant's text.
+    ``cache_control``, the split of text into parts, white space around an assistant's text, and how the JSON of
+    a call's arguments is written.
     """
-    text = "\n".join(texts)
-    pieces = [role.encode(), (text.strip() if role == "assistant" else text).encode()]
-    pieces += [json.dumps(part, sort_keys=True).encode() for part in media]
+    pieces = [role.encode()]
+    for textual, run in groupby(parts, lambda part: isinstance(part, str)):
+        if textual:
+            text = "\n".join([part for part in run if isinstance(part, str)])
+            text = text.strip() if role == "assistant" else text
+            pieces += [b"text", _encoded(text)] if text else []
+        else:
+            pieces += [piece for part in run for piece in (b"part", json.dumps(part, sort_keys=True).encode())]
     pieces.append(b"calls")
     for call in calls:
-        pieces += [call.id.encode(), call.name.encode(), call.arguments.encode()]
-    pieces += [(answers or "").encode(), (name or "").encode()]
+        pieces += [_encoded(call.id), _encoded(call.name), _canonical(call.arguments)]
+    pieces += [_encoded(answers or ""), _encoded(name or ""), _encoded(audio)]
     return digest_of(*pieces)
+
+
+def _canonical(arguments: str) -> bytes:
+    """A call's arguments however their JSON is written; their text where it is none, or too long to read."""
+    if len(arguments) <= MAX_READ_CHARS:
+        try:
+            value = json.loads(arguments or "{}", parse_float=_number)
+            return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+        except (ValueError, RecursionError):
+            pass
+    return _encoded(arguments)
+
+
+def _number(written: str) -> float:
+    """JavaScript writes 1.0 as 1, so both are the same number."""
+    number = float(written)
+    return int(number) if number.is_integer() and abs(number) <= EXACT else number
+
+
+def _encoded(text: str) -> bytes:
+    """As UTF-8; half a character, where a client cut a text inside one, is kept as what it is."""
+    return text.encode(errors="surrogatepass")
+
+
+def _printable_part(part: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    """The part with U+FFFD for half a character."""
+    printed: dict[str, JsonValue] = json.loads(printable(json.dumps(part, ensure_ascii=False)))
+    return printed

@@ -71,8 +71,8 @@ class StreamFold:
         *events, rest = data.split(b"\n\n")
         for event in events:
             self._take(event)
-        self._rest = bytearray(rest)
-        if rest:
+        if rest or self._rest:
+            self._rest = bytearray(rest)
             self._look_ahead()
 
     def reply(self) -> Reply:
@@ -92,33 +92,33 @@ class StreamFold:
         """See ``[DONE]`` as soon as its line is over, before the empty line that ends the event."""
         if self._rest.endswith(b"[DONE]\n"):
             line = self._rest[self._rest.rfind(b"\n", 0, -1) + 1 :]
-            if _payload(line) == DONE:
+            if _payload(bytes(line)) == DONE:
                 self._take(bytes(self._rest))
                 self._rest.clear()
 
     def _take(self, event: bytes) -> None:
-        """Fold one event; its ``data`` lines are joined by line ends, and no JSON has a line ``[DONE]``."""
+        """Fold one event."""
         if self.ended:
             return
-        if b"\n" in event:
-            said: list[bytes] = []
-            for line in event.split(b"\n"):
-                payload = _payload(line)
-                if payload == DONE:
-                    self.ended = True
-                    break
-                if payload is not None:
-                    said.append(payload)
-            whole = b"\n".join(said)
-        else:
-            whole = _payload(event) or b""
-            if whole == DONE:
-                self.ended = True
-                return
-        if whole:
-            chunk = _decoded(whole, self._decode)
+        payload = self._joined(event) if b"\n" in event else _payload(event)
+        if payload == DONE:
+            self.ended = True
+        elif payload:
+            chunk = _decoded(payload, self._decode)
             if isinstance(chunk, dict):
                 self._fold.add(chunk)
+
+    def _joined(self, event: bytes) -> bytes:
+        """The ``data`` lines of an event, joined by line ends, up to ``[DONE]``: no JSON has such a line."""
+        said: list[bytes] = []
+        for line in event.split(b"\n"):
+            payload = _payload(line)
+            if payload == DONE:
+                self.ended = True
+                break
+            if payload is not None:
+                said.append(payload)
+        return b"\n".join(said)
 
 
 def fold_stream(data: bytes, decode: Decode) -> Reply:
@@ -134,8 +134,8 @@ def fold_body(data: bytes, decode: Decode) -> Reply:
     if not isinstance(body, dict):
         return NOTHING
     choices = body.get("choices")
-    first = [choice for choice in choices if _index(choice) == 0] if isinstance(choices, list) else []
-    message = first[0].get("message") if first else None
+    said = [choice for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
+    message = next((choice.get("message") for choice in said if _index(choice) == 0), None)
     usage = body.get("usage")
     return Reply(
         _message(message) if isinstance(message, dict) else None,
@@ -174,9 +174,9 @@ class _Fold:
         self.error = chunk.get("error") or self.error
         choices = chunk.get("choices")
         for choice in choices if isinstance(choices, list) else ():
-            index = _index(choice)
-            if index is None:
+            if not isinstance(choice, dict):
                 continue
+            index = _index(choice)
             self.choices.add(index)
             if choice.get("finish_reason"):
                 self.finished.add(index)
@@ -192,19 +192,21 @@ class _Fold:
                 if isinstance(call, dict):
                     self.call_for(call, position).fold(call)
             delta = {key: value for key, value in delta.items() if key != "tool_calls"}
-        self.said.fold(delta)
+        if delta:
+            self.said.fold(delta)
 
     def call_for(self, piece: Mapping[str, JsonValue], position: int) -> Pieces:
         """The call that a piece belongs to: the newest of its ``index``, unless the piece begins another."""
         index, name = piece.get("index"), piece.get("id")
         place = index if isinstance(index, int) else position
-        known = self.newest.get((place, name)) if name and isinstance(name, str) else None
-        known = known or self.newest.get(place)
+        if not isinstance(name, str):
+            name = ""
+        known = (name and self.newest.get((place, name))) or self.newest.get(place)
         if known is None or _begins(piece, known.members):
             known = Pieces()
             self.calls.append(known)
         self.newest[place] = known
-        if isinstance(name, str):
+        if name:
             self.newest[place, name] = known
         return known
 
@@ -228,11 +230,13 @@ def _begins(piece: Mapping[str, JsonValue], known: Mapping[str, JsonValue]) -> b
     Some servers say index 0 for every call, or no index at all. Others (vLLM before 0.9) give each piece of one
     call an id of its own, so that arguments without a name go on with what there is.
     """
+    name, first = piece.get("id"), known.get("id")
+    if name == first and name:
+        return False
     body = piece.get("function") or piece.get("custom")
     named = isinstance(body, dict) and bool(body.get("name"))
-    name, first = piece.get("id"), known.get("id")
     if name and first:
-        return name != first and (named or not body)
+        return named or not body
     return named and not name and not isinstance(piece.get("index"), int) and bool(known.get("function"))
 
 
@@ -245,9 +249,9 @@ def _call(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return call
 
 
-def _payload(line: bytes | bytearray) -> bytes | None:
+def _payload(line: bytes) -> bytes | None:
     """What a ``data`` line carries; JSON does not mind the spaces around it."""
-    return bytes(line[5:]).strip() if line.startswith(b"data:") else None
+    return line[5:].strip() if line.startswith(b"data:") else None
 
 
 def _decoded(data: bytes, decode: Decode) -> JsonValue:
@@ -264,10 +268,8 @@ def _decoded(data: bytes, decode: Decode) -> JsonValue:
         return None
 
 
-def _index(choice: JsonValue) -> int | None:
-    """Which choice this is, where it is one; 0 where it does not say."""
-    if not isinstance(choice, dict):
-        return None
+def _index(choice: Mapping[str, JsonValue]) -> int:
+    """Which choice this is; 0 where it does not say."""
     index = choice.get("index")
     return index if isinstance(index, int) else 0
 

@@ -25,7 +25,7 @@ JsonValue = object
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call that an assistant message asks for. ``arguments`` is the model's own JSON text, never parsed."""
+    """One call that an assistant message asks for. ``arguments`` is the model's own JSON text, as it was written."""
 
     id: str
     name: str
@@ -40,9 +40,9 @@ class Message:
     """The client's own JSON object."""
     role: Role
     text: str
-    """All text parts, joined by line ends; empty when there are none."""
+    """All text parts and a refusal, joined by line ends; empty when there are none. It can always be encoded."""
     digest: bytes
-    """``DIGEST_BYTES`` over what the message means (``core/prefix.py`` says what that leaves out)."""
+    """``DIGEST_BYTES`` over what the message means (``core/chat.py`` says what that leaves out)."""
     name: str | None = None
     calls: tuple[ToolCall, ...] = ()
     answers: str | None = None
@@ -97,6 +97,15 @@ def system_message(text: str) -> Message:
     """A system message of our own; its bytes depend on nothing but the text (promise 5, frozen)."""
     raw = json.dumps({"role": "system", "content": text}, ensure_ascii=False).encode()
     return Message(raw=raw, role="system", text=text, digest=digest_of(raw))
+
+
+def printable(text: str) -> str:
+    """The text with U+FFFD for half a character: clients cut emoji in two, and nothing can encode what is left."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
 
 
 def digest_of(*pieces: bytes) -> bytes:

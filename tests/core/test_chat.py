@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -11,9 +12,18 @@ from hypothesis import strategies as st
 
 from proxy.core.chat import parse_message
 from proxy.core.errors import InvalidRequest
+from proxy.core.messages import Message
 from tests.core.histories import conversations, message
 
 CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
+IMAGE = {"type": "image_url", "image_url": {"url": "u"}}
+
+
+def calling(arguments: Any) -> dict[str, Any]:
+    """A message with one call."""
+    return {"role": "assistant", "tool_calls": [{**CALL, "function": {"name": "f", "arguments": arguments}}]}
+
+
 ECHOES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("null fields", {"role": "assistant", "content": "x"}, {"role": "assistant", "content": "x", "refusal": None}),
     ("no annotations", {"role": "assistant", "content": "x", "annotations": []}, {"role": "assistant", "content": "x"}),
@@ -33,6 +43,26 @@ ECHOES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         "call without content",
         {"role": "assistant", "content": None, "tool_calls": [{**CALL, "index": 0}]},
         {"role": "assistant", "content": "", "tool_calls": [CALL], "function_call": None},
+    ),
+    ("arguments written anew", calling('{"b":[1.0,"é"],"a":1}'), calling('{"a": 1, "b": [1, "\\u00e9"]}')),
+    ("no arguments", calling(""), calling("{}")),
+    ("arguments decoded", calling('{"a": 1}'), calling({"a": 1})),
+    (
+        "refusal as a part",
+        {"role": "assistant", "content": None, "refusal": "no"},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
+    ),
+    (
+        "audio by its id",
+        {"role": "assistant", "content": None, "audio": {"id": "a", "data": "AAAA", "transcript": "x"}},
+        {"role": "assistant", "audio": {"id": "a"}},
+    ),
+    ("no audio", {"role": "assistant", "content": "x", "audio": None}, {"role": "assistant", "content": "x"}),
+    ("empty content", {"role": "user", "content": []}, {"role": "user", "content": [{"type": "text", "text": ""}]}),
+    (
+        "text parts between images",
+        {"role": "user", "content": [IMAGE, {"type": "text", "text": "a\nb"}]},
+        {"role": "user", "content": [IMAGE, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
     ),
 ]
 DIFFERENT: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
@@ -55,6 +85,16 @@ DIFFERENT: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "u"}}]},
         {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "v"}}]},
     ),
+    ("refusal", {"role": "assistant", "refusal": "no A"}, {"role": "assistant", "refusal": "no B"}),
+    ("audio", {"role": "assistant", "audio": {"id": "a"}}, {"role": "assistant", "audio": {"id": "b"}}),
+    ("audio or nothing", {"role": "assistant", "audio": {"id": "a"}}, {"role": "assistant", "content": ""}),
+    (
+        "order of text and image",
+        {"role": "user", "content": [{"type": "text", "text": "a"}, IMAGE, {"type": "text", "text": "b"}]},
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, IMAGE]},
+    ),
+    ("arguments that are no JSON", calling("{a"), calling("{ a")),
+    ("order in a list", calling("[1,2]"), calling("[2,1]")),
     ("call or text", {"role": "assistant", "content": "f"}, {"role": "assistant", "tool_calls": [CALL]}),
 ]
 
@@ -82,7 +122,7 @@ def test_reading_a_message_twice_gives_the_same(messages: list[Any]) -> None:
 
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just("\ud83d"),
         lambda deeper: (
             st.lists(deeper, max_size=3)
             | st.dictionaries(
@@ -99,6 +139,8 @@ def test_reading_a_message_twice_gives_the_same(messages: list[Any]) -> None:
                         "tool_call_id",
                         "function_call",
                         "arguments",
+                        "refusal",
+                        "audio",
                     ]
                 ),
                 deeper,
@@ -121,6 +163,61 @@ def place_of_error(value: Any) -> str | None:
     except InvalidRequest as error:
         return str(error.param)[:12]
     return None
+
+
+@pytest.mark.parametrize(
+    "arguments", ["[" * 100_000, '{"a":' * 5000, "1" * 5000, "[1e999, NaN]", "\ud83d", '["' + "x" * 2**21]
+)
+def test_arguments_that_cannot_be_read_are_compared_as_they_are_written(arguments: str) -> None:
+    """The model's own text may be anything, and none of it makes reading fail."""
+    said = message_with(arguments)
+    assert said.digest == message_with(arguments).digest != message_with(arguments + " x").digest
+
+
+def message_with(arguments: str) -> Message:
+    """A message with one call, whose bytes are of no account."""
+    return parse_message(b"{}", calling(arguments), 0)
+
+
+def test_huge_arguments_are_read_quickly() -> None:
+    """A file that is written by a tool call; the bound leaves room for a slow machine."""
+    started = time.process_time()
+    message_with(json.dumps([{"line": number} for number in range(60_000)]))
+    assert time.process_time() - started < 1
+
+
+def test_the_arguments_themselves_keep_their_text() -> None:
+    """Only the identity reads them; tokens are counted as they were written."""
+    assert message_with('{"b" : 1.0}').calls[0].arguments == '{"b" : 1.0}'
+
+
+def test_a_refusal_is_text() -> None:
+    """It is counted and summarized as what was said."""
+    assert message(role="assistant", content="Well.", refusal="I cannot.").text == "Well.\nI cannot."
+
+
+def test_two_halves_of_characters_are_two_messages() -> None:
+    """The mark that stands for both is for reading only."""
+    values = [{"role": "user", "content": f"x{half}"} for half in ("\ud83d", "\ud83e", "\ufffd")]
+    assert len({parse_message(json.dumps(value).encode(), value, 0).digest for value in values}) == 3
+
+
+def test_half_a_character_is_printed_as_a_mark_everywhere() -> None:
+    """JavaScript cuts emoji in two; the bytes are kept, and all else can be encoded."""
+    call = {"id": "c\ud83d", "type": "function", "function": {"name": "f\ud83d", "arguments": '{"x": "\ud83d"}'}}
+    value = {
+        "role": "assistant",
+        "name": "n\ud83d",
+        "content": [{"type": "text", "text": "cut \ud83d"}, {"type": "file", "file": {"filename": "\ude00"}}],
+        "tool_calls": [call],
+    }
+    said = parse_message(json.dumps(value).encode(), value, 0)
+    result = {"role": "tool", "content": "x", "tool_call_id": "c\ud83d"}
+    assert said.text == "cut \ufffd"
+    assert said.name == "n\ufffd"
+    assert (said.calls[0].id, said.calls[0].name, said.calls[0].arguments) == ("c\ufffd", "f\ufffd", '{"x": "\ufffd"}')
+    assert said.media == ({"type": "file", "file": {"filename": "\ufffd"}},)
+    assert parse_message(json.dumps(result).encode(), result, 0).answers == said.calls[0].id
 
 
 def test_a_part_of_an_odd_type_is_kept_as_it_is() -> None:

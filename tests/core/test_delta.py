@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,6 +57,17 @@ def test_parallel_calls_are_put_together_by_their_index(order: list[int]) -> Non
     assert [call.id for call in folded.message.calls] == ["c0", "c1", "c2"]
 
 
+def test_an_empty_finish_reason_is_none() -> None:
+    """Some servers write ``""`` until there is one."""
+    assert not fold_stream(event(delta={"content": "a"}, finish_reason=""), json.loads).complete
+
+
+def test_an_error_is_not_taken_back_by_a_null() -> None:
+    """Some servers write ``"error": null`` in every chunk."""
+    data = b'data: {"error": {"code": 500}}\n\ndata: {"error": null}\n\n'
+    assert fold_stream(data, json.loads).error == {"code": 500}
+
+
 def test_a_stream_without_a_finish_reason_is_not_complete() -> None:
     """FIELD.md: an upstream that ends early is a failure, ``[DONE]`` or not."""
     assert not fold_stream(event(delta={"content": "a"}) + b"data: [DONE]\n\n", json.loads).complete
@@ -86,6 +99,14 @@ def test_only_the_first_choice_goes_on() -> None:
     assert folded.message.text == "yes"
 
 
+def test_every_choice_must_be_finished() -> None:
+    """``n`` above 1: what broke off in choice 1 is not complete, though choice 0 is."""
+    other = {"index": 1, "delta": {"content": "no"}}
+    data = event(delta={"content": "yes"}) + b"data: " + json.dumps({"choices": [other]}).encode() + b"\n\n" + FINISHED
+    assert not fold_stream(data, json.loads).complete
+    assert fold_stream(data + event(index=1, delta={}, finish_reason="length"), json.loads).complete
+
+
 def test_comments_fields_and_broken_events_are_passed_over() -> None:
     """WHATWG HTML 9.2: comments and unknown fields carry no data; several data lines are one payload."""
     data = b": hi\n\nevent: x\nid: 1\n\ndata: {no json\n\ndata: {\ndata: }\n\n" + FINISHED
@@ -100,39 +121,55 @@ def test_a_body_that_is_no_completion_gives_no_message(data: bytes) -> None:
     assert fold_body(data, json.loads).message is None
 
 
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(max_size=4),
-        lambda deeper: (
-            st.lists(deeper, max_size=3)
-            | st.dictionaries(
-                st.sampled_from(
-                    [
-                        "choices",
-                        "delta",
-                        "message",
-                        "tool_calls",
-                        "function",
-                        "content",
-                        "usage",
-                        "index",
-                        "error",
-                        "role",
-                        "finish_reason",
-                    ]
-                ),
-                deeper,
-                max_size=4,
-            )
-        ),
-        max_leaves=15,
-    )
+NAMES = ["choices", "delta", "message", "tool_calls", "function", "custom", "function_call", "name", "arguments"]
+NAMES += ["id", "index", "type", "role", "content", "text", "audio", "refusal", "usage", "error", "finish_reason"]
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4) | st.just("\ud83d"),
+    lambda deeper: (
+        st.lists(deeper, max_size=3)
+        | st.dictionaries(st.sampled_from(NAMES), deeper, max_size=4)
+        | st.tuples(deeper, st.sampled_from([3, 12, 80])).map(lambda drawn: nested(*drawn))
+    ),
+    max_leaves=15,
 )
-def test_folding_never_fails(value: Any) -> None:
+
+
+def nested(value: Any, depth: int) -> Any:
+    """The value below so many objects and lists."""
+    for _ in range(depth):
+        value = {"content": [value]}
+    return value
+
+
+@pytest.mark.parametrize("decode", [json.loads, msgspec.json.decode])
+@given(values=st.lists(ANYTHING, max_size=3))
+def test_folding_never_fails(decode: Any, values: list[Any]) -> None:
     """An upstream's nonsense is carried to the client; here it is only read."""
-    fold_body(json.dumps(value).encode(), json.loads)
-    fold_stream(b"data: " + json.dumps({"choices": [{"delta": value}]}).encode() + b"\n\n", json.loads)
-    fold_stream(b"data: " + json.dumps(value).encode() + b"\n\n", json.loads)
+    shapes: list[Callable[[Any], Any]] = [
+        lambda value: value,
+        lambda value: {"choices": [{"delta": value}]},
+        lambda value: {"choices": [{"delta": {"tool_calls": [value]}, "message": {"tool_calls": [value]}}]},
+        lambda value: {"choices": [{"delta": {"content": value}, "message": {"content": value}, "index": value}]},
+    ]
+    for shape in shapes:
+        bodies = [json.dumps(shape(value)).encode() for value in values]
+        for body in bodies:
+            fold_body(body, decode)
+        fold_stream(b"".join(b"data: " + body + b"\n\n" for body in bodies) + FINISHED, decode)
+
+
+@pytest.mark.parametrize("decode", [json.loads, msgspec.json.decode])
+@pytest.mark.parametrize("depth", [450, 900, 3000, 100_000])
+@pytest.mark.parametrize("shape", [b"[%s]", b'{"a":%s}'], ids=["lists", "objects"])
+@pytest.mark.parametrize("member", [b"extra", b"content", b"tool_calls", b"audio"])
+def test_an_event_nested_too_deeply_is_passed_over(decode: Any, depth: int, shape: bytes, member: bytes) -> None:
+    """What no decoder reads says nothing; what was said around it stays."""
+    head, tail = shape.split(b"%s")
+    deep = b'{"choices": [{"index": 0, "delta": {"%s": %s}}]}' % (member, head * depth + b"1" + tail * depth)
+    folded = fold_stream(event(delta={"content": "fine"}) + b"data: " + deep + b"\n\n" + FINISHED, decode)
+    assert folded.complete
+    assert folded.message is None or folded.message.text == "fine"
+    fold_body(deep.replace(b"delta", b"message"), decode)
 
 
 @pytest.mark.parametrize("tail", [b"\ndata: [DONE]\n\n", b"\rdata: [DONE]\r", b"x\n\ndata:[DONE]\r\n\r\n"])
