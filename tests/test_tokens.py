@@ -59,7 +59,8 @@ def total(*values: JsonValue, model: str = CL100K, **counted: JsonValue) -> int:
         ("ft:gpt-3.5-turbo:acme::1", "cl100k_base"),
         ("text-embedding-3-small", "cl100k_base"),
         ("groq/openai/gpt-oss-120b", "o200k_harmony"),
-        ("claude-sonnet-4", "o200k_base"),
+        ("claude-sonnet-4", "cl100k_base"),
+        ("some-name", "o200k_base"),
         ("", "o200k_base"),
     ],
 )
@@ -136,26 +137,27 @@ def test_nested_schemas_are_billed_as_typescript() -> None:
 
 
 def test_a_tool_choice_is_billed() -> None:
-    """``none`` costs one token, a named function four and its name, ``auto`` nothing."""
+    """``none`` costs one token, ``auto`` nothing; a name costs seven in tool_choice, four in function_call."""
     tools = [{"type": "function", "function": {"name": "foo", "parameters": schema()}}]
     plain = total(HELLO, tools=tools)
     assert total(HELLO, tools=tools, tool_choice="auto") == plain
     assert total(HELLO, tools=tools, tool_choice="none") == plain + 1
     named = {"type": "function", "function": {"name": "foo"}}
-    assert total(HELLO, tools=tools, tool_choice=named) == plain + 5
+    assert total(HELLO, tools=tools, tool_choice=named) == plain + 8
+    assert total(HELLO, tools=tools, function_call={"name": "foo"}) == plain + 5
 
 
 def test_schemas_calls_and_results_are_counted() -> None:
-    """A response_format's schema, a call's name, arguments and id, and the id a result answers all count."""
+    """A response_format's schema, a call's name and arguments, and a result's text all count."""
     assert total(HELLO, response_format={"type": "json_schema", "json_schema": {"name": "a"}}) > total(HELLO)
     assert total(HELLO, response_format={"type": "json_object"}) == total(HELLO)
     call = {"id": "call_1", "type": "function", "function": {"name": "read", "arguments": '{"path": "a.py"}'}}
     asked = {"role": "assistant", "content": None, "tool_calls": [call]}
     assert COUNTER.count_message(message(asked), "gpt-4o") == 4 + 3 + sum(
-        COUNTER.count_text(text, "gpt-4o") for text in ("read", '{"path": "a.py"}', "call_1")
+        COUNTER.count_text(text, "gpt-4o") for text in ("read", '{"path": "a.py"}')
     )
     result = {"role": "tool", "tool_call_id": "call_1", "content": "hello"}
-    assert COUNTER.count_message(message(result), "gpt-4o") == 4 + 3 + 1
+    assert COUNTER.count_message(message(result), "gpt-4o") == 4 + 2 + 1
 
 
 def test_odd_tools_are_counted_and_never_an_error() -> None:

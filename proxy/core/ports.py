@@ -135,6 +135,8 @@ class RequestCount:
     """Of all else: tools, response_format, priming of the reply."""
     encoding: str
     """The tokenizer's name."""
+    exact: bool = False
+    """Whether this is the model's own tokenizer and its provider's accounting, and not an estimate by another's."""
 
     @property
     def total(self) -> int:

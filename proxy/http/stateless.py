@@ -47,6 +47,7 @@ class Stateless:
             "seconds": round(seconds, 6),
             "model": request.model or None,
             "encoding": count.encoding,
+            "exact": count.exact,
             "messages": len(request.messages),
             "message_tokens": list(count.messages),
             "other_tokens": count.fixed,

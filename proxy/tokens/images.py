@@ -39,6 +39,11 @@ class ImagePricing:
     factor: float = 0.0
     """Tokens a patch; 0 where tiles are billed."""
 
+    @property
+    def key(self) -> str:
+        """The same for pricings that are alike."""
+        return f"{self.base}:{self.tile}:{self.factor}"
+
 
 _BY_PREFIX = (
     # The first prefix that fits decides.

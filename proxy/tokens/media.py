@@ -5,10 +5,10 @@ Below ``counting``. Their content is never counted (REQUIREMENTS.md, open 3: att
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from proxy.core.messages import JsonValue
+from proxy.tokens.tools import serialised
 
 IMAGES = frozenset({"image_url", "input_image", "image"})
 _ATTACHMENTS = frozenset({"file", "input_file", "document"}) | frozenset(
@@ -22,7 +22,7 @@ def part_text(part: Mapping[str, JsonValue]) -> str:
     """The text that a part without text counts as: an attachment's metadata, any unknown part's own JSON."""
     if part.get("type") in _ATTACHMENTS:
         return _metadata(part)
-    return json.dumps(part, ensure_ascii=False)
+    return serialised(part)
 
 
 def _metadata(part: Mapping[str, JsonValue]) -> str:

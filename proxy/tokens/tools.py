@@ -1,24 +1,31 @@
 """Tools as the provider's prompt shows them to the model: a TypeScript namespace.
 
 Below ``counting``, which counts the text made here. The rule is not in the API reference; it was found by
-comparing many requests with the API's own counts, and reproduces them exactly (published with
-openai-chat-tokens, 2023; OpenAI's open-weight Harmony format has since shown the same form).
+comparing many requests with the API's own counts, and reproduces them (published with openai-chat-tokens, 2023,
+and the OpenAI cookbook, 2024; OpenAI's open-weight Harmony format has since shown the same form).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from proxy.core.messages import JsonValue
 
 _DEEPEST = 50
 """Levels of a schema that are rendered; what is below is taken as JSON: no schema exhausts the stack."""
 _NAMES = {"integer": "number"}
+_DEFINITIONS = ("$defs", "definitions")
+_UNRENDERED = ("allOf", "not", "prefixItems", "patternProperties")
+"""What the published rule leaves out, although the model must be told of it somehow: taken as JSON."""
 
 
-def render_namespace(functions: Sequence[Mapping[str, JsonValue]]) -> str:
-    """The namespace for function definitions (``name``, ``description``, ``parameters``)."""
+def render_namespace(functions: Sequence[Mapping[str, JsonValue]], *, described: bool = True) -> str:
+    """The namespace for function definitions (``name``, ``description``, ``parameters``).
+
+    :param described: members of members keep their descriptions, as those of ``tools`` do; those of the legacy
+        ``functions`` lose them
+    """
     lines = ["namespace functions {", ""]
     for function in functions:
         name, description = function.get("name"), function.get("description")
@@ -26,7 +33,8 @@ def render_namespace(functions: Sequence[Mapping[str, JsonValue]]) -> str:
         if description:
             lines.append(f"// {description}")
         if isinstance(parameters, dict) and parameters.get("properties"):
-            lines += [f"type {name} = (_: {{", _properties(parameters, 0, 0), "}) => any;"]
+            body = _properties(parameters, 0, 0, described=described)
+            lines += [f"type {name} = (_: {{", body, "}) => any;"]
         else:
             lines.append(f"type {name} = () => any;")
         lines.append("")
@@ -35,50 +43,91 @@ def render_namespace(functions: Sequence[Mapping[str, JsonValue]]) -> str:
 
 
 def split_tools(entries: JsonValue) -> tuple[list[Mapping[str, JsonValue]], list[JsonValue]]:
-    """The function definitions among ``tools`` or ``functions``, and the entries that are something else."""
+    """The function definitions among ``tools`` or ``functions``, and all else that is in there.
+
+    ``$ref`` is never followed, so a circle of references is no circle here: what the references mean is counted
+    once, as JSON, which is longer than the API's own form.
+    """
     functions: list[Mapping[str, JsonValue]] = []
     others: list[JsonValue] = []
     for entry in entries if isinstance(entries, list) else [entries]:
         body = entry.get("function", entry) if isinstance(entry, dict) else None
         if isinstance(body, dict) and isinstance(body.get("name"), str):
             functions.append(body)
+            schema = body.get("parameters")
+            if isinstance(schema, dict):
+                others += [schema[name] for name in _DEFINITIONS if schema.get(name)]
         else:
             others.append(entry)
     return functions, others
 
 
-def _properties(schema: Mapping[str, JsonValue], indent: int, depth: int) -> str:
+def serialised(value: JsonValue) -> str:
+    """JSON; of a value that is nested too deep for that, all its words."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        return words(value)
+
+
+def words(value: JsonValue) -> str:
+    """All names and values in a JSON value with as many marks as JSON has at least, however deep it is."""
+    found: list[str] = []
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            found += [f'{{"{name}": ' for name in one]
+            left += one.values()
+        elif isinstance(one, list):
+            found.append("[ , ]")
+            left += one
+        else:
+            found.append(f'"{one}", ')
+    return "\n".join(found)
+
+
+def _properties(schema: Mapping[str, JsonValue], indent: int, depth: int, *, described: bool) -> str:
     properties, required = schema.get("properties"), schema.get("required")
     needed = required if isinstance(required, list) else []
     lines: list[str] = []
     for name, value in properties.items() if isinstance(properties, dict) else ():
         member = value if isinstance(value, dict) else {}
-        if member.get("description"):
+        if member.get("description") and (described or not indent):
             lines.append(f"// {member['description']}")
         mark = "" if name in needed else "?"
-        lines.append(f"{name}{mark}: {_type(member, indent, depth)},")
+        lines.append(f"{name}{mark}: {_type(member, indent, depth, described=described)},")
     return "\n".join(" " * indent + line for line in lines)
 
 
-def _type(schema: JsonValue, indent: int, depth: int) -> str:
-    """One type. ``$ref`` is not followed, so a circle of references is no circle here."""
+def _type(schema: JsonValue, indent: int, depth: int, *, described: bool) -> str:
     if not isinstance(schema, dict) or depth > _DEEPEST:
-        return json.dumps(schema, ensure_ascii=False) if depth > _DEEPEST else "any"
+        return serialised(schema) if depth > _DEEPEST else "any"
     for key in ("anyOf", "oneOf"):
         choices = schema.get(key)
         if isinstance(choices, list):
-            return " | ".join(_type(choice, indent, depth + 1) for choice in choices)
+            return " | ".join([_type(choice, indent, depth + 1, described=described) for choice in choices])
     values, kind = schema.get("enum"), schema.get("type")
     if isinstance(values, list) and kind in ("string", "number", "integer", None):
-        return " | ".join(f'"{value}"' if isinstance(value, str) else f"{value}" for value in values)
+        return " | ".join(_literals(values))
     if isinstance(kind, list):
-        return " | ".join(_type({**schema, "type": one}, indent, depth + 1) for one in kind)
-    return _plain_type(schema, kind, indent, depth)
+        # Each kind once: of a type named twice at each of 50 levels, 2**50 would be rendered.
+        kinds = dict.fromkeys(str(one) for one in kind)
+        return " | ".join([_plain_type(schema, one, indent, depth, described=described) for one in kinds])
+    return _plain_type(schema, kind, indent, depth, described=described)
 
 
-def _plain_type(schema: Mapping[str, JsonValue], kind: JsonValue, indent: int, depth: int) -> str:
+def _plain_type(schema: Mapping[str, JsonValue], kind: JsonValue, indent: int, depth: int, *, described: bool) -> str:
     if kind == "object" or (kind is None and "properties" in schema):
-        return "\n".join(["{", _properties(schema, indent + 2, depth + 1), "}"])
+        return "\n".join(["{", _properties(schema, indent + 2, depth + 1, described=described), "}"])
     if kind == "array":
-        return f"{_type(schema['items'], indent, depth + 1)}[]" if schema.get("items") else "any[]"
-    return _NAMES.get(kind, kind) if isinstance(kind, str) else "any"
+        items = schema.get("items")
+        return f"{_type(items, indent, depth + 1, described=described)}[]" if items else "any[]"
+    if isinstance(kind, str):
+        return _NAMES.get(kind, kind)
+    unrendered = [schema[name] for name in _UNRENDERED if name in schema]
+    return serialised(unrendered) if unrendered else "any"
+
+
+def _literals(values: Iterable[JsonValue]) -> list[str]:
+    return [f'"{value}"' if isinstance(value, str) else serialised(value) for value in values]

@@ -1,4 +1,4 @@
-"""The one door to tiktoken: which encoding a model has, where its vocabulary lies, and how text is fed to it.
+"""The one door to tiktoken: where a vocabulary lies, and how text is fed to it.
 
 Below ``counting``, which asks for counts only. tiktoken downloads its vocabularies at first use; here they
 come out of litellm's wheel, and a file that is missing or altered is an error, never a download.
@@ -19,21 +19,8 @@ import tiktoken
 
 from proxy.core.errors import TokenizerFailed
 
-DEFAULT_ENCODING = "o200k_base"
-_BY_PREFIX = (
-    # The first prefix that fits decides. Source: tiktoken's model.py and OpenAI's model pages.
-    ("gpt-oss", "o200k_harmony"),
-    ("gpt-4o", "o200k_base"),
-    ("gpt-4.", "o200k_base"),
-    ("gpt-4", "cl100k_base"),
-    ("gpt-3.5", "cl100k_base"),
-    ("gpt-35", "cl100k_base"),
-    ("text-embedding-", "cl100k_base"),
-    ("davinci-002", "cl100k_base"),
-    ("babbage-002", "cl100k_base"),
-)
 _SAME_RANKS = {"o200k_harmony": "o200k_base"}
-"""Harmony adds special tokens only, and special tokens are never made of a client's text."""
+"""Harmony has the ranks and the pattern of o200k_base and adds special tokens, which are never made of a text."""
 _FILES = {
     # name of the file in tiktoken's cache (SHA-1 of where it is published), SHA-256 of its bytes
     "o200k_base": (
@@ -63,16 +50,6 @@ class Encoder(Protocol):
     def decode_bytes(self, tokens: list[int]) -> bytes:
         """The bytes that tokens stand for."""
         ...
-
-
-def encoding_for(model: str) -> str:
-    """The name of the encoding that a model's tokens are counted in.
-
-    Exact for OpenAI's models; for all others ``o200k_base``, whose count differs from theirs by 10 to 15 %
-    on common text (S3, appendix A). Prefixes (``openai/``, ``ft:``) are passed over.
-    """
-    name = model.lower().rpartition("/")[2].removeprefix("ft:")
-    return next((encoding for prefix, encoding in _BY_PREFIX if name.startswith(prefix)), DEFAULT_ENCODING)
 
 
 class Vocabulary:

@@ -1,0 +1,131 @@
+"""What a request costs beside the tokens of its texts: the published rules, and nothing else.
+
+Below ``counting``, which says what a text costs. Sources, and which rule which request was measured against:
+docs/counting.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from proxy.core.chat import LEGACY_CALL
+from proxy.core.messages import ChatRequest, JsonValue, Message
+from proxy.tokens.families import Family, family_for
+from proxy.tokens.images import ImagePricing, image_tokens, pricing_for
+from proxy.tokens.media import IMAGES, part_text
+from proxy.tokens.tools import render_namespace, serialised, split_tools, words
+
+RULES = 1
+"""Raised with every change of the rules: counts in the store that older rules made are not taken over."""
+
+PER_MESSAGE = 3
+PER_ROLE = 1
+"""Each role is one token in every encoding we have."""
+PER_NAME = 1
+PER_CALL = 3
+PRIMING = 3
+"""Every reply is primed with ``<|start|>assistant<|message|>``."""
+LEGACY_RESULT = -2
+"""A message of role ``function`` costs two tokens less than its parts."""
+TOOL_RESULT = 2
+"""A message of role ``tool`` costs two more than its content; its name and the call's id are not billed."""
+NAMESPACE = 9
+SHARED_SYSTEM = -4
+"""Functions bring a system message; where the client has one, theirs joins it."""
+CHOICES = {"tool_choice": 7, "function_call": 4}
+"""What naming one function costs beside its name."""
+_TAIL_CHARS = 400
+_KNOWN = frozenset({"tools", "functions", "response_format", *CHOICES})
+
+Tally = Callable[[str], int]
+"""The tokens of a text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """How one model counts."""
+
+    key: str
+    """The same for all models that count alike, and another one when a rule changes."""
+    texts: str
+    """The same for all models that count bare text alike."""
+    family: Family
+    images: ImagePricing
+
+
+@lru_cache(maxsize=1024)
+def scheme_for(model: str) -> Scheme:
+    """How a model's requests are counted."""
+    family, images = family_for(model), pricing_for(model)
+    texts = f"{family.encoding}*{family.percent}"
+    return Scheme(f"{RULES}:{texts}:{family.exact:d}:{images.key}", texts, family, images)
+
+
+def message_tokens(message: Message, text: Tally, scheme: Scheme) -> int:
+    """Tokens of a message, its overhead included.
+
+    OpenAI bills no ids of calls. Other providers' templates may render them, so an estimate holds them.
+    """
+    count = PER_MESSAGE + PER_ROLE + text(message.text)
+    exact = scheme.family.exact
+    result = message.answers is not None and not message.answers.startswith(LEGACY_CALL)
+    if message.name and not (result and exact):
+        count += PER_NAME + text(message.name)
+    for call in message.calls:
+        count += PER_CALL + text(call.name) + text(call.arguments)
+        if not exact and not call.id.startswith(LEGACY_CALL):
+            count += text(call.id)
+    if result:
+        count += TOOL_RESULT if exact else TOOL_RESULT + text(message.answers or "")
+    elif message.answers:
+        count += LEGACY_RESULT
+    for part in message.media:
+        count += image_tokens(part, scheme.images) if part.get("type") in IMAGES else text(part_text(part))
+    return count
+
+
+def fixed_tokens(request: ChatRequest, text: Tally) -> int:
+    """All that is billed once a request: tools, choice of a tool, response_format, priming of the reply."""
+    try:
+        return _fixed_tokens(request, text)
+    except RecursionError:
+        # Nested deeper than the stack: every word of it, so rather too many than too few.
+        return PRIMING + NAMESPACE + sum(text(words(value)) for value in request.counted.values())
+
+
+def _fixed_tokens(request: ChatRequest, text: Tally) -> int:
+    count = PRIMING
+    tools, others = split_tools(request.counted.get("tools") or [])
+    functions, unknown = split_tools(request.counted.get("functions") or [])
+    others += unknown
+    if tools or functions:
+        count += NAMESPACE + text(render_namespace(tools + functions, described=bool(tools)))
+        count += _shared_system(request, text)
+    for name, named in CHOICES.items():
+        count += _choice(request.counted.get(name), named, text)
+    schema = request.counted.get("response_format")
+    if isinstance(schema, dict) and schema.get("json_schema"):
+        others.append(schema["json_schema"])
+    others += [value for name, value in request.counted.items() if name not in _KNOWN]
+    return count + sum(text(serialised(other)) for other in others)
+
+
+def _shared_system(request: ChatRequest, text: Tally) -> int:
+    """The first system message takes the functions in: it saves an opening and gets a line end."""
+    first = next((message.text for message in request.messages if message.is_system), None)
+    if first is None:
+        return 0
+    tail = first[-_TAIL_CHARS:]
+    return SHARED_SYSTEM + text(tail + "\n") - text(tail)
+
+
+def _choice(choice: JsonValue, named: int, text: Tally) -> int:
+    if choice == "none":
+        return 1
+    if not isinstance(choice, dict):
+        return 0
+    body = choice.get("function", choice)
+    name = body.get("name") if isinstance(body, dict) else None
+    return named + text(name if isinstance(name, str) else serialised(choice))

@@ -1,0 +1,32 @@
+"""Requests as the edge reads them, and their counts: what the tests of this folder share."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+
+from proxy.core.chat import parse_message
+from proxy.core.messages import ChatRequest, JsonValue, Message
+from proxy.tokens import LocalTokenCounter
+
+COUNTER = LocalTokenCounter()
+
+
+def message(value: JsonValue) -> Message:
+    """One message."""
+    return parse_message(json.dumps(value).encode(), value, 0)
+
+
+def request(body: Mapping[str, JsonValue]) -> ChatRequest:
+    """A chat request; everything but its messages may be billed."""
+    messages = body["messages"]
+    assert isinstance(messages, list)
+    counted = {name: value for name, value in body.items() if name != "messages"}
+    fields = {name: json.dumps(value).encode() for name, value in counted.items()}
+    return ChatRequest(b"", fields, "m", tuple(map(message, messages)), counted=counted)
+
+
+def total(body: Mapping[str, JsonValue], model: str = "gpt-4o", counter: LocalTokenCounter = COUNTER) -> int:
+    """Tokens of a whole request."""
+    return asyncio.run(counter.count(request(body), model)).total
