@@ -24,20 +24,24 @@ from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
 
 from proxy.compactor import Compactor
-from proxy.config import ModelEntry, Settings, WindowNote, load
+from proxy.config import ModelEntry, Settings, WindowNote, load, read_override
 from proxy.core.budget import ModelProfile
 from proxy.core.errors import InvalidRequest, TidemarkError
 from proxy.core.events import Event, Listener
 from proxy.core.ports import Route, Summarizer
 from proxy.core.summary import Strategy
+from proxy.http.admin import OperatorAccess
 from proxy.http.auth import PassthroughAuth
 from proxy.http.body import BodyParser
 from proxy.http.chat import ChatEndpoint, EdgeLimits
 from proxy.http.errors import envelope, status_of
+from proxy.http.models import Models
 from proxy.http.ops import Ops
 from proxy.http.stateless import Stateless
 from proxy.pipeline import ChatPipeline
 from proxy.relay import Relay
+from proxy.store.calibrations import RedisCalibrations
+from proxy.store.models import RedisModels
 from proxy.store.redis import RedisStore
 from proxy.summarizers.extractive import ExtractiveSummarizer
 from proxy.summarizers.hybrid import HybridSummarizer
@@ -48,19 +52,24 @@ from proxy.tokens import LocalTokenCounter
 from proxy.upstream.catalog import Catalog
 from proxy.upstream.litellm import LiteLLMUpstream
 from proxy.upstream.modeldata import LiteLLMModelData
+from proxy.upstream.overrides import LiveOverrides
+from proxy.upstream.registry import ModelRegistry
 
 SECONDS_A_DAY = 86_400
 _NOT_FOUND = "Tidemark has no {method} {path}. It serves POST /v1/chat/completions and GET /v1/models."
 
 
 class Parts:
-    """Everything that neither store nor server is needed for; the command line uses it as it is."""
+    """Everything that neither store nor server is needed for; the command line uses it as it is.
 
-    def __init__(self, settings: Settings, warn: Callable[[str], None]) -> None:
+    :param live: what a person set of models, where there is a store
+    """
+
+    def __init__(self, settings: Settings, warn: Callable[[str], None], live: LiveOverrides | None = None) -> None:
         self.settings = settings
         self.parser = BodyParser()
         self.counter = LocalTokenCounter(on_failure=settings.tokenizer.on_failure, on_warning=warn)
-        data = LiteLLMModelData()
+        self.data = data = LiteLLMModelData()
         entries = [_entry(entry) for entry in settings.model_list]
         self.upstream = LiteLLMUpstream(entries, settings.upstream, data=data)
         self.catalog = Catalog(
@@ -69,6 +78,7 @@ class Parts:
             overrides={entry.name: _window(entry.window) for entry in settings.model_list},
             shipped={name: _window(known.window) for name, known in settings.model_defaults.patterns.items()},
             data=data,
+            live=live,
         )
         self.extractive = ExtractiveSummarizer(self.counter)
         self._strategies: dict[tuple[Strategy, str, str, int], Summarizer] = {}
@@ -106,6 +116,35 @@ class Parts:
         )
 
 
+class StoredParts:
+    """What is kept in the store, and the registry of models upon it."""
+
+    def __init__(self, settings: Settings, url: str, warn: Callable[[str], None]) -> None:
+        ttl_seconds = settings.store.ttl_days * SECONDS_A_DAY
+        self.store = RedisStore(url, ttl_seconds=ttl_seconds)
+        self.calibrations = RedisCalibrations(self.store.ask, ttl_seconds=ttl_seconds)
+        models = RedisModels(self.store.ask)
+        self.live = LiveOverrides(models, time.time)
+        self.parts = Parts(settings, warn, self.live)
+        self.registry = ModelRegistry(
+            store=models,
+            calibrations=self.calibrations,
+            live=self.live,
+            catalog=self.parts.catalog,
+            upstream=self.parts.upstream,
+            data=self.parts.data,
+            policy_for=settings.policy_for,
+            read_field=read_override,
+            clock=time.time,
+        )
+
+    async def aclose(self) -> None:
+        """Write what waits, and close all connections."""
+        await self.live.aclose()
+        await self.parts.upstream.aclose()
+        await self.store.close()
+
+
 def create_app(
     settings: Settings,
     *,
@@ -120,10 +159,10 @@ def create_app(
     :param secret: key of the HMAC that tells tenants apart; the same in all workers and replicas
     :param shared_metrics: the folder that several workers count into
     """
-    parts = Parts(settings, warn)
+    stored = StoredParts(settings, store_url, warn)
+    parts, store = stored.parts, stored.store
     metrics = Metrics(shared_metrics)
     emit = _both(FactLog(), metrics)
-    store = RedisStore(store_url, ttl_seconds=settings.store.ttl_days * SECONDS_A_DAY)
     compactor = Compactor(
         choose=parts.summarizer_for,
         fallback=parts.extractive,
@@ -137,6 +176,7 @@ def create_app(
         upstream=parts.upstream,
         catalog=parts.catalog,
         store=store,
+        calibrations=stored.calibrations,
         counter=parts.counter,
         compactor=compactor,
         emit=emit,
@@ -159,11 +199,13 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         parts.upstream.warm()
+        await stored.live.start()
         yield
         await relay.settle()
-        await parts.upstream.aclose()
-        await store.close()
+        await stored.aclose()
 
+    token = settings.secrets.admin_token
+    access = OperatorAccess(settings.server.host, token.reveal() if token else None)
     routes = [
         HttpRoute("/v1/chat/completions", chat, methods=["POST"]),
         *Ops(
@@ -174,6 +216,7 @@ def create_app(
             metrics=metrics.render,
             max_body_bytes=max_body,
         ).routes(),
+        *Models(stored.registry, auth, access).routes(),
     ]
     handlers = {404: _missing, 405: _missing, 500: _failed}
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
@@ -186,7 +229,7 @@ def from_environment() -> Starlette:
     configure()
     _end_with_parent()
     path = os.environ.get("TIDEMARK_CONFIG")
-    settings = load(Path(path) if path else None, os.environ)
+    settings = load(Path(path) if path else None, os.environ).listening(host=os.environ["TIDEMARK_HOST"])
     secret = settings.secrets.signing
     if secret is None:
         message = "TIDEMARK_SECRET must be set for a worker"

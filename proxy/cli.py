@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 import click
 
 from proxy import __version__
+from proxy.cli_models import config_option, models
 from proxy.core.errors import ConfigError, TidemarkError
 
 if TYPE_CHECKING:
@@ -29,13 +30,6 @@ KEEP_ALIVE_SECONDS = 75
 """An idle client connection is kept as long as the common load balancers keep theirs."""
 OFFERS = (b"upgrade", b"http2-settings")
 EXIT_USAGE = 2
-
-config_option = click.option(
-    "--config",
-    "config",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="The YAML file; without it TIDEMARK_CONFIG, else all defaults.",
-)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -116,6 +110,9 @@ def compact(config: Path | None, max_tokens: int | None, strategy: str, file: IO
         return stateless.compact_request(request, max_tokens, strategy, caller)
 
     _stateless(config, run)
+
+
+cli.add_command(models)
 
 
 def main() -> None:
@@ -236,6 +233,7 @@ def _run(settings: Settings, config: Path | None, listener: socket.socket, store
         return
     with tempfile.TemporaryDirectory(prefix="tidemark-metrics-") as counters:
         told = {"TIDEMARK_STORE_URL": store_url, "TIDEMARK_SECRET": secret, "PROMETHEUS_MULTIPROC_DIR": counters}
+        told["TIDEMARK_HOST"] = settings.server.host
         os.environ.update(told | ({"TIDEMARK_CONFIG": str(config)} if config else {}))
         workers = settings.server.workers
         several = uvicorn.Config("proxy.app:from_environment", factory=True, workers=workers, **plain)

@@ -37,6 +37,8 @@ class Report:
     action: Action = "none"
     tokens_before: int = 0
     tokens_after: int = 0
+    local_tokens: int = 0
+    """What was forwarded, by our own count; ``tokens_after`` is calibrated where the model is."""
     summarized: int = 0
     strategy: str | None = None
     warning: str | None = None

@@ -6,6 +6,7 @@ ports, behind which the world stands. Every rule is in ``core/``; this file only
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,12 +14,15 @@ from dataclasses import dataclass, replace
 from proxy.compactor import Clock, CompactionOrder, Compactor, NotSummarized, Summarized
 from proxy.core.assemble import assemble
 from proxy.core.budget import Budget, ModelProfile, budget_for
+from proxy.core.calibration import Measure, calibration_key
 from proxy.core.conversation import Recollection, TurnRecord, told_id
+from proxy.core.delta import Reply
 from proxy.core.errors import CompactionFailed, ContextLengthExceeded, StoreUnavailable, UpstreamError
 from proxy.core.events import Action, Listener, StoreDegraded
 from proxy.core.messages import ChatRequest, Message, digest_of, render_body, render_messages
 from proxy.core.plan import CannotFit, Compact, CompactionPlan, NoCompaction, ReuseSummary, Situation, plan
 from proxy.core.ports import (
+    CalibrationStore,
     Caller,
     ConversationStore,
     ModelCatalog,
@@ -28,9 +32,10 @@ from proxy.core.ports import (
     Upstream,
 )
 from proxy.core.prefix import PrefixChain, chain_of
-from proxy.core.summary import RunningSummary, render_summary
+from proxy.core.registry import model_id
+from proxy.core.summary import RunningSummary, SummaryRecipe, render_summary
 from proxy.exchange import Controls, Exchange, ReadReply, Refused, Report
-from proxy.relay import PendingTurn
+from proxy.relay import Learn, PendingTurn
 
 Announce = Callable[[Report], None]
 WARNINGS = {
@@ -54,11 +59,16 @@ class _Understood:
     chain: PrefixChain
     memory: Recollection
     count: RequestCount
-    budget: Budget
+    measure: Measure
     started: float
     """By the timer: when the request was taken up."""
     conversation: str
     """The id that the client is told."""
+
+    @property
+    def budget(self) -> Budget:
+        """The marks, in the tokens that ``count`` and all summaries are in."""
+        return self.measure.marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +89,7 @@ class ChatPipeline:
         upstream: Upstream,
         catalog: ModelCatalog,
         store: ConversationStore,
+        calibrations: CalibrationStore,
         counter: TokenCounter,
         compactor: Compactor,
         emit: Listener,
@@ -88,6 +99,7 @@ class ChatPipeline:
         self._upstream = upstream
         self._catalog = catalog
         self._store = store
+        self._calibrations = calibrations
         self._counter = counter
         self._compactor = compactor
         self._emit = emit
@@ -118,11 +130,15 @@ class ChatPipeline:
         tenant = digest_of(caller.fingerprint, route.provider.encode(), route.base_url.encode()).hex()
         chain = chain_of(tenant, request.messages, conversation=controls.conversation)
         recipe = self._compactor.summarizer_for(profile, route).recipe
-        try:
-            memory = await self._store.recall(tenant, chain, recipe)
-        except StoreUnavailable as error:
-            self._emit(StoreDegraded("recall", error.internal or str(error)))
-            memory = Recollection(degraded=True)
+        measure = Measure(budget_for(profile, request.max_output_tokens, controls.retention))
+        if profile.policy.calibrate:
+            model = model_id(route.provider, route.upstream_model)
+            key = calibration_key(caller.fingerprint, model, route.base_url, request.fields)
+            recalling, measuring = self._recall(tenant, chain, recipe), self._calibrations.calibration(key)
+            memory, calibration = await asyncio.gather(recalling, measuring)
+            measure = replace(measure, factor=calibration.applied, key=key)
+        else:
+            memory = await self._recall(tenant, chain, recipe)
         return _Understood(
             request=request,
             controls=controls,
@@ -133,10 +149,17 @@ class ChatPipeline:
             chain=chain,
             memory=memory,
             count=await self._counter.count(request, route.upstream_model),
-            budget=budget_for(profile, request.max_output_tokens, controls.retention),
+            measure=measure,
             started=started,
             conversation=told_id(memory, chain, self._clock()),
         )
+
+    async def _recall(self, tenant: str, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
+        try:
+            return await self._store.recall(tenant, chain, recipe)
+        except StoreUnavailable as error:
+            self._emit(StoreDegraded("recall", error.internal or str(error)))
+            return Recollection(degraded=True)
 
     async def _send(self, case: _Understood, announce: Announce) -> Exchange | Refused:
         """Plan, compact, assemble and forward one understood request."""
@@ -172,7 +195,7 @@ class ChatPipeline:
         if profile is None:
             return replace(sent, reply=told)
         budget = budget_for(profile, case.request.max_output_tokens, case.controls.retention)
-        again = replace(case, profile=profile, budget=budget, started=self._timer())
+        again = replace(case, profile=profile, measure=replace(case.measure, budget=budget), started=self._timer())
         if isinstance(self._plan(again), NoCompaction | CannotFit):
             return replace(sent, reply=told)
         resent = await self._send(again, announce)
@@ -281,10 +304,11 @@ class ChatPipeline:
         return Report(
             conversation=case.conversation,
             tenant=case.tenant,
-            limit=case.budget.limit,
+            limit=case.measure.budget.limit,
             action=action,
-            tokens_before=case.count.total,
-            tokens_after=after,
+            tokens_before=case.measure.told(case.count.total),
+            tokens_after=case.measure.told(after),
+            local_tokens=after,
             degraded=case.memory.degraded,
             overhead_seconds=self._timer() - case.started,
         )
@@ -314,26 +338,41 @@ class ChatPipeline:
             summarized=report.summarized,
             created_at=self._clock(),
         )
-        return PendingTurn(record, case.route.upstream_model)
+        return PendingTurn(record, case.route.upstream_model, self._lesson(case, report.local_tokens))
+
+    def _lesson(self, case: _Understood, counted: int) -> Learn | None:
+        """What becomes of the upstream's own count; that of images and files says nothing of its tokenizer."""
+        key = case.measure.key
+        if key is None or any(message.media for message in case.request.messages):
+            return None
+
+        async def learn(reply: Reply) -> None:
+            told = reply.usage.get("prompt_tokens")
+            if isinstance(told, int):
+                await self._calibrations.learn(key, counted, told, self._clock())
+
+        return learn
 
 
 def _low(case: _Understood, after: int) -> str | None:
     """FR-5.4.2: a compaction by hand is done where there is little to gain, with a warning."""
     if case.controls.mode != "force":
         return None
+    measure = case.measure
     if after > case.count.total:
-        return f"the request got longer: its {case.count.total} tokens were too few to summarize"
+        return f"the request got longer: its {measure.told(case.count.total)} tokens were too few to summarize"
     if case.count.total < case.budget.min_tokens:
-        return f"compacted below the minimum of {case.budget.min_tokens} tokens"
+        return f"compacted below the minimum of {measure.budget.min_tokens} tokens"
     return None
 
 
 def _does_not_fit(case: _Understood, least: int) -> ContextLengthExceeded:
     """The refusal, in OpenAI's words and with the numbers (FR-5.3.1)."""
-    window, limit = case.budget.window, case.budget.limit
+    measure = case.measure
+    window, limit = measure.budget.window, measure.budget.limit
     return ContextLengthExceeded(
         f"This model's maximum context length is {window} tokens, of which {limit} are left for the input beside "
-        f"the reply and a safety margin. However, your messages resulted in {case.count.total} tokens, and at least "
-        f"{least} remain when all that can be summarized is. Please reduce the length of the newest message, the "
-        "tools or the reply, or correct the model's window in model_info."
+        f"the reply and a safety margin. However, your messages resulted in {measure.told(case.count.total)} tokens, "
+        f"and at least {measure.told(least)} remain when all that can be summarized is. Please reduce the length of "
+        "the newest message, the tools or the reply, or correct the model's window in model_info."
     )

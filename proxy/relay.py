@@ -19,6 +19,7 @@ from proxy.core.ports import ConversationStore, TokenCounter, UpstreamReply
 
 Deliver = Callable[[bytes], Awaitable[None]]
 """Takes bytes to the client; raises or is cancelled when the client is gone."""
+Learn = Callable[[Reply], Awaitable[None]]
 TAIL_BYTES = 32
 """Enough to hold ``data: [DONE]`` and its line ends, which may arrive in two pieces."""
 
@@ -31,6 +32,8 @@ class PendingTurn:
     """What is stored if no complete answer comes."""
     counted_as: str
     """The model whose tokenizer counts the answer."""
+    learn: Learn | None = None
+    """Takes a complete answer's ``usage``, where the model is calibrated."""
 
     def told(self, folded: Reply, counter: TokenCounter) -> TurnRecord:
         """The record with what was said; an incomplete answer is not among its messages."""
@@ -89,7 +92,7 @@ class Relay:
         if reply.status >= 400:
             return data, Ending("refused", fold_body(data, self._decode))
         folded = fold_body(data, self._decode) if _readable(reply) else Reply(None, complete=True)
-        await self._record(turn.told(folded, self._counter))
+        await self._end(turn, folded)
         return data, Ending("complete", folded)
 
     async def stream(self, reply: UpstreamReply, turn: PendingTurn, deliver: Deliver) -> Ending:
@@ -130,7 +133,7 @@ class Relay:
 
     async def _finish(self, reply: UpstreamReply, turn: PendingTurn, chunks: list[bytes]) -> Reply:
         folded = fold_stream(b"".join(chunks), self._decode) if _readable(reply) else Reply(None, complete=True)
-        await self._record(turn.told(folded, self._counter))
+        await self._end(turn, folded)
         return folded
 
     async def _broken(
@@ -138,11 +141,19 @@ class Relay:
     ) -> Ending:
         folded = fold_stream(b"".join(chunks), self._decode) if _readable(reply) else NOTHING
         if folded.complete:  # all was said; only the connection's own end is missing
-            await self._record(turn.told(folded, self._counter))
+            await self._end(turn, folded)
             return Ending("complete", folded)
         await self._record(turn.record)
         await deliver(error_event(error))
         return Ending("incomplete", folded)
+
+    async def _end(self, turn: PendingTurn, folded: Reply) -> None:
+        """Store what was said; at the same time the upstream's own count is learned from."""
+        told = turn.told(folded, self._counter)
+        if turn.learn is None or not folded.complete:
+            await self._record(told)
+        else:
+            await asyncio.gather(self._record(told), turn.learn(folded))
 
     async def _record(self, turn: TurnRecord) -> None:
         started = self._timer()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from proxy.config.loading import load
 from proxy.config.masking import Address, Parameters, Secret
 from proxy.config.models import LaneChoice, ModelDefault, ModelDefaults, ModelEntry, WindowNote
+from proxy.config.overrides import as_typed, read_override
 from proxy.config.report import check_report
 from proxy.config.sections import (
     AuthSettings,
@@ -42,9 +43,11 @@ __all__ = [
     "SummarizerSettings",
     "TokenizerSettings",
     "WindowNote",
+    "as_typed",
     "check_report",
     "key_notes",
     "load",
     "load_model_defaults",
+    "read_override",
     "shipped_file",
 ]

@@ -28,7 +28,6 @@ _SHOWN_CHARACTERS = 60
 
 LATER: Mapping[str, tuple[object, ...]] = {
     "auth.mode": ("passthrough",),
-    "compaction.calibrate": (False,),
     "compaction.oversize": ("clip",),
     "compaction.summarizer.cache_friendly": (False,),
 }

@@ -75,6 +75,8 @@ class CompactionPolicy:
     summarizer_timeout_seconds: float = 60.0
     wait_seconds: float = 30.0
     """The longest that a request waits for a summary that another one is making."""
+    calibrate: bool = False
+    """Whether the marks follow the provider's own counts (``core/calibration.py``); FR-1.1.5 says no."""
 
 
 @dataclass(frozen=True, slots=True)

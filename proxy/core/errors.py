@@ -4,6 +4,8 @@
     * ``ClientError``: the request is at fault, and the message names the mend
         * ``InvalidRequest``
         * ``BodyTooLarge``
+        * ``NotAuthenticated``
+        * ``Forbidden``
         * ``ModelNotFound``
         * ``ContextLengthExceeded``
     * ``ServiceError``: we are at fault
@@ -59,6 +61,18 @@ class BodyTooLarge(ClientError):
     """The body is longer than ``server.max_body_mb``."""
 
     code = "request_too_large"
+
+
+class NotAuthenticated(ClientError):
+    """The operator's token is missing or another one."""
+
+    code = "invalid_admin_token"
+
+
+class Forbidden(ClientError):
+    """Nobody may do this here; the message names what would allow it."""
+
+    code = "admin_token_required"
 
 
 class ModelNotFound(ClientError):

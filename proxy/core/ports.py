@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from .budget import ModelProfile
+from .calibration import Calibration, CalibrationKey, Reading
 from .conversation import Recollection, StoredConversation, StoredMessage, TurnRecord
 from .messages import ChatRequest, JsonValue, Message
 from .prefix import PrefixChain
+from .registry import ModelRecord, Overrides, Sighting
 from .summary import RunningSummary, SummaryRecipe
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -211,6 +213,56 @@ class ConversationStore(Protocol):
 
     async def ping(self) -> None:
         """:raises StoreUnavailable: the store does not answer"""
+        ...
+
+
+class ModelStore(Protocol):
+    """The registry's records (FR-4.1.3). They are the operator's: no tenant has any of their own.
+
+    Every method raises ``StoreUnavailable`` when the store did not answer in time.
+    """
+
+    async def version(self) -> str:
+        """A text that is another one after every change of overrides."""
+        ...
+
+    async def changed(self) -> tuple[str, Sequence[ModelRecord]]:
+        """The version, and the records that a person set something of; without what was found."""
+        ...
+
+    async def records(self) -> Sequence[ModelRecord]:
+        """All records, by id."""
+        ...
+
+    async def record(self, model: str) -> ModelRecord | None:
+        """The record with this id."""
+        ...
+
+    async def sight(self, sighting: Sighting, now: float) -> None:
+        """Keep what a request found of a model, as ``sighted`` says."""
+        ...
+
+    async def override(self, record: ModelRecord, overrides: Overrides, now: float) -> None:
+        """Keep what a person set, in place of what was set before."""
+        ...
+
+
+class CalibrationStore(Protocol):
+    """What was learned of providers' tokenizers. Calibration is a refinement, so nothing here fails a request."""
+
+    async def calibration(self, key: CalibrationKey) -> Calibration:
+        """Of a tool set, else of its model; the last one known where the store does not answer."""
+        ...
+
+    async def learn(self, key: CalibrationKey, counted: int, told: int, now: float) -> None:
+        """Take in one more reply, for the tool set and for the model; in vain where the store does not answer."""
+        ...
+
+    async def readings(self, owner: str | None) -> Mapping[str, Sequence[Reading]]:
+        """By model id, what is known to an owner; for None, the operator, the newest of each model.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
         ...
 
 

@@ -11,6 +11,8 @@ STATUS: dict[type[errors.TidemarkError], HTTPStatus] = {
     errors.InvalidRequest: HTTPStatus.BAD_REQUEST,
     errors.ContextLengthExceeded: HTTPStatus.BAD_REQUEST,
     errors.ClientError: HTTPStatus.BAD_REQUEST,
+    errors.NotAuthenticated: HTTPStatus.UNAUTHORIZED,
+    errors.Forbidden: HTTPStatus.FORBIDDEN,
     errors.ModelNotFound: HTTPStatus.NOT_FOUND,
     errors.BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     errors.CompactionFailed: HTTPStatus.SERVICE_UNAVAILABLE,

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from proxy.core.errors import ModelNotFound, StoreUnavailable, TidemarkError
+from proxy.core.errors import ModelNotFound, NotAuthenticated, StoreUnavailable, TidemarkError
 from proxy.core.messages import JsonValue
 from proxy.core.ports import Caller, ConversationStore
 from proxy.http.asgi import ClientGone, read_body
@@ -58,10 +58,10 @@ class Ops:
             Route("/health/liveness", _liveliness),  # the usual spelling, which LiteLLM serves too
             Route("/health/readiness", self._readiness),
             Route("/metrics", self._exposition),
-            Route("/v1/models", _told(self._list_models)),
-            Route("/v1/models/{model:path}", _told(self._one_model)),
-            Route("/tidemark/count", _told(self._count), methods=["POST"]),
-            Route("/tidemark/compact", _told(self._compact), methods=["POST"]),
+            Route("/v1/models", told(self._list_models)),
+            Route("/v1/models/{model:path}", told(self._one_model)),
+            Route("/tidemark/count", told(self._count), methods=["POST"]),
+            Route("/tidemark/compact", told(self._compact), methods=["POST"]),
         ]
 
     async def _readiness(self, _: Request) -> Response:
@@ -69,22 +69,22 @@ class Ops:
             await self.store.ping()
         except StoreUnavailable as error:
             # Requests flow without the store, so a balancer must not take the worker out for it.
-            return _json({"status": "ready", "store": "degraded", "detail": str(error)})
-        return _json({"status": "ready", "store": "ok"})
+            return as_json({"status": "ready", "store": "degraded", "detail": str(error)})
+        return as_json({"status": "ready", "store": "ok"})
 
     async def _exposition(self, _: Request) -> Response:
         data, kind = self.metrics()
         return Response(data, headers={"content-type": kind})
 
     async def _list_models(self, request: Request) -> Response:
-        return _json(await self.models.models(self.auth.caller(request.headers.raw)))
+        return as_json(await self.models.models(self.auth.caller(request.headers.raw)))
 
     async def _one_model(self, request: Request) -> Response:
         wanted = request.path_params["model"]
         listed = (await self.models.models(self.auth.caller(request.headers.raw)))["data"]
         for entry in listed if isinstance(listed, list) else ():
             if isinstance(entry, dict) and entry.get("id") == wanted:
-                return _json(entry)
+                return as_json(entry)
         raise ModelNotFound(f"The model {wanted!r} does not exist.")
 
     async def _count(self, request: Request) -> Response:
@@ -98,22 +98,25 @@ class Ops:
 
 
 async def _liveliness(_: Request) -> Response:
-    return _json({"status": "alive"})
+    return as_json({"status": "alive"})
 
 
-def _told(handler: Handler) -> Handler:
+def told(handler: Handler) -> Handler:
     """Errors of ours as OpenAI's envelope."""
 
     async def answered(request: Request) -> Response:
         try:
             return await handler(request)
         except TidemarkError as error:
-            return Response(envelope(error), status_of(error), media_type="application/json")
+            # RFC 9110, section 15.5.2: a 401 names the scheme
+            headers = {"www-authenticate": "Bearer"} if isinstance(error, NotAuthenticated) else None
+            return Response(envelope(error), status_of(error), headers, media_type="application/json")
         except ClientGone:
             return Response(status_code=CLIENT_GONE)  # nobody reads it; a failure of ours it is not
 
     return answered
 
 
-def _json(value: JsonValue, status: int = 200) -> Response:
+def as_json(value: JsonValue, status: int = 200) -> Response:
+    """A value as a response."""
     return Response(json.dumps(value, ensure_ascii=False), status, media_type="application/json")

@@ -170,6 +170,12 @@ class EmbeddedValkey:
         return "\n".join([f"The embedded store did not start: {what}. Its last words:", *lines])
 
 
+def running_url(folder: Path) -> str | None:
+    """The address of the server that runs on a folder; None where none answers."""
+    path = _socket_path(folder.absolute())
+    return f"unix://{quote(str(path))}" if _ask(path, b"PING").startswith(b"+PONG") else None
+
+
 def _lock(folder: Path) -> int:
     """Hold the folder for this process; the kernel lets go of it when the process ends, however it ends."""
     held = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)

@@ -17,6 +17,12 @@ key                      type     holds
 ``tm:{F}:n:HASH``        string   a chain hash at the end of a request or reply -> who holds it
 ``tm:{F}:s:RECIPE:HASH`` string   a summary of the prefix with that hash (``codec.pack_summary``)
 ``tm:i:TENANT``          zset     the tenant's conversations by time of last use; in a slot of its own
+``tm:{models}:v``        string   the version of what is set of models; another one after every change
+``tm:{models}:o``        hash     ``provider:model`` -> what a person set (``models.py``)
+``tm:{models}:r``        hash     ``provider:model`` -> what was found of it
+``tm:{models}:t``        zset     ``provider:model`` by the time when that was found
+``tm:{models}:k``        hash     ``provider:model`` -> the newest calibration of anybody's, for the operator
+``tm:k:OWNER``           hash     model, upstream and tool set -> their calibration (``calibrations.py``)
 =======================  =======  ====================================================================
 
 ``OWN`` is the second part of a conversation's id, 16 hex characters; ``HASH`` and ``RECIPE`` are raw bytes.
@@ -39,6 +45,20 @@ def family_prefix(family: str) -> str:
 def tenant_index(tenant: str) -> str:
     """The key of the tenant's list of conversations."""
     return f"tm:i:{tenant}"
+
+
+MODELS = "tm:{models}"
+"""What the keys of the registry of models begin with: one slot, and no tenant's."""
+
+
+def models_part(kind: str) -> str:
+    """The key of a part of the registry."""
+    return f"{MODELS}:{kind}"
+
+
+def calibrations(owner: str) -> str:
+    """The key of what was learned for one credential."""
+    return f"tm:k:{owner}"
 
 
 def split_id(conversation: str) -> tuple[str, str]:

@@ -171,19 +171,19 @@ class RedisStore:
     async def turns(self, conversation: str) -> Sequence[codec.StoredTurn]:
         """What was done in each turn, oldest first; a fork's own only."""
         path = await self._path(conversation)
-        packed = await self._ask("LRANGE", keys.turn_list(path[0][0]), 0, -1) if path else ()
+        packed = await self.ask("LRANGE", keys.turn_list(path[0][0]), 0, -1) if path else ()
         return [codec.unpack_turn(one) for one in packed]
 
     async def system_messages(self, conversation: str) -> Mapping[bytes, bytes]:
         """Every system message that was ever sent in a conversation: digest to the client's bytes."""
         found: dict[bytes, bytes] = {}
         for holder, _, _ in await self._path(conversation):
-            found |= await self._ask("HGETALL", keys.system_hash(holder))
+            found |= await self.ask("HGETALL", keys.system_hash(holder))
         return found
 
     async def recent(self, tenant: str, *, limit: int = 100) -> Sequence[str]:
         """The ids of the tenant's conversations, last used first; some may have expired."""
-        ids = await self._ask("ZREVRANGE", keys.tenant_index(tenant), 0, limit - 1)
+        ids = await self.ask("ZREVRANGE", keys.tenant_index(tenant), 0, limit - 1)
         return [one.decode() for one in ids]
 
     async def ping(self) -> None:
@@ -193,6 +193,15 @@ class RedisStore:
         """
         async with self._asking(self._record_seconds, probe=True):
             await self._client.execute_command("PING")
+
+    async def ask(self, *command: str | bytes | float, probe: bool = False) -> Any:
+        """Send one command; the rest of the room shares the connections through this.
+
+        :param probe: ask even while the store rests
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        async with self._asking(self._record_seconds, probe=probe):
+            return await self._client.execute_command(*command)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -224,8 +233,8 @@ class RedisStore:
 
     async def _page(self, holder: str, base: int, first: int, last: int) -> list[StoredMessage]:
         low, high = first - base - 1, last - base - 1
-        entries = await self._ask("LRANGE", keys.message_list(holder), low, high)
-        hashes = await self._ask("GETRANGE", keys.hash_string(holder), 16 * low, 16 * high + 15)
+        entries = await self.ask("LRANGE", keys.message_list(holder), low, high)
+        hashes = await self.ask("GETRANGE", keys.hash_string(holder), 16 * low, 16 * high + 15)
         return [codec.unpack_message(entry, first + i, hashes[16 * i : 16 * i + 16]) for i, entry in enumerate(entries)]
 
     async def _read(self, script: scripts.Script, conversation: str) -> Any:
@@ -234,10 +243,6 @@ class RedisStore:
         family, own = keys.split_id(conversation)
         async with self._asking(self._record_seconds):
             return await self._run(script, family, b"", 0, own)
-
-    async def _ask(self, *command: str | float) -> Any:
-        async with self._asking(self._record_seconds):
-            return await self._client.execute_command(*command)
 
     async def _run(self, script: scripts.Script, family: str, *arguments: str | bytes | float) -> Any:
         """Run a script by name; a server that does not know it yet is sent the source."""

@@ -1,8 +1,9 @@
 """What is known of models: window, policy, and the list that ``GET /v1/models`` answers.
 
 Third step on the road of a request, before the budget. A window comes from the first source that has one:
-what a person wrote, the running server where a person gave its address, our own data, litellm's, the server
-where litellm gave its address, and at last an assumption. What an upstream's overflow taught goes over all.
+what a person set in the registry, what a person wrote in the file, the running server where a person gave its
+address, our own data, litellm's, the server where litellm gave its address, and at last an assumption. What an
+upstream's overflow taught goes over all.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from proxy.core.budget import CompactionPolicy, ModelProfile, ModelWindow
 from proxy.core.errors import UpstreamError
 from proxy.core.messages import JsonValue
 from proxy.core.ports import Caller, Lane, Route
+from proxy.core.registry import NOTHING_SET, Overrides, Sighting
 from proxy.upstream.bounded import remember
 from proxy.upstream.headers import caller_key
 from proxy.upstream.learning import smaller_of, windows_after
 from proxy.upstream.litellm import LiteLLMUpstream
 from proxy.upstream.modeldata import Known, LiteLLMModelData, known_from
 from proxy.upstream.overflow import parse_overflow
+from proxy.upstream.overrides import LiveOverrides
 from proxy.upstream.probe import Probe, entries_of, window_of
 from proxy.upstream.providers import OPENAI_BASE
 from proxy.upstream.routes import find
@@ -34,6 +37,7 @@ REMEMBERED = 1024
 OPENAI_KEYS = ("sk-proj-", "sk-svcacct-")
 """Keys that can only be OpenAI's; a key of another form is not shown to OpenAI to find out."""
 
+_Identity = tuple[str, str, str, bytes, Overrides]
 ModelInfo = Mapping[str, JsonValue]
 """``max_input_tokens``, ``max_output_tokens``, ``context_window``: LiteLLM's ``model_info`` words, in
 tokens."""
@@ -46,6 +50,7 @@ class Catalog:
     :param overrides: what a person wrote, by the client's name or a glob of it; read at every request, so
         that edits apply at once
     :param shipped: ``config/models.yaml``, by glob of the upstream's or the client's name
+    :param live: what a person set in the registry, which is told what requests find; None without a store
     """
 
     def __init__(
@@ -57,20 +62,36 @@ class Catalog:
         shipped: Mapping[str, ModelInfo] | None = None,
         data: LiteLLMModelData | None = None,
         probe: Probe | None = None,
+        live: LiveOverrides | None = None,
     ) -> None:
         self._upstream = upstream
+        self._live = live
         self._policy_for = policy_for
         self._overrides = {} if overrides is None else overrides
         self._shipped = {} if shipped is None else shipped
         self._data = data or LiteLLMModelData()
         self._probe = probe or Probe(upstream.wire)
         self._looked_up: dict[tuple[str, str, str], Known | None] = {}
-        self._learned: dict[tuple[str, str, str, bytes], ModelWindow] = {}
+        self._learned: dict[_Identity, ModelWindow] = {}
 
     async def profile(self, route: Route, caller: Caller) -> ModelProfile:
         """Window and policy of a model; never fails, the last source is a default."""
-        window = self._with_learned(route, caller, await self._window(route, caller))
-        return ModelProfile(route.name, window, self._policy_for(route.name))
+        policy = self._policy_for(route.name)
+        said = self._said(route)
+        if said.states_window:
+            output = None if said.max_output_tokens else await self._output(route)
+            window = said.over_window(ModelWindow(max_output_tokens=output))
+        else:
+            found = await self.found(route, caller)
+            if self._live is not None and route.provider:
+                self._live.note(_sighting(route, found, policy))
+            window = said.over_window(found)
+        window = self._with_learned(route, caller, window)
+        return ModelProfile(route.name, window, said.over_policy(policy))
+
+    async def sighting(self, route: Route, caller: Caller) -> Sighting:
+        """A model as it is found now, for the registry: without what a person set there."""
+        return _sighting(route, await self.found(route, caller), self._policy_for(route.name))
 
     async def learn(
         self, route: Route, caller: Caller, profile: ModelProfile, *, status: int, body: bytes, sent_tokens: int
@@ -84,7 +105,7 @@ class Catalog:
         if overflow is None:
             return None
         now, kept = windows_after(profile.window, overflow, sent_tokens)
-        remember(self._learned, _identity(route, caller), kept, most=REMEMBERED)
+        remember(self._learned, self._identity(route, caller), kept, most=REMEMBERED)
         return replace(profile, window=now)
 
     async def models(self, caller: Caller) -> dict[str, JsonValue]:
@@ -94,8 +115,9 @@ class Catalog:
 
         :raises UpstreamError: ``TIDEMARK_UPSTREAM`` does not tell its models
         """
-        names = [entry.name for entry in self._upstream.entries if "*" not in entry.name]
-        entries = await asyncio.gather(*(self._described(name, caller) for name in dict.fromkeys(names)))
+        routes = await self.configured()
+        names = [route.name for route in routes]
+        entries = await asyncio.gather(*(self._described(route, caller) for route in routes))
         answer: dict[str, JsonValue] = {"object": "list"}
         listed = await self._listed(caller, configured=bool(self._upstream.entries))
         if isinstance(listed, dict):
@@ -120,16 +142,29 @@ class Catalog:
         wire = self._upstream.wire
         return await wire.get_json(route, base + "/models", caller, timeout_seconds=LIST_SECONDS)
 
-    async def _described(self, name: str, caller: Caller) -> Mapping[str, JsonValue]:
-        """A configured model as an OpenAI model object; litellm is not imported for it."""
-        found = find(self._upstream.entries, name)
-        if found is None:
+    async def configured(self) -> list[Route]:
+        """The routes of the models that the list names; litellm is not imported for them."""
+        names = dict.fromkeys(entry.name for entry in self._upstream.entries if "*" not in entry.name)
+        return [await self._configured(name) for name in names]
+
+    async def _configured(self, name: str) -> Route:
+        destination = find(self._upstream.entries, name)
+        if destination is None:
             raise AssertionError(name)  # it comes from the entries
-        provider = found.provider or await self._data.provider(found.model) or "openai"
-        base = (found.base_url or "").rstrip("/")
+        provider = destination.provider or await self._data.provider(destination.model) or "openai"
+        base = (destination.base_url or "").rstrip("/")
         lane: Lane = "wire" if base else "translate"
-        route = Route(lane, name, found.bare_model, provider, base, found.api_key, found.headers, found.params)
-        entry: Mapping[str, JsonValue] = {"id": name, "object": "model", "created": 0, "owned_by": provider}
+        model, key = destination.bare_model, destination.api_key
+        return Route(lane, name, model, provider, base, key, destination.headers, destination.params)
+
+    async def _described(self, route: Route, caller: Caller) -> Mapping[str, JsonValue]:
+        """A configured model as an OpenAI model object."""
+        entry: Mapping[str, JsonValue] = {
+            "id": route.name,
+            "object": "model",
+            "created": 0,
+            "owned_by": route.provider,
+        }
         return {**entry, **_window_fields((await self.profile(route, caller)).window)}
 
     async def _with_window(self, entry: Mapping[str, JsonValue], caller: Caller) -> Mapping[str, JsonValue]:
@@ -143,12 +178,11 @@ class Catalog:
         window = (await self.profile(route, caller)).window
         return entry if window.source == "default" else {**entry, "context_length": window.window}
 
-    async def _window(self, route: Route, caller: Caller) -> ModelWindow:
+    async def found(self, route: Route, caller: Caller) -> ModelWindow:
+        """The window by the file, our data and the servers."""
         manual = self._manual(route.name)
         if manual.has_window:
-            looked_up = await self._lookup(route) if manual.max_output_tokens is None else None
-            output = manual.max_output_tokens or (looked_up.max_output_tokens if looked_up else None)
-            return _model_window(replace(manual, max_output_tokens=output), manual=True)
+            return _model_window(replace(manual, max_output_tokens=await self._output(route)), manual=True)
         sources: list[Callable[[], Awaitable[Known | None]]] = [
             lambda: self._lookup(route),
             lambda: self._ask(route, caller),
@@ -161,6 +195,17 @@ class Catalog:
                 output = manual.max_output_tokens or known.max_output_tokens
                 return _model_window(replace(known, max_output_tokens=output))
         return ModelWindow(max_output_tokens=manual.max_output_tokens)
+
+    async def _output(self, route: Route) -> int | None:
+        """The longest reply, where no server is asked for it."""
+        manual = self._manual(route.name)
+        if manual.max_output_tokens is not None:
+            return manual.max_output_tokens
+        looked_up = await self._lookup(route)
+        return looked_up.max_output_tokens if looked_up else None
+
+    def _said(self, route: Route) -> Overrides:
+        return NOTHING_SET if self._live is None else self._live.of(route)
 
     def _manual(self, name: str) -> Known:
         info = self._overrides.get(name)
@@ -196,10 +241,14 @@ class Catalog:
         return None if window is None else Known(context_window=window)
 
     def _with_learned(self, route: Route, caller: Caller, window: ModelWindow) -> ModelWindow:
-        learned = self._learned.get(_identity(route, caller))
+        learned = self._learned.get(self._identity(route, caller))
         if learned is None:
             return window
         return smaller_of(window, learned) if window.source == "manual" else learned
+
+    def _identity(self, route: Route, caller: Caller) -> _Identity:
+        """What a lesson holds for; a person's new word ends it, for it may be the answer to a larger server."""
+        return (route.base_url, route.provider, route.upstream_model, caller.fingerprint, self._said(route))
 
 
 def _model_window(known: Known, *, manual: bool = False) -> ModelWindow:
@@ -225,5 +274,5 @@ def _window_fields(window: ModelWindow) -> Mapping[str, JsonValue]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _identity(route: Route, caller: Caller) -> tuple[str, str, str, bytes]:
-    return (route.base_url, route.provider, route.upstream_model, caller.fingerprint)
+def _sighting(route: Route, window: ModelWindow, policy: CompactionPolicy) -> Sighting:
+    return Sighting(route.provider, route.upstream_model, route.name, window, policy.threshold, policy.retention_tokens)

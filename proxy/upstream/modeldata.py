@@ -15,10 +15,13 @@ from pathlib import Path
 import msgspec
 
 from proxy.core.messages import JsonValue
+from proxy.upstream.providers import KEYED, KEYLESS, WIRE_BESIDES, WIRE_WITHOUT_LITELLM
 
 DATA_FILE = "model_prices_and_context_window_backup.json"
 MODES = frozenset({"chat", "completion", "responses"})
 """Of the file's entries those that take a conversation."""
+SPOKEN_WITHOUT_DATA = WIRE_WITHOUT_LITELLM | WIRE_BESIDES | KEYED | KEYLESS
+"""Providers that the file may not name, for their models are whatever somebody runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,11 @@ class LiteLLMModelData:
         entry = (await self._read()).get(model)
         provider = entry.litellm_provider if entry is not None else None
         return provider if isinstance(provider, str) else None
+
+    async def providers(self) -> frozenset[str]:
+        """Every provider that the file or our own tables name."""
+        listed = {entry.litellm_provider for entry in (await self._read()).values()}
+        return frozenset(one for one in listed if isinstance(one, str)) | SPOKEN_WITHOUT_DATA
 
     async def _read(self) -> Mapping[str, _Entry]:
         if self._entries is None:

@@ -110,7 +110,6 @@ class TestProblems:
             ("template:", "is empty; it takes"),
             ("{threshold: 0.4}", "target is 0.45, not below the threshold 0.4"),
             ("oversize: error", "error is not available yet"),
-            ("calibrate: true", "True is not available yet"),
             ("summarizer: {cache_friendly: true}", "is not available yet"),
         ],
     )

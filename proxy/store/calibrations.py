@@ -1,0 +1,100 @@
+"""The adapter of ``CalibrationStore``: what was learned of providers' tokenizers, by credential.
+
+Met twice on the road of a request whose model is calibrated: read beside ``recall``, written beside ``record``. Two
+replies that end at the same instant may lose one of the two lessons; the next reply teaches the same.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from proxy.core.calibration import ANY_TOOLS, UNCALIBRATED, Calibration, CalibrationKey, Reading
+from proxy.core.errors import StoreUnavailable
+from proxy.store import keys
+from proxy.store.models import MOST_MODELS, Ask
+
+MOST_TOOL_SETS = 256
+"""Of one credential, over all models; further ones go by their model's own calibration."""
+_REMEMBERED = 1024
+_KEEP = (Path(__file__).with_name("lua") / "calibrate.lua").read_text("utf-8")
+
+
+class RedisCalibrations:
+    """Calibrations in Redis; the mutable state is a bounded memory of the last known, for when the store is gone.
+
+    :param ttl_seconds: how long what no reply renews is kept; None keeps it for good
+    """
+
+    def __init__(self, ask: Ask, *, ttl_seconds: float | None) -> None:
+        self._ask = ask
+        self._ttl = max(1, math.ceil(ttl_seconds)) if ttl_seconds else 0
+        self._known: dict[CalibrationKey, Calibration] = {}
+
+    async def calibration(self, key: CalibrationKey) -> Calibration:
+        """Of a tool set, else of its model; the last one known where the store does not answer."""
+        try:
+            own, overall = await self._read(key)
+        except StoreUnavailable:
+            return self._known.get(key, UNCALIBRATED)
+        return self._remembered(key, own or overall or UNCALIBRATED)
+
+    async def learn(self, key: CalibrationKey, counted: int, told: int, now: float) -> None:
+        """Take in one more reply, for the tool set and for the model."""
+        try:
+            own, overall = await self._read(key)
+            after = [(found or UNCALIBRATED).learned(counted, told, now) for found in (own, overall)]
+            fields = (_field(key), _pack(after[0]), _field(_any(key)), _pack(after[1]))
+            await self._ask("EVAL", _KEEP, 1, keys.calibrations(key.owner), MOST_TOOL_SETS, self._ttl, *fields)
+            newest = (MOST_MODELS, 0, key.model, fields[3])
+            await self._ask("EVAL", _KEEP, 1, keys.models_part("k"), *newest)
+        except StoreUnavailable:
+            self._remembered(key, self._known.get(key, UNCALIBRATED).learned(counted, told, now))
+            return
+        self._remembered(key, after[0])
+
+    async def readings(self, owner: str | None) -> Mapping[str, Sequence[Reading]]:
+        """By model id, the calibration of the model first; for None the newest of anybody's."""
+        key = keys.models_part("k") if owner is None else keys.calibrations(owner)
+        found: dict[str, list[Reading]] = {}
+        for field, packed in sorted((await self._ask("HGETALL", key)).items()):
+            model, _, rest = field.decode().partition("\0")
+            tools = rest.partition("\0")[2] if rest else ANY_TOOLS
+            if calibration := _unpack(packed):
+                found.setdefault(model, []).append(Reading(tools, calibration))
+        return {model: sorted(own, key=lambda one: one.tools != ANY_TOOLS) for model, own in found.items()}
+
+    async def _read(self, key: CalibrationKey) -> tuple[Calibration | None, Calibration | None]:
+        """Of the tool set and of its model."""
+        packed = await self._ask("HMGET", keys.calibrations(key.owner), _field(key), _field(_any(key)))
+        return _unpack(packed[0]), _unpack(packed[1])
+
+    def _remembered(self, key: CalibrationKey, calibration: Calibration) -> Calibration:
+        self._known.pop(key, None)
+        self._known[key] = calibration
+        if len(self._known) > _REMEMBERED:
+            del self._known[next(iter(self._known))]
+        return calibration
+
+
+def _any(key: CalibrationKey) -> CalibrationKey:
+    return replace(key, tools=ANY_TOOLS)
+
+
+def _field(key: CalibrationKey) -> str:
+    return f"{key.model}\0{key.upstream}\0{key.tools}"
+
+
+def _pack(calibration: Calibration) -> str:
+    return json.dumps(asdict(calibration))
+
+
+def _unpack(packed: bytes | None) -> Calibration | None:
+    """None for what another version wrote and this one cannot read."""
+    try:
+        return None if packed is None else Calibration(**json.loads(packed))
+    except (ValueError, TypeError):
+        return None

@@ -1,0 +1,3 @@
+-- prefix: version, overrides, sightings; each of the latter two as field, value, field, value ...
+local all = KEYS[1]
+return {redis.call('GET', all .. ':v') or '', redis.call('HGETALL', all .. ':o'), redis.call('HGETALL', all .. ':r')}

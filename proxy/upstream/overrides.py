@@ -1,0 +1,92 @@
+"""What a person set of models, in each worker's memory: read at every request, renewed in the background.
+
+Asked by the catalog on the road of a request, which costs one look into a dict; the store is asked for a version key
+twice a second, by a task of its own (``docs/adr/0006-overrides-by-polling.md``). The same task writes down the
+models that requests have found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from proxy.core.errors import StoreUnavailable
+from proxy.core.ports import ModelStore, Route
+from proxy.core.registry import NOTHING_SET, ModelRecord, Overrides, Sighting, model_id
+from proxy.upstream.bounded import remember
+
+POLL_SECONDS = 0.4
+"""A change is seen by every worker within it and one round trip: well under the second that is promised."""
+NOTED_SECONDS = 60.0
+"""A model that is found otherwise by every second request is written down this often at most."""
+REMEMBERED = 1024
+
+
+class LiveOverrides:
+    """The overrides as this worker knows them, and the sightings that wait to be written.
+
+    :param clock: Unix time, seconds
+    """
+
+    def __init__(self, store: ModelStore, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._clock = clock
+        self._version: str | None = None
+        self._records: dict[str, ModelRecord] = {}
+        self._noted: dict[str, tuple[Sighting, float]] = {}
+        self._waiting: dict[str, Sighting] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def of(self, route: Route) -> Overrides:
+        """What a person set of the model that a route leads to."""
+        if not self._records:
+            return NOTHING_SET
+        record = self._records.get(model_id(route.provider, route.upstream_model))
+        if record is None and not route.provider:  # a route to nowhere, of a request that is not forwarded
+            record = next((one for one in self._records.values() if one.name == route.name), None)
+        return record.overrides if record else NOTHING_SET
+
+    def note(self, sighting: Sighting) -> None:
+        """Write down in the background what a request found of a model, where that is news."""
+        model = model_id(sighting.provider, sighting.model)
+        known = self._noted.get(model)
+        if known is not None and (known[0] == sighting or self._clock() - known[1] < NOTED_SECONDS):
+            return
+        remember(self._noted, model, (sighting, self._clock()), most=REMEMBERED)
+        remember(self._waiting, model, sighting, most=REMEMBERED)
+
+    async def start(self) -> None:
+        """Read the overrides, as long as the store answers at once, and follow their changes from now on."""
+        await self._turn()
+        self._task = asyncio.create_task(self._follow())
+
+    async def aclose(self) -> None:
+        """Follow no longer; what still waits is written."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._turn()
+
+    async def refresh(self) -> None:
+        """Read the overrides anew where their version is another one.
+
+        :raises StoreUnavailable: the store did not answer; what was known holds
+        """
+        if await self._store.version() != self._version:
+            version, records = await self._store.changed()
+            self._records = {record.id: record for record in records}
+            self._version = version
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            await self._turn()
+
+    async def _turn(self) -> None:
+        with contextlib.suppress(StoreUnavailable):
+            await self.refresh()
+            while self._waiting:
+                model, sighting = next(iter(self._waiting.items()))
+                await self._store.sight(sighting, self._clock())
+                self._waiting.pop(model, None)

@@ -1,0 +1,182 @@
+"""The registry and the calibrations in a real server, and in a cluster: kept, bounded, and apart."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import redis
+
+from proxy.core.budget import ModelWindow
+from proxy.core.calibration import UNCALIBRATED, CalibrationKey
+from proxy.core.errors import StoreUnavailable
+from proxy.core.registry import NOTHING_SET, ModelRecord, Overrides, Sighting
+from proxy.store import keys
+from proxy.store.calibrations import MOST_TOOL_SETS, RedisCalibrations
+from proxy.store.embedded import EmbeddedValkey, running_url
+from proxy.store.models import MOST_MODELS, RedisModels
+from proxy.store.redis import RedisStore
+
+WINDOW = ModelWindow(272_000, 128_000, 400_000, "api")
+
+
+def seen(model: str, window: ModelWindow = WINDOW) -> Sighting:
+    """A sighting of a model at OpenAI."""
+    return Sighting("openai", model, f"my-{model}", window, 0.95, 1000)
+
+
+def blank(model: str) -> ModelRecord:
+    """A record of which nothing is stored."""
+    return ModelRecord("openai", model, model)
+
+
+@pytest.fixture
+def models(store: RedisStore) -> RedisModels:
+    """The registry on one server, and on a cluster."""
+    return RedisModels(store.ask)
+
+
+@pytest.fixture
+def calibrations(store: RedisStore) -> RedisCalibrations:
+    """The calibrations on one server, and on a cluster."""
+    return RedisCalibrations(store.ask, ttl_seconds=100)
+
+
+@pytest.fixture
+def name() -> str:
+    """A model that no other test has, its name as odd as names get."""
+    return f"org/modèle:{uuid.uuid4().hex} *"
+
+
+async def test_a_sighting_is_kept_with_its_times(models: RedisModels, name: str) -> None:
+    """FR-3.2.2: created once, updated with what is found."""
+    await models.sight(seen(name), 10.0)
+    await models.sight(seen(name), 20.0)
+    await models.sight(seen(name, ModelWindow()), 25.0)
+    record = await models.record(f"openai:{name}")
+    assert record == ModelRecord("openai", name, f"my-{name}", seen(name), NOTHING_SET, 10.0, 10.0)
+    await models.sight(seen(name, ModelWindow(1000, None, None, "api")), 30.0)
+    record = await models.record(f"openai:{name}")
+    assert record is not None
+    assert record.seen is not None
+    assert (record.seen.window.window, record.created_at, record.updated_at) == (1000, 10.0, 30.0)
+
+
+async def test_an_override_is_kept_beside_what_was_found_and_comes_off(models: RedisModels, name: str) -> None:
+    """FR-3.2.4: a reset leads back to the found values; each change has a version of its own."""
+    await models.sight(seen(name), 10.0)
+    versions = [await models.version()]
+    record = await models.record(f"openai:{name}")
+    assert record is not None
+    own = Overrides(max_input_tokens=5000, threshold=0.8)
+    await models.override(record, own, 20.0)
+    versions.append(await models.version())
+    after = await models.record(f"openai:{name}")
+    assert after == replace(record, overrides=own, updated_at=20.0)
+    version, changed = await models.changed()
+    assert version == versions[-1]
+    assert [one.overrides for one in changed if one.model == name] == [own]
+    assert after in await models.records()
+    await models.override(after, NOTHING_SET, 30.0)
+    versions.append(await models.version())
+    assert await models.record(f"openai:{name}") == record
+    assert len(set(versions)) == 3
+
+
+async def test_a_sighting_changes_no_version(models: RedisModels, name: str) -> None:
+    """Or every new model would make every worker read all overrides anew."""
+    before = await models.version()
+    await models.sight(seen(name), 10.0)
+    assert await models.version() == before
+
+
+async def test_sightings_are_bounded_and_overrides_stay(alone: RedisStore, admin: redis.Redis, name: str) -> None:
+    """Clients choose names; the one found longest ago goes, what a person set does not."""
+    models = RedisModels(alone.ask)
+    await models.override(blank(name), Overrides(threshold=0.5), 1.0)
+    await models.sight(seen(name), 2.0)
+    for number in range(5):
+        await models.sight(seen(f"{name}-{number}"), 1e9 + number)
+    admin.zadd(keys.models_part("t"), {f"filler-{number}": 5e9 for number in range(MOST_MODELS - 3)})
+    await models.sight(seen(f"{name}-last"), 2e9)
+    assert admin.zcard(keys.models_part("t")) == MOST_MODELS
+    assert await models.record(f"openai:{name}-0") is None
+    kept = await models.record(f"openai:{name}")
+    assert kept is not None
+    assert kept.overrides == Overrides(threshold=0.5)
+    admin.zremrangebyscore(keys.models_part("t"), 5e9, 5e9)
+
+
+async def test_what_cannot_be_read_is_as_if_it_were_not_there(
+    alone: RedisStore, admin: redis.Redis, name: str
+) -> None:
+    """Another version's record, or a hand's: nothing fails, and the others are read."""
+    models = RedisModels(alone.ask)
+    await models.sight(seen(name), 1.0)
+    for number, junk in enumerate(["", "{", "[]", "7", '{"told": {}}', '{"told": {"a": 1}, "provider": "x"}']):
+        admin.hset(keys.models_part("r"), f"junk-{number}", junk)
+        admin.hset(keys.models_part("o"), f"junk-{number}", junk)
+    assert [one.model for one in await models.records() if "junk" in one.id] == []
+    assert await models.record("junk-0") is None
+    assert await models.record(f"openai:{name}") is not None
+    for kind in ("r", "o"):
+        admin.hdel(keys.models_part(kind), *(f"junk-{number}" for number in range(6)))
+
+
+async def test_a_calibration_is_learned_for_the_tool_set_and_for_the_model(
+    calibrations: RedisCalibrations, name: str, tenant: str
+) -> None:
+    """A tool set that is new starts from its model's calibration; another credential from nothing."""
+    key = CalibrationKey(tenant, f"openai:{name}", "u", "t1")
+    assert await calibrations.calibration(key) == UNCALIBRATED
+    await calibrations.learn(key, 1000, 1460, 5.0)
+    own = await calibrations.calibration(key)
+    assert (own.factor, own.replies, own.updated_at) == (1.46, 1, 5.0)
+    assert (await calibrations.calibration(replace(key, tools="t2"))).factor == 1.46
+    for other in (replace(key, owner=tenant[::-1] + "x"), replace(key, upstream="v"), replace(key, model="openai:o")):
+        assert await calibrations.calibration(other) == UNCALIBRATED
+    readings = (await calibrations.readings(tenant))[key.model]
+    assert [(one.tools, one.calibration.factor) for one in readings] == [("*", 1.46), ("t1", 1.46)]
+    assert (await calibrations.readings(None))[key.model][0].calibration.factor == 1.46
+    assert await calibrations.readings("nobody") == {}
+
+
+async def test_calibrations_expire_and_are_bounded(alone: RedisStore, admin: redis.Redis, name: str) -> None:
+    """A client that makes up tool sets fills its own hash only, and no further than to its bound."""
+    calibrations = RedisCalibrations(alone.ask, ttl_seconds=100)
+    owner = uuid.uuid4().hex
+    for number in range(MOST_TOOL_SETS + 3):
+        await calibrations.learn(CalibrationKey(owner, f"openai:{name}", "u", f"t{number}"), 10, 12, 1.0)
+    assert admin.hlen(keys.calibrations(owner)) == MOST_TOOL_SETS
+    assert 0 < int(admin.ttl(keys.calibrations(owner))) <= 100
+    late = await calibrations.calibration(CalibrationKey(owner, f"openai:{name}", "u", f"t{MOST_TOOL_SETS + 2}"))
+    assert late.factor == pytest.approx(1.2)
+
+
+async def test_without_the_store_the_last_calibration_holds(tmp_path: Path) -> None:
+    """And goes on learning in memory; the registry's reading says that the store is gone."""
+    key = CalibrationKey("o", "openai:m", "u", "")
+    with EmbeddedValkey(tmp_path / "data") as server:
+        store = RedisStore(server.url, ttl_seconds=None, record_timeout_seconds=5)
+        calibrations = RedisCalibrations(store.ask, ttl_seconds=None)
+        await calibrations.learn(key, 100, 200, 1.0)
+    assert (await calibrations.calibration(key)).factor == 2.0
+    await calibrations.learn(key, 100, 200, 2.0)
+    assert (await calibrations.calibration(key)).replies == 2
+    assert await calibrations.calibration(replace(key, owner="p")) == UNCALIBRATED
+    with pytest.raises(StoreUnavailable):
+        await calibrations.readings("o")
+    with pytest.raises(StoreUnavailable):
+        await RedisModels(store.ask).version()
+    await store.close()
+
+
+async def test_a_running_server_is_found_by_its_folder(tmp_path: Path) -> None:
+    """For the command line, which must not start a second one."""
+    assert running_url(tmp_path / "data") is None
+    with EmbeddedValkey(tmp_path / "data") as server:
+        assert await asyncio.to_thread(running_url, tmp_path / "data") == server.url
+    assert running_url(tmp_path / "data") is None
