@@ -9,10 +9,10 @@ UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --generat
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format lock clean
+.PHONY: help install demo test bench-counting check format lock clean
 
 help: ## Show this list
-	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-22s %s\n", $$1, $$2}'
 
 install: $(VENV)/local.stamp ## Install the proxy and its local model into .venv
 
@@ -21,6 +21,9 @@ demo: $(VENV)/local.stamp ## Show a long conversation being compacted; needs no 
 
 test: $(VENV)/dev.stamp ## Run the tests; ARGS go to pytest: make test ARGS="-k plan"
 	$(BIN)/pytest $(ARGS)
+
+bench-counting: $(VENV)/dev.stamp ## Measure token counting beside litellm's; ARGS: make bench-counting ARGS="--rounds 30"
+	@PYTHONPATH=. $(BIN)/python benchmarks/counting.py $(ARGS)
 
 check: $(VENV)/dev.stamp ## Lint, formatting, types, architecture, spelling, deployment files
 	$(BIN)/ruff check .

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -188,18 +187,6 @@ def test_a_cut_text_is_the_longest_that_fits(text: str, max_tokens: int) -> None
         assert COUNTER.count_text(text[: len(cut) + 1], "gpt-4o") > max_tokens
 
 
-@pytest.mark.parametrize("unit", ["a", " ", "😀", "<|endoftext|>", "QUJD/+9z", "\n", "中", "a "])
-def test_a_megabyte_of_anything_is_counted_in_linear_time(unit: str) -> None:
-    """No text panics or is quadratic: 1 MB takes at most forty times what 50 kB take."""
-    small, large = (unit * (size // len(unit)) for size in (50_000, 1_000_000))
-    took = []
-    for text in (small, large):
-        start = time.perf_counter()
-        LocalTokenCounter().count_text(text, "gpt-4o")
-        took.append(time.perf_counter() - start)
-    assert took[1] < 40 * took[0] + 0.5
-
-
 def test_a_long_text_is_cut_within_its_pieces() -> None:
     """The bound holds over the pieces that a long text is counted in."""
     for text in ("word " * 60_000, "a" * 300_000, "中文。" * 30_000):
@@ -208,29 +195,12 @@ def test_a_long_text_is_cut_within_its_pieces() -> None:
 
 
 @pytest.mark.anyio
-async def test_large_texts_do_not_stall_the_event_loop() -> None:
-    """While 4 MB are counted, the loop turns at least every 50 ms (200 ms here, for slow machines)."""
-    counter = LocalTokenCounter()
-    counter.count_text("load", "gpt-4o")
-    task = asyncio.create_task(counter.count(request({"role": "user", "content": "some words " * 400_000}), "gpt-4o"))
-    worst = 0.0
-    while not task.done():
-        start = time.perf_counter()
-        await asyncio.sleep(0.001)
-        worst = max(worst, time.perf_counter() - start)
-    assert (await task).total > 400_000
-    assert worst < 0.2
-
-
-@pytest.mark.anyio
 async def test_a_following_turn_counts_only_what_is_new() -> None:
     """What was counted once is looked up, and a digest's count is told apart by model family."""
     counter = LocalTokenCounter()
     values = [{"role": "user", "content": f"message {number} " * 40} for number in range(200)]
     first = await counter.count(request(*values), "gpt-4o")
-    start = time.perf_counter()
     again = await counter.count(request(*values, HELLO), "gpt-4o")
-    assert time.perf_counter() - start < 0.05
     assert again.messages[:-1] == first.messages
     assert again.total == first.total + 5
     assert (await counter.count(request(*values), "gpt-4")).encoding == "cl100k_base"

@@ -20,7 +20,7 @@ from proxy.core.ports import RequestCount
 from proxy.tokens.accounting import PER_MESSAGE, Scheme, fixed_tokens, message_tokens, scheme_for
 from proxy.tokens.memory import Key, Remembered
 from proxy.tokens.tools import serialised
-from proxy.tokens.vocabulary import Vocabulary, vocabulary
+from proxy.tokens.vocabulary import OWNER, Vocabulary, vocabulary
 
 ESTIMATED_CHARS = 4
 """Characters a token where counting failed and ``on_failure`` is ``estimate`` (S0-5)."""
@@ -31,6 +31,8 @@ REMEMBERED_TEXTS = 5_000
 _UNREMEMBERED_CHARS = 200
 """Below this, counting anew is as quick as looking it up."""
 OnFailure = Literal["error", "estimate"]
+_Filled = tuple[Sequence[int | None], int]
+"""The count of each message, and of all else."""
 
 
 class LocalTokenCounter:
@@ -53,6 +55,7 @@ class LocalTokenCounter:
         self._on_warning = on_warning
         self._folder = folder
         self._warned = False
+        self._owner_works = False
         self._loaded: dict[str, Vocabulary] = {}
         self._messages = Remembered(REMEMBERED_MESSAGES)
         self._texts = Remembered(REMEMBERED_TEXTS)
@@ -73,8 +76,10 @@ class LocalTokenCounter:
             if fixed is None:
                 new += sum(len(request.fields.get(name, b"")) for name in request.counted)
             fill = partial(self._fill, request, scheme, found, fixed)
-            if new > THREAD_CHARS or scheme.family.encoding not in self._loaded:
+            if scheme.family.encoding not in self._loaded:
                 found, known = await asyncio.to_thread(fill)
+            elif new > THREAD_CHARS:
+                found, known = await self._elsewhere(fill)
             else:
                 found, known = fill()
             self._texts.put(fixed_key, known)
@@ -117,33 +122,42 @@ class LocalTokenCounter:
         """Counts under one scheme are good for all models and workers that have the same."""
         return scheme_for(model).key
 
-    def _fill(
-        self, request: ChatRequest, scheme: Scheme, found: Sequence[int | None], fixed: int | None
-    ) -> tuple[Sequence[int | None], int]:
+    async def _elsewhere(self, fill: Callable[[], _Filled]) -> _Filled:
+        """In the thread that is quickest; in any other while that one has work, so that nobody queues behind it."""
+        if self._owner_works:
+            return await asyncio.to_thread(fill)
+        self._owner_works = True
+        try:
+            return await asyncio.get_running_loop().run_in_executor(OWNER, fill)
+        finally:
+            self._owner_works = False
+
+    def _fill(self, request: ChatRequest, scheme: Scheme, found: Sequence[int | None], fixed: int | None) -> _Filled:
         """Count what is not known yet; safe in any thread."""
         pairs = zip(request.messages, found, strict=True)
         counts = [self._message(message, scheme) if count is None else count for message, count in pairs]
         return counts, fixed_tokens(request, partial(self._text, scheme)) if fixed is None else fixed
 
     def _message(self, message: Message, scheme: Scheme) -> int:
-        count = message_tokens(message, partial(self._text, scheme), scheme)
+        # Not by the memory of texts: what is in a message is remembered with it.
+        count = message_tokens(message, partial(self._encoded, scheme), scheme)
         self._messages.put(_key(message, scheme), count)
         return count
 
     def _text(self, scheme: Scheme, text: str) -> int:
-        if not text:
-            return 0
         if len(text) < _UNREMEMBERED_CHARS:
-            return self._encoded(text, scheme)
+            return self._encoded(scheme, text)
         digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
         key = (scheme.texts, digest, len(text))
         count = self._texts.get(key)
         if count is None:
-            count = self._encoded(text, scheme)
+            count = self._encoded(scheme, text)
             self._texts.put(key, count)
         return count
 
-    def _encoded(self, text: str, scheme: Scheme) -> int:
+    def _encoded(self, scheme: Scheme, text: str) -> int:
+        if not text:
+            return 0
         family = scheme.family
         try:
             count = self._vocabulary(family.encoding).count(text)
@@ -174,8 +188,10 @@ def measure(message: Message) -> int:
     both of which cost tokens.
     """
     text = message.text
+    if message.role != "assistant":
+        return len(text)
     written = [call.arguments for call in message.calls]
-    if message.role == "assistant" and (message.media or text[:1].isspace() or text[-1:].isspace()):
+    if message.media or (text and (text[0].isspace() or text[-1].isspace())):
         written.append(text)
     if not written:
         return len(text)

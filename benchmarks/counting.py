@@ -1,0 +1,166 @@
+"""How long counting takes: a long conversation beside ``litellm.token_counter``, and texts that tokenizers dislike.
+
+``make bench-counting``. Rounds of both are interleaved on one core and medians taken, so that a busy machine slows both
+alike. A round of ours starts with nothing remembered; loading a vocabulary, once a process, stands apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import random
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from proxy.core.chat import parse_message
+from proxy.core.messages import ChatRequest
+from proxy.tokens import LocalTokenCounter
+
+MODEL = "gpt-4o"
+MESSAGES, TOKENS = 700, 100_000
+MEGABYTE = 1_000_000
+JSON_LINE = json.dumps([{"id": number, "name": f"item {number}", "price": number / 7} for number in range(30_000)])
+STRESS = {
+    "one letter": "a" * MEGABYTE,
+    "spaces": " " * MEGABYTE,
+    "line ends": "\n" * MEGABYTE,
+    "digits": "0123456789" * (MEGABYTE // 10),
+    "emoji": "😀" * (MEGABYTE // 4),
+    "<|endoftext|>": "<|endoftext|>" * (MEGABYTE // 13),
+    "base64": "QUJD/+9zQkFTRTY0" * (MEGABYTE // 16),
+    "one line of JSON": JSON_LINE[:MEGABYTE],
+    "prose": "The quick brown fox jumps over the lazy dog. " * (MEGABYTE // 45),
+}
+Values = list[dict[str, str]]
+
+
+def conversation() -> Values:
+    """Messages out of this repository's own pages and code, in turns of about 143 tokens."""
+    root = Path(__file__).parents[1]
+    paths = sorted([*root.glob("docs/**/*.md"), *root.glob("proxy/**/*.py")])
+    words = "\n".join(path.read_text(encoding="utf-8") for path in paths)
+    counter, chance = LocalTokenCounter(), random.Random(7)
+    values: Values = [{"role": "system", "content": "You are a careful assistant."}]
+    place, left = 0, TOKENS
+    while len(values) < MESSAGES:
+        size = int(4.2 * left / (MESSAGES - len(values)) * chance.uniform(0.4, 1.6))
+        if place + size > len(words):
+            place = chance.randrange(200)
+        text = words[place : place + size]
+        place += size
+        values.append({"role": "assistant" if len(values) % 2 else "user", "content": text})
+        left = max(1000, left - counter.count_text(text, MODEL) - 4)
+    return values
+
+
+def parsed(values: Values) -> ChatRequest:
+    """A request of these messages, as the edge parses it."""
+    messages = [parse_message(json.dumps(value).encode(), value, place) for place, value in enumerate(values)]
+    return ChatRequest(b"", {}, MODEL, tuple(messages))
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Milliseconds that something takes."""
+    start = time.perf_counter()
+    work()
+    return (time.perf_counter() - start) * 1000
+
+
+def compare(rounds: int) -> None:
+    """Ours and litellm's, in turns: the whole conversation, and the same with one message more."""
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    import litellm
+
+    values = conversation()
+    following = [*values, {"role": "user", "content": "And now the next question, please: what is left to do?"}]
+    requests = parsed(values), parsed(following)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(LocalTokenCounter().count(requests[0], MODEL))
+    figures: dict[str, list[float]] = {"cold": [], "following": [], "litellm": [], "litellm following": []}
+    theirs = []
+    for _ in range(rounds):
+        counter = LocalTokenCounter()
+        counter.count_text("load", MODEL)
+        ours = [partial(loop.run_until_complete, counter.count(asked, MODEL)) for asked in requests]
+        theirs = [partial(litellm.token_counter, model=MODEL, messages=asked) for asked in (values, following)]
+        figures["cold"].append(timed(ours[0]))
+        figures["litellm"].append(timed(theirs[0]))
+        figures["following"].append(timed(ours[1]))
+        figures["litellm following"].append(timed(theirs[1]))
+    totals = loop.run_until_complete(LocalTokenCounter().count(requests[0], MODEL)).total, theirs[0]()
+    middle = {name: statistics.median(times) for name, times in figures.items()}
+    print(
+        f"{len(values)} messages: {totals[0]} tokens counted by us, {totals[1]} by litellm; {rounds} rounds, median ms"
+    )
+    print(f"{'':24}{'Tidemark':>10}{'litellm':>10}{'ratio':>8}")
+    for title, own, other in (("cold", "cold", "litellm"), ("following turn", "following", "litellm following")):
+        print(f"{title:24}{middle[own]:10.2f}{middle[other]:10.2f}{middle[other] / middle[own]:8.1f}")
+    print(f"best round: {min(figures['cold']):.2f} cold, {min(figures['following']):.2f} following\n")
+
+
+async def lag(text: str) -> tuple[float, float]:
+    """Milliseconds that counting a text takes off the loop, and the longest that the loop stood still meanwhile."""
+    counter, request = LocalTokenCounter(), parsed([{"role": "user", "content": text}])
+    counter.count_text("load", MODEL)
+    start = seen = time.perf_counter()
+    task = asyncio.create_task(counter.count(request, MODEL))
+    worst = 0.0
+    while not task.done():
+        await asyncio.sleep(0.001)
+        now = time.perf_counter()
+        worst, seen = max(worst, now - seen - 0.001), now
+    await task
+    return (time.perf_counter() - start) * 1000, worst * 1000
+
+
+def fresh(text: str) -> int:
+    """Tokens of a text, counted by somebody who remembers nothing."""
+    return LocalTokenCounter().count_text(text, MODEL)
+
+
+def stress() -> None:
+    """One megabyte of each: tokens, time, growth against a quarter of it, and how long the event loop stood still."""
+    print(f"{'1 MB of':20}{'tokens':>9}{'ms':>8}{'x of 1/4 MB':>13}{'loop lag ms':>13}")
+    for title, text in STRESS.items():
+        small, large = (min(timed(partial(fresh, piece)) for _ in range(3)) for piece in (text[: len(text) // 4], text))
+        tokens = fresh(text)
+        _, worst = min((asyncio.run(lag(text)) for _ in range(3)), key=lambda found: found[1])
+        print(f"{title:20}{tokens:9}{large:8.0f}{large / small:13.1f}{worst:13.1f}")
+
+
+def machine() -> str:
+    """The machine, in one line."""
+    model = ""
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    cores, load = os.cpu_count(), os.getloadavg()[0]
+    return (
+        f"{platform.system()} {platform.machine()}, {cores} cores {model}, load {load:.1f}, {platform.python_version()}"
+    )
+
+
+def main() -> None:
+    """Print all of it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15, help="interleaved rounds of the comparison")
+    rounds = parser.parse_args().rounds
+    print(machine())
+    if hasattr(os, "sched_setaffinity"):
+        cores = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {min(cores)})
+        compare(rounds)
+        os.sched_setaffinity(0, cores)
+    else:
+        compare(rounds)
+    stress()
+
+
+if __name__ == "__main__":
+    main()
