@@ -54,6 +54,12 @@ def test_an_image_s_size_is_read_from_its_header(data: bytes) -> None:
         ("gpt-5", 512, 512, "high", 210),
         ("gpt-4.1-mini", 1024, 1024, "high", 1659),
         ("o4-mini", 1800, 2400, "high", 2498),
+        ("computer-use-preview", 512, 512, "high", 194),
+        ("claude-sonnet-4-5", 200, 200, "low", 54),
+        ("bedrock/us.anthropic.claude-3-haiku", 1092, 1092, "auto", 1590),
+        ("claude-sonnet-4-5", 6000, 6000, "high", 1600),
+        ("gemini-2.5-pro", 384, 384, "high", 258),
+        ("gemini-2.5-pro", 1536, 800, "high", 1032),
     ],
 )
 def test_images_cost_what_is_published(model: str, width: int, height: int, detail: str, tokens: int) -> None:
@@ -72,6 +78,8 @@ def test_a_broken_image_has_a_conservative_count(data: bytes, head: str) -> None
     for start in (b"", b"\xff\xd8", b"RIFF1234WEBP"):
         part = {"type": "image_url", "image_url": {"url": head + base64.b64encode(start + data).decode()}}
         assert 85 <= image_tokens(part, ImagePricing()) <= 85 + 8 * 170
+        assert 1 <= image_tokens(part, pricing_for("claude-3-haiku")) <= 1600
+        assert image_tokens(part, pricing_for("gemini-2.5-pro")) >= 258
     assert image_tokens({"type": "image_url", "image_url": {"url": "https://a/b.png"}}, ImagePricing()) == 1445
 
 

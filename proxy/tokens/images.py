@@ -1,7 +1,8 @@
 """What an image costs, by the published formula of the model's family, from the header of its data.
 
 Below ``counting``. No image is decoded: a few bytes of the data URL tell its width and height.
-Source: OpenAI, "Images and vision", section "Calculating costs".
+Sources: OpenAI, "Images and vision", section "Calculating costs"; Anthropic, "Vision", section "Calculate image
+costs"; Google, "Understand and count tokens", section "Multimodal tokens".
 """
 
 from __future__ import annotations
@@ -20,6 +21,13 @@ _MOST_TILES = 8
 """Of an image whose size is not known: the most that fitting into 2048 and 768 leaves (2 x 4)."""
 _PATCH = 32
 _MOST_PATCHES = 1536
+_CLAUDE_SIDE = 1568
+_CLAUDE_MOST = 1600
+"""Tokens of the largest image that Claude looks at; it makes larger ones smaller."""
+_GEMINI_SMALL = 384
+_GEMINI_CROP = 768
+_GEMINI_MOST = 8
+"""Crops that an image of unknown size counts as."""
 _HEADER_CHARS = 4_096
 _JPEG_CHARS = 400_000
 """base64 characters looked at: a JPEG's size stands after its EXIF data, which may hold a preview picture."""
@@ -38,11 +46,15 @@ class ImagePricing:
     tile: int = 170
     factor: float = 0.0
     """Tokens a patch; 0 where tiles are billed."""
+    pixels: int = 0
+    """Pixels a token, as Claude counts; 0 elsewhere."""
+    crop: int = 0
+    """Tokens a crop of 768 px, as Gemini counts; 0 elsewhere."""
 
     @property
     def key(self) -> str:
         """The same for pricings that are alike."""
-        return f"{self.base}:{self.tile}:{self.factor}"
+        return f"{self.base}:{self.tile}:{self.factor}:{self.pixels}:{self.crop}"
 
 
 _BY_PREFIX = (
@@ -56,13 +68,17 @@ _BY_PREFIX = (
     ("gpt-5", ImagePricing(70, 140)),
     ("o1", ImagePricing(75, 150)),
     ("o3", ImagePricing(75, 150)),
+    ("computer-use-preview", ImagePricing(65, 129)),
 )
+_BY_WORD = (("claude", ImagePricing(pixels=750)), ("gemini", ImagePricing(crop=258)))
+"""Names that stand behind a cloud's prefix."""
 
 
 def pricing_for(model: str) -> ImagePricing:
     """The formula of a model's family; that of GPT-4o where the family is not known."""
     name = model.lower().rpartition("/")[2].removeprefix("ft:")
-    return next((pricing for prefix, pricing in _BY_PREFIX if name.startswith(prefix)), ImagePricing())
+    found = next((pricing for prefix, pricing in _BY_PREFIX if name.startswith(prefix)), None)
+    return found or next((pricing for word, pricing in _BY_WORD if word in name), ImagePricing())
 
 
 def image_tokens(part: Mapping[str, JsonValue], pricing: ImagePricing) -> int:
@@ -72,9 +88,14 @@ def image_tokens(part: Mapping[str, JsonValue], pricing: ImagePricing) -> int:
     formula allows: too many rather than an overflow.
     """
     source, detail = _source(part)
-    if detail == "low" and not pricing.factor:
+    tiled = not (pricing.factor or pricing.pixels or pricing.crop)
+    if detail == "low" and tiled:
         return pricing.base
     size = image_size(source)
+    if pricing.pixels:
+        return min(_CLAUDE_MOST, math.ceil(_seen_pixels(*size) / pricing.pixels)) if size else _CLAUDE_MOST
+    if pricing.crop:
+        return pricing.crop * (_crops(*size) if size else _GEMINI_MOST)
     if pricing.factor:
         patches = _patches(*size) if size else _MOST_PATCHES
         return math.ceil(patches * pricing.factor)
@@ -177,6 +198,19 @@ def _tiles(width: int, height: int) -> int:
     shrink *= min(1.0, _SHORT_SIDE / (min(width, height) * shrink))
     across, down = max(1, round(width * shrink)), max(1, round(height * shrink))
     return math.ceil(across / _TILE) * math.ceil(down / _TILE)
+
+
+def _seen_pixels(width: int, height: int) -> float:
+    """Pixels after the longer side was brought to 1568."""
+    shrink = min(1.0, _CLAUDE_SIDE / max(width, height))
+    return width * height * shrink**2
+
+
+def _crops(width: int, height: int) -> int:
+    """One for a small image, else as many squares of 768 px as cover it."""
+    if max(width, height) <= _GEMINI_SMALL:
+        return 1
+    return math.ceil(width / _GEMINI_CROP) * math.ceil(height / _GEMINI_CROP)
 
 
 def _patches(width: int, height: int) -> int:
