@@ -25,7 +25,8 @@ VARIABLES: Mapping[str, str] = {
     "TIDEMARK_DATA_DIR": "in place of `data_dir`; a relative path counts from the working directory",
     "TIDEMARK_STORE_URL": "in place of `store.url`",
     "TIDEMARK_UPSTREAM": "in place of `upstream`",
-    "TIDEMARK_ADMIN_TOKEN": "opens all tenants' conversations; without it nobody has that right",
+    "TIDEMARK_ADMIN_TOKEN": "opens all tenants' conversations and changes models; without it nobody has the "
+    "first right, and the second only a client on this machine, where `server.host` is loopback",
     "TIDEMARK_SECRET": "the key of the HMAC that tells tenants apart, the same for all replicas on one "
     "store; without it one is made and kept in `data_dir`",
     "TIDEMARK_ENCRYPTION_KEY": "encrypts what is stored; not available yet, and an error when set",

@@ -38,13 +38,13 @@ def read_override(name: str, value: JsonValue) -> int | float | None:
         raise InvalidRequest(message, param=name[:80], code="unknown_parameter")
     if value is None:
         return None
-    wrong = f"{name!r} takes {kind.wanted}, or null for what was found"
+    takes = f"it takes {kind.wanted}, or null for what was found"
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidRequest(f"{wrong}; {str(value)[:60]!r} is none.", param=name, code="invalid_type")
+        raise InvalidRequest(f"{name!r} is {str(value)[:60]!r}; {takes}.", param=name, code="invalid_type")
     try:
         read: int | float = kind.read(Scalar(value, str(value), 0))
     except Unfit as unfit:
-        raise InvalidRequest(f"{str(unfit) or wrong}; not {value}.", param=name) from unfit
+        raise InvalidRequest(f"{name!r} is {value}; {str(unfit) or takes}.", param=name) from unfit
     return read
 
 

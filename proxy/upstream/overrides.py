@@ -56,6 +56,11 @@ class LiveOverrides:
         remember(self._noted, model, (sighting, self._clock()), most=REMEMBERED)
         remember(self._waiting, model, sighting, most=REMEMBERED)
 
+    def noted(self, model: str) -> Sighting | None:
+        """The newest sighting of a model in this worker, by id."""
+        found = self._noted.get(model)
+        return found[0] if found else None
+
     async def start(self) -> None:
         """Read the overrides, as long as the store answers at once, and follow their changes from now on."""
         await self._turn()

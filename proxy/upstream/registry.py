@@ -14,7 +14,7 @@ from proxy.core.calibration import ANY_TOOLS, Reading
 from proxy.core.errors import InvalidRequest, ModelNotFound
 from proxy.core.messages import JsonValue
 from proxy.core.ports import CalibrationStore, Caller, ModelStore, Route
-from proxy.core.registry import NOTHING_SET, FieldValue, ModelRecord, Overrides, model_id
+from proxy.core.registry import NOTHING_SET, FieldValue, ModelRecord, Overrides, Sighting, model_id
 from proxy.upstream.catalog import Catalog
 from proxy.upstream.litellm import LONGEST_NAME, LiteLLMUpstream
 from proxy.upstream.modeldata import LiteLLMModelData
@@ -127,15 +127,20 @@ class ModelRegistry:
         return self._described(after, await self._calibrations.readings(owner))
 
     async def _find(self, name: str, caller: Caller) -> ModelRecord:
-        """By id where there is a record, by the client's name else, and last by the id of a model not seen yet."""
+        """By the id of a record or of a configured model, by the client's name, by the id of a model not seen yet."""
         if len(name) > LONGEST_NAME:
             raise ModelNotFound(f"A model's name has {LONGEST_NAME} characters at most.")
         stored = await self._store.record(name)
         if stored is not None and stored.seen is not None:
             return stored
+        routes = await self._catalog.configured()
+        named = next((route for route in routes if name in (route.name, _id_of(route))), None)
         provider, _, model = name.partition(":")
-        named = any(entry.name == name for entry in self._upstream.entries)
-        if stored is not None or (model and not named and provider in await self._data.providers()):
+        if named is not None:
+            return await self._record_of(named, caller, stored or await self._store.record(_id_of(named)))
+        if (sighting := self._live.noted(name)) is not None:
+            return _sighted(sighting, stored)
+        if stored is not None or (model and provider in await self._data.providers()):
             route = Route("translate", model, model, provider, "")  # no server is asked for what is no route
             own = await self._record_of(route, caller, stored)
             unknown = own.seen is not None and own.seen.window.source == "default"
@@ -145,9 +150,7 @@ class ModelRegistry:
 
     async def _record_of(self, route: Route, caller: Caller, stored: ModelRecord | None) -> ModelRecord:
         """A route's record as it is found now, whether it is stored yet or not."""
-        sighting = await self._catalog.sighting(route, caller)
-        found = ModelRecord(sighting.provider, sighting.model, sighting.name, sighting)
-        return found if stored is None else replace(stored, name=sighting.name, seen=sighting)
+        return _sighted(await self._catalog.sighting(route, caller), stored)
 
     def _described(self, record: ModelRecord, readings: Mapping[str, Sequence[Reading]]) -> Described:
         profile = record.profile(self._policy_for(record.name))
@@ -175,6 +178,11 @@ class ModelRegistry:
             "created_at": record.created_at,
             "updated_at": record.updated_at,
         }
+
+
+def _sighted(sighting: Sighting, stored: ModelRecord | None) -> ModelRecord:
+    found = ModelRecord(sighting.provider, sighting.model, sighting.name, sighting)
+    return found if stored is None else replace(stored, name=sighting.name, seen=sighting)
 
 
 def _id_of(route: Route) -> str:

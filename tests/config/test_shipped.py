@@ -89,6 +89,14 @@ class TestModels:
             ("claude-3-haiku-20240307", ModelWindow(200_000, 4096, None, "api")),
             ("gemini/gemini-2.5-pro", ModelWindow(1_048_576, 65_536, None, "api")),
             ("gemini-2.5-flash", ModelWindow(1_048_576, 65_536, None, "api")),
+            ("gemini-2.5-flash-image", ModelWindow(32_768, 32_768, None, "api")),
+            ("gpt-6-sol", ModelWindow(922_000, 128_000, 1_050_000, "api")),
+            ("o1-mini-2024-09-12", ModelWindow(128_000, 65_536, None, "api")),
+            ("o1", ModelWindow(200_000, 100_000, None, "api")),
+            ("gpt-4-32k", ModelWindow(32_768, 4096, None, "api")),
+            ("claude-sonnet-4-20250514", ModelWindow(200_000, 64_000, None, "api")),
+            ("claude-haiku-5-5", ModelWindow(1_000_000, 128_000, None, "api")),
+            ("deepseek/deepseek-v4-pro", ModelWindow(1_000_000, 393_216, None, "api")),
         ],
     )
     def test_the_models_of_the_sources_table_are_known(self, model: str, window: ModelWindow) -> None:

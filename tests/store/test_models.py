@@ -110,9 +110,7 @@ async def test_sightings_are_bounded_and_overrides_stay(alone: RedisStore, admin
     admin.zremrangebyscore(keys.models_part("t"), 5e9, 5e9)
 
 
-async def test_what_cannot_be_read_is_as_if_it_were_not_there(
-    alone: RedisStore, admin: redis.Redis, name: str
-) -> None:
+async def test_what_cannot_be_read_is_as_if_it_were_not_there(alone: RedisStore, admin: redis.Redis, name: str) -> None:
     """Another version's record, or a hand's: nothing fails, and the others are read."""
     models = RedisModels(alone.ask)
     await models.sight(seen(name), 1.0)

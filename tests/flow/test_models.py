@@ -1,0 +1,385 @@
+"""The registry over HTTP: what is set applies to the next request of every worker, by the operator's hand only."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from proxy.app import create_app
+from proxy.config import load
+from proxy.store.embedded import EmbeddedValkey
+from tests.flow.conftest import SECRET, Bench, Client, benched
+from tests.flow.talk import history, user
+from tests.support.scripted import Answer, Received, whole
+from tests.support.serving import Serving
+
+SEEN_SECONDS = 1.0
+"""What is promised for a change to reach every worker."""
+MODEL = "openai:scripted"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[EmbeddedValkey]:
+    """A store of the test's own: the registry is everybody's."""
+    with EmbeddedValkey(tmp_path / "store") as server:
+        yield server
+
+
+@pytest.fixture
+def own(store: EmbeddedValkey, tmp_path: Path) -> Iterator[Bench]:
+    """A bench upon it."""
+    with benched(store.url, tmp_path) as made:
+        yield made
+
+
+def change(client: Client, body: Any, name: str = MODEL, **headers: str) -> httpx.Response:
+    """PUT: bytes as they are, anything else as JSON."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return client.http.put(f"/tidemark/models/{name}", content=content, headers=headers)
+
+
+def model(client: Client, name: str = MODEL) -> dict[str, Any]:
+    """GET one model."""
+    got = client.http.get(f"/tidemark/models/{name}", headers=client.headers())
+    assert got.status_code == 200, got.text
+    told: dict[str, Any] = got.json()
+    return told
+
+
+def limit(client: Client, name: str = "small") -> int:
+    """The limit that a request meets."""
+    return int(client.chat([user("hello")], model=name).headers["x-tidemark-limit"])
+
+
+def within_a_second(seen: Callable[[], bool]) -> None:
+    """It becomes so in the time that is promised."""
+    until = time.monotonic() + SEEN_SECONDS
+    while not seen():
+        assert time.monotonic() < until
+
+
+def test_a_change_applies_to_the_next_request_of_both_workers(own: Bench) -> None:
+    """At once where it was made, within a second elsewhere; a reset leads back; there is no restart."""
+    one, other = own.client("k"), own.client("k")
+    assert (limit(one), limit(other)) == (1800, 1800)
+    got = change(one, {"max_input_tokens": 1000, "threshold": 0.5, "retention_tokens": 50}, "small")
+    assert got.status_code == 200, got.text
+    assert limit(one) == 850
+    within_a_second(lambda: limit(other) == 850)
+    compacted = other.chat([*history(12), user("and?")])
+    assert compacted.headers["x-tidemark-action"] == "compacted"
+    assert int(compacted.headers["x-tidemark-tokens-after"]) <= 500
+    assert one.http.delete(f"/tidemark/models/{MODEL}").status_code == 200
+    assert limit(one) == 1800
+    within_a_second(lambda: limit(other) == 1800)
+
+
+def test_an_override_goes_before_every_other_source_and_can_be_larger(own: Bench) -> None:
+    """The file said 2,000; the response's header and the registry say what a person says now."""
+    client = own.client("k")
+    assert limit(client) == 1800
+    told = change(client, {"max_input_tokens": 64_000, "max_output_tokens": 1000}).json()
+    assert (told["window"], told["source"]) == (64_000, "manual")
+    assert told["overrides"] == {"max_input_tokens": 64_000, "max_output_tokens": 1000}
+    assert told["limit"] == 64_000 - 1000 - 3200
+    assert limit(client) == 64_000 - 100 - 3200
+    assert change(client, {"max_input_tokens": None}).json()["overrides"] == {"max_output_tokens": 1000}
+    assert limit(client) == 1800
+
+
+def test_the_list_shows_marks_and_what_requests_found(own: Bench) -> None:
+    """Configured models at once, others when a request has named them; FR-3.2.1 and FR-4.1.3."""
+    client = own.client("k", config="upstream: {base}\nmodel_list: []\n")
+    client.chat([user("hi")], model="gpt-4o")
+
+    def listed() -> dict[str, dict[str, Any]]:
+        told = client.http.get("/tidemark/models").json()
+        assert told["object"] == "list"
+        return {one["id"]: one for one in told["data"]}
+
+    within_a_second(lambda: "openai:gpt-4o" in listed())
+    found = listed()["openai:gpt-4o"]
+    assert (found["provider"], found["model"], found["name"]) == ("openai", "gpt-4o", "gpt-4o")
+    assert (found["max_input_tokens"], found["max_output_tokens"], found["source"]) == (128_000, 16_384, "api")
+    assert found["limit"] == 128_000 - 16_384 - 6400 == found["high_water"]
+    assert found["low_water"] < found["prepare"] < found["high_water"] < found["window"]
+    assert (found["overrides"], found["calibration"], found["threshold"]) == ({}, None, 0.95)
+    assert abs(found["created_at"] - time.time()) < 60
+    assert model(client, "gpt-4o") == found
+
+
+def test_a_configured_model_is_listed_before_any_request(own: Bench) -> None:
+    """By id and by the client's name; a name with slashes too."""
+    config = """
+model_list:
+  - model_name: org/small
+    litellm_params: {{model: openai/scripted, api_base: "{base}"}}
+    model_info: {{max_input_tokens: 2000}}
+"""
+    client = own.client("k", config=config)
+    (told,) = client.http.get("/tidemark/models").json()["data"]
+    assert (told["id"], told["name"], told["source"], told["window"]) == (MODEL, "org/small", "manual", 2000)
+    assert model(client, "org/small")["id"] == MODEL
+    assert change(client, {"threshold": 0.7}, "org/small").json()["threshold"] == 0.7
+    assert change(client, {"context_window": 9000}, "org%2Fsmall").json()["window"] == 9000
+    assert limit(client, "org/small") < 9000 - 100
+
+
+def test_a_model_may_be_set_before_anybody_used_it(own: Bench) -> None:
+    """FR-3.2.3: a custom model, by its id; unknown to all data, until then it is 404."""
+    client = own.client("k", config='upstream: "{base}"\n')
+    missing = client.http.get("/tidemark/models/openai:house-model")
+    assert (missing.status_code, missing.json()["error"]["code"]) == (404, "model_not_found")
+    assert client.http.delete("/tidemark/models/openai:house-model").status_code == 404
+    assert change(client, {"max_input_tokens": 4000}, "openai:house-model").json()["source"] == "manual"
+    assert limit(client, "house-model") == 4000 - 100 - 200
+    assert model(client, "house-model")["overrides"] == {"max_input_tokens": 4000}
+    reset = client.http.delete("/tidemark/models/house-model").json()
+    assert (reset["source"], reset["max_input_tokens"], reset["overrides"]) == ("default", 128_000, {})
+
+
+def test_a_restart_keeps_what_was_set(own: Bench) -> None:
+    """From the first request on, not only after a while."""
+    assert change(own.client("k"), {"max_input_tokens": 900}).status_code == 200
+    assert limit(own.client("k")) == 900 - 100 - 45
+
+
+def test_without_the_store_the_last_overrides_hold(own: Bench, store: EmbeddedValkey) -> None:
+    """A change is refused with 503 and changes nothing; when the store is back, changes are followed again."""
+    one, other = own.client("k"), own.client("k")
+    assert change(one, {"max_input_tokens": 900}).status_code == 200
+    within_a_second(lambda: limit(other) == 755)
+    store.stop()
+    time.sleep(SEEN_SECONDS)
+    assert (limit(one), limit(other)) == (755, 755)
+    refused = change(one, {"max_input_tokens": 5000})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "store_unavailable")
+    assert limit(one) == 755
+    store.start()
+    within_a_second(lambda: change(one, {"max_input_tokens": 1200}).status_code == 200)
+    within_a_second(lambda: limit(other) == 1200 - 100 - 60)
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "param"),
+    [
+        ({"max_input_token": 5}, "unknown_parameter", "max_input_token"),
+        ({"max_input_tokens": "5"}, "invalid_type", "max_input_tokens"),
+        ({"max_input_tokens": True}, "invalid_type", "max_input_tokens"),
+        ({"max_input_tokens": [1]}, "invalid_type", "max_input_tokens"),
+        ({"max_input_tokens": 0}, "invalid_value", "max_input_tokens"),
+        ({"max_input_tokens": -1}, "invalid_value", "max_input_tokens"),
+        ({"max_input_tokens": 1.5}, "invalid_value", "max_input_tokens"),
+        ({"max_output_tokens": 10**30}, "invalid_value", "max_output_tokens"),
+        ({"max_input_tokens": 500, "context_window": 400}, "invalid_value", "context_window"),
+        ({"threshold": 95}, "invalid_value", "threshold"),
+        ({"threshold": 0}, "invalid_value", "threshold"),
+        ({"threshold": 0.3}, "invalid_value", "threshold"),
+        ({"threshold": 1e400}, "invalid_value", "threshold"),
+        ({"retention_tokens": -1}, "invalid_value", "retention_tokens"),
+        ({"retention_tokens": 10, "threshold": "high"}, "invalid_type", "threshold"),
+        ([], "invalid_type", None),
+        (b"", "invalid_json", None),
+        (b"{", "invalid_json", None),
+        (b'{"threshold": ' + b"[" * 20_000, "invalid_json", None),
+        (b"{" + b" " * 70_000 + b"}", "request_too_large", None),
+    ],
+)  # fmt: skip
+def test_bad_input_is_told_with_its_param_and_changes_nothing(
+    bench: Bench, client: Client, body: Any, code: str, param: str | None
+) -> None:
+    """The ranges are the configuration's; of several fields either all are set or none."""
+    if isinstance(body, dict) and body.get("threshold") == float("inf"):
+        body = b'{"threshold": 1e400}'
+        code = "invalid_json"
+        param = "threshold"
+    before = model(client)
+    got = change(client, body)
+    assert got.status_code == (413 if code == "request_too_large" else 400), got.text
+    told = got.json()["error"]
+    assert (told["code"], told["param"], told["type"]) == (code, param, "invalid_request_error")
+    assert model(client)["overrides"] == before["overrides"] == {}
+
+
+@pytest.mark.parametrize("name", ["nothing-of-the-kind", "llama3:8b", "x" * 300])
+def test_an_unknown_name_is_404(client: Client, name: str) -> None:
+    """By whichever method; the message says what is there, or what to do."""
+    for method in ("GET", "PUT", "DELETE"):
+        got = client.http.request(method, f"/tidemark/models/{name}", content=b'{"threshold": 0.5}')
+        assert (got.status_code, got.json()["error"]["code"]) == (404, "model_not_found"), got.text
+
+
+@pytest.fixture
+def served(own: Bench, tmp_path: Path, store: EmbeddedValkey) -> Callable[..., httpx.Client]:
+    """Start a Tidemark with a host and perhaps an admin token; the socket is a loopback one all the same."""
+
+    def start(host: str, token: str | None = None) -> httpx.Client:
+        path = tmp_path / "access.yaml"
+        path.write_text(f'upstream: "{own.upstream_url}/v1"\nserver: {{host: "{host}"}}\n')
+        environ = {"HOME": str(tmp_path)} | ({"TIDEMARK_ADMIN_TOKEN": token} if token else {})
+        app = create_app(load(path, environ), store_url=store.url, secret=SECRET, warn=lambda _: None)
+        url = own.stack.enter_context(Serving(app)).url
+        return own.stack.enter_context(httpx.Client(base_url=url, timeout=30))
+
+    return start
+
+
+def test_changes_need_the_admin_token_where_there_is_one(served: Callable[..., httpx.Client]) -> None:
+    """On loopback as well; everybody may read."""
+    http = served("127.0.0.1", "s3cret-é")
+    one = f"/tidemark/models/{MODEL}"
+    given = ["", "Bearer", "Bearer s3cret", "Basic s3cret-é", "Bearer s3cret-éx", "s3cret-é"]
+    for wrong in given:
+        for method in ("PUT", "DELETE"):
+            got = http.request(method, one, content=b"{}", headers={b"authorization": wrong.encode()})
+            assert (got.status_code, got.json()["error"]["code"]) == (401, "invalid_admin_token")
+            assert got.headers["www-authenticate"] == "Bearer"
+    right = {b"authorization": "Bearer s3cret-é".encode()}
+    assert http.put(one, content=b'{"threshold": 0.6}', headers=right).status_code == 200
+    assert http.get(one).json()["overrides"] == {"threshold": 0.6}
+    assert http.get("/tidemark/models").status_code == 200
+    assert http.delete(one, headers=right).json()["overrides"] == {}
+
+
+@pytest.mark.parametrize(
+    ("bound", "addressed", "allowed"),
+    [
+        ("127.0.0.1", "127.0.0.1:1", True),
+        ("localhost", "localhost", True),
+        ("::1", "[::1]:8787", True),
+        ("0.0.0.0", "127.0.0.1", False),  # noqa: S104 - it is what must be refused
+        ("::", "127.0.0.1", False),
+        ("10.1.2.3", "127.0.0.1", False),
+        ("127.0.0.1", "evil.example", False),
+        ("127.0.0.1", "", False),
+        ("127.0.0.1", "[", False),
+    ],
+)
+def test_without_a_token_only_this_machine_may_change(
+    served: Callable[..., httpx.Client],
+    bound: str,
+    addressed: str,
+    allowed: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """A loopback bind, asked by a loopback name (a page in a browser cannot); else 403, and the mend."""
+    http = served(bound)
+    got = http.put(f"/tidemark/models/{MODEL}", content=b'{"threshold": 0.6}', headers={"host": addressed})
+    assert got.status_code == (200 if allowed else 403), got.text
+    if not allowed:
+        told = got.json()["error"]
+        assert told["code"] == "admin_token_required"
+        assert "TIDEMARK_ADMIN_TOKEN" in told["message"]
+    assert http.get("/tidemark/models").status_code == 200
+
+
+CALIBRATED = """
+model_list:
+  - model_name: small
+    litellm_params: {{model: openai/scripted, api_base: "{base}"}}
+    model_info: {{max_input_tokens: {window}, max_output_tokens: 200}}
+compaction:
+  defaults: {{strategy: extractive, retention_tokens: 100, min_tokens: 100, calibrate: true}}
+"""
+
+
+def counting(bench: Bench, client: Client, density: float) -> Callable[[Received], Answer]:
+    """An upstream whose tokenizer is denser: its usage is by our own count, times ``density``."""
+
+    def answer(request: Received) -> Answer:
+        counted = client.http.post("/tidemark/count", content=request.body).json()["input_tokens"]
+        said = whole("Hello there.")
+        (raw,) = said.pieces
+        assert isinstance(raw, bytes)
+        body = json.loads(raw)
+        body["usage"]["prompt_tokens"] = round(density * counted)
+        return Answer([json.dumps(body).encode()])
+
+    return answer
+
+
+def told_and_true(bench: Bench, client: Client, messages: list[dict[str, Any]], **more: Any) -> tuple[int, int, int]:
+    """Tokens forwarded by the header and by the upstream's own count, and the limit."""
+    got = client.post({"model": "small", "messages": messages, "max_tokens": 100, **more})
+    assert got.status_code == 200, got.text
+    lines = got.headers
+    return int(lines["x-tidemark-tokens-after"]), got.json()["usage"]["prompt_tokens"], int(lines["x-tidemark-limit"])
+
+
+def test_five_replies_calibrate_a_denser_tokenizer(own: Bench) -> None:
+    """1.46 times denser: after five replies the count is right to 1 %, and what is forwarded fits the true limit."""
+    client, counter = own.client("k", config=CALIBRATED, window=2000), own.client("counter")
+    own.upstream.script = counting(own, counter, 1.46)
+    talk = [user("hello")]
+    told, true, _ = told_and_true(own, client, talk)
+    assert true > 1.3 * told
+    for number in range(4):
+        told_and_true(own, client, [*talk, *history(number + 1), user("and?")])
+    for turns in (2, 5, 9, 14, 30):
+        told, true, most = told_and_true(own, client, [*talk, *history(turns), user("and?")])
+        assert abs(told - true) <= 0.01 * true
+        assert true <= most == 1800
+    shown = model(client)["calibration"]
+    assert shown["replies"] == 10
+    assert abs(shown["factor"] - 1.46) <= 0.0146
+    other_worker = own.client("k", config=CALIBRATED, window=2000)
+    told, true, _ = told_and_true(own, other_worker, [*talk, *history(3), user("more?")])
+    assert abs(told - true) <= 0.01 * true
+
+
+def test_a_calibration_is_its_tenants_own(own: Bench) -> None:
+    """Promise 8: another credential counts as if nobody had ever learned anything, and sees nothing of it."""
+    client, counter = own.client("k", config=CALIBRATED, window=2000), own.client("counter")
+    own.upstream.script = counting(own, counter, 2.0)
+    for _ in range(3):
+        told_and_true(own, client, [user("hello")])
+    stranger = Client(client.http, "another key")
+    told, true, _ = told_and_true(own, stranger, [user("hello")])
+    assert 1.9 * told < true
+
+
+def test_a_sparser_tokenizer_never_costs_more_than_the_margin(own: Bench) -> None:
+    """A factor below 1 is learned and shown, but what is told is never less than the count over 1.05."""
+    client, counter = own.client("k", config=CALIBRATED, window=2000), own.client("counter")
+    own.upstream.script = counting(own, counter, 0.2)
+    for _ in range(5):
+        told_and_true(own, client, [user("hello")])
+    local = counter.http.post("/tidemark/count", content=json.dumps({"messages": [user("hello")]})).json()
+    told, _, _ = told_and_true(own, client, [user("hello")])
+    assert told >= local["input_tokens"] / 1.05 - 1
+    shown = model(client)["calibration"]
+    assert (shown["factor"], shown["applied"]) == (0.5, 0.9524)
+
+
+def test_tool_sets_are_learned_apart_and_a_new_one_starts_from_the_model(own: Bench) -> None:
+    """The way a provider renders tools is its own."""
+    client, counter = own.client("k", config=CALIBRATED, window=2000), own.client("counter")
+    tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
+    own.upstream.script = counting(own, counter, 1.2)
+    talk = [*history(4), user("hello")]
+    for _ in range(3):
+        told_and_true(own, client, talk)
+    told, true, _ = told_and_true(own, client, talk, tools=tools)
+    assert abs(told - true) <= 0.01 * true
+    own.upstream.script = counting(own, counter, 2.0)
+    for _ in range(5):
+        told_and_true(own, client, talk, tools=tools)
+    told, true, _ = told_and_true(own, client, talk, tools=tools)
+    assert abs(told - true) <= 0.02 * true
+    own.upstream.script = counting(own, counter, 1.2)
+    told, true, _ = told_and_true(own, client, talk)
+    assert abs(told - true) <= 0.01 * true
+
+
+def test_without_the_key_nothing_is_learned(own: Bench) -> None:
+    """FR-1.1.5: the default; the upstream's count is for monitoring only."""
+    client, counter = own.client("k"), own.client("counter")
+    own.upstream.script = counting(own, counter, 3.0)
+    counts = {told_and_true(own, client, [user("hello")])[0] for _ in range(3)}
+    assert len(counts) == 1
+    assert model(client)["calibration"] is None
