@@ -89,6 +89,11 @@ class Models:
         return as_json(await self.registry.reset(request.path_params["model"], *self._asking(request)))
 
     def _asking(self, request: Request) -> tuple[Caller, str | None]:
-        """Who asks, and whose calibrations they see (promise 8): their own, or the newest of all as the operator."""
+        """Who asks, and whose calibrations they see (promise 8): their own, or the newest of all as the operator.
+
+        The caller's key goes along where a server is asked for its window; the admin token never does.
+        """
         caller = self.auth.caller(request.headers.raw)
-        return caller, None if self.access.grants(request) else owner_of(caller.fingerprint)
+        if not self.access.grants(request):
+            return caller, owner_of(caller.fingerprint)
+        return (caller if self.access.token is None else Caller(b"", ())), None

@@ -36,6 +36,7 @@ class LiveOverrides:
         self._records: dict[str, ModelRecord] = {}
         self._noted: dict[str, tuple[Sighting, float]] = {}
         self._waiting: dict[str, Sighting] = {}
+        self._refreshing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     def of(self, route: Route) -> Overrides:
@@ -78,10 +79,11 @@ class LiveOverrides:
 
         :raises StoreUnavailable: the store did not answer; what was known holds
         """
-        if await self._store.version() != self._version:
-            version, records = await self._store.changed()
-            self._records = {record.id: record for record in records}
-            self._version = version
+        async with self._refreshing:  # or an older answer could come in last
+            if await self._store.version() != self._version:
+                version, records = await self._store.changed()
+                self._records = {record.id: record for record in records}
+                self._version = version
 
     async def _follow(self) -> None:
         while True:

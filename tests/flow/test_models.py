@@ -16,7 +16,7 @@ from proxy.config import load
 from proxy.store.embedded import EmbeddedValkey
 from tests.flow.conftest import SECRET, Bench, Client, benched
 from tests.flow.talk import history, user
-from tests.support.scripted import Answer, Received, whole
+from tests.support.scripted import Answer, Received, ScriptedUpstream, whole
 from tests.support.serving import Serving
 
 SEEN_SECONDS = 1.0
@@ -245,6 +245,38 @@ def test_changes_need_the_admin_token_where_there_is_one(served: Callable[..., h
     assert http.get(one).json()["overrides"] == {"threshold": 0.6}
     assert http.get("/tidemark/models").status_code == 200
     assert http.delete(one, headers=right).json()["overrides"] == {}
+
+
+class Overhearing(ScriptedUpstream):
+    """Writes down the credentials that come with questions for its list of models."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[bytes] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer as ever."""
+        if scope["type"] == "http" and scope["method"] == "GET":
+            self.heard.append(dict(scope["headers"]).get(b"authorization", b""))
+        await super().__call__(scope, receive, send)
+
+
+def test_the_admin_token_never_goes_upstream(tmp_path: Path, store: EmbeddedValkey) -> None:
+    """A server may be asked for its window while a model is shown or set: with the caller's key, or none."""
+    upstream = Overhearing()
+    path = tmp_path / "tidemark.yaml"
+    environ = {"HOME": str(tmp_path), "TIDEMARK_ADMIN_TOKEN": "s3cret"}
+    with Serving(upstream) as served:
+        path.write_text(f'upstream: "{served.url}/v1"\n')
+        app = create_app(load(path, environ), store_url=store.url, secret=SECRET, warn=lambda _: None)
+        with Serving(app) as proxy, httpx.Client(base_url=proxy.url, timeout=30) as http:
+            for number, method in enumerate(("GET", "PUT", "DELETE")):
+                path_of_one = f"/tidemark/models/some-model-{number}"
+                lines = {"authorization": "Bearer s3cret", "x-api-key": "s3cret"}
+                assert http.request(method, path_of_one, content=b"{}", headers=lines).status_code == 200
+            assert upstream.heard
+            assert http.get("/tidemark/models/other", headers={"authorization": "Bearer k"}).status_code == 200
+    assert set(upstream.heard) <= {b"", b"Bearer k"}
 
 
 @pytest.mark.parametrize(
