@@ -17,7 +17,7 @@ from proxy.core.budget import Budget, ModelProfile, budget_for
 from proxy.core.calibration import Measure, calibration_key
 from proxy.core.conversation import Recollection, TurnRecord, told_id
 from proxy.core.delta import Reply
-from proxy.core.errors import CompactionFailed, ContextLengthExceeded, StoreUnavailable, UpstreamError
+from proxy.core.errors import CompactionFailed, ContextLengthExceeded, StoreError, StoreUnavailable, UpstreamError
 from proxy.core.events import Action, Listener, StoreDegraded
 from proxy.core.messages import ChatRequest, Message, digest_of, render_body, render_messages
 from proxy.core.plan import CannotFit, Compact, CompactionPlan, NoCompaction, ReuseSummary, Situation, plan
@@ -148,11 +148,29 @@ class ChatPipeline:
             tenant=tenant,
             chain=chain,
             memory=memory,
-            count=await self._counter.count(request, route.upstream_model),
+            count=await self._counted(request, memory, route.upstream_model),
             measure=measure,
             started=started,
             conversation=told_id(memory, chain, self._clock()),
         )
+
+    async def _counted(self, request: ChatRequest, memory: Recollection, model: str) -> RequestCount:
+        """Count a request; of a long conversation, what another worker counted and stored is taken over."""
+        conversation = memory.conversation
+        if conversation is None or not memory.known:
+            return await self._counter.count(request, model)
+
+        async def stored(mark: str) -> list[tuple[Message, int]]:
+            try:
+                kept = await self._store.messages(conversation, stop=memory.known)
+            except StoreError as error:
+                self._emit(StoreDegraded("messages", error.internal or str(error)))
+                return []
+            said = [message for message in request.messages if not message.is_system]
+            pairs = zip(said, kept, strict=False)
+            return [(said, one.tokens) for said, one in pairs if one.scheme == mark and one.raw == said.raw]
+
+        return await self._counter.count(request, model, stored=stored)
 
     async def _recall(self, tenant: str, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
         try:
@@ -337,6 +355,7 @@ class ChatPipeline:
             tokens_after=report.tokens_after,
             summarized=report.summarized,
             created_at=self._clock(),
+            scheme=case.count.scheme,
         )
         return PendingTurn(record, case.route.upstream_model, self._lesson(case, report.local_tokens))
 

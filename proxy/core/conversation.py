@@ -66,6 +66,8 @@ class TurnRecord:
     tokens_after: int
     summarized: int
     created_at: float
+    scheme: str = ""
+    """The mark of the rules that ``tokens`` were counted by, so that another worker can take them over."""
     usage: Mapping[str, object] = field(default_factory=dict)
     """The provider's own counts, kept for monitoring only (FR-1.1.5)."""
 
@@ -81,6 +83,8 @@ class StoredMessage:
     raw: bytes
     tokens: int
     created_at: float
+    scheme: str = ""
+    """The mark of the rules that ``tokens`` were counted by."""
 
 
 @dataclass(frozen=True, slots=True)

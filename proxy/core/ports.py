@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -140,18 +140,26 @@ class RequestCount:
     exact: bool = False
     """Whether this is the model's own tokenizer and its provider's accounting, and not an estimate by another's."""
 
+    scheme: str = ""
+    """The mark of the rules it was counted by, for those who store it; empty for what must not be taken over."""
+
     @property
     def total(self) -> int:
         """Of the whole request."""
         return self.fixed + sum(self.messages)
 
 
+Stored = Callable[[str], Awaitable[Sequence[tuple[Message, int]]]]
+"""Messages of a request with their tokens, as another worker counted and stored them by the rules of that mark."""
+
+
 class TokenCounter(Protocol):
     """Local, exact counting."""
 
-    async def count(self, request: ChatRequest, model: str) -> RequestCount:
+    async def count(self, request: ChatRequest, model: str, *, stored: Stored | None = None) -> RequestCount:
         """Count a request for a model; large new text is counted off the event loop.
 
+        :param stored: asked where there is much to count: what another worker counted need not be counted again
         :raises TokenizerFailed: FR-5.2.1, nothing is approximated
         """
         ...

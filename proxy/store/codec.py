@@ -29,6 +29,7 @@ class _Message(msgspec.Struct, array_like=True, frozen=True):
     tokens: int
     created_at: float
     raw: bytes
+    scheme: str = ""
 
 
 class _Summary(msgspec.Struct, array_like=True, frozen=True):
@@ -114,15 +115,15 @@ def part_turn(turn: TurnRecord, known: int) -> TurnParts:
     return TurnParts(new, total_tokens, systems)
 
 
-def pack_message(message: Message, tokens: int, created_at: float) -> bytes:
+def pack_message(message: Message, tokens: int, created_at: float, scheme: str = "") -> bytes:
     """One entry of a conversation's message list; its chain hash stands in the list of hashes."""
-    return VERSION + _pack(_Message(tokens, created_at, message.raw))
+    return VERSION + _pack(_Message(tokens, created_at, message.raw, scheme))
 
 
 def unpack_message(packed: bytes, position: int, chain_hash: bytes) -> StoredMessage:
     """The message at ``position``."""
     read = _read(_MESSAGE, packed)
-    return StoredMessage(position, chain_hash.hex(), read.raw, read.tokens, read.created_at)
+    return StoredMessage(position, chain_hash.hex(), read.raw, read.tokens, read.created_at, read.scheme)
 
 
 def pack_turn(turn: TurnRecord, known: int, systems: Sequence[PlacedSystem]) -> bytes:

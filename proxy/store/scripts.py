@@ -73,5 +73,5 @@ def record_arguments(
         index,
         len(fresh),
         *(piece for one in fresh for piece in (one.digest, one.raw)),
-        *(codec.pack_message(message, tokens, turn.created_at) for message, tokens in parts.new),
+        *(codec.pack_message(message, tokens, turn.created_at, turn.scheme) for message, tokens in parts.new),
     )

@@ -6,6 +6,7 @@ docs/counting.md.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -51,6 +52,8 @@ class Scheme:
     """The same for all models that count alike, and another one when a rule changes."""
     texts: str
     """The same for all models that count bare text alike."""
+    mark: str
+    """``key`` in 8 hex characters, as it is stored beside every count."""
     family: Family
     images: ImagePricing
 
@@ -60,7 +63,8 @@ def scheme_for(model: str) -> Scheme:
     """How a model's requests are counted."""
     family, images = family_for(model), pricing_for(model)
     texts = f"{family.encoding}*{family.percent}"
-    return Scheme(f"{RULES}:{texts}:{family.exact:d}:{images.key}", texts, family, images)
+    key = f"{RULES}:{texts}:{family.exact:d}:{images.key}"
+    return Scheme(key, texts, hashlib.blake2b(key.encode(), digest_size=4).hexdigest(), family, images)
 
 
 def message_tokens(message: Message, text: Tally, scheme: Scheme) -> int:

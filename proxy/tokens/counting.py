@@ -16,7 +16,7 @@ from zlib import crc32
 
 from proxy.core.errors import TokenizerFailed
 from proxy.core.messages import ChatRequest, Message, digest_of
-from proxy.core.ports import RequestCount
+from proxy.core.ports import RequestCount, Stored
 from proxy.tokens.accounting import PER_MESSAGE, Scheme, fixed_tokens, message_tokens, scheme_for
 from proxy.tokens.memory import Key, Remembered
 from proxy.tokens.tools import serialised
@@ -60,19 +60,22 @@ class LocalTokenCounter:
         self._messages = Remembered(REMEMBERED_MESSAGES)
         self._texts = Remembered(REMEMBERED_TEXTS)
 
-    async def count(self, request: ChatRequest, model: str) -> RequestCount:
+    async def count(self, request: ChatRequest, model: str, *, stored: Stored | None = None) -> RequestCount:
         """Count a request; new text beyond ``THREAD_CHARS`` in sum is counted in a thread.
 
+        :param stored: gives the counts that other workers made of the messages; asked where there is much to count
         :raises TokenizerFailed: nothing is approximated unless that was chosen
         """
         scheme = scheme_for(model)
-        found: Sequence[int | None]
-        found = [self._messages.get(_key(message, scheme)) for message in request.messages]
+        found = self._found(request, scheme)
+        if stored is not None and self._new(request, found) > THREAD_CHARS:
+            for message, tokens in await stored(scheme.mark):
+                self.remember(message, model, tokens)
+            found = self._found(request, scheme)
         fixed_key = _fixed_key(request, scheme)
         fixed = self._texts.get(fixed_key)
         if None in found or fixed is None:
-            pairs = zip(request.messages, found, strict=True)
-            new = sum(_size(message) for message, count in pairs if count is None)
+            new = self._new(request, found)
             if fixed is None:
                 new += sum(len(request.fields.get(name, b"")) for name in request.counted)
             fill = partial(self._fill, request, scheme, found, fixed)
@@ -85,8 +88,21 @@ class LocalTokenCounter:
             self._texts.put(fixed_key, known)
         else:
             known = fixed
+        counts = tuple([count or 0 for count in found])
+        mark = "" if self._warned else scheme.mark
         exact = scheme.family.exact and not self._warned
-        return RequestCount(tuple([count or 0 for count in found]), known, scheme.family.encoding, exact=exact)
+        return RequestCount(counts, known, scheme.family.encoding, exact=exact, scheme=mark)
+
+    def _found(self, request: ChatRequest, scheme: Scheme) -> Sequence[int | None]:
+        return [self._messages.get(_key(message, scheme)) for message in request.messages]
+
+    @staticmethod
+    def _new(request: ChatRequest, found: Sequence[int | None]) -> int:
+        """Characters that are still to be counted."""
+        if None not in found:
+            return 0
+        pairs = zip(request.messages, found, strict=True)
+        return sum(_size(message) for message, count in pairs if count is None)
 
     def count_message(self, message: Message, model: str) -> int:
         """Tokens of one message, its overhead included."""
@@ -107,20 +123,10 @@ class LocalTokenCounter:
             self._estimating(error)
             return text[: max(0, max_tokens) * ESTIMATED_CHARS]
 
-    def remember(self, digest: bytes, measure: int, model: str, tokens: int) -> None:
-        """Take over a message's count that another worker made and stored.
-
-        :param measure: what ``measure`` says of the message
-        :param tokens: counted under the ``scheme`` that this counter has for ``model``; one below what every message
-            costs is not believed
-        """
+    def remember(self, message: Message, model: str, tokens: int) -> None:
+        """Take over a count that another worker made by the same rules; one below the least is not believed."""
         if tokens > PER_MESSAGE:
-            self._messages.put((scheme_for(model).key, digest, measure), tokens)
-
-    @staticmethod
-    def scheme(model: str) -> str:
-        """Counts under one scheme are good for all models and workers that have the same."""
-        return scheme_for(model).key
+            self._messages.put(_key(message, scheme_for(model)), tokens)
 
     async def _elsewhere(self, fill: Callable[[], _Filled]) -> _Filled:
         """In the thread that is quickest; in any other while that one has work, so that nobody queues behind it."""

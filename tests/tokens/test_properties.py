@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.messages import JsonValue
+from proxy.core.messages import ChatRequest, JsonValue, Message
 from proxy.tokens import LocalTokenCounter, measure
 from tests.tokens.asking import COUNTER, message, request, total
 
@@ -168,13 +168,22 @@ def test_references_count_what_they_mean_once_and_circles_are_none() -> None:
     assert told < total({"messages": [], "tools": tools}) < told + 10
 
 
-def test_a_count_that_another_worker_made_is_taken_over() -> None:
-    """By digest, measure and scheme: nothing is counted again, and other schemes are not touched."""
-    value = message({"role": "user", "content": "hello " * 400})
+async def test_a_count_that_another_worker_made_is_taken_over() -> None:
+    """Asked for where there is much to count, by the mark of the rules; nothing is counted again."""
+    value = message({"role": "user", "content": "hello " * 8000})
     counter = LocalTokenCounter()
-    counter.remember(value.digest, measure(value), "gpt-4o", 777)
-    assert counter.count_message(value, "gpt-4o") == counter.count_message(value, "openai/gpt-4.1") == 777
-    assert counter.count_message(value, "gpt-4") == COUNTER.count_message(value, "gpt-4")
-    assert counter.scheme("gpt-4o") == counter.scheme("openai/gpt-4.1") != counter.scheme("gpt-4o-mini")
-    counter.remember(value.digest, measure(value), "claude-3-haiku", 3)
-    assert counter.count_message(value, "claude-3-haiku") > 400
+    asked = []
+
+    async def stored(mark: str) -> list[tuple[Message, int]]:
+        asked.append(mark)
+        return [(value, 777)]
+
+    request = ChatRequest(b"", {}, "gpt-4o", (value,))
+    count = await counter.count(request, "gpt-4o", stored=stored)
+    assert (count.messages, asked) == ((777,), [count.scheme])
+    assert (await counter.count(request, "gpt-4o", stored=stored)).messages == (777,)
+    assert len(asked) == 1, "what is remembered is not asked for"
+    assert (await counter.count(request, "openai/gpt-4.1")).scheme == count.scheme
+    assert (await counter.count(request, "gpt-4")).messages == (COUNTER.count_message(value, "gpt-4"),)
+    counter.remember(value, "claude-3-haiku", 3)
+    assert counter.count_message(value, "claude-3-haiku") > 400, "less than any message costs is not believed"
