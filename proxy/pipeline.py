@@ -1,4 +1,4 @@
-"""The road of one request, written once and in order: identity, budget, plan, compact, assemble, upstream.
+"""The road of one request, written once and in order: identity and budget, plan, compact, assemble, upstream.
 
 Between the edge (``http/chat.py``), which brings a parsed request and carries the exchange away, and the
 ports, behind which the world stands. Every rule is in ``core/``; this file only walks.
@@ -6,35 +6,31 @@ ports, behind which the world stands. Every rule is in ``core/``; this file only
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from proxy.compactor import Clock, CompactionOrder, Compactor, NotSummarized, Summarized
 from proxy.core.assemble import assemble
-from proxy.core.budget import Budget, ModelProfile, budget_for
-from proxy.core.calibration import Measure, calibration_key
-from proxy.core.conversation import Recollection, TurnRecord, told_id
+from proxy.core.budget import budget_for
+from proxy.core.conversation import TurnRecord
 from proxy.core.delta import Reply
-from proxy.core.errors import CompactionFailed, ContextLengthExceeded, StoreError, StoreUnavailable, UpstreamError
-from proxy.core.events import Action, Listener, StoreDegraded
-from proxy.core.messages import ChatRequest, Message, digest_of, render_body, render_messages
+from proxy.core.errors import CompactionFailed, ContextLengthExceeded, UpstreamError
+from proxy.core.events import Action, Listener
+from proxy.core.messages import ChatRequest, Message, render_body, render_messages
 from proxy.core.plan import CannotFit, Compact, CompactionPlan, NoCompaction, ReuseSummary, Situation, plan
 from proxy.core.ports import (
     CalibrationStore,
     Caller,
     ConversationStore,
     ModelCatalog,
-    RequestCount,
     Route,
     TokenCounter,
     Upstream,
 )
-from proxy.core.prefix import PrefixChain, chain_of
-from proxy.core.registry import model_id
-from proxy.core.summary import RunningSummary, SummaryRecipe, render_summary
+from proxy.core.summary import RunningSummary, render_summary
 from proxy.exchange import Controls, Exchange, ReadReply, Refused, Report
+from proxy.identity import Identity, Understood
 from proxy.relay import Learn, PendingTurn
 
 Announce = Callable[[Report], None]
@@ -44,31 +40,6 @@ WARNINGS = {
     "nothing_to_summarize": "nothing to summarize: no older message can be cut off from the newest",
 }
 """``X-Tidemark-Warning`` where a compaction was asked for or due and yet not done."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Understood:
-    """A request whose identity and size are known."""
-
-    request: ChatRequest
-    controls: Controls
-    caller: Caller
-    route: Route
-    profile: ModelProfile
-    tenant: str
-    chain: PrefixChain
-    memory: Recollection
-    count: RequestCount
-    measure: Measure
-    started: float
-    """By the timer: when the request was taken up."""
-    conversation: str
-    """The id that the client is told."""
-
-    @property
-    def budget(self) -> Budget:
-        """The marks, in the tokens that ``count`` and all summaries are in."""
-        return self.measure.marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +69,18 @@ class ChatPipeline:
     ) -> None:
         self._upstream = upstream
         self._catalog = catalog
-        self._store = store
+        self._identity = Identity(
+            store=store,
+            calibrations=calibrations,
+            counter=counter,
+            compactor=compactor,
+            emit=emit,
+            clock=clock,
+            timer=timer,
+        )
         self._calibrations = calibrations
         self._counter = counter
         self._compactor = compactor
-        self._emit = emit
         self._clock = clock
         self._timer = timer
 
@@ -116,70 +94,13 @@ class ChatPipeline:
         """
         route = await self._upstream.resolve(request.model)
         profile = await self._catalog.profile(route, caller)
-        case = await self._understand(request, caller, controls, route, profile)
+        case = await self._identity.understand(request, caller, controls, route, profile)
         sent = await self._send(case, prepared)
         if isinstance(sent, Refused) or sent.reply.status < 400 or controls.mode == "off":
             return sent
         return await self._replay(case, sent, prepared)
 
-    async def _understand(
-        self, request: ChatRequest, caller: Caller, controls: Controls, route: Route, profile: ModelProfile
-    ) -> _Understood:
-        """Identity and budget: one round trip to the store, and the counting of what is new."""
-        started = self._timer()
-        tenant = digest_of(caller.fingerprint, route.provider.encode(), route.base_url.encode()).hex()
-        chain = chain_of(tenant, request.messages, conversation=controls.conversation)
-        recipe = self._compactor.summarizer_for(profile, route).recipe
-        measure = Measure(budget_for(profile, request.max_output_tokens, controls.retention))
-        if profile.policy.calibrate:
-            model = model_id(route.provider, route.upstream_model)
-            key = calibration_key(caller.fingerprint, model, route.base_url, request.fields)
-            recalling, measuring = self._recall(tenant, chain, recipe), self._calibrations.calibration(key)
-            memory, calibration = await asyncio.gather(recalling, measuring)
-            measure = replace(measure, factor=calibration.applied, key=key)
-        else:
-            memory = await self._recall(tenant, chain, recipe)
-        return _Understood(
-            request=request,
-            controls=controls,
-            caller=caller,
-            route=route,
-            profile=profile,
-            tenant=tenant,
-            chain=chain,
-            memory=memory,
-            count=await self._counted(request, memory, route.upstream_model),
-            measure=measure,
-            started=started,
-            conversation=told_id(memory, chain, self._clock()),
-        )
-
-    async def _counted(self, request: ChatRequest, memory: Recollection, model: str) -> RequestCount:
-        """Count a request; of a long conversation, what another worker counted and stored is taken over."""
-        conversation = memory.conversation
-        if conversation is None or not memory.known:
-            return await self._counter.count(request, model)
-
-        async def stored(mark: str) -> list[tuple[Message, int]]:
-            try:
-                kept = await self._store.messages(conversation, stop=memory.known)
-            except StoreError as error:
-                self._emit(StoreDegraded("messages", error.internal or str(error)))
-                return []
-            said = [message for message in request.messages if not message.is_system]
-            pairs = zip(said, kept, strict=False)
-            return [(said, one.tokens) for said, one in pairs if one.scheme == mark and one.raw == said.raw]
-
-        return await self._counter.count(request, model, stored=stored)
-
-    async def _recall(self, tenant: str, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
-        try:
-            return await self._store.recall(tenant, chain, recipe)
-        except StoreUnavailable as error:
-            self._emit(StoreDegraded("recall", error.internal or str(error)))
-            return Recollection(degraded=True)
-
-    async def _send(self, case: _Understood, announce: Announce) -> Exchange | Refused:
+    async def _send(self, case: Understood, announce: Announce) -> Exchange | Refused:
         """Plan, compact, assemble and forward one understood request."""
         prepared = await self._prepare(case, self._plan(case))
         if isinstance(prepared, Refused):
@@ -193,7 +114,7 @@ class ChatPipeline:
             return Refused(error, prepared.report)
         return Exchange(reply, self._turn(case, prepared.report), prepared.report)
 
-    async def _replay(self, case: _Understood, sent: Exchange, announce: Announce) -> Exchange | Refused:
+    async def _replay(self, case: Understood, sent: Exchange, announce: Announce) -> Exchange | Refused:
         """An upstream's context overflow before the first byte: learn the window, compact, send again, once."""
         try:
             body = b"".join([chunk async for chunk in sent.reply.body()])
@@ -220,7 +141,7 @@ class ChatPipeline:
         note = f"the upstream's window is smaller than known; learned {profile.window.window} tokens and sent again"
         return replace(resent, report=replace(resent.report, warning=note))
 
-    def _plan(self, case: _Understood) -> CompactionPlan:
+    def _plan(self, case: Understood) -> CompactionPlan:
         summary = case.memory.summary
         return plan(
             Situation(
@@ -238,7 +159,7 @@ class ChatPipeline:
     def _summary_tokens(self, summary: RunningSummary, route: Route) -> int:
         return self._counter.count_message(render_summary(summary), route.upstream_model)
 
-    async def _prepare(self, case: _Understood, planned: CompactionPlan) -> _Prepared | Refused:
+    async def _prepare(self, case: Understood, planned: CompactionPlan) -> _Prepared | Refused:
         """Perform a plan: every outcome of ``core/plan.py`` has its branch here."""
         if isinstance(planned, NoCompaction):
             return self._unchanged(case, planned)
@@ -246,10 +167,10 @@ class ChatPipeline:
             return self._reused(case, planned)
         if isinstance(planned, CannotFit):
             error = _does_not_fit(case, planned.tokens)
-            return Refused(error, self._report(case, "failed", planned.tokens))
+            return Refused(error, case.report("failed", planned.tokens, self._timer()))
         return await self._compacted(case, planned)
 
-    async def _compacted(self, case: _Understood, planned: Compact) -> _Prepared | Refused:
+    async def _compacted(self, case: Understood, planned: Compact) -> _Prepared | Refused:
         forced = case.controls.mode == "force"
         began = self._timer()
         result = await self._compactor.compact(
@@ -271,12 +192,12 @@ class ChatPipeline:
         return self._with_summary(case, planned, result, "forced" if forced else "compacted")
 
     def _with_summary(
-        self, case: _Understood, planned: Compact, result: Summarized, action: Action
+        self, case: Understood, planned: Compact, result: Summarized, action: Action
     ) -> _Prepared | Refused:
         after = planned.rest_tokens + result.tokens
         summary = result.summary
         report = replace(
-            self._report(case, action, after),
+            case.report(action, after, self._timer()),
             summarized=summary.covered,
             strategy=summary.made_by,
             warning=result.warning or _low(case, after),
@@ -285,7 +206,7 @@ class ChatPipeline:
             return Refused(_does_not_fit(case, after), replace(report, action="failed"))
         return _Prepared(assemble(case.request.messages, summary), report)
 
-    def _without_summary(self, case: _Understood, planned: Compact, result: NotSummarized) -> _Prepared | Refused:
+    def _without_summary(self, case: Understood, planned: Compact, result: NotSummarized) -> _Prepared | Refused:
         """No summary could be made: the failure policy decides (FR-5.1.1, FR-5.1.2)."""
         policy = case.profile.policy.on_failure
         warning = f"the summary failed ({policy}): {result.reason}"
@@ -296,42 +217,29 @@ class ChatPipeline:
                 "send it with 'X-Tidemark-Overflow: acknowledge' to forward it as it is.",
                 internal=result.reason,
             )
-            return Refused(error, replace(self._report(case, "failed", case.count.total), warning=warning))
+            return Refused(error, replace(case.report("failed", case.count.total, self._timer()), warning=warning))
         if isinstance(planned.fallback, ReuseSummary):
             prepared = self._reused(case, planned.fallback)
         else:
             prepared = self._unchanged(case, NoCompaction("fits", case.count.total))
         return replace(prepared, report=replace(prepared.report, action="failed", warning=warning))
 
-    def _unchanged(self, case: _Understood, planned: NoCompaction) -> _Prepared:
+    def _unchanged(self, case: Understood, planned: NoCompaction) -> _Prepared:
         action: Action = "bypassed" if planned.reason == "off" else "none"
-        report = replace(self._report(case, action, planned.tokens), warning=WARNINGS.get(planned.reason))
+        report = replace(case.report(action, planned.tokens, self._timer()), warning=WARNINGS.get(planned.reason))
         return _Prepared(case.request.messages, report, changed=False)
 
-    def _reused(self, case: _Understood, planned: ReuseSummary) -> _Prepared:
+    def _reused(self, case: Understood, planned: ReuseSummary) -> _Prepared:
         summary = planned.summary
         report = replace(
-            self._report(case, "reused", planned.tokens),
+            case.report("reused", planned.tokens, self._timer()),
             summarized=summary.covered,
             strategy=summary.made_by,
             warning=WARNINGS.get(planned.reason),
         )
         return _Prepared(assemble(case.request.messages, summary), report)
 
-    def _report(self, case: _Understood, action: Action, after: int) -> Report:
-        return Report(
-            conversation=case.conversation,
-            tenant=case.tenant,
-            limit=case.measure.budget.limit,
-            action=action,
-            tokens_before=case.measure.told(case.count.total),
-            tokens_after=case.measure.told(after),
-            local_tokens=after,
-            degraded=case.memory.degraded,
-            overhead_seconds=self._timer() - case.started,
-        )
-
-    def _body(self, case: _Understood, prepared: _Prepared) -> bytes:
+    def _body(self, case: Understood, prepared: _Prepared) -> bytes:
         """The bytes to send: the client's own where nothing is to be changed (promise 1)."""
         replaced: dict[str, bytes] = {}
         if prepared.changed:
@@ -340,7 +248,7 @@ class ChatPipeline:
             replaced["model"] = json.dumps(case.route.upstream_model).encode()
         return render_body(case.request.fields, replaced) if replaced else case.request.body
 
-    def _turn(self, case: _Understood, report: Report) -> PendingTurn:
+    def _turn(self, case: Understood, report: Report) -> PendingTurn:
         record = TurnRecord(
             tenant=case.tenant,
             conversation=case.conversation,
@@ -359,7 +267,7 @@ class ChatPipeline:
         )
         return PendingTurn(record, case.route.upstream_model, self._lesson(case, report.local_tokens))
 
-    def _lesson(self, case: _Understood, counted: int) -> Learn | None:
+    def _lesson(self, case: Understood, counted: int) -> Learn | None:
         """What becomes of the upstream's own count; that of images and files says nothing of its tokenizer."""
         key = case.measure.key
         if key is None or any(message.media for message in case.request.messages):
@@ -373,7 +281,7 @@ class ChatPipeline:
         return learn
 
 
-def _low(case: _Understood, after: int) -> str | None:
+def _low(case: Understood, after: int) -> str | None:
     """FR-5.4.2: a compaction by hand is done where there is little to gain, with a warning."""
     if case.controls.mode != "force":
         return None
@@ -385,7 +293,7 @@ def _low(case: _Understood, after: int) -> str | None:
     return None
 
 
-def _does_not_fit(case: _Understood, least: int) -> ContextLengthExceeded:
+def _does_not_fit(case: Understood, least: int) -> ContextLengthExceeded:
     """The refusal, in OpenAI's words and with the numbers (FR-5.3.1)."""
     measure = case.measure
     window, limit = measure.budget.window, measure.budget.limit

@@ -1,0 +1,146 @@
+"""Identity and budget of one request: whose it is, what is known of it, how large it is, how large it may be.
+
+The first half of the road of a request, walked before anything is decided: one round trip to the store, and
+the counting of what is new. ``pipeline.py`` goes on from here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+
+from proxy.compactor import Clock, Compactor
+from proxy.core.budget import Budget, ModelProfile, budget_for
+from proxy.core.calibration import Measure, calibration_key
+from proxy.core.conversation import Recollection, told_id
+from proxy.core.errors import StoreError, StoreUnavailable
+from proxy.core.events import Action, Listener, StoreDegraded
+from proxy.core.messages import ChatRequest, Message, digest_of
+from proxy.core.ports import CalibrationStore, Caller, ConversationStore, RequestCount, Route, TokenCounter
+from proxy.core.prefix import PrefixChain, chain_of
+from proxy.core.registry import model_id
+from proxy.core.summary import SummaryRecipe
+from proxy.exchange import Controls, Report
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """A request whose identity and size are known."""
+
+    request: ChatRequest
+    controls: Controls
+    caller: Caller
+    route: Route
+    profile: ModelProfile
+    tenant: str
+    chain: PrefixChain
+    memory: Recollection
+    count: RequestCount
+    measure: Measure
+    started: float
+    """By the timer: when the request was taken up."""
+    conversation: str
+    """The id that the client is told."""
+
+    @property
+    def budget(self) -> Budget:
+        """The marks, in the tokens that ``count`` and all summaries are in."""
+        return self.measure.marks
+
+    def report(self, action: Action, after: int, now: float) -> Report:
+        """What is done to the request.
+
+        :param after: tokens of what is forwarded, counted locally
+        :param now: by the timer
+        """
+        return Report(
+            conversation=self.conversation,
+            tenant=self.tenant,
+            limit=self.measure.budget.limit,
+            action=action,
+            tokens_before=self.measure.told(self.count.total),
+            tokens_after=self.measure.told(after),
+            local_tokens=after,
+            degraded=self.memory.degraded,
+            overhead_seconds=now - self.started,
+        )
+
+
+class Identity:
+    """Understands requests; holds no state of its own."""
+
+    def __init__(
+        self,
+        *,
+        store: ConversationStore,
+        calibrations: CalibrationStore,
+        counter: TokenCounter,
+        compactor: Compactor,
+        emit: Listener,
+        clock: Clock,
+        timer: Clock,
+    ) -> None:
+        self._store = store
+        self._calibrations = calibrations
+        self._counter = counter
+        self._compactor = compactor
+        self._emit = emit
+        self._clock = clock
+        self._timer = timer
+
+    async def understand(
+        self, request: ChatRequest, caller: Caller, controls: Controls, route: Route, profile: ModelProfile
+    ) -> Understood:
+        """Identity and budget: one round trip to the store, and the counting of what is new."""
+        started = self._timer()
+        tenant = digest_of(caller.fingerprint, route.provider.encode(), route.base_url.encode()).hex()
+        chain = chain_of(tenant, request.messages, conversation=controls.conversation)
+        recipe = self._compactor.summarizer_for(profile, route).recipe
+        measure = Measure(budget_for(profile, request.max_output_tokens, controls.retention))
+        if profile.policy.calibrate:
+            model = model_id(route.provider, route.upstream_model)
+            key = calibration_key(caller.fingerprint, model, route.base_url, request.fields)
+            recalling, measuring = self._recall(tenant, chain, recipe), self._calibrations.calibration(key)
+            memory, calibration = await asyncio.gather(recalling, measuring)
+            measure = replace(measure, factor=calibration.applied, key=key)
+        else:
+            memory = await self._recall(tenant, chain, recipe)
+        return Understood(
+            request=request,
+            controls=controls,
+            caller=caller,
+            route=route,
+            profile=profile,
+            tenant=tenant,
+            chain=chain,
+            memory=memory,
+            count=await self._counted(request, memory, route.upstream_model),
+            measure=measure,
+            started=started,
+            conversation=told_id(memory, chain, self._clock()),
+        )
+
+    async def _counted(self, request: ChatRequest, memory: Recollection, model: str) -> RequestCount:
+        """Count a request; of a long conversation, what another worker counted and stored is taken over."""
+        conversation = memory.conversation
+        if conversation is None or not memory.known:
+            return await self._counter.count(request, model)
+
+        async def stored(mark: str) -> list[tuple[Message, int]]:
+            try:
+                kept = await self._store.messages(conversation, stop=memory.known)
+            except StoreError as error:
+                self._emit(StoreDegraded("messages", error.internal or str(error)))
+                return []
+            said = [message for message in request.messages if not message.is_system]
+            pairs = zip(said, kept, strict=False)
+            return [(said, one.tokens) for said, one in pairs if one.scheme == mark and one.raw == said.raw]
+
+        return await self._counter.count(request, model, stored=stored)
+
+    async def _recall(self, tenant: str, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
+        try:
+            return await self._store.recall(tenant, chain, recipe)
+        except StoreUnavailable as error:
+            self._emit(StoreDegraded("recall", error.internal or str(error)))
+            return Recollection(degraded=True)
