@@ -27,9 +27,8 @@ model_list:
     model_info: {{max_input_tokens: {window}, max_output_tokens: 200}}
 compaction:
   defaults: {{strategy: {strategy}, retention_tokens: 200, min_tokens: 300}}
-server: {{keepalive_seconds: 0.3}}
+server: {{keepalive_seconds: %s}}
 """
-FIRST_COMMENT_SECONDS = 0.5
 
 
 def facts(response: httpx.Response) -> dict[str, str]:
@@ -160,9 +159,12 @@ def test_the_openai_sdk_reads_the_error_after_an_event_that_was_cut_short(
     assert raised.value.code == "upstream_incomplete"
 
 
-def impatient(bench: Bench, request: pytest.FixtureRequest, **settings: Any) -> Client:
-    """A client of a Tidemark whose first comment comes after half a second."""
-    return bench.client(request.node.nodeid, config=IMPATIENT, **settings)
+LATE_SECONDS = 1.1
+
+
+def impatient(bench: Bench, request: pytest.FixtureRequest, *, seconds: float = 0.3, **settings: Any) -> Client:
+    """A client of a Tidemark whose comments are so many seconds apart, and the first a little later."""
+    return bench.client(request.node.nodeid, config=IMPATIENT % seconds, **settings)
 
 
 def test_a_refusal_keeps_its_status_where_the_first_comment_has_not_gone_out(
@@ -170,9 +172,9 @@ def test_a_refusal_keeps_its_status_where_the_first_comment_has_not_gone_out(
 ) -> None:
     """The first comment settles the status, so it comes later than the others do."""
     refusal = error(429, "slow down", headers=[(b"retry-after", b"7")])
-    refusal.before_headers = FIRST_COMMENT_SECONDS - 0.15
+    refusal.before_headers = LATE_SECONDS
     bench.upstream.script = lambda _: refusal
-    got = impatient(bench, request).post(ASK)
+    got = impatient(bench, request, seconds=1).post(ASK)
     assert (got.status_code, got.headers["retry-after"]) == (429, "7")
     assert facts(got)
 
@@ -191,7 +193,7 @@ def test_a_stream_that_a_comment_opens_says_what_was_done(
     asked = {**ASK, "messages": [*history(18), user("Now?")]}
     bench.upstream.script = says("quick")
     quick = facts(client.post(asked))
-    answer.before_headers = FIRST_COMMENT_SECONDS + 0.3
+    answer.before_headers = LATE_SECONDS
     bench.upstream.script = lambda _: answer
     got = client.post({**asked, "messages": [*asked["messages"][:-1], user("And now?")]})
     assert got.status_code == 200
@@ -209,7 +211,7 @@ def test_a_stream_that_a_comment_opens_says_what_was_done(
 def test_an_upstream_that_thinks_after_its_headers_keeps_them(bench: Bench, request: pytest.FixtureRequest) -> None:
     """Its request id and limits are there when the comment opens the response, so they go out with it."""
     answer = streamed("late but whole")
-    answer.pieces = [FIRST_COMMENT_SECONDS + 0.3, *answer.pieces]
+    answer.pieces = [LATE_SECONDS, *answer.pieces]
     bench.upstream.script = lambda _: answer
     got = impatient(bench, request).post(ASK)
     assert got.content.startswith(b": keep-alive\n\n")
@@ -222,7 +224,7 @@ def test_a_compaction_that_takes_too_long_is_told_in_a_comment(bench: Bench, req
 
     def summary(_: Any) -> Answer:
         answer = whole(SUMMARY)
-        answer.before_headers = FIRST_COMMENT_SECONDS + 0.3
+        answer.before_headers = LATE_SECONDS
         return answer
 
     bench.upstream.script = upstream_with(summary)
