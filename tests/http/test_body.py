@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 
 from proxy.core.errors import InvalidRequest
 from proxy.core.messages import printable, render_body, render_messages
+from proxy.core.ports import SummaryTask
 from proxy.http.body import BodyParser
+from proxy.summarizers import ExtractiveSummarizer
+from proxy.tokens import LocalTokenCounter
 
 
 def body(*messages: Any, **members: Any) -> bytes:
@@ -117,3 +120,20 @@ def test_what_is_no_json_is_refused_with_half_a_character_in_it_too(wrong: bytes
     """The second reader is as strict as the first in all else."""
     with pytest.raises(InvalidRequest):
         BodyParser().chat(wrong)
+
+
+async def test_half_a_character_is_counted_and_summarized() -> None:
+    """Wherever it stands: in a text, a name, a part, a definition, and escaped in a call's arguments."""
+    half, counter = "cut \ud83d", LocalTokenCounter()
+    function = {"name": f"f{half}", "arguments": json.dumps({"path": half, half: [half]})}
+    parts = [{"type": "text", "text": f"Never do {half}."}, {"type": "file", "file": {"filename": half}}]
+    said = [
+        {"role": "user", "name": half, "content": parts},
+        {"role": "assistant", "refusal": half, "tool_calls": [{"id": half, "function": function}]},
+        {"role": "tool", "tool_call_id": half, "content": f"Error: {half}"},
+    ]
+    tools = [{"type": "function", "function": {"name": "f", "description": half, "parameters": {half: half}}}]
+    request = BodyParser().chat(body(*said, tools=tools))
+    assert (await counter.count(request, "gpt-4o")).total > 0
+    summary = await ExtractiveSummarizer(counter).summarize(SummaryTask(request.messages, None, 500, "gpt-4o"))
+    assert "cut \ufffd" in summary.encode().decode()
