@@ -67,7 +67,7 @@ class ChatEndpoint:
             self._emit(visit.served("disconnected"))
             return
         except ClientError as error:
-            visit.code = error.code
+            visit.failed(error)
             await visit.response.error(error)
             self._emit(visit.served("rejected"))
             return
@@ -94,7 +94,7 @@ class ChatEndpoint:
         try:
             return await self._answer(visit, headers, body)
         except TidemarkError as error:
-            visit.code = error.code
+            visit.failed(error)
             await visit.response.error(error, visit.facts())
             return "rejected" if isinstance(error, ClientError) else "error"
         except OSError:
@@ -138,7 +138,7 @@ class ChatEndpoint:
         ending = visit.ending = await self._relay.stream(reply, exchange.turn, deliver)
         await keepalive.stop()
         if ending.error is not None:
-            visit.code = ending.error.code
+            visit.failed(ending.error)
             await response.error(ending.error, visit.facts())
             return ending.outcome
         if response.status is None:
@@ -169,6 +169,7 @@ class _Visit:
         self.ending: Ending | None = None
         self.outcome: Outcome = "disconnected"
         self.code: str | None = None
+        self.cause: str | None = None
         self.first_byte: float | None = None
         self._timer = timer
         self._started = timer()
@@ -180,6 +181,10 @@ class _Visit:
     def facts(self) -> list[tuple[bytes, bytes]]:
         """The header lines that say what was done to the request (promise 9), as far as it is known."""
         return report_lines(self.report) if self.report else []
+
+    def failed(self, error: TidemarkError) -> None:
+        """Remember what went wrong: its code for everybody, its cause for the log."""
+        self.code, self.cause = error.code, error.internal or None
 
     def arrived(self) -> None:
         """The first byte is on its way to the client."""
@@ -198,6 +203,7 @@ class _Visit:
             model=request.model if request else "",
             stream=bool(request and request.stream),
             code=self.code,
+            cause=self.cause,
             prompt_tokens=prompt,
             cached_tokens=cached,
             completion_tokens=completion,

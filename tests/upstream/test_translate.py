@@ -86,7 +86,7 @@ async def test_plain_answer_becomes_a_chat_completion(upstream: LiteLLMUpstream,
 async def test_half_a_character_reaches_the_provider_as_a_mark(
     upstream: LiteLLMUpstream, provider: respx.Route
 ) -> None:
-    """JavaScript leaves lone surrogates where it cuts an emoji; no encoder takes them, and no request is lost for it."""
+    """JavaScript leaves lone surrogates where it cuts an emoji; no request is lost for it."""
     provider.respond(200, json=anthropic.message({"type": "text", "text": "ok"}))
     reply = await ask(upstream, messages=[{"role": "user", "content": "cut \ud83d"}])
     assert reply.status == 200
