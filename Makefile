@@ -19,8 +19,8 @@ install: $(VENV)/local.stamp ## Install the proxy and its local model into .venv
 demo: $(VENV)/local.stamp ## Show a long conversation being compacted; needs no key and no network
 	@$(BIN)/tidemark demo
 
-test: $(VENV)/dev.stamp ## Run the tests; ARGS go to pytest: make test ARGS="-k plan"
-	$(BIN)/pytest $(ARGS)
+test: $(VENV)/dev.stamp ## Run the tests on two cores; ARGS go to pytest: make test ARGS="-k plan"
+	$(BIN)/pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 bench-counting: $(VENV)/dev.stamp ## Measure token counting beside litellm's; ARGS: make bench-counting ARGS="--rounds 30"
 	@PYTHONPATH=. $(BIN)/python benchmarks/counting.py $(ARGS)

@@ -1,27 +1,30 @@
-"""Relay: the upstream's bytes go to the client as they come; what was said is folded and stored at the end.
+"""Relay: the upstream's bytes go to the client as they come; what was said is folded on the way and stored at the end.
 
 Eighth and last step on the road of a request. The write at the end is done before the last bytes are
-released, so that the client's next turn finds this one, and it is bounded in time by the store.
+released, so that the client's next turn finds this one, and it is bounded in time by the store. Nothing that
+is done with the bytes here, folding, counting or storing, can keep them from the client.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from proxy.core.conversation import TurnRecord
-from proxy.core.delta import NOTHING, Decode, Reply, ends_stream, fold_body, fold_stream
-from proxy.core.errors import StoreUnavailable, UpstreamBroken
+from proxy.core.delta import NOTHING, Decode, Reply, StreamFold, fold_body
+from proxy.core.errors import TidemarkError, UpstreamBroken
 from proxy.core.events import Listener, Outcome, StoreDegraded, TurnStored
 from proxy.core.ports import ConversationStore, TokenCounter, UpstreamReply
 
 Deliver = Callable[[bytes], Awaitable[None]]
 """Takes bytes to the client; raises or is cancelled when the client is gone."""
 Learn = Callable[[Reply], Awaitable[None]]
-TAIL_BYTES = 32
-"""Enough to hold ``data: [DONE]`` and its line ends, which may arrive in two pieces."""
+MAX_HELD_BYTES = 2**20
+"""A longer event is delivered in pieces."""
+_FIELDS = (b"data", b"event", b"id", b"retry", b":")
+_BLANK_LINES = (b"\n\n", b"\n\r\n", b"\n\r", b"\r\r\n", b"\r\r")
+"""A line's end with an empty line after it: WHATWG HTML, section 9.2.6."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,8 @@ class Ending:
 
     outcome: Outcome
     reply: Reply = NOTHING
+    error: UpstreamBroken | None = None
+    """What the client is still to be told: the answer was cut short, and the upstream did not say so itself."""
 
 
 class Relay:
@@ -89,63 +94,82 @@ class Relay:
             raise
         finally:
             await reply.close()
+        readable = _readable(reply)
+        heard = _Heard(lambda: fold_body(data, self._decode) if readable else None, self._unread)
+        said = heard.reply()
         if reply.status >= 400:
-            return data, Ending("refused", fold_body(data, self._decode))
-        folded = fold_body(data, self._decode) if _readable(reply) else Reply(None, complete=True)
-        await self._end(turn, folded)
-        return data, Ending("complete", folded)
+            return data, Ending("refused", said or NOTHING)
+        await self._end(turn, heard)
+        return data, Ending("complete" if said is None or said.complete else "incomplete", said or NOTHING)
 
     async def stream(self, reply: UpstreamReply, turn: PendingTurn, deliver: Deliver) -> Ending:
-        """An answer that is an event stream: every chunk is delivered as it comes, byte by byte as it was.
+        """An answer that is an event stream: every event is delivered as it comes, byte by byte as it was.
 
-        An upstream that ends without a ``finish_reason`` is a failure: the client is told by an event, no
-        ``[DONE]`` is made up, and the turn is stored as incomplete.
+        An upstream that ends without a ``finish_reason`` is a failure: the ending holds the error to tell, no
+        ``[DONE]`` is made up, and the turn is stored as incomplete. An event that was cut short gives way to
+        the error.
         """
-        chunks: list[bytes] = []
-        tail = b""
-        folded: Reply | None = None
+        fold = StreamFold(self._decode) if _readable(reply) else None
+        heard = _Heard(fold.reply if fold else lambda: None, self._unread)
+        events = WholeEvents()
+        kept = False
+        broken: UpstreamBroken | None = None
         try:
-            async for chunk in reply.body():
-                chunks.append(chunk)
-                tail = (tail + chunk)[-TAIL_BYTES:]
-                if folded is None and ends_stream(tail):
-                    folded = await self._finish(reply, turn, chunks)
-                await deliver(chunk)
-            folded = folded or await self._finish(reply, turn, chunks)
-        except UpstreamBroken as error:
-            return await self._broken(reply, turn, chunks, deliver, error)
+            try:
+                async for chunk in reply.body():
+                    if fold:
+                        heard.take(fold.feed, chunk)
+                        if fold.ended and not kept:
+                            kept = True
+                            await self._end(turn, heard)
+                    ready = events.feed(chunk) if fold else chunk
+                    if ready:
+                        await deliver(ready)
+            except UpstreamBroken as error:
+                broken = error
+            if not kept:
+                kept = True
+                await self._end(turn, heard)
+            ending = _ending(heard.reply(), broken)
+            if events.held and ending.error is None:
+                await deliver(bytes(events.held))
         except (asyncio.CancelledError, OSError):
-            if folded is None:
-                self._record_later(turn.record)
+            if not kept:
+                self._record_later(self._told(turn, heard))
             raise
         finally:
             await reply.close()
-        if not folded.complete:
-            if folded.error is None:
-                await deliver(error_event(UpstreamBroken("The upstream ended its answer without a finish_reason.")))
-            return Ending("incomplete", folded)
-        return Ending("complete", folded)
+        return ending
 
     async def settle(self) -> None:
         """Wait for writes that were left behind by clients that went away; for the shutdown."""
         if self._late:
             await asyncio.gather(*self._late, return_exceptions=True)
 
-    async def _finish(self, reply: UpstreamReply, turn: PendingTurn, chunks: list[bytes]) -> Reply:
-        folded = fold_stream(b"".join(chunks), self._decode) if _readable(reply) else Reply(None, complete=True)
-        await self._end(turn, folded)
-        return folded
+    async def _end(self, turn: PendingTurn, heard: _Heard) -> None:
+        """Store what was said; at the same time the upstream's own count is learned from."""
+        said = heard.reply()
+        if turn.learn is None or said is None or not said.complete:
+            await self._record(self._told(turn, heard))
+        else:
+            await asyncio.gather(self._record(self._told(turn, heard)), self._taught(turn.learn, said))
 
-    async def _broken(
-        self, reply: UpstreamReply, turn: PendingTurn, chunks: list[bytes], deliver: Deliver, error: UpstreamBroken
-    ) -> Ending:
-        folded = fold_stream(b"".join(chunks), self._decode) if _readable(reply) else NOTHING
-        if folded.complete:  # all was said; only the connection's own end is missing
-            await self._end(turn, folded)
-            return Ending("complete", folded)
-        await self._record(turn.record)
-        await deliver(error_event(error))
-        return Ending("incomplete", folded)
+    async def _taught(self, learn: Learn, said: Reply) -> None:
+        try:
+            await learn(said)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client is owed its bytes
+            self._unread(error)
+
+    def _told(self, turn: PendingTurn, heard: _Heard) -> TurnRecord:
+        """The record of a turn; an answer that could not be read or counted is not in it."""
+        said = heard.reply()
+        if said is None:
+            return turn.record
+        try:
+            return turn.told(said, self._counter)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client is owed its bytes
+            self._unread(error)
+            return turn.record
 
     async def _end(self, turn: PendingTurn, folded: Reply) -> None:
         """Store what was said; at the same time the upstream's own count is learned from."""
@@ -156,11 +180,19 @@ class Relay:
             await asyncio.gather(self._record(told), turn.learn(folded))
 
     async def _record(self, turn: TurnRecord) -> None:
+        """Store a turn; where the client leaves meanwhile, once more by itself: writing it twice changes nothing."""
+        try:
+            await self._write(turn)
+        except asyncio.CancelledError:
+            self._record_later(turn)
+            raise
+
+    async def _write(self, turn: TurnRecord) -> None:
         started = self._timer()
         try:
             conversation = await self._store.record(turn)
-        except StoreUnavailable as error:
-            self._emit(StoreDegraded("record", error.internal or str(error)))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client is owed its bytes
+            self._unread(error)
             return
         new = [message for message in turn.messages if not message.is_system][turn.known :]
         self._emit(
@@ -169,20 +201,93 @@ class Relay:
 
     def _record_later(self, turn: TurnRecord) -> None:
         """Store from a task of its own, since the present one is being cancelled."""
-        task = asyncio.create_task(self._record(turn))
+        task = asyncio.create_task(self._write(turn))
         self._late.add(task)
         task.add_done_callback(self._late.discard)
 
+    def _unread(self, error: Exception) -> None:
+        """An answer is not stored as it should be. Of a foreign error only the kind is told: it may quote contents."""
+        told = (error.internal or str(error)) if isinstance(error, TidemarkError) else type(error).__name__
+        self._emit(StoreDegraded("record", told))
 
-def error_event(error: UpstreamBroken) -> bytes:
-    """An error that comes after the first byte: an event of the stream, in OpenAI's envelope.
 
-    It opens with a line end of its own, so that it stands apart from an event that was cut short.
+class WholeEvents:
+    """Cuts a stream at the ends of its events, so that what we may have to add stands apart from what was cut short.
+
+    An event that is over never waits for the next one, and what can be no event does not wait at all.
     """
-    body = {"message": str(error), "type": "upstream_error", "param": None, "code": error.code}
-    return b"\n\ndata: " + json.dumps({"error": body}).encode() + b"\n\n"
+
+    def __init__(self) -> None:
+        self.held = bytearray()
+        """The beginning of an event."""
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Take in the next bytes, and give those that may go."""
+        held = self.held
+        if not held and chunk.endswith(b"\n\n"):
+            return chunk
+        known = max(len(held) - 2, 0)  # of an end that falls apart between chunks, two bytes at most are held
+        held += chunk
+        end = max(_after(held, blank, known) for blank in _BLANK_LINES)
+        while held.startswith((b"\n", b"\r"), end):  # the second half of CR LF, or more empty lines
+            end += 1
+        if len(held) - end > MAX_HELD_BYTES or not _may_begin(bytes(held[end : end + 5])):
+            end = len(held)
+        ready = bytes(held[:end])
+        del held[:end]
+        return ready
+
+
+class _Heard:
+    """What an answer says, as far as it can be read: reading never raises, and is given up at the first failure."""
+
+    def __init__(self, read: Callable[[], Reply | None], failed: Callable[[Exception], None]) -> None:
+        self._read = read
+        self._failed = failed
+        self._reply: Reply | None = None
+        self._over = False
+
+    def take(self, feed: Callable[[bytes], None], chunk: bytes) -> None:
+        """Take in the next bytes."""
+        if not self._over:
+            try:
+                feed(chunk)
+            except Exception as error:  # noqa: BLE001 - see the class
+                self._over = True
+                self._failed(error)
+
+    def reply(self) -> Reply | None:
+        """What was said, once and for all; None where the bytes cannot be read."""
+        if not self._over:
+            self._over = True
+            try:
+                self._reply = self._read()
+            except Exception as error:  # noqa: BLE001 - see the class
+                self._failed(error)
+        return self._reply
+
+
+def _ending(said: Reply | None, broken: UpstreamBroken | None) -> Ending:
+    """How a stream ended: by what it said, and where that could not be read, by how its connection ended."""
+    if said is None:
+        return Ending("incomplete" if broken else "complete", error=broken)
+    if said.complete:  # where the connection broke, only its own end is missing
+        return Ending("complete", said)
+    cut = broken or UpstreamBroken("The upstream ended its answer without a finish_reason.")
+    return Ending("incomplete", said, None if said.error is not None else cut)
 
 
 def _readable(reply: UpstreamReply) -> bool:
     """Whether the bytes are plain: an upstream that compresses although it was asked not to is carried, not read."""
     return all(value.lower() == b"identity" for name, value in reply.headers if name == b"content-encoding")
+
+
+def _after(data: bytearray, blank: bytes, start: int) -> int:
+    """Where the last ``blank`` ends; 0 where there is none."""
+    place = data.rfind(blank, start)
+    return place + len(blank) if place >= 0 else 0
+
+
+def _may_begin(start: bytes) -> bool:
+    """Whether an event may begin with these bytes, or with these and more."""
+    return any(start.startswith(name) or name.startswith(start) for name in _FIELDS)

@@ -7,7 +7,6 @@ completion chunk object"; the event-stream format of the WHATWG HTML standard, s
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -19,7 +18,6 @@ from .pieces import Pieces
 Decode = Callable[[bytes], JsonValue]
 """JSON bytes to a value; raises ValueError or RecursionError. An argument: the outer rooms choose the fastest."""
 DONE = b"[DONE]"
-_END = re.compile(rb"[\r\n]data: ?\[DONE\][\r\n]+\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,7 @@ class StreamFold:
         """Take in the next bytes."""
         if self.ended or not data:
             return
-        if self._after_return or b"\r" in data:
+        if b"\r" in data or self._after_return:
             data = self._with_line_feeds(data)
         if self._rest:
             known = len(self._rest)
@@ -101,12 +99,14 @@ class StreamFold:
         if self.ended:
             return
         payload = self._joined(event) if b"\n" in event else _payload(event)
+        if not payload:
+            return
         if payload == DONE:
             self.ended = True
-        elif payload:
-            chunk = _decoded(payload, self._decode)
-            if isinstance(chunk, dict):
-                self._fold.add(chunk)
+            return
+        chunk = _decoded(payload, self._decode)
+        if isinstance(chunk, dict):
+            self._fold.add(chunk)
 
     def _joined(self, event: bytes) -> bytes:
         """The ``data`` lines of an event, joined by line ends, up to ``[DONE]``: no JSON has such a line."""
@@ -145,14 +145,6 @@ def fold_body(data: bytes, decode: Decode) -> Reply:
     )
 
 
-def ends_stream(tail: bytes, *, start: bool = False) -> bool:
-    """Whether an event stream's newest bytes say that it is over: a line ``data: [DONE]`` that has ended.
-
-    :param start: whether ``tail`` begins where the stream does, so that it begins a line
-    """
-    return _END.search(b"\n" + tail if start else tail) is not None
-
-
 class _Fold:
     """The first choice of a stream so far."""
 
@@ -171,7 +163,8 @@ class _Fold:
         usage = chunk.get("usage")
         if isinstance(usage, dict):
             self.usage = usage
-        self.error = chunk.get("error") or self.error
+        if chunk.get("error"):
+            self.error = chunk["error"]
         choices = chunk.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             if not isinstance(choice, dict):

@@ -43,6 +43,8 @@ class RequestServed:
     store: str | None = None
     code: str | None = None
     """The code of the error, where there was one."""
+    cause: str | None = None
+    """What lies behind the error: for the log, never for a client."""
     prompt_tokens: int | None = None
     """The upstream's own ``usage``."""
     cached_tokens: int | None = None

@@ -246,7 +246,8 @@ class _Case:
         fits = current.tokens <= self.budget.limit
         said = sum(self.given.tokens[place] for place in self.places[self.start :])
         retention = self.budget.retention if said > self.budget.retention else int(FORCED_RETENTION_RATIO * said)
-        kept = self.retained(self.candidates(), retention)
+        candidates = self.candidates()
+        kept = self.retained(candidates, retention) or candidates[-1:]
         return self.fitting(kept, self.budget.max_summary, current if fits else None) or self.stuck(current)
 
     def stuck(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:

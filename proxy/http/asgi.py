@@ -11,7 +11,7 @@ from starlette.types import Receive, Send
 
 from proxy.core.errors import BodyTooLarge, TidemarkError
 from proxy.core.ports import Headers
-from proxy.http.errors import envelope, status_of
+from proxy.http.errors import envelope, event, status_of
 
 JSON = (b"content-type", b"application/json")
 
@@ -55,22 +55,25 @@ class Response:
 
     def __init__(self, send: Send) -> None:
         self._send = send
+        self._begun = False
         self.status: int | None = None
-        """None until the status line is out."""
+        """None until the status line is out; where it was given up half way, nothing can follow it."""
         self.ended = False
 
     async def start(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
         """Send status and headers."""
-        self.status = status
+        self._begun = True
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        self.status = status
 
     async def piece(self, data: bytes) -> None:
         """Send a piece of the body at once."""
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        if self.status is not None:
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self, data: bytes = b"") -> None:
         """Send the last piece."""
-        if not self.ended:
+        if self.status is not None and not self.ended:
             self.ended = True
             await self._send({"type": "http.response.body", "body": data, "more_body": False})
 
@@ -82,10 +85,10 @@ class Response:
 
     async def error(self, error: TidemarkError, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
         """Send an error: as a response of its own, or as an event of the stream that has begun."""
-        if self.status is None:
+        if not self._begun:
             await self.whole(status_of(error), [JSON, *headers], envelope(error))
         else:
-            await self.end(b"data: " + envelope(error) + b"\n\n")
+            await self.end(event(envelope(error)))
 
 
 def _too_large(max_bytes: int) -> BodyTooLarge:

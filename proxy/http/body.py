@@ -1,29 +1,39 @@
 """The first step on the road of a request: a body's bytes become a ``ChatRequest``.
 
 Every member and every message keeps its own bytes, so that what is not changed is forwarded as it came. A
-message that was seen before is not parsed again.
+message that was seen before is not parsed again. A body with half a character in it (JavaScript cuts emoji in
+two) is for the upstream to judge: msgspec refuses it, so it is read by the standard library, which does not.
 """
 
 from __future__ import annotations
 
+import json
+import re
+import sys
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NoReturn
 
 import msgspec
 
-from proxy.core.chat import parse_message
+from proxy.core.chat import HALF, parse_message
 from proxy.core.errors import InvalidRequest
-from proxy.core.messages import ChatRequest, JsonValue, Message
+from proxy.core.messages import ChatRequest, JsonValue, Message, printable
 
 COUNTED = ("tools", "tool_choice", "functions", "function_call", "response_format")
 """Members beside the messages that the provider bills as input."""
-CACHE_BYTES = 32 * 1024 * 1024
-"""Bytes of raw messages whose parsed form is kept; some hundred long conversations."""
+CACHE_BYTES = 64 * 1024 * 1024
+"""Memory for messages that were parsed, all of it counted; some hundred long conversations."""
+ENTRY_BYTES = 140
+"""What a message takes beside its parts: the object itself and its place in the cache (CPython 3.11, measured)."""
 MAX_OUTPUT_TOKENS = 100_000_000
 """Above this a reply length is a slip, not a wish."""
 
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raws = msgspec.json.Decoder(list[msgspec.Raw])
 _value = msgspec.json.Decoder()
+_MARK = re.compile(r"[ \t\n\r]*([{}\[\]:,])[ \t\n\r]*")
 
 
 class BodyParser:
@@ -58,12 +68,12 @@ class BodyParser:
                 "Missing required parameter: 'messages'.", param="messages", code="missing_required_parameter"
             )
         try:
-            raws = _raws.decode(fields["messages"])
-        except (msgspec.DecodeError, RecursionError) as error:
+            raws = _elements(fields["messages"])
+        except (ValueError, RecursionError) as error:
             raise InvalidRequest("'messages' must be an array.", param="messages", code="invalid_type") from error
         if not raws:
             raise InvalidRequest("'messages' must hold at least one message.", param="messages", code="empty_array")
-        return tuple([self._message(bytes(raw), index) for index, raw in enumerate(raws)])
+        return tuple([self._message(raw, index) for index, raw in enumerate(raws)])
 
     def _message(self, raw: bytes, index: int) -> Message:
         cached = self._messages.get(raw)
@@ -76,24 +86,46 @@ class BodyParser:
         except RecursionError as error:
             raise InvalidRequest(f"{where} is nested too deeply.", param=where, code="invalid_json") from error
         self._messages[raw] = message
-        self._room -= len(raw)
+        self._room -= held_bytes(message)
         while self._room < 0:
-            oldest, _ = self._messages.popitem(last=False)
-            self._room += len(oldest)
+            _, oldest = self._messages.popitem(last=False)
+            self._room += held_bytes(oldest)
         return message
+
+
+def held_bytes(message: Message) -> int:
+    """Memory that a message in the cache takes.
+
+    Text with an emoji in it takes four bytes a letter, and small objects twenty times their JSON, so it is
+    measured, not reckoned from the length.
+    """
+    size = ENTRY_BYTES
+    parts: list[object] = [message.raw, message.text, message.name, message.answers, message.digest, message.media]
+    for call in message.calls:
+        parts += [call, call.id, call.name, call.arguments]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            parts += part.values()
+        elif isinstance(part, list | tuple):
+            parts += part
+        size += sys.getsizeof(part)
+    return size
 
 
 def members(body: bytes) -> dict[str, bytes]:
     """The top-level members; of a name that stands twice the last one counts, as in every JSON parser."""
     try:
-        members = _members.decode(body)
+        return {name: bytes(raw) for name, raw in _members.decode(body).items()}
     except RecursionError as error:
         raise InvalidRequest("The body is nested too deeply.", code="invalid_json") from error
     except msgspec.ValidationError as error:
         raise InvalidRequest("The body must be a JSON object.", code="invalid_type") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if HALF.search(body):
+            with suppress(ValueError, RecursionError):  # it may be no JSON to that reader either
+                return dict(_pieces(body, "{}"))
         raise InvalidRequest(f"The body is not valid JSON: {error}.", code="invalid_json") from error
-    return {name: bytes(raw) for name, raw in members.items()}
 
 
 def decoded(raw: bytes, param: str) -> JsonValue:
@@ -103,14 +135,62 @@ def decoded(raw: bytes, param: str) -> JsonValue:
     except RecursionError as error:
         raise InvalidRequest(f"{param} is nested too deeply.", param=param, code="invalid_json") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if HALF.search(raw):
+            with suppress(ValueError, RecursionError):
+                return json.loads(raw.decode(), parse_constant=_refuse)
         raise InvalidRequest(f"{param} is not valid JSON: {error}.", param=param, code="invalid_json") from error
+
+
+def _elements(raw: bytes) -> list[bytes]:
+    """The elements of an array, each in its own bytes."""
+    try:
+        return [bytes(element) for element in _raws.decode(raw)]
+    except msgspec.DecodeError:
+        if not HALF.search(raw):
+            raise
+    return [element for _, element in _pieces(raw, "[]")]
+
+
+def _pieces(raw: bytes, brackets: str) -> Iterator[tuple[str, bytes]]:
+    """The members of an object or the elements of an array, by the standard library's scanner.
+
+    :raises ValueError: it is not that, or no JSON
+    """
+    text, read = raw.decode(), json.JSONDecoder(parse_constant=_refuse).raw_decode
+    mark, at = _mark(text, 0, brackets[0])
+    if text.startswith(brackets[1], at):
+        mark, at = _mark(text, at, brackets[1])
+    while mark != brackets[1]:
+        name = ""
+        if brackets == "{}":
+            name, at = read(text, at)
+            if not isinstance(name, str):
+                raise ValueError("a name must be a string")
+            _, at = _mark(text, at, ":")
+        _, end = read(text, at)
+        yield name, text[at:end].encode()
+        mark, at = _mark(text, end, "," + brackets[1])
+    if at != len(text):
+        raise ValueError("more than one value")
+
+
+def _mark(text: str, at: int, allowed: str) -> tuple[str, int]:
+    """The mark that stands there, and the place after it and the white space around it."""
+    found = _MARK.match(text, at)
+    if found is None or found[1] not in allowed:
+        raise ValueError(f"expected {allowed} at {at}")
+    return found[1], found.end()
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def _model(fields: dict[str, bytes]) -> str:
     if "model" not in fields:
         raise InvalidRequest("Missing required parameter: 'model'.", param="model", code="missing_required_parameter")
     model = decoded(fields["model"], "model")
-    if not isinstance(model, str) or not model:
+    if not isinstance(model, str) or not model or model != printable(model):
         raise InvalidRequest("'model' must be a non-empty string.", param="model", code="invalid_type")
     return model
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from starlette.types import Receive, Scope, Send
@@ -21,6 +20,7 @@ from proxy.exchange import Exchange, Refused, Report
 from proxy.http.asgi import ClientGone, Response, disconnected, read_body
 from proxy.http.auth import PassthroughAuth
 from proxy.http.body import BodyParser
+from proxy.http.errors import belated
 from proxy.http.headers import controls, report_lines, returned
 from proxy.http.sse import KeepAlive
 from proxy.pipeline import ChatPipeline
@@ -33,7 +33,7 @@ class EdgeLimits:
 
     max_body_bytes: int
     keepalive_seconds: float
-    """Between comments on a stream that is still waiting; 0 for none."""
+    """Between comments on a stream that is still waiting; 0 for none. The first comes later (``http/sse.py``)."""
 
 
 class ChatEndpoint:
@@ -67,7 +67,7 @@ class ChatEndpoint:
             self._emit(visit.served("disconnected"))
             return
         except ClientError as error:
-            visit.code = error.code
+            visit.failed(error)
             await visit.response.error(error)
             self._emit(visit.served("rejected"))
             return
@@ -79,22 +79,23 @@ class ChatEndpoint:
         gone = asyncio.create_task(disconnected(receive))
         try:
             await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
-                visit.outcome = work.result()
         finally:
             gone.cancel()
-            if not work.done():
-                work.cancel()
-                with suppress(asyncio.CancelledError):
-                    await work
-            self._emit(visit.served(visit.outcome))
+            work.cancel()
+            try:
+                if not work.done():
+                    await asyncio.wait((work,))  # unlike awaiting it, this ends with a cancellation of our own
+                if not work.cancelled():
+                    visit.outcome = work.result()
+            finally:
+                self._emit(visit.served(visit.outcome))
 
     async def _answered(self, visit: _Visit, headers: Headers, body: bytes) -> Outcome:
         try:
             return await self._answer(visit, headers, body)
         except TidemarkError as error:
-            visit.code = error.code
-            await visit.response.error(error, report_lines(visit.report) if visit.report else ())
+            visit.failed(error)
+            await visit.response.error(error, visit.facts())
             return "rejected" if isinstance(error, ClientError) else "error"
         except OSError:
             return "disconnected"
@@ -108,45 +109,52 @@ class ChatEndpoint:
         request = visit.request = self._parser.chat(body)
         asked = controls(headers)
         caller = self._auth.caller(headers)
-        keepalive = KeepAlive(visit.response, self._limits.keepalive_seconds)
-        if request.stream:
-            keepalive.begin()
-        try:
-            exchange = await self._pipeline.run(request, caller, asked)
-            visit.report = exchange.report
+        patience = self._limits.keepalive_seconds if request.stream else 0
+        async with KeepAlive(visit.response, patience, visit.facts) as keepalive:
+            exchange = await self._pipeline.run(request, caller, asked, prepared=visit.prepared)
+            visit.prepared(exchange.report)
             if isinstance(exchange, Refused):
-                await keepalive.stop()
                 raise exchange.error
-            return await self._carry(visit, exchange, keepalive)
-        finally:
-            await keepalive.stop()
+            if exchange.reply.status < 400 and _is_stream(exchange.reply.headers, asked=request.stream):
+                return await self._stream(visit, exchange, keepalive)
+            await keepalive.stop()  # the status is known, and a comment would settle another
+            return await self._whole(visit, exchange)
 
-    async def _carry(self, visit: _Visit, exchange: Exchange, keepalive: KeepAlive) -> Outcome:
-        """Bring an upstream's answer to the client."""
+    async def _stream(self, visit: _Visit, exchange: Exchange, keepalive: KeepAlive) -> Outcome:
+        """Bring a stream to the client, event by event."""
         reply, response = exchange.reply, visit.response
-        lines = [*returned(reply.headers), *report_lines(exchange.report)]
-        if reply.status < 400 and _is_stream(reply.headers):
+        # an event of ours may follow, so the upstream's length may not be the body's
+        lines = [line for line in returned(reply.headers) if line[0] != b"content-length"]
+        keepalive.status, keepalive.lines = reply.status, lines
 
-            async def deliver(chunk: bytes) -> None:
-                if visit.first_byte is None:
-                    await keepalive.stop()
-                    visit.arrived()
-                    if response.status is None:
-                        await response.start(reply.status, lines)
-                await response.piece(chunk)
+        async def deliver(chunk: bytes) -> None:
+            if visit.first_byte is None:
+                await keepalive.stop()
+                visit.arrived()
+                if response.status is None:
+                    await response.start(reply.status, [*lines, *visit.facts()])
+            await response.piece(chunk)
 
-            visit.ending = await self._relay.stream(reply, exchange.turn, deliver)
-            if response.status is None:
-                await response.start(reply.status, lines)
-            await response.end()
-            return visit.ending.outcome
-        data, visit.ending = await self._relay.whole(reply, exchange.turn)
+        ending = visit.ending = await self._relay.stream(reply, exchange.turn, deliver)
         await keepalive.stop()
+        if ending.error is not None:
+            visit.failed(ending.error)
+            await response.error(ending.error, visit.facts())
+            return ending.outcome
+        if response.status is None:
+            await response.start(reply.status, [*lines, *visit.facts()])
+        await response.end()
+        return ending.outcome
+
+    async def _whole(self, visit: _Visit, exchange: Exchange) -> Outcome:
+        """Bring an answer to the client that is no stream."""
+        reply, response = exchange.reply, visit.response
+        data, visit.ending = await self._relay.whole(reply, exchange.turn)
         visit.arrived()
         if response.status is None:
-            await response.whole(reply.status, lines, data)
+            await response.whole(reply.status, [*returned(reply.headers), *visit.facts()], data)
         else:  # comments have gone out already, so the answer can only be an event
-            await response.end(b"data: " + data.replace(b"\n", b"") + b"\n\n")
+            await response.end(belated(reply.status, data))
         return visit.ending.outcome
 
 
@@ -161,9 +169,22 @@ class _Visit:
         self.ending: Ending | None = None
         self.outcome: Outcome = "disconnected"
         self.code: str | None = None
+        self.cause: str | None = None
         self.first_byte: float | None = None
         self._timer = timer
         self._started = timer()
+
+    def prepared(self, report: Report) -> None:
+        """It is known what was done to the request."""
+        self.report = report
+
+    def facts(self) -> list[tuple[bytes, bytes]]:
+        """The header lines that say what was done to the request (promise 9), as far as it is known."""
+        return report_lines(self.report) if self.report else []
+
+    def failed(self, error: TidemarkError) -> None:
+        """Remember what went wrong: its code for everybody, its cause for the log."""
+        self.code, self.cause = error.code, error.internal or None
 
     def arrived(self) -> None:
         """The first byte is on its way to the client."""
@@ -182,6 +203,7 @@ class _Visit:
             model=request.model if request else "",
             stream=bool(request and request.stream),
             code=self.code,
+            cause=self.cause,
             prompt_tokens=prompt,
             cached_tokens=cached,
             completion_tokens=completion,
@@ -216,5 +238,8 @@ def _number(value: JsonValue) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _is_stream(headers: Headers) -> bool:
-    return any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in headers)
+def _is_stream(headers: Headers, *, asked: bool) -> bool:
+    """Whether an answer is an event stream; where one was asked for, a server may name it oddly or not at all."""
+    named = next((value for name, value in headers if name == b"content-type"), b"")
+    kind = named.split(b";")[0].strip().lower()
+    return kind == b"text/event-stream" or (asked and kind != b"application/json")

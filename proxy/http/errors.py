@@ -41,6 +41,25 @@ def envelope(error: errors.TidemarkError) -> bytes:
     return json.dumps({"error": body}, ensure_ascii=False).encode()
 
 
+def event(body: bytes) -> bytes:
+    """A body that can come after the first byte only: one event of the stream.
+
+    It opens with an empty line of its own, so that it stands apart from an event that was cut short.
+    """
+    return b"\n\ndata: " + b"".join(body.splitlines()) + b"\n\n"
+
+
+def belated(status: int, body: bytes) -> bytes:
+    """An upstream's whole answer as an event, for a response that has begun; a page of HTML says so in our words."""
+    try:
+        told = json.loads(body)
+    except (ValueError, RecursionError):
+        told = None
+    if isinstance(told, dict) and (status < HTTPStatus.BAD_REQUEST or told.get("error")):
+        return event(body)
+    return event(envelope(errors.UpstreamError(f"The upstream answered with status {status}.")))
+
+
 def _type_of(error: errors.TidemarkError) -> str:
     if isinstance(error, errors.ClientError):
         return "invalid_request_error"

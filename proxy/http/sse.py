@@ -6,52 +6,89 @@ Source: WHATWG HTML, section 9.2.7: a comment about every 15 seconds keeps proxi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from types import TracebackType
+from typing import Self
 
 from proxy.http.asgi import Response
 
+Lines = Sequence[tuple[bytes, bytes]]
 COMMENT = b": keep-alive\n\n"
-EVENT_STREAM: Sequence[tuple[bytes, bytes]] = (
+EVENT_STREAM: Lines = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
 )
+FIRST = 5 / 3
+"""The first comment comes this much later than each further one: at 25 s where the others are 15 s apart. It settles
+the status, so it waits as long as it can for an upstream that may still refuse, and goes out before the strictest
+balancers (Heroku, Google Cloud) drop a silent connection at 30 s."""
 
 
 class KeepAlive:
     """Comments on a response until its first byte. Costs one timer where nothing takes long.
 
-    The first comment settles the response's status as 200; what goes wrong after it is told by an event.
+    The first comment settles status and headers: the upstream's own where they are there already, else 200; what
+    goes wrong after it is told by an event. The headers say what was done to the request (promise 9). Where that was
+    still being done, it is told in a comment as soon as it is known.
     """
 
-    def __init__(self, response: Response, seconds: float) -> None:
+    def __init__(self, response: Response, seconds: float, facts: Callable[[], Lines]) -> None:
+        self.status = 200
+        self.lines = EVENT_STREAM
+        """What the first comment opens the response with, beside the facts."""
         self._response = response
         self._seconds = seconds
-        self._beat: asyncio.Task[None] | None = None
+        self._facts = facts
+        self._untold = False
+        """Whether the response was opened without the facts."""
         self._timer: asyncio.TimerHandle | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._stopped = False
 
-    def begin(self) -> None:
-        """Start waiting for the first pause that is too long."""
+    async def __aenter__(self) -> Self:
         if self._seconds > 0:
-            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._wake)
+            self._wake_after(self._seconds * FIRST)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
+    ) -> None:
+        if kind is None or issubclass(kind, Exception):
+            await self.stop()
+        else:  # cancelled: nobody is there to wait for
+            self._quiet()
+            if self._sending is not None:
+                self._sending.cancel()
 
     async def stop(self) -> None:
         """No comment comes after this has returned, and none is cut short."""
+        self._quiet()
+        if self._sending is not None:
+            await asyncio.wait((self._sending,))
+            self._sending = None
+        facts = self._facts() if self._untold else ()
+        if facts:
+            self._untold = False
+            await self._response.piece(b"".join(b": %b: %b\n" % line for line in facts) + b"\n")
+
+    def _quiet(self) -> None:
+        self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        if self._beat is not None:
-            self._beat.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._beat
-            self._beat = None
+
+    def _wake_after(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._wake)
 
     def _wake(self) -> None:
-        self._beat = asyncio.create_task(self._comment())
+        self._sending = asyncio.create_task(self._comment())
 
     async def _comment(self) -> None:
-        while True:
+        with suppress(OSError):  # the client is gone; whoever listens for that will know
             if self._response.status is None:
-                await self._response.start(200, EVENT_STREAM)
+                facts = self._facts()
+                self._untold = not facts
+                await self._response.start(self.status, [*self.lines, *facts])
             await self._response.piece(COMMENT)
-            await asyncio.sleep(self._seconds)
+            if not self._stopped:
+                self._wake_after(self._seconds)

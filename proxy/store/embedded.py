@@ -108,6 +108,9 @@ class EmbeddedValkey:
             self._process = None
         if self._lock is not None:
             self._socket.unlink(missing_ok=True)
+            if self._socket.parent != self._folder:
+                with contextlib.suppress(OSError):
+                    self._socket.parent.rmdir()
             os.close(self._lock)
             self._lock = None
 
@@ -198,8 +201,10 @@ def _socket_path(folder: Path) -> Path:
     path = folder / "valkey.sock"
     if len(os.fsencode(path)) <= _SOCKET_BYTES:
         return path
-    name = hashlib.blake2b(os.fsencode(folder), digest_size=8).hexdigest()
-    short = Path(tempfile.gettempdir()) / f"tidemark-{os.getuid()}-{name}"
+    name = f"tidemark-{os.getuid()}-{hashlib.blake2b(os.fsencode(folder), digest_size=8).hexdigest()}"
+    short = Path(tempfile.gettempdir()) / name
+    if len(os.fsencode(short / path.name)) > _SOCKET_BYTES:
+        short = Path("/tmp") / name  # noqa: S108 - private by its mode and owner, which are checked below
     short.mkdir(mode=0o700, exist_ok=True)
     found = short.lstat()
     if found.st_uid != os.getuid() or found.st_mode & 0o777 != 0o700:  # someone else was here before

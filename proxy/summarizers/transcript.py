@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from proxy.core.messages import Message, ToolCall
+from proxy.core.messages import Message, ToolCall, printable
 
 CALLED = "called "
 EARLIER = "Earlier"
@@ -83,6 +83,8 @@ def arguments_of(call: ToolCall) -> Mapping[str, object] | None:
     """The decoded arguments; None where the model did not write a JSON object."""
     try:
         arguments = json.loads(call.arguments)
+        if "\\ud" in call.arguments.lower():  # half a character, perhaps: it must not reach a summary
+            arguments = json.loads(printable(json.dumps(arguments, ensure_ascii=False)))
     except (ValueError, RecursionError):
         return None
     return arguments if isinstance(arguments, dict) else None

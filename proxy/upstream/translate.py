@@ -10,6 +10,7 @@ clients send ``seed`` or ``logit_bias`` without knowing who answers; ``drop_para
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -64,7 +65,7 @@ class TranslateLane:
 
         :raises UpstreamUnreachable, UpstreamTimedOut, UpstreamError: there was no answer
         """
-        request = msgspec.json.decode(body, type=dict[str, Any])
+        request = _decoded(body)
         asked = {name: value for name, value in request.items() if name in CHAT_FIELDS and value is not None}
         if not stream:
             asked.pop("stream_options", None)
@@ -121,6 +122,15 @@ class TranslateLane:
             refusal = refusal_of(error, route)
             raise upstream_refused(route, refusal.status, refusal.body) from error
         return text_of(plain(answer), route)
+
+
+def _decoded(body: bytes) -> dict[str, Any]:
+    """The request. Half a character, which JavaScript leaves where it cuts an emoji, is a question mark to litellm."""
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except msgspec.DecodeError:
+        whole: dict[str, Any] = json.loads(json.dumps(json.loads(body), ensure_ascii=False).encode(errors="replace"))
+        return whole
 
 
 def fields_for(route: Route, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.delta import StreamFold, ends_stream, fold_body, fold_stream
+from proxy.core.delta import StreamFold, fold_body, fold_stream
 from tests.core.histories import message
 
 
@@ -170,20 +170,6 @@ def test_an_event_nested_too_deeply_is_passed_over(decode: Any, depth: int, shap
     assert folded.complete
     assert folded.message is None or folded.message.text == "fine"
     fold_body(deep.replace(b"delta", b"message"), decode)
-
-
-@pytest.mark.parametrize("tail", [b"\ndata: [DONE]\n\n", b"\rdata: [DONE]\r", b"x\n\ndata:[DONE]\r\n\r\n"])
-def test_the_end_of_a_stream_is_seen_in_its_newest_bytes(tail: bytes) -> None:
-    """With and without the space after the colon, whatever ends the lines."""
-    assert ends_stream(tail)
-    assert not ends_stream(tail.rstrip())
-
-
-@pytest.mark.parametrize("tail", [b"data: [DONE]\n\n", b"data: [DONE]", b'"SSE ends with data: [DONE]\n', b"[DONE]\n"])
-def test_what_may_be_the_middle_of_a_line_is_no_end(tail: bytes) -> None:
-    """A piece of the network may end inside a text that quotes the format."""
-    assert not ends_stream(tail)
-    assert ends_stream(tail, start=True) is (tail == b"data: [DONE]\n\n")
 
 
 def streams() -> st.SearchStrategy[bytes]:

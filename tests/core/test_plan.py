@@ -86,6 +86,15 @@ def test_force_compacts_although_all_would_be_retained() -> None:
     assert 0 < planned.covered < 5
 
 
+def test_force_with_a_newest_turn_of_calls_compacts_what_is_before_it() -> None:
+    """The newest messages that belong together stay, although they are more than the retention."""
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    said = [*chat(2), message(role="assistant", tool_calls=[call]), message(role="tool", tool_call_id="a", content="x")]
+    planned = plan(situation([300, 300, 200, 200], budget(retention=100), mode="force", messages=said))
+    assert isinstance(planned, Compact)
+    assert planned.covered == 2
+
+
 def test_force_with_one_message_says_that_there_is_nothing_to_summarize() -> None:
     """The newest message is never summarized away, not even by force."""
     assert plan(situation([50], budget(), mode="force")) == NoCompaction("nothing_to_summarize", 53)

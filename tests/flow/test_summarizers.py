@@ -17,7 +17,7 @@ LONG: list[Said] = [*history(18), user("Now?")]
 
 def is_summary_call(request: Received) -> bool:
     """Whether the upstream is asked to summarize: our own prompt, not the client's."""
-    return "summar" in str(request.messages[0]["content"]).lower() and len(request.messages) == 2
+    return str(request.messages[0]["content"]).startswith("You summarize") and len(request.messages) == 2
 
 
 def upstream_with(summary: Callable[[Received], Answer], reply: str = "Fine.") -> Callable[[Received], Answer]:

@@ -7,6 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -150,6 +151,17 @@ def test_a_long_path_and_a_strange_one_work(tmp_path: Path) -> None:
     for folder in (tmp_path / ("long" * 40), tmp_path / "with space, 'quote', 5 %, #1? ü"):
         with EmbeddedValkey(folder) as server, redis.Redis.from_url(server.url) as client:
             assert client.ping()
+
+
+def test_a_long_folder_for_temporary_files_works_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the data and the temporary files both lie deep, the socket does not; and it leaves nothing behind."""
+    deep = tmp_path / ("deep" * 30)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    with EmbeddedValkey(deep / "data") as server:
+        beside = Path(server.url.removeprefix("unix://")).parent
+        assert beside.exists()
+    assert not beside.exists()
 
 
 def test_a_server_that_does_not_start_says_why(short_folder: Path) -> None:

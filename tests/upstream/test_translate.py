@@ -83,6 +83,16 @@ async def test_plain_answer_becomes_a_chat_completion(upstream: LiteLLMUpstream,
     assert provider.calls.last.request.headers["x-api-key"] == "alice-key"
 
 
+async def test_half_a_character_reaches_the_provider_as_a_mark(
+    upstream: LiteLLMUpstream, provider: respx.Route
+) -> None:
+    """JavaScript leaves lone surrogates where it cuts an emoji; no request is lost for it."""
+    provider.respond(200, json=anthropic.message({"type": "text", "text": "ok"}))
+    reply = await ask(upstream, messages=[{"role": "user", "content": "cut \ud83d"}])
+    assert reply.status == 200
+    assert json.loads(provider.calls.last.request.content)["messages"][0]["content"][0]["text"] == "cut ?"
+
+
 async def test_tool_use_becomes_a_tool_call(upstream: LiteLLMUpstream, provider: respx.Route) -> None:
     """A tool call has its id, name and arguments, and ``content`` is there as null."""
     use = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Paris"}}

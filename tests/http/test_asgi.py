@@ -1,0 +1,76 @@
+"""One response in the making: what was sent decides what can follow."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import MutableMapping
+from typing import Any
+
+import pytest
+
+from proxy.core.errors import UpstreamBroken, UpstreamError
+from proxy.http.asgi import Response
+from proxy.http.errors import belated, event
+
+ERROR = UpstreamBroken("The upstream stopped.")
+
+
+async def test_nothing_follows_a_start_that_was_given_up_half_way() -> None:
+    """Whether it went out cannot be known, so neither body nor error may come after it."""
+    sent: list[MutableMapping[str, Any]] = []
+    never = asyncio.Event()
+
+    async def stuck(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            await never.wait()
+        sent.append(message)
+
+    response = Response(stuck)
+    starting = asyncio.create_task(response.start(200, []))
+    await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert response.status is None
+    await response.piece(b"a")
+    await response.error(ERROR)
+    await response.end(b"b")
+    assert not sent
+
+
+@pytest.mark.parametrize("begun", [True, False])
+async def test_an_error_is_one_envelope_in_two_forms(*, begun: bool) -> None:
+    """A response of its own before the first byte, an event after it."""
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    response = Response(send)
+    if begun:
+        await response.start(200, [])
+    await response.error(ERROR, [(b"x-own", b"1")])
+    body = sent[-1]["body"]
+    assert sent[0]["status"] == (200 if begun else 502)
+    told = json.loads(body.removeprefix(b"\n\ndata: ") if begun else body)["error"]
+    assert told == {"message": "The upstream stopped.", "type": "upstream_error", "param": None, "code": ERROR.code}
+    assert body.endswith(b"}}\n\n" if begun else b"}}")
+
+
+def test_an_event_is_one_line_whatever_the_body_looks_like() -> None:
+    """A line end in the middle would end the event's data."""
+    assert event(b'{\r\n "a":\n 1\r}') == b'\n\ndata: { "a": 1}\n\n'
+
+
+@pytest.mark.parametrize("body", [b"<html>\n502\n</html>", b"", b"[]", b'{"detail": "x"}', b"[" * 100_000])
+def test_a_refusal_that_is_none_in_openais_words_is_told_in_ours(body: bytes) -> None:
+    """An SDK reads an ``error`` from an event, and nothing else."""
+    told = json.loads(belated(502, body).removeprefix(b"\n\ndata: "))
+    assert told["error"]["code"] == UpstreamError.code
+    assert "502" in told["error"]["message"]
+
+
+def test_a_refusal_in_openais_words_is_passed_on() -> None:
+    """Its message, type and code are the upstream's own."""
+    assert belated(429, b'{"error":\n {"message": "slow"}}') == b'\n\ndata: {"error": {"message": "slow"}}\n\n'
