@@ -171,14 +171,6 @@ class Relay:
             self._unread(error)
             return turn.record
 
-    async def _end(self, turn: PendingTurn, folded: Reply) -> None:
-        """Store what was said; at the same time the upstream's own count is learned from."""
-        told = turn.told(folded, self._counter)
-        if turn.learn is None or not folded.complete:
-            await self._record(told)
-        else:
-            await asyncio.gather(self._record(told), turn.learn(folded))
-
     async def _record(self, turn: TurnRecord) -> None:
         """Store a turn; where the client leaves meanwhile, once more by itself: writing it twice changes nothing."""
         try:
