@@ -227,6 +227,17 @@ def test_one_upstream_for_every_model(machine: Machine) -> None:
     assert tidemark.end() == 0
 
 
+def test_the_log_says_what_lies_behind_an_error(machine: Machine) -> None:
+    """The client is told the model and the mend, the log the host."""
+    tidemark = machine.serve(environ={"TIDEMARK_UPSTREAM": "http://127.0.0.1:9/v1"})
+    got = tidemark.chat([user("hi")], model="gone")
+    assert (got.status_code, "127.0.0.1" in got.text) == (502, False)
+    wait_until(lambda: tidemark.served)
+    assert tidemark.served[0]["code"] == "upstream_unreachable"
+    assert "127.0.0.1:9" in tidemark.served[0]["cause"]
+    assert tidemark.end() == 0
+
+
 def test_an_offer_of_http2_is_passed_over(machine: Machine) -> None:
     """``Upgrade: h2c``, as every Java HttpClient sends it: body, keep-alive and pipelining are as without it."""
     tidemark = machine.serve(environ={"TIDEMARK_UPSTREAM": machine.upstream_url + "/v1"})

@@ -111,9 +111,7 @@ def test_a_tool_message_without_its_call_is_forwarded_as_it_came(bench: Bench, c
     assert bench.upstream.last.messages == said
 
 
-def test_an_upstream_that_is_not_there_is_a_502(
-    bench: Bench, request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_upstream_that_is_not_there_is_a_502(bench: Bench, request: pytest.FixtureRequest) -> None:
     """The message names the model and the mend, never a host."""
     config = 'model_list:\n  - model_name: small\n    litellm_params: {{model: openai/s, api_base: "http://127.0.0.1:9/v1"}}\n'
     got = bench.client(request.node.nodeid, config=config).chat(HELLO)
@@ -121,8 +119,6 @@ def test_an_upstream_that_is_not_there_is_a_502(
     told = got.json()["error"]
     assert told["code"] == "upstream_unreachable"
     assert "127.0.0.1" not in told["message"]
-    logged = capfd.readouterr()
-    assert "127.0.0.1" in logged.out + logged.err, "the log says what no client is told"
 
 
 def test_the_other_method_is_a_405(client: Client) -> None:
