@@ -140,9 +140,11 @@ class StoredParts:
 
     async def aclose(self) -> None:
         """Write what waits, and close all connections."""
-        await self.live.aclose()
-        await self.parts.upstream.aclose()
-        await self.store.close()
+        try:
+            await self.live.aclose()
+        finally:
+            await self.parts.upstream.aclose()
+            await self.store.close()
 
 
 def create_app(

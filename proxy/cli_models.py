@@ -146,5 +146,9 @@ def _cell(value: object) -> str:
     if isinstance(value, Mapping):
         if "factor" in value:
             return f"{value['factor']:.2f} of {value['replies']}"
-        return ", ".join(f"{name}={said:g}" for name, said in value.items()) or "-"
-    return "-" if value is None else str(value)
+        # as ``models set`` takes it
+        return (
+            ", ".join(f"{name}={said if isinstance(said, int) else f'{said:g}'}" for name, said in value.items()) or "-"
+        )
+    # Clients choose the names, and a terminal would obey what is in them.
+    return "-" if value is None else "".join(char if char.isprintable() else "?" for char in str(value))

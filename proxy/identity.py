@@ -126,17 +126,17 @@ class Identity:
         if conversation is None or not memory.known:
             return await self._counter.count(request, model)
 
-        async def stored(mark: str) -> list[tuple[Message, int]]:
+        async def stored(mark: str, first: int) -> list[tuple[Message, int]]:
             try:
-                kept = await self._store.messages(conversation, stop=memory.known)
+                kept = await self._store.messages(conversation, start=first, stop=memory.known)
             except StoreError as error:
                 self._emit(StoreDegraded("messages", error.internal or str(error)))
                 return []
-            said = [message for message in request.messages if not message.is_system]
+            said = [message for message in request.messages if not message.is_system][first - 1 :]
             pairs = zip(said, kept, strict=False)
             return [(said, one.tokens) for said, one in pairs if one.scheme == mark and one.raw == said.raw]
 
-        return await self._counter.count(request, model, stored=stored)
+        return await self._counter.count(request, model, known=memory.known, stored=stored)
 
     async def _recall(self, tenant: str, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
         try:

@@ -149,17 +149,21 @@ class RequestCount:
         return self.fixed + sum(self.messages)
 
 
-Stored = Callable[[str], Awaitable[Sequence[tuple[Message, int]]]]
-"""Messages of a request with their tokens, as another worker counted and stored them by the rules of that mark."""
+Stored = Callable[[str, int], Awaitable[Sequence[tuple[Message, int]]]]
+"""Messages of a request with their tokens, as another worker counted and stored them: by the rules of that mark, from
+that position on (1 for the first non-system message)."""
 
 
 class TokenCounter(Protocol):
     """Local, exact counting."""
 
-    async def count(self, request: ChatRequest, model: str, *, stored: Stored | None = None) -> RequestCount:
+    async def count(
+        self, request: ChatRequest, model: str, *, known: int = 0, stored: Stored | None = None
+    ) -> RequestCount:
         """Count a request for a model; large new text is counted off the event loop.
 
-        :param stored: asked where there is much to count: what another worker counted need not be counted again
+        :param known: how many leading non-system messages are stored with their counts
+        :param stored: asked where much of that is not remembered: what another worker counted is not counted again
         :raises TokenizerFailed: FR-5.2.1, nothing is approximated
         """
         ...

@@ -16,6 +16,8 @@ from starlette.requests import Request
 
 from proxy.core.errors import Forbidden, NotAuthenticated
 
+FORWARDED = frozenset({"forwarded", "via", "x-real-ip"})
+"""What a reverse proxy adds: a request that came through one on this machine may have begun anywhere."""
 _MEND = "set TIDEMARK_ADMIN_TOKEN for the server and send it as 'Authorization: Bearer TOKEN'"
 
 
@@ -48,7 +50,8 @@ class OperatorAccess:
             scheme, _, given = request.headers.get("authorization", "").partition(" ")
             return scheme.lower() == "bearer" and _same(given.strip().encode("latin-1"), self.token.encode())
         peer = request.client.host if request.client else ""
-        return is_loopback(self.host) and is_loopback(peer) and is_loopback(_hostname(request))
+        direct = not any(name in FORWARDED or name.startswith("x-forwarded-") for name in request.headers)
+        return direct and is_loopback(self.host) and is_loopback(peer) and is_loopback(_hostname(request))
 
 
 def is_loopback(host: str) -> bool:

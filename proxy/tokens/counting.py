@@ -18,6 +18,7 @@ from proxy.core.errors import TokenizerFailed
 from proxy.core.messages import ChatRequest, Message, digest_of
 from proxy.core.ports import RequestCount, Stored
 from proxy.tokens.accounting import PER_MESSAGE, Scheme, fixed_tokens, message_tokens, scheme_for
+from proxy.tokens.media import IMAGES
 from proxy.tokens.memory import Key, Remembered
 from proxy.tokens.tools import serialised
 from proxy.tokens.vocabulary import OWNER, Vocabulary, vocabulary
@@ -60,18 +61,23 @@ class LocalTokenCounter:
         self._messages = Remembered(REMEMBERED_MESSAGES)
         self._texts = Remembered(REMEMBERED_TEXTS)
 
-    async def count(self, request: ChatRequest, model: str, *, stored: Stored | None = None) -> RequestCount:
+    async def count(
+        self, request: ChatRequest, model: str, *, known: int = 0, stored: Stored | None = None
+    ) -> RequestCount:
         """Count a request; new text beyond ``THREAD_CHARS`` in sum is counted in a thread.
 
-        :param stored: gives the counts that other workers made of the messages; asked where there is much to count
+        :param known: how many leading non-system messages are stored with their counts
+        :param stored: gives those counts; asked where much of what is stored is not remembered here
         :raises TokenizerFailed: nothing is approximated unless that was chosen
         """
         scheme = scheme_for(model)
         found = self._found(request, scheme)
-        if stored is not None and self._new(request, found) > THREAD_CHARS:
-            for message, tokens in await stored(scheme.mark):
-                self.remember(message, model, tokens)
-            found = self._found(request, scheme)
+        if stored is not None and None in found:
+            first, characters = _missing(request, found, known)
+            if characters > THREAD_CHARS:
+                for message, tokens in await stored(scheme.mark, first):
+                    self.remember(message, model, tokens)
+                found = self._found(request, scheme)
         fixed_key = _fixed_key(request, scheme)
         fixed = self._texts.get(fixed_key)
         if None in found or fixed is None:
@@ -216,6 +222,16 @@ def _fixed_key(request: ChatRequest, scheme: Scheme) -> Key:
     return scheme.key, digest_of(system, *[name.encode() for name in request.counted], *parts), -1
 
 
+def _missing(request: ChatRequest, found: Sequence[int | None], known: int) -> tuple[int, int]:
+    """Of the stored messages that are not remembered: the position of the first, and the characters of all."""
+    pairs = zip(request.messages, found, strict=True)
+    said = [(message, count) for message, count in pairs if not message.is_system][:known]
+    missing = [(place, message) for place, (message, count) in enumerate(said, 1) if count is None]
+    return (missing[0][0] if missing else 1), sum(_size(message) for _, message in missing)
+
+
 def _size(message: Message) -> int:
-    """Characters to count in a message, about."""
-    return len(message.text) + sum(len(call.arguments) for call in message.calls)
+    """Characters to count in a message, about; an image's data is not among them."""
+    calls = sum(len(call.arguments) + len(call.name) + len(call.id) for call in message.calls)
+    parts = len(message.raw) if any(part.get("type") not in IMAGES for part in message.media) else 0
+    return len(message.text) + calls + parts + len(message.name or "") + len(message.answers or "")

@@ -89,7 +89,7 @@ def words(value: JsonValue) -> str:
 
 def _properties(schema: Mapping[str, JsonValue], indent: int, depth: int, *, described: bool) -> str:
     properties, required = schema.get("properties"), schema.get("required")
-    needed = required if isinstance(required, list) else []
+    needed = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
     lines: list[str] = []
     for name, value in properties.items() if isinstance(properties, dict) else ():
         member = value if isinstance(value, dict) else {}

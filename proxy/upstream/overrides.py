@@ -95,5 +95,8 @@ class LiveOverrides:
             await self.refresh()
             while self._waiting:
                 model, sighting = next(iter(self._waiting.items()))
-                await self._store.sight(sighting, self._clock())
+                with contextlib.suppress(
+                    UnicodeError
+                ):  # a name that cannot be written must not keep the others waiting
+                    await self._store.sight(sighting, self._clock())
                 self._waiting.pop(model, None)

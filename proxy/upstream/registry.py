@@ -59,6 +59,9 @@ class ModelRegistry:
     async def listed(self, caller: Caller, owner: str | None) -> Described:
         """All models: the configured ones, then those that requests have found.
 
+        Of the latter only the operator sees those that nobody set anything of: a model's name can tell what another
+        tenant is at (promise 8).
+
         :param owner: whose calibrations are shown; None for the operator's view
         :raises StoreUnavailable: the store did not answer in time
         """
@@ -67,7 +70,8 @@ class ModelRegistry:
         for route in await self._catalog.configured():
             own = await self._record_of(route, caller, records.get(_id_of(route)))
             found.setdefault(own.id, own)
-        found |= {one: record for one, record in records.items() if one not in found}
+        shown = {one: record for one, record in records.items() if owner is None or record.overrides != NOTHING_SET}
+        found |= {one: record for one, record in shown.items() if one not in found}
         readings = await self._calibrations.readings(owner)
         return {"object": "list", "data": [self._described(one, readings) for one in found.values()]}
 

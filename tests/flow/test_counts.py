@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import redis
+
 from proxy.core.conversation import TurnRecord
 from proxy.core.messages import ChatRequest
 from proxy.core.prefix import chain_of
@@ -54,3 +56,17 @@ def test_a_worker_takes_over_the_counts_of_another(bench: Bench, store_url: str)
     asyncio.run(plant(LONG + "!", 1))
     got = client.chat([user(LONG + "!"), assistant("Fine."), user("Go on.")])
     assert int(got.headers["x-tidemark-tokens-before"]) > 5000, "a count below the least is not believed"
+
+
+def test_a_long_new_message_reads_nothing_of_what_is_remembered(bench: Bench, store_url: str) -> None:
+    """Work grows with the new messages only: what is new is not stored yet, and what is stored is remembered."""
+    client = bench.client("warm", window=60_000)
+    said = [user(LONG)]
+    reads = []
+    with redis.Redis.from_url(store_url) as server:
+        for text in (LONG, LONG, "short", LONG):
+            before = server.info("commandstats").get("cmdstat_lrange", {}).get("calls", 0)
+            assert client.chat(said).status_code == 200
+            reads.append(server.info("commandstats").get("cmdstat_lrange", {}).get("calls", 0) - before)
+            said += [assistant("Hello there."), user(f"{len(said)} {text}")]
+    assert len(set(reads[1:])) == 1, "a turn reads as much of lists whether its newest message is long or short"

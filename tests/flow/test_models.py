@@ -104,6 +104,8 @@ def test_the_list_shows_marks_and_what_requests_found(own: Bench) -> None:
         return {one["id"]: one for one in told["data"]}
 
     within_a_second(lambda: "openai:gpt-4o" in listed())
+    elsewhere = client.http.get("/tidemark/models", headers={"via": "1.1 somewhere"}).json()["data"]
+    assert "openai:gpt-4o" not in [entry["id"] for entry in elsewhere], "what requests named is the operator's to see"
     found = listed()["openai:gpt-4o"]
     assert (found["provider"], found["model"], found["name"]) == ("openai", "gpt-4o", "gpt-4o")
     assert (found["max_input_tokens"], found["max_output_tokens"], found["source"]) == (128_000, 16_384, "api")
@@ -243,8 +245,17 @@ def test_changes_need_the_admin_token_where_there_is_one(served: Callable[..., h
     right = {b"authorization": "Bearer s3cret-é".encode()}
     assert http.put(one, content=b'{"threshold": 0.6}', headers=right).status_code == 200
     assert http.get(one).json()["overrides"] == {"threshold": 0.6}
-    assert http.get("/tidemark/models").status_code == 200
+    assert MODEL in [entry["id"] for entry in http.get("/tidemark/models").json()["data"]]
     assert http.delete(one, headers=right).json()["overrides"] == {}
+
+
+@pytest.mark.parametrize("hop", ["X-Forwarded-For", "X-Forwarded-Host", "Forwarded", "Via", "X-Real-IP"])
+def test_what_came_through_a_reverse_proxy_is_not_from_this_machine(
+    served: Callable[..., httpx.Client], hop: str
+) -> None:
+    """The hop before us is on loopback, but who sent it may be anywhere: without an admin token it changes nothing."""
+    got = served("127.0.0.1").put(f"/tidemark/models/{MODEL}", content=b"{}", headers={hop: "for=203.0.113.7"})
+    assert (got.status_code, got.json()["error"]["code"]) == (403, "admin_token_required")
 
 
 class Overhearing(ScriptedUpstream):

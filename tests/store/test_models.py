@@ -152,6 +152,9 @@ async def test_calibrations_expire_and_are_bounded(alone: RedisStore, admin: red
     assert 0 < int(admin.ttl(keys.calibrations(owner))) <= 100
     late = await calibrations.calibration(CalibrationKey(owner, f"openai:{name}", "u", f"t{MOST_TOOL_SETS + 2}"))
     assert late.factor == pytest.approx(1.2)
+    another = CalibrationKey(owner, f"openai:{name}-b", "u", "t")
+    await calibrations.learn(another, 100, 146, 2.0)
+    assert (await calibrations.calibration(another)).factor == pytest.approx(1.46), "a model has room of its own"
 
 
 async def test_without_the_store_the_last_calibration_holds(tmp_path: Path) -> None:

@@ -174,14 +174,17 @@ async def test_a_count_that_another_worker_made_is_taken_over() -> None:
     counter = LocalTokenCounter()
     asked = []
 
-    async def stored(mark: str) -> list[tuple[Message, int]]:
+    async def stored(mark: str, first: int) -> list[tuple[Message, int]]:
+        assert first == 1
         asked.append(mark)
         return [(value, 777)]
 
     request = ChatRequest(b"", {}, "gpt-4o", (value,))
-    count = await counter.count(request, "gpt-4o", stored=stored)
+    assert (await LocalTokenCounter().count(request, "gpt-4o", stored=stored)).messages > (777,)
+    assert not asked, "what is not stored is not asked for"
+    count = await counter.count(request, "gpt-4o", known=1, stored=stored)
     assert (count.messages, asked) == ((777,), [count.scheme])
-    assert (await counter.count(request, "gpt-4o", stored=stored)).messages == (777,)
+    assert (await counter.count(request, "gpt-4o", known=1, stored=stored)).messages == (777,)
     assert len(asked) == 1, "what is remembered is not asked for"
     assert (await counter.count(request, "openai/gpt-4.1")).scheme == count.scheme
     assert (await counter.count(request, "gpt-4")).messages == (COUNTER.count_message(value, "gpt-4"),)
