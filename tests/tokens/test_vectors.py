@@ -15,16 +15,23 @@ VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text(encoding
 
 
 def measurements() -> Iterator[object]:
-    """One case for each vector and model."""
+    """One case for each vector and model; what is known to miss is expected to fail, and fails when it is mended."""
+    for vector in VECTORS:
+        over = vector.get("over", 0)
+        reason = f"counts {over} too many: docs/counting.md says which measurements exclude each other"
+        marks = [pytest.mark.xfail(reason=reason, strict=True)] if over else []
+        for model, tokens in vector["measured"].items():
+            yield pytest.param(vector["request"], model, tokens, id=f"{vector['title']}-{model}", marks=marks)
+
+
+@pytest.mark.parametrize(("body", "model", "tokens"), list(measurements()))
+def test_a_count_is_the_one_that_the_api_reported(body: dict[str, JsonValue], model: str, tokens: int) -> None:
+    """Exactly."""
+    assert total(body, model) == tokens
+
+
+def test_a_count_that_misses_is_a_few_tokens_too_many_and_never_too_few() -> None:
+    """Too few would overflow; the bound keeps the known misses from growing."""
     for vector in VECTORS:
         for model, tokens in vector["measured"].items():
-            yield pytest.param(vector["request"], model, tokens, vector.get("over", 0), id=f"{vector['title']}-{model}")
-
-
-@pytest.mark.parametrize(("body", "model", "tokens", "over"), list(measurements()))
-def test_a_count_is_the_one_that_the_api_reported(
-    body: dict[str, JsonValue], model: str, tokens: int, over: int
-) -> None:
-    """Exactly; where two published measurements exclude each other, up to three too many and never too few."""
-    assert total(body, model) == tokens + over
-    assert 0 <= over <= 3
+            assert 0 <= total(vector["request"], model) - tokens <= 3
