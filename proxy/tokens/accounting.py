@@ -18,7 +18,7 @@ from proxy.tokens.images import ImagePricing, image_tokens, pricing_for
 from proxy.tokens.media import IMAGES, part_text
 from proxy.tokens.tools import render_namespace, serialised, split_tools, words
 
-RULES = 1
+RULES = 2
 """Raised with every change of the rules: counts in the store that older rules made are not taken over."""
 
 PER_MESSAGE = 3
@@ -63,7 +63,7 @@ def scheme_for(model: str) -> Scheme:
     """How a model's requests are counted."""
     family, images = family_for(model), pricing_for(model)
     texts = f"{family.encoding}*{family.percent}"
-    key = f"{RULES}:{texts}:{family.exact:d}:{images.key}"
+    key = f"{RULES}:{texts}:{family.openai:d}:{images.key}"
     return Scheme(key, texts, hashlib.blake2b(key.encode(), digest_size=4).hexdigest(), family, images)
 
 
@@ -73,16 +73,16 @@ def message_tokens(message: Message, text: Tally, scheme: Scheme) -> int:
     OpenAI bills no ids of calls. Other providers' templates may render them, so an estimate holds them.
     """
     count = PER_MESSAGE + PER_ROLE + text(message.text)
-    exact = scheme.family.exact
+    openai = scheme.family.openai
     result = message.answers is not None and not message.answers.startswith(LEGACY_CALL)
-    if message.name and not (result and exact):
+    if message.name and not (result and openai):
         count += PER_NAME + text(message.name)
     for call in message.calls:
         count += PER_CALL + text(call.name) + text(call.arguments)
-        if not exact and not call.id.startswith(LEGACY_CALL):
+        if not openai and not call.id.startswith(LEGACY_CALL):
             count += text(call.id)
     if result:
-        count += TOOL_RESULT if exact else TOOL_RESULT + text(message.answers or "")
+        count += TOOL_RESULT if openai else TOOL_RESULT + text(message.answers or "")
     elif message.answers:
         count += LEGACY_RESULT
     for part in message.media:
@@ -105,7 +105,7 @@ def _fixed_tokens(request: ChatRequest, text: Tally) -> int:
     functions, unknown = split_tools(request.counted.get("functions") or [])
     others += unknown
     if tools or functions:
-        count += NAMESPACE + text(render_namespace(tools + functions, described=bool(tools)))
+        count += NAMESPACE + text(render_namespace(tools + functions, legacy=not tools))
         count += _shared_system(request, text)
     for name, named in CHOICES.items():
         count += _choice(request.counted.get(name), named, text)

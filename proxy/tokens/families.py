@@ -22,17 +22,19 @@ class Family:
     encoding: str
     percent: int = 100
     """Tokens counted for a hundred of the encoding's, where the model's own tokenizer cannot be had."""
+    openai: bool = False
+    """Served by OpenAI's API, which bills no ids of calls; other providers' templates may render them."""
     exact: bool = False
-    """The model's own tokenizer and OpenAI's published rules; an estimate otherwise."""
+    """The model's own tokenizer, and accounting that was published and measured for it; an estimate otherwise."""
 
 
 FAMILIES = (
     # The first that fits decides. Sources and reasons: docs/counting.md.
     Family("gpt-oss", r"gpt-oss", "o200k_harmony"),
-    Family("OpenAI, o200k", r"gpt-4o|gpt-4\.\d|gpt-5|^o[134](-|$)", "o200k_base", exact=True),
-    Family(
-        "OpenAI, cl100k", r"gpt-4|gpt-3\.?5|text-embedding-(3|ada)|(davinci|babbage)-002", "cl100k_base", exact=True
-    ),
+    Family("OpenAI, GPT-4o", r"gpt-4o", "o200k_base", openai=True, exact=True),
+    Family("OpenAI, newer", r"gpt-4\.\d|gpt-[5-9]|^o[134](-|$)", "o200k_base", openai=True),
+    Family("OpenAI, GPT-4 and older", r"gpt-4|gpt-3\.?5", "cl100k_base", openai=True, exact=True),
+    Family("OpenAI, texts", r"text-embedding-(3|ada)|(davinci|babbage)-002", "cl100k_base", openai=True, exact=True),
     Family("Claude", r"claude", "cl100k_base", 120),
     Family("Gemini, Gemma", r"gemini|gemma", "o200k_base", 120),
     Family("Llama 1 and 2", r"llama-?[12](?!\d)|codellama|vicuna", "cl100k_base", 125),

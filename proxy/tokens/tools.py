@@ -1,14 +1,16 @@
 """Tools as the provider's prompt shows them to the model: a TypeScript namespace.
 
-Below ``counting``, which counts the text made here. The rule is not in the API reference; it was found by
-comparing many requests with the API's own counts, and reproduces them (published with openai-chat-tokens, 2023,
-and the OpenAI cookbook, 2024; OpenAI's open-weight Harmony format has since shown the same form).
+Below ``counting``, which counts the text made here. The rule is not in the API reference. Others found it by comparing
+requests with the API's own counts: for ``functions`` openai-chat-tokens (2023), for ``tools`` the OpenAI cookbook and
+openai-messages-token-helper (2024); OpenAI's open-weight Harmony format has since shown the same form. That an object
+without a described member stands on one line is what reproduces the latter's counts.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from proxy.core.messages import JsonValue
 
@@ -20,12 +22,32 @@ _UNRENDERED = ("allOf", "not", "prefixItems", "patternProperties")
 """What the published rule leaves out, although the model must be told of it somehow: taken as JSON."""
 
 
-def render_namespace(functions: Sequence[Mapping[str, JsonValue]], *, described: bool = True) -> str:
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How the members of an object are written."""
+
+    indent: int
+    """Spaces before a member, for each level of the schema above it."""
+    one_line: bool
+    """Whether an object without a described member stands on one line."""
+    inner_descriptions: bool
+    """Whether members of members keep their descriptions."""
+
+
+_TOOLS = _Layout(indent=0, one_line=True, inner_descriptions=True)
+_LEGACY = _Layout(indent=2, one_line=False, inner_descriptions=False)
+
+
+def render_namespace(functions: Sequence[Mapping[str, JsonValue]], *, legacy: bool = False) -> str:
     """The namespace for function definitions (``name``, ``description``, ``parameters``).
 
-    :param described: members of members keep their descriptions, as those of ``tools`` do; those of the legacy
-        ``functions`` lose them
+    The two were measured a year apart and differ inside of the braces:
+
+    * ``tools``: nothing is indented, and an object without a described member stands on one line
+    * ``functions`` (``legacy``): members stand on lines of their own, indented, and members of members lose their
+      descriptions
     """
+    layout = _LEGACY if legacy else _TOOLS
     lines = ["namespace functions {", ""]
     for function in functions:
         name, description = function.get("name"), function.get("description")
@@ -33,8 +55,7 @@ def render_namespace(functions: Sequence[Mapping[str, JsonValue]], *, described:
         if description:
             lines.append(f"// {description}")
         if isinstance(parameters, dict) and parameters.get("properties"):
-            body = _properties(parameters, 0, 0, described=described)
-            lines += [f"type {name} = (_: {{", body, "}) => any;"]
+            lines.append(f"type {name} = (_: {_object(parameters, layout, 0)}) => any;")
         else:
             lines.append(f"type {name} = () => any;")
         lines.append("")
@@ -87,42 +108,50 @@ def words(value: JsonValue) -> str:
     return "\n".join(found)
 
 
-def _properties(schema: Mapping[str, JsonValue], indent: int, depth: int, *, described: bool) -> str:
+def _object(schema: Mapping[str, JsonValue], layout: _Layout, depth: int) -> str:
     properties, required = schema.get("properties"), schema.get("required")
     needed = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
-    lines: list[str] = []
+    members: list[str] = []
+    broken = not layout.one_line
     for name, value in properties.items() if isinstance(properties, dict) else ():
         member = value if isinstance(value, dict) else {}
-        if member.get("description") and (described or not indent):
-            lines.append(f"// {member['description']}")
-        mark = "" if name in needed else "?"
-        lines.append(f"{name}{mark}: {_type(member, indent, depth, described=described)},")
-    return "\n".join(" " * indent + line for line in lines)
+        if member.get("description") and (layout.inner_descriptions or depth == 0):
+            members.append(f"// {member['description']}")
+            broken = True
+        rendered = _type(member, layout, depth)
+        broken = broken or "\n" in rendered
+        members.append(f"{name}{'' if name in needed else '?'}: {rendered},")
+    if not members:
+        return "{}"
+    if not broken:
+        return f"{{ {' '.join(members).removesuffix(',')} }}"
+    indent = " " * layout.indent * depth
+    return "\n".join(["{", *(indent + line for line in members), "}"])
 
 
-def _type(schema: JsonValue, indent: int, depth: int, *, described: bool) -> str:
+def _type(schema: JsonValue, layout: _Layout, depth: int) -> str:
     if not isinstance(schema, dict) or depth > _DEEPEST:
         return serialised(schema) if depth > _DEEPEST else "any"
     for key in ("anyOf", "oneOf"):
         choices = schema.get(key)
         if isinstance(choices, list):
-            return " | ".join([_type(choice, indent, depth + 1, described=described) for choice in choices])
+            return " | ".join([_type(choice, layout, depth + 1) for choice in choices])
     values, kind = schema.get("enum"), schema.get("type")
     if isinstance(values, list) and kind in ("string", "number", "integer", None):
         return " | ".join(_literals(values))
     if isinstance(kind, list):
         # Each kind once: of a type named twice at each of 50 levels, 2**50 would be rendered.
         kinds = dict.fromkeys(str(one) for one in kind)
-        return " | ".join([_plain_type(schema, one, indent, depth, described=described) for one in kinds])
-    return _plain_type(schema, kind, indent, depth, described=described)
+        return " | ".join([_plain_type(schema, one, layout, depth) for one in kinds])
+    return _plain_type(schema, kind, layout, depth)
 
 
-def _plain_type(schema: Mapping[str, JsonValue], kind: JsonValue, indent: int, depth: int, *, described: bool) -> str:
+def _plain_type(schema: Mapping[str, JsonValue], kind: JsonValue, layout: _Layout, depth: int) -> str:
     if kind == "object" or (kind is None and "properties" in schema):
-        return "\n".join(["{", _properties(schema, indent + 2, depth + 1, described=described), "}"])
+        return _object(schema, layout, depth + 1)
     if kind == "array":
         items = schema.get("items")
-        return f"{_type(items, indent, depth + 1, described=described)}[]" if items else "any[]"
+        return f"{_type(items, layout, depth + 1)}[]" if items else "any[]"
     if isinstance(kind, str):
         return _NAMES.get(kind, kind)
     unrendered = [schema[name] for name in _UNRENDERED if name in schema]

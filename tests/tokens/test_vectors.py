@@ -1,37 +1,35 @@
-"""Counts that somebody measured with the API itself, each with its source: ``vectors.json``."""
+"""Every published rule of OpenAI's accounting, to the token: ``vectors.py``."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+import importlib.util
 from pathlib import Path
 
 import pytest
+import tiktoken
 
-from proxy.core.messages import JsonValue
 from tests.tokens.asking import total
-
-VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text(encoding="utf-8"))
-
-
-def measurements() -> Iterator[object]:
-    """One case for each vector and model; what is known to miss is expected to fail, and fails when it is mended."""
-    for vector in VECTORS:
-        over = vector.get("over", 0)
-        reason = f"counts {over} too many: docs/counting.md says which measurements exclude each other"
-        marks = [pytest.mark.xfail(reason=reason, strict=True)] if over else []
-        for model, tokens in vector["measured"].items():
-            yield pytest.param(vector["request"], model, tokens, id=f"{vector['title']}-{model}", marks=marks)
+from tests.tokens.vectors import VECTORS, Vector
 
 
-@pytest.mark.parametrize(("body", "model", "tokens"), list(measurements()))
-def test_a_count_is_the_one_that_the_api_reported(body: dict[str, JsonValue], model: str, tokens: int) -> None:
-    """Exactly."""
-    assert total(body, model) == tokens
-
-
-def test_a_count_that_misses_is_a_few_tokens_too_many_and_never_too_few() -> None:
-    """Too few would overflow; the bound keeps the known misses from growing."""
-    for vector in VECTORS:
-        for model, tokens in vector["measured"].items():
-            assert 0 <= total(vector["request"], model) - tokens <= 3
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector.rule)
+@pytest.mark.parametrize(
+    ("model", "encoding"),
+    [
+        ("gpt-3.5-turbo", "cl100k_base"),
+        ("gpt-4", "cl100k_base"),
+        ("gpt-4o", "o200k_base"),
+        ("gpt-4o-mini", "o200k_base"),
+    ],
+)
+def test_a_request_costs_the_texts_that_are_billed_and_the_tokens_beside_them(
+    vector: Vector, model: str, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exactly; the texts are tokenized by tiktoken itself, with nothing of ours between."""
+    litellm = importlib.util.find_spec("litellm")
+    assert litellm is not None
+    assert litellm.origin is not None
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(Path(litellm.origin).parent / "litellm_core_utils" / "tokenizers"))
+    tokens = tiktoken.get_encoding(encoding)
+    billed = sum(len(tokens.encode_ordinary(text)) for text in vector.texts)
+    assert total(vector.request, model) == billed + vector.beside
