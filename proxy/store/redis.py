@@ -194,13 +194,14 @@ class RedisStore:
         async with self._asking(self._record_seconds, probe=True):
             await self._client.execute_command("PING")
 
-    async def ask(self, *command: str | bytes | float, probe: bool = False) -> Any:
+    async def ask(self, *command: str | bytes | float, probe: bool = False, briefly: bool = False) -> Any:
         """Send one command; the rest of the room shares the connections through this.
 
         :param probe: ask even while the store rests
+        :param briefly: wait no longer than ``recall`` does, because a client waits for its request to be forwarded
         :raises StoreUnavailable: the store did not answer in time
         """
-        async with self._asking(self._record_seconds, probe=probe):
+        async with self._asking(self._recall_seconds if briefly else self._record_seconds, probe=probe):
             return await self._client.execute_command(*command)
 
     async def close(self) -> None:

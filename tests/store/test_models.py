@@ -1,4 +1,4 @@
-"""The registry and the calibrations in a real server, and in a cluster: kept, bounded, and apart."""
+"""The registry in a real server, and in a cluster: kept, bounded, and what was found apart from what was set."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ import pytest
 import redis
 
 from proxy.core.budget import ModelWindow
-from proxy.core.calibration import UNCALIBRATED, CalibrationKey
-from proxy.core.errors import StoreUnavailable
 from proxy.core.registry import NOTHING_SET, ModelRecord, Overrides, Sighting
 from proxy.store import keys
-from proxy.store.calibrations import MOST_TOOL_SETS, RedisCalibrations
 from proxy.store.embedded import EmbeddedValkey, running_url
 from proxy.store.models import MOST_MODELS, RedisModels
 from proxy.store.redis import RedisStore
@@ -37,12 +34,6 @@ def blank(model: str) -> ModelRecord:
 def models(store: RedisStore) -> RedisModels:
     """The registry on one server, and on a cluster."""
     return RedisModels(store.ask)
-
-
-@pytest.fixture
-def calibrations(store: RedisStore) -> RedisCalibrations:
-    """The calibrations on one server, and on a cluster."""
-    return RedisCalibrations(store.ask, ttl_seconds=100)
 
 
 @pytest.fixture
@@ -122,57 +113,6 @@ async def test_what_cannot_be_read_is_as_if_it_were_not_there(alone: RedisStore,
     assert await models.record(f"openai:{name}") is not None
     for kind in ("r", "o"):
         admin.hdel(keys.models_part(kind), *(f"junk-{number}" for number in range(6)))
-
-
-async def test_a_calibration_is_learned_for_the_tool_set_and_for_the_model(
-    calibrations: RedisCalibrations, name: str, tenant: str
-) -> None:
-    """A tool set that is new starts from its model's calibration; another credential from nothing."""
-    key = CalibrationKey(tenant, f"openai:{name}", "u", "t1")
-    assert await calibrations.calibration(key) == UNCALIBRATED
-    await calibrations.learn(key, 1000, 1460, 5.0)
-    own = await calibrations.calibration(key)
-    assert (own.factor, own.replies, own.updated_at) == (1.46, 1, 5.0)
-    assert (await calibrations.calibration(replace(key, tools="t2"))).factor == 1.46
-    for other in (replace(key, owner=tenant[::-1] + "x"), replace(key, upstream="v"), replace(key, model="openai:o")):
-        assert await calibrations.calibration(other) == UNCALIBRATED
-    readings = (await calibrations.readings(tenant))[key.model]
-    assert [(one.tools, one.calibration.factor) for one in readings] == [("*", 1.46), ("t1", 1.46)]
-    assert (await calibrations.readings(None))[key.model][0].calibration.factor == 1.46
-    assert await calibrations.readings("nobody") == {}
-
-
-async def test_calibrations_expire_and_are_bounded(alone: RedisStore, admin: redis.Redis, name: str) -> None:
-    """A client that makes up tool sets fills its own hash only, and no further than to its bound."""
-    calibrations = RedisCalibrations(alone.ask, ttl_seconds=100)
-    owner = uuid.uuid4().hex
-    for number in range(MOST_TOOL_SETS + 3):
-        await calibrations.learn(CalibrationKey(owner, f"openai:{name}", "u", f"t{number}"), 10, 12, 1.0)
-    assert admin.hlen(keys.calibrations(owner)) == MOST_TOOL_SETS
-    assert 0 < int(admin.ttl(keys.calibrations(owner))) <= 100
-    late = await calibrations.calibration(CalibrationKey(owner, f"openai:{name}", "u", f"t{MOST_TOOL_SETS + 2}"))
-    assert late.factor == pytest.approx(1.2)
-    another = CalibrationKey(owner, f"openai:{name}-b", "u", "t")
-    await calibrations.learn(another, 100, 146, 2.0)
-    assert (await calibrations.calibration(another)).factor == pytest.approx(1.46), "a model has room of its own"
-
-
-async def test_without_the_store_the_last_calibration_holds(tmp_path: Path) -> None:
-    """And goes on learning in memory; the registry's reading says that the store is gone."""
-    key = CalibrationKey("o", "openai:m", "u", "")
-    with EmbeddedValkey(tmp_path / "data") as server:
-        store = RedisStore(server.url, ttl_seconds=None, record_timeout_seconds=5)
-        calibrations = RedisCalibrations(store.ask, ttl_seconds=None)
-        await calibrations.learn(key, 100, 200, 1.0)
-    assert (await calibrations.calibration(key)).factor == 2.0
-    await calibrations.learn(key, 100, 200, 2.0)
-    assert (await calibrations.calibration(key)).replies == 2
-    assert await calibrations.calibration(replace(key, owner="p")) == UNCALIBRATED
-    with pytest.raises(StoreUnavailable):
-        await calibrations.readings("o")
-    with pytest.raises(StoreUnavailable):
-        await RedisModels(store.ask).version()
-    await store.close()
 
 
 async def test_a_running_server_is_found_by_its_folder(tmp_path: Path) -> None:
