@@ -254,8 +254,12 @@ class ModelStore(Protocol):
         """Keep what a request found of a model, as ``sighted`` says."""
         ...
 
-    async def override(self, record: ModelRecord, overrides: Overrides, now: float) -> None:
-        """Keep what a person set, in place of what was set before."""
+    async def override(self, record: ModelRecord, change: Callable[[Overrides], Overrides], now: float) -> None:
+        """Keep what a person set, in place of what was set before; it is the record's id that counts.
+
+        :param change: from what is set to what shall be; asked again where somebody else was faster. What it raises
+            leaves everything as it is
+        """
         ...
 
 

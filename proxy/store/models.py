@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.core.budget import ModelWindow
+from proxy.core.errors import StoreUnavailable
 from proxy.core.registry import NOTHING_SET, ModelRecord, Overrides, Sighting, model_id, sighted
 from proxy.store import keys
 
@@ -21,6 +22,8 @@ Ask = Callable[..., Awaitable[Any]]
 """``RedisStore.ask``."""
 MOST_MODELS = 1000
 """Sightings that are kept; clients choose names, so there must be a bound. What a person set is not counted."""
+TRIES = 16
+"""Of so many changes of a model at the same instant every one gets through."""
 
 _FOLDER = Path(__file__).with_name("lua")
 _OVERRIDE, _SIGHT, _MODELS = ((_FOLDER / f"{name}.lua").read_text("utf-8") for name in ("override", "sight", "models"))
@@ -63,17 +66,27 @@ class RedisModels:
         if record is not None:
             await self._run(_SIGHT, model, _pack(record, asdict(sighting)), now, MOST_MODELS)
 
-    async def override(self, record: ModelRecord, overrides: Overrides, now: float) -> None:
-        """Keep what a person set; nothing set leaves nothing behind."""
-        after = replace(record, created_at=now if record.created_at is None else record.created_at, updated_at=now)
-        packed = "" if overrides == NOTHING_SET else _pack(after, overrides.given)
-        await self._run(_OVERRIDE, record.id, packed, uuid.uuid4().hex)
+    async def override(self, record: ModelRecord, change: Callable[[Overrides], Overrides], now: float) -> None:
+        """Keep what a person set, upon what others have set meanwhile; nothing set leaves nothing behind.
+
+        :raises StoreUnavailable: the store did not answer in time, or others were faster again and again
+        """
+        for _ in range(TRIES):
+            before: bytes | None = await self._ask("HGET", keys.models_part("o"), record.id)
+            said = _read(before, _overrides)
+            overrides = change(said.overrides if said else NOTHING_SET)
+            began = _least(record.created_at, said.created_at if said else None)
+            after = replace(record, created_at=now if began is None else began, updated_at=now)
+            packed = "" if overrides == NOTHING_SET else _pack(after, overrides.given)
+            if await self._run(_OVERRIDE, record.id, before or "", packed, uuid.uuid4().hex):
+                return
+        raise StoreUnavailable("Too many change this model at once. Nothing was changed; send it again.")
 
     async def _all(self) -> tuple[str, Mapping[str, Any], Mapping[str, Any]]:
         version, overridden, seen = await self._run(_MODELS)
         return version.decode(), _pairs(overridden), _pairs(seen)
 
-    async def _run(self, script: str, *arguments: str | float) -> Any:
+    async def _run(self, script: str, *arguments: str | bytes | float) -> Any:
         """A script by its source: this is rare, and the source is short."""
         return await self._ask("EVAL", script, 1, keys.MODELS, *arguments)
 

@@ -95,22 +95,25 @@ class ModelRegistry:
         """
         fields = {field: self._read_field(field, value) for field, value in said.items()}
         record = await self._find(name, caller)
+        return await self._keep(record, lambda before: self._changed(record.name, before, fields), owner)
+
+    def _changed(self, name: str, before: Overrides, fields: Mapping[str, FieldValue]) -> Overrides:
+        """What is set of a model after a change; :raises InvalidRequest: it contradicts itself or the policy."""
         try:
-            overrides = record.overrides.changed(fields)
+            overrides = before.changed(fields)
         except ValueError as error:
             raise InvalidRequest(
                 f"'context_window' is {error}, less than max_input_tokens; it holds input and output together.",
                 param="context_window",
             ) from error
-        policy = self._policy_for(record.name)
-        threshold = overrides.threshold
+        policy, threshold = self._policy_for(name), overrides.threshold
         if threshold is not None and threshold <= 1 and policy.target >= threshold:
             raise InvalidRequest(
                 f"'threshold' must be above the model's target, {policy.target:g}: a compaction brings a request "
                 "well under the mark that it is due at.",
                 param="threshold",
             )
-        return await self._keep(record, overrides, owner)
+        return overrides
 
     async def reset(self, name: str, caller: Caller, owner: str | None) -> Described:
         """Take back all that was set of a model.
@@ -121,12 +124,14 @@ class ModelRegistry:
         record = await self._find(name, caller)
         if record.created_at is None and record.seen is None:
             raise ModelNotFound(f"Nothing is known of the model {name!r}, and nothing was set.")
-        return await self._keep(record, NOTHING_SET, owner)
+        return await self._keep(record, lambda _: NOTHING_SET, owner)
 
-    async def _keep(self, record: ModelRecord, overrides: Overrides, owner: str | None) -> Described:
-        await self._store.override(record, overrides, self._clock())
+    async def _keep(
+        self, record: ModelRecord, change: Callable[[Overrides], Overrides], owner: str | None
+    ) -> Described:
+        await self._store.override(record, change, self._clock())
         await self._live.refresh()
-        kept = await self._store.record(record.id) or replace(record, overrides=overrides)
+        kept = await self._store.record(record.id) or replace(record, overrides=NOTHING_SET)
         after = replace(kept, seen=kept.seen or record.seen)
         return self._described(after, await self._calibrations.readings(owner))
 

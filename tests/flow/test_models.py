@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,35 @@ def test_a_change_applies_to_the_next_request_of_both_workers(own: Bench) -> Non
     assert one.http.delete(f"/tidemark/models/{MODEL}").status_code == 200
     assert limit(one) == 1800
     within_a_second(lambda: limit(other) == 1800)
+
+
+def test_changes_at_the_same_instant_lose_nothing(own: Bench) -> None:
+    """Two people set different fields, by two workers; and a third resets: it is as if one came after the other."""
+    one, other = own.client("k"), own.client("k")
+    fields = {"max_input_tokens": 1000, "max_output_tokens": 50, "threshold": 0.5, "retention_tokens": 50}
+    with ThreadPoolExecutor(len(fields)) as together:
+        for _ in range(10):
+            said = [(client, {name: fields[name]}) for client, name in zip([one, other] * 2, fields, strict=True)]
+            answers = list(together.map(lambda given: change(*given), said))
+            assert [got.status_code for got in answers] == [200] * len(fields)
+            assert model(one)["overrides"] == fields
+            assert change(one, {"context_window": 5000}).status_code == 200
+            reset = together.submit(one.http.delete, f"/tidemark/models/{MODEL}")
+            assert change(other, {"threshold": 0.7}).status_code == reset.result().status_code == 200
+            assert model(one)["overrides"] in ({}, {"threshold": 0.7})
+            assert one.http.delete(f"/tidemark/models/{MODEL}").json()["overrides"] == {}
+
+
+def test_of_two_changes_that_contradict_each_other_one_is_refused(own: Bench) -> None:
+    """Each is checked against what is set when it is written, not when it was read."""
+    one, other = own.client("k"), own.client("k")
+    with ThreadPoolExecutor(2) as together:
+        for _ in range(10):
+            said = [(one, {"max_input_tokens": 5000}), (other, {"context_window": 4000})]
+            answers = list(together.map(lambda given: change(*given), said))
+            assert sorted(got.status_code for got in answers) == [200, 400]
+            assert len(model(one)["overrides"]) == 1
+            one.http.delete(f"/tidemark/models/{MODEL}")
 
 
 def test_an_override_goes_before_every_other_source_and_can_be_larger(own: Bench) -> None:

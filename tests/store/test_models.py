@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +13,11 @@ import pytest
 import redis
 
 from proxy.core.budget import ModelWindow
+from proxy.core.errors import StoreUnavailable
 from proxy.core.registry import NOTHING_SET, ModelRecord, Overrides, Sighting
 from proxy.store import keys
 from proxy.store.embedded import EmbeddedValkey, running_url
-from proxy.store.models import MOST_MODELS, RedisModels
+from proxy.store.models import MOST_MODELS, TRIES, RedisModels
 from proxy.store.redis import RedisStore
 
 WINDOW = ModelWindow(272_000, 128_000, 400_000, "api")
@@ -28,6 +31,11 @@ def seen(model: str, window: ModelWindow = WINDOW) -> Sighting:
 def blank(model: str) -> ModelRecord:
     """A record of which nothing is stored."""
     return ModelRecord("openai", model, model)
+
+
+def to(overrides: Overrides) -> Callable[[Overrides], Overrides]:
+    """A change to these, whatever was set before."""
+    return lambda _: overrides
 
 
 @pytest.fixture
@@ -63,7 +71,7 @@ async def test_an_override_is_kept_beside_what_was_found_and_comes_off(models: R
     record = await models.record(f"openai:{name}")
     assert record is not None
     own = Overrides(max_input_tokens=5000, threshold=0.8)
-    await models.override(record, own, 20.0)
+    await models.override(record, to(own), 20.0)
     versions.append(await models.version())
     after = await models.record(f"openai:{name}")
     assert after == replace(record, overrides=own, updated_at=20.0)
@@ -71,10 +79,48 @@ async def test_an_override_is_kept_beside_what_was_found_and_comes_off(models: R
     assert version == versions[-1]
     assert [one.overrides for one in changed if one.model == name] == [own]
     assert after in await models.records()
-    await models.override(after, NOTHING_SET, 30.0)
+    await models.override(after, to(NOTHING_SET), 30.0)
     versions.append(await models.version())
     assert await models.record(f"openai:{name}") == record
     assert len(set(versions)) == 3
+
+
+async def test_changes_at_the_same_instant_are_made_one_upon_the_other(models: RedisModels, name: str) -> None:
+    """As many as there are tries; each is asked again for what it makes of the others' word."""
+    asked: list[Overrides] = []
+
+    def more(before: Overrides) -> Overrides:
+        asked.append(before)
+        return replace(before, retention_tokens=(before.retention_tokens or 0) + 1)
+
+    await asyncio.gather(*(models.override(blank(name), more, 10.0 + number) for number in range(TRIES)))
+    record = await models.record(f"openai:{name}")
+    assert record is not None
+    assert record.overrides == Overrides(retention_tokens=TRIES)
+    assert record.created_at is not None
+    assert record.created_at < 10.0 + TRIES <= 10.0 + len(asked)
+
+
+async def test_a_change_that_others_forestall_forever_changes_nothing(
+    alone: RedisStore, admin: redis.Redis, name: str
+) -> None:
+    """It is given up after a bounded number of tries, and says so; what a change raises ends it as well."""
+    models, tries = RedisModels(alone.ask), itertools.count()
+
+    def forestalled(before: Overrides) -> Overrides:
+        admin.hset(keys.models_part("o"), f"openai:{name}", f"{{another hand's {next(tries)}")
+        return replace(before, threshold=0.5)
+
+    version = await models.version()
+    with pytest.raises(StoreUnavailable, match="Nothing was changed"):
+        await models.override(blank(name), forestalled, 1.0)
+    assert next(tries) == TRIES
+    with pytest.raises(ZeroDivisionError):
+        await models.override(blank(name), lambda _: Overrides(threshold=1 / 0), 1.0)
+    assert await models.record(f"openai:{name}") is None
+    assert await models.version() == version
+    await models.override(blank(name), to(Overrides(threshold=0.6)), 1.0)
+    assert (await models.record(f"openai:{name}") or blank(name)).overrides == Overrides(threshold=0.6)
 
 
 async def test_a_sighting_changes_no_version(models: RedisModels, name: str) -> None:
@@ -87,7 +133,7 @@ async def test_a_sighting_changes_no_version(models: RedisModels, name: str) -> 
 async def test_sightings_are_bounded_and_overrides_stay(alone: RedisStore, admin: redis.Redis, name: str) -> None:
     """Clients choose names; the one found longest ago goes, what a person set does not."""
     models = RedisModels(alone.ask)
-    await models.override(blank(name), Overrides(threshold=0.5), 1.0)
+    await models.override(blank(name), to(Overrides(threshold=0.5)), 1.0)
     await models.sight(seen(name), 2.0)
     for number in range(5):
         await models.sight(seen(f"{name}-{number}"), 1e9 + number)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -54,9 +54,11 @@ class Shelf:
         """Written down."""
         self.sightings.append(sighting)
 
-    async def override(self, record: ModelRecord, overrides: Overrides, now: float) -> None:
+    async def override(self, record: ModelRecord, change: Callable[[Overrides], Overrides], now: float) -> None:
         """Set."""
         self.number += 1
+        before = self.kept.get(record.id)
+        overrides = change(before.overrides if before else NOTHING_SET)
         self.kept[record.id] = ModelRecord(record.provider, record.model, record.name, None, overrides)
 
 
@@ -98,7 +100,7 @@ async def catalog(live: LiveOverrides, tmp_path: Path, anyio_backend: str) -> As
 
 async def put(shelf: Shelf, live: LiveOverrides, overrides: Overrides) -> None:
     """A person sets something of ``openai:m``."""
-    await shelf.override(ModelRecord("openai", "m", "mine"), overrides, 0.0)
+    await shelf.override(ModelRecord("openai", "m", "mine"), lambda _: overrides, 0.0)
     await live.refresh()
 
 

@@ -1,9 +1,11 @@
--- prefix; id, packed overrides or "", version: what a person set of a model takes the place of what was set before
+-- prefix; id, before, after, version: what a person set of a model takes the place of what was set before, each packed or
+-- "" for nothing. 0, and nothing is written, where somebody else has set something else meanwhile.
 local set, version = KEYS[1] .. ':o', KEYS[1] .. ':v'
-if ARGV[2] == '' then
+if (redis.call('HGET', set, ARGV[1]) or '') ~= ARGV[2] then return 0 end
+if ARGV[3] == '' then
   redis.call('HDEL', set, ARGV[1])
 else
-  redis.call('HSET', set, ARGV[1], ARGV[2])
+  redis.call('HSET', set, ARGV[1], ARGV[3])
 end
-redis.call('SET', version, ARGV[3])
+redis.call('SET', version, ARGV[4])
 return 1
