@@ -102,7 +102,8 @@ class Identity:
             key = calibration_key(caller.fingerprint, model, route.base_url, request.fields)
             recalling, measuring = self._recall(tenant, chain, recipe), self._calibrations.calibration(key)
             memory, calibration = await asyncio.gather(recalling, measuring)
-            measure = replace(measure, factor=calibration.applied, key=key)
+            factor = calibration.applied if calibration.replies else profile.density
+            measure = replace(measure, factor=factor, key=key)
         else:
             memory = await self._recall(tenant, chain, recipe)
         return Understood(

@@ -129,12 +129,14 @@ class ChatPipeline:
             case.profile,
             status=told.status,
             body=body,
-            sent_tokens=sent.report.tokens_after,
+            sent_tokens=sent.report.local_tokens,
+            factor=case.measure.factor,
         )
         if profile is None:
             return replace(sent, reply=told)
         budget = budget_for(profile, case.request.max_output_tokens, case.controls.retention)
-        again = replace(case, profile=profile, measure=replace(case.measure, budget=budget), started=self._timer())
+        measure = replace(case.measure, budget=budget, factor=max(case.measure.factor, profile.density))
+        again = replace(case, profile=profile, measure=measure, started=self._timer())
         if isinstance(self._plan(again), NoCompaction | CannotFit):
             return replace(sent, reply=told)
         resent = await self._send(again, announce)

@@ -86,6 +86,9 @@ class ModelProfile:
     name: str
     window: ModelWindow
     policy: CompactionPolicy
+    density: float = 1.0
+    """The provider's tokens for one of ours, as an overflow taught; used where the model is calibrated, until a reply
+    teaches better."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,11 +117,20 @@ class ModelCatalog(Protocol):
         ...
 
     async def learn(
-        self, route: Route, caller: Caller, profile: ModelProfile, *, status: int, body: bytes, sent_tokens: int
+        self,
+        route: Route,
+        caller: Caller,
+        profile: ModelProfile,
+        *,
+        status: int,
+        body: bytes,
+        sent_tokens: int,
+        factor: float = 1.0,
     ) -> ModelProfile | None:
         """What an upstream's error teaches of a model's window.
 
         :param sent_tokens: what was sent, as counted here; the upstream may count more for the same
+        :param factor: how many times more it was believed to count
         :returns: the profile to go on with, its window smaller; None when the error is none of context length
         """
         ...

@@ -20,7 +20,7 @@ from proxy.core.ports import Caller, Lane, Route
 from proxy.core.registry import NOTHING_SET, Overrides, Sighting
 from proxy.upstream.bounded import remember
 from proxy.upstream.headers import caller_key
-from proxy.upstream.learning import smaller_of, windows_after
+from proxy.upstream.learning import Lesson, lessons_apart, lessons_in_one
 from proxy.upstream.litellm import LiteLLMUpstream
 from proxy.upstream.modeldata import Known, LiteLLMModelData, known_from
 from proxy.upstream.overflow import parse_overflow
@@ -72,7 +72,7 @@ class Catalog:
         self._data = data or LiteLLMModelData()
         self._probe = probe or Probe(upstream.wire)
         self._looked_up: dict[tuple[str, str, str], Known | None] = {}
-        self._learned: dict[_Identity, ModelWindow] = {}
+        self._learned: dict[_Identity, Lesson] = {}
 
     async def profile(self, route: Route, caller: Caller) -> ModelProfile:
         """Window and policy of a model; never fails, the last source is a default."""
@@ -86,15 +86,26 @@ class Catalog:
             if self._live is not None and route.provider:
                 self._live.note(_sighting(route, found, policy))
             window = said.over_window(found)
-        window = self._with_learned(route, caller, window)
-        return ModelProfile(route.name, window, said.over_policy(policy))
+        policy = said.over_policy(policy)
+        lesson = self._learned.get(self._identity(route, caller))
+        if lesson is None:
+            return ModelProfile(route.name, window, policy)
+        return ModelProfile(route.name, lesson.over(window), policy, lesson.density)
 
     async def sighting(self, route: Route, caller: Caller) -> Sighting:
         """A model as it is found now, for the registry: without what a person set there."""
         return _sighting(route, await self.found(route, caller), self._policy_for(route.name))
 
     async def learn(
-        self, route: Route, caller: Caller, profile: ModelProfile, *, status: int, body: bytes, sent_tokens: int
+        self,
+        route: Route,
+        caller: Caller,
+        profile: ModelProfile,
+        *,
+        status: int,
+        body: bytes,
+        sent_tokens: int,
+        factor: float = 1.0,
     ) -> ModelProfile | None:
         """The profile after an upstream's overflow error, its window as our own counting must see it.
 
@@ -104,9 +115,12 @@ class Catalog:
         overflow = parse_overflow(status, body)
         if overflow is None:
             return None
-        now, kept = windows_after(profile.window, overflow, sent_tokens)
+        if profile.policy.calibrate:
+            now, kept = lessons_apart(profile.window, overflow, sent_tokens, factor)
+        else:
+            now, kept = lessons_in_one(profile.window, overflow, sent_tokens)
         remember(self._learned, self._identity(route, caller), kept, most=REMEMBERED)
-        return replace(profile, window=now)
+        return replace(profile, window=now.window, density=now.density)
 
     async def models(self, caller: Caller) -> dict[str, JsonValue]:
         """The answer to ``GET /v1/models``: configured models, then the upstream's own list.
@@ -239,12 +253,6 @@ class Catalog:
             return None
         window = await self._probe.window(route, caller)
         return None if window is None else Known(context_window=window)
-
-    def _with_learned(self, route: Route, caller: Caller, window: ModelWindow) -> ModelWindow:
-        learned = self._learned.get(self._identity(route, caller))
-        if learned is None:
-            return window
-        return smaller_of(window, learned) if window.source == "manual" else learned
 
     def _identity(self, route: Route, caller: Caller) -> _Identity:
         """What a lesson holds for; a person's new word ends it, for it may be the answer to a larger server."""

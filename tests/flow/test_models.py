@@ -17,7 +17,7 @@ from proxy.config import load
 from proxy.store.embedded import EmbeddedValkey
 from tests.flow.conftest import SECRET, Bench, Client, benched
 from tests.flow.talk import history, user
-from tests.support.scripted import Answer, Received, ScriptedUpstream, whole
+from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import Serving
 
 SEEN_SECONDS = 1.0
@@ -349,110 +349,3 @@ def test_without_a_token_only_this_machine_may_change(
         assert told["code"] == "admin_token_required"
         assert "TIDEMARK_ADMIN_TOKEN" in told["message"]
     assert http.get("/tidemark/models").status_code == 200
-
-
-CALIBRATED = """
-model_list:
-  - model_name: small
-    litellm_params: {{model: openai/scripted, api_base: "{base}"}}
-    model_info: {{max_input_tokens: {window}, max_output_tokens: 200}}
-compaction:
-  defaults: {{strategy: extractive, retention_tokens: 100, min_tokens: 100, calibrate: true}}
-"""
-
-
-def counting(bench: Bench, client: Client, density: float) -> Callable[[Received], Answer]:
-    """An upstream whose tokenizer is denser: its usage is by our own count, times ``density``."""
-
-    def answer(request: Received) -> Answer:
-        counted = client.http.post("/tidemark/count", content=request.body).json()["input_tokens"]
-        said = whole("Hello there.")
-        (raw,) = said.pieces
-        assert isinstance(raw, bytes)
-        body = json.loads(raw)
-        body["usage"]["prompt_tokens"] = round(density * counted)
-        return Answer([json.dumps(body).encode()])
-
-    return answer
-
-
-def told_and_true(bench: Bench, client: Client, messages: list[dict[str, Any]], **more: Any) -> tuple[int, int, int]:
-    """Tokens forwarded by the header and by the upstream's own count, and the limit."""
-    got = client.post({"model": "small", "messages": messages, "max_tokens": 100, **more})
-    assert got.status_code == 200, got.text
-    lines = got.headers
-    return int(lines["x-tidemark-tokens-after"]), got.json()["usage"]["prompt_tokens"], int(lines["x-tidemark-limit"])
-
-
-def test_five_replies_calibrate_a_denser_tokenizer(own: Bench) -> None:
-    """1.46 times denser: after five replies the count is right to 1 %, and what is forwarded fits the true limit."""
-    client, counter = own.client("k", config=CALIBRATED, window=2000), own.client("counter")
-    own.upstream.script = counting(own, counter, 1.46)
-    talk = [user("hello")]
-    told, true, _ = told_and_true(own, client, talk)
-    assert true > 1.3 * told
-    for number in range(4):
-        told_and_true(own, client, [*talk, *history(number + 1), user("and?")])
-    for turns in (2, 5, 9, 14, 30):
-        told, true, most = told_and_true(own, client, [*talk, *history(turns), user("and?")])
-        assert abs(told - true) <= 0.01 * true
-        assert true <= most == 1800
-    shown = model(client)["calibration"]
-    assert shown["replies"] == 10
-    assert abs(shown["factor"] - 1.46) <= 0.0146
-    other_worker = own.client("k", config=CALIBRATED, window=2000)
-    told, true, _ = told_and_true(own, other_worker, [*talk, *history(3), user("more?")])
-    assert abs(told - true) <= 0.01 * true
-
-
-def test_a_calibration_is_its_tenants_own(own: Bench) -> None:
-    """Promise 8: another credential counts as if nobody had ever learned anything, and sees nothing of it."""
-    client, counter = own.client("k", config=CALIBRATED, window=2000), own.client("counter")
-    own.upstream.script = counting(own, counter, 2.0)
-    for _ in range(3):
-        told_and_true(own, client, [user("hello")])
-    stranger = Client(client.http, "another key")
-    told, true, _ = told_and_true(own, stranger, [user("hello")])
-    assert 1.9 * told < true
-
-
-def test_a_sparser_tokenizer_never_costs_more_than_the_margin(own: Bench) -> None:
-    """A factor below 1 is learned and shown, but what is told is never less than the count over 1.05."""
-    client, counter = own.client("k", config=CALIBRATED, window=2000), own.client("counter")
-    own.upstream.script = counting(own, counter, 0.2)
-    for _ in range(5):
-        told_and_true(own, client, [user("hello")])
-    local = counter.http.post("/tidemark/count", content=json.dumps({"messages": [user("hello")]})).json()
-    told, _, _ = told_and_true(own, client, [user("hello")])
-    assert told >= local["input_tokens"] / 1.05 - 1
-    shown = model(client)["calibration"]
-    assert (shown["factor"], shown["applied"]) == (0.5, 0.9524)
-
-
-def test_tool_sets_are_learned_apart_and_a_new_one_starts_from_the_model(own: Bench) -> None:
-    """The way a provider renders tools is its own."""
-    client, counter = own.client("k", config=CALIBRATED, window=2000), own.client("counter")
-    tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
-    own.upstream.script = counting(own, counter, 1.2)
-    talk = [*history(4), user("hello")]
-    for _ in range(3):
-        told_and_true(own, client, talk)
-    told, true, _ = told_and_true(own, client, talk, tools=tools)
-    assert abs(told - true) <= 0.01 * true
-    own.upstream.script = counting(own, counter, 2.0)
-    for _ in range(5):
-        told_and_true(own, client, talk, tools=tools)
-    told, true, _ = told_and_true(own, client, talk, tools=tools)
-    assert abs(told - true) <= 0.02 * true
-    own.upstream.script = counting(own, counter, 1.2)
-    told, true, _ = told_and_true(own, client, talk)
-    assert abs(told - true) <= 0.01 * true
-
-
-def test_without_the_key_nothing_is_learned(own: Bench) -> None:
-    """FR-1.1.5: the default; the upstream's count is for monitoring only."""
-    client, counter = own.client("k"), own.client("counter")
-    own.upstream.script = counting(own, counter, 3.0)
-    counts = {told_and_true(own, client, [user("hello")])[0] for _ in range(3)}
-    assert len(counts) == 1
-    assert model(client)["calibration"] is None
