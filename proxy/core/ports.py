@@ -11,7 +11,7 @@ from .calibration import Calibration, CalibrationKey, Reading
 from .conversation import Recollection, StoredConversation, StoredMessage, TurnRecord
 from .messages import ChatRequest, JsonValue, Message
 from .prefix import PrefixChain
-from .registry import ModelRecord, Overrides, Sighting
+from .registry import ModelRecord, Overrides, RegistryVersion, Sighting
 from .summary import RunningSummary, SummaryRecipe
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -243,11 +243,11 @@ class ModelStore(Protocol):
     Every method raises ``StoreUnavailable`` when the store did not answer in time.
     """
 
-    async def version(self) -> str:
-        """A text that is another one after every change of overrides."""
+    async def version(self) -> RegistryVersion:
+        """Another one after every change of overrides, and after the store was emptied."""
         ...
 
-    async def changed(self) -> tuple[str, Sequence[ModelRecord]]:
+    async def changed(self) -> tuple[RegistryVersion, Sequence[ModelRecord]]:
         """The version, and the records that a person set something of; without what was found."""
         ...
 
@@ -260,7 +260,7 @@ class ModelStore(Protocol):
         ...
 
     async def sight(self, sighting: Sighting, now: float) -> None:
-        """Keep what a request found of a model, as ``sighted`` says."""
+        """Keep what a request found of a model, as ``sighted`` says, and that it was seen now."""
         ...
 
     async def override(self, record: ModelRecord, change: Callable[[Overrides], Overrides], now: float) -> None:

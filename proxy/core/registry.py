@@ -84,6 +84,16 @@ class Sighting:
 
 
 @dataclass(frozen=True, slots=True)
+class RegistryVersion:
+    """Which state of the registry a worker has read; both are texts that never come back."""
+
+    epoch: str
+    """Another one after the store was emptied."""
+    change: str
+    """Another one after every change of overrides."""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelRecord:
     """One model of the registry."""
 

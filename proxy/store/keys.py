@@ -17,10 +17,10 @@ key                      type     holds
 ``tm:{F}:n:HASH``        string   a chain hash at the end of a request or reply -> who holds it
 ``tm:{F}:s:RECIPE:HASH`` string   a summary of the prefix with that hash (``codec.pack_summary``)
 ``tm:i:TENANT``          zset     the tenant's conversations by time of last use; in a slot of its own
-``tm:{models}:v``        string   the version of what is set of models; another one after every change
+``tm:{models}:v``        string   ``EPOCH:CHANGE``, the version of what is set of models; another one after every change
 ``tm:{models}:o``        hash     ``provider:model`` -> what a person set (``models.py``)
 ``tm:{models}:r``        hash     ``provider:model`` -> what was found of it
-``tm:{models}:t``        zset     ``provider:model`` by the time when that was found
+``tm:{models}:t``        zset     ``provider:model`` by the time when that was seen last
 ``tm:{models}:k``        hash     ``provider:model`` -> the newest calibration of anybody's, for the operator
 ``tm:k:OWNER``           hash     model, upstream and tool set -> their calibration (``calibrations.py``)
 =======================  =======  ====================================================================

@@ -15,13 +15,14 @@ from typing import Any
 
 from proxy.core.budget import ModelWindow
 from proxy.core.errors import StoreUnavailable
-from proxy.core.registry import NOTHING_SET, ModelRecord, Overrides, Sighting, model_id, sighted
+from proxy.core.registry import NOTHING_SET, ModelRecord, Overrides, RegistryVersion, Sighting, model_id, sighted
 from proxy.store import keys
 
 Ask = Callable[..., Awaitable[Any]]
 """``RedisStore.ask``."""
 MOST_MODELS = 1000
-"""Sightings that are kept; clients choose names, so there must be a bound. What a person set is not counted."""
+"""Sightings that are kept, those seen last; clients choose names, so there must be a bound. What a person set is not
+counted."""
 TRIES = 16
 """Of so many changes of a model at the same instant every one gets through."""
 
@@ -35,15 +36,14 @@ class RedisModels:
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
-    async def version(self) -> str:
-        """A text that is another one after every change; asked even while the store rests, and so its return is seen.
+    async def version(self) -> RegistryVersion:
+        """Another one after every change; asked even while the store rests, and so its return is seen.
 
         :raises StoreUnavailable: the store did not answer in time
         """
-        found: bytes | None = await self._ask("GET", keys.models_part("v"), probe=True)
-        return (found or b"").decode()
+        return _version(await self._ask("GET", keys.models_part("v"), probe=True))
 
-    async def changed(self) -> tuple[str, Sequence[ModelRecord]]:
+    async def changed(self) -> tuple[RegistryVersion, Sequence[ModelRecord]]:
         """The version, and the records that a person set something of; without what was found."""
         version, overridden, _ = await self._all()
         return version, _merged(overridden, {})
@@ -60,10 +60,12 @@ class RedisModels:
         return next(iter(_merged(overridden, seen)), None)
 
     async def sight(self, sighting: Sighting, now: float) -> None:
-        """Keep what a request found of a model, unless it is known already."""
+        """Keep what a request found of a model, unless it is known already, and when it was seen last."""
         model = model_id(sighting.provider, sighting.model)
         record = sighted(await self.record(model), sighting, now)
-        if record is not None:
+        if record is None:
+            await self._ask("ZADD", keys.models_part("t"), "XX", now, model)
+        else:
             await self._run(_SIGHT, model, _pack(record, asdict(sighting)), now, MOST_MODELS)
 
     async def override(self, record: ModelRecord, change: Callable[[Overrides], Overrides], now: float) -> None:
@@ -82,13 +84,18 @@ class RedisModels:
                 return
         raise StoreUnavailable("Too many change this model at once. Nothing was changed; send it again.")
 
-    async def _all(self) -> tuple[str, Mapping[str, Any], Mapping[str, Any]]:
-        version, overridden, seen = await self._run(_MODELS)
-        return version.decode(), _pairs(overridden), _pairs(seen)
+    async def _all(self) -> tuple[RegistryVersion, Mapping[str, Any], Mapping[str, Any]]:
+        version, overridden, seen = await self._run(_MODELS, uuid.uuid4().hex)
+        return _version(version), _pairs(overridden), _pairs(seen)
 
     async def _run(self, script: str, *arguments: str | bytes | float) -> Any:
         """A script by its source: this is rare, and the source is short."""
         return await self._ask("EVAL", script, 1, keys.MODELS, *arguments)
+
+
+def _version(packed: bytes | None) -> RegistryVersion:
+    epoch, _, change = (packed or b"").decode().partition(":")
+    return RegistryVersion(epoch, change)
 
 
 def _pairs(flat: Sequence[bytes]) -> Mapping[str, bytes]:

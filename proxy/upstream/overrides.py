@@ -10,17 +10,33 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from proxy.core.errors import StoreUnavailable
 from proxy.core.ports import ModelStore, Route
-from proxy.core.registry import NOTHING_SET, ModelRecord, Overrides, Sighting, model_id
+from proxy.core.registry import NOTHING_SET, ModelRecord, Overrides, RegistryVersion, Sighting, model_id
 from proxy.upstream.bounded import remember
 
 POLL_SECONDS = 0.4
 """A change is seen by every worker within it and one round trip: well under the second that is promised."""
 NOTED_SECONDS = 60.0
-"""A model that is found otherwise by every second request is written down this often at most."""
+"""A model is written down this often at most, and as long as it is used this often: of too many, those stay that are
+used. One that is found otherwise is written at once, but if it was found otherwise within this time."""
+WRITTEN_AT_ONCE = 50
+"""Sightings between two looks at the version, so that many of them do not hold up what a person set."""
 REMEMBERED = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """A sighting that was noted."""
+
+    sighting: Sighting
+    epoch: str
+    """Of the store that it was noted for; an emptied one has another."""
+    noted_at: float
+    changed_at: float
+    """Unix time, seconds: last noted, and last noted as something else than before."""
 
 
 class LiveOverrides:
@@ -32,9 +48,10 @@ class LiveOverrides:
     def __init__(self, store: ModelStore, clock: Callable[[], float]) -> None:
         self._store = store
         self._clock = clock
-        self._version: str | None = None
+        self._version = RegistryVersion("", "")
+        self._read = False
         self._records: dict[str, ModelRecord] = {}
-        self._noted: dict[str, tuple[Sighting, float]] = {}
+        self._noted: dict[str, _Noted] = {}
         self._waiting: dict[str, Sighting] = {}
         self._refreshing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -49,18 +66,21 @@ class LiveOverrides:
         return record.overrides if record else NOTHING_SET
 
     def note(self, sighting: Sighting) -> None:
-        """Write down in the background what a request found of a model, where that is news."""
-        model = model_id(sighting.provider, sighting.model)
-        known = self._noted.get(model)
-        if known is not None and (known[0] == sighting or self._clock() - known[1] < NOTED_SECONDS):
-            return
-        remember(self._noted, model, (sighting, self._clock()), most=REMEMBERED)
+        """Write down in the background what a request found of a model, where that is news or the last note is old."""
+        model, now, epoch = model_id(sighting.provider, sighting.model), self._clock(), self._version.epoch
+        known, changed_at = self._noted.get(model), now
+        if known is not None and known.epoch == epoch:
+            same = known.sighting == sighting
+            changed_at = known.changed_at if same else now
+            if now - (known.noted_at if same else known.changed_at) < NOTED_SECONDS:
+                return
+        remember(self._noted, model, _Noted(sighting, epoch, now, changed_at), most=REMEMBERED)
         remember(self._waiting, model, sighting, most=REMEMBERED)
 
     def noted(self, model: str) -> Sighting | None:
         """The newest sighting of a model in this worker, by id."""
         found = self._noted.get(model)
-        return found[0] if found else None
+        return found.sighting if found else None
 
     async def start(self) -> None:
         """Read the overrides, as long as the store answers at once, and follow their changes from now on."""
@@ -72,7 +92,7 @@ class LiveOverrides:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        await self._turn()
+        await self._turn(most=REMEMBERED)
 
     async def refresh(self) -> None:
         """Read the overrides anew where their version is another one.
@@ -80,23 +100,21 @@ class LiveOverrides:
         :raises StoreUnavailable: the store did not answer; what was known holds
         """
         async with self._refreshing:  # or an older answer could come in last
-            if await self._store.version() != self._version:
+            if not self._read or await self._store.version() != self._version:
                 version, records = await self._store.changed()
                 self._records = {record.id: record for record in records}
-                self._version = version
+                self._version, self._read = version, True
 
     async def _follow(self) -> None:
         while True:
             await asyncio.sleep(POLL_SECONDS)
             await self._turn()
 
-    async def _turn(self) -> None:
+    async def _turn(self, most: int = WRITTEN_AT_ONCE) -> None:
         with contextlib.suppress(StoreUnavailable):
             await self.refresh()
-            while self._waiting:
-                model, sighting = next(iter(self._waiting.items()))
-                with contextlib.suppress(
-                    UnicodeError
-                ):  # a name that cannot be written must not keep the others waiting
+            for model, sighting in list(self._waiting.items())[:most]:
+                with contextlib.suppress(UnicodeError):  # a name that cannot be written must not keep others waiting
                     await self._store.sight(sighting, self._clock())
-                self._waiting.pop(model, None)
+                if self._waiting.get(model) is sighting:  # and not a newer one by now
+                    del self._waiting[model]

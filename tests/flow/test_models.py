@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+import redis
 
 from proxy.app import create_app
 from proxy.config import load
@@ -180,6 +181,21 @@ def test_a_restart_keeps_what_was_set(own: Bench) -> None:
     """From the first request on, not only after a while."""
     assert change(own.client("k"), {"max_input_tokens": 900}).status_code == 200
     assert limit(own.client("k")) == 900 - 100 - 45
+
+
+def test_an_emptied_store_is_filled_again_by_what_requests_find(own: Bench, store: EmbeddedValkey) -> None:
+    """Within a second, also where nobody has ever set anything; what was set is gone with the rest."""
+    client = own.client("k", config="upstream: {base}\nmodel_list: []\n")
+
+    def listed() -> list[str]:
+        client.chat([user("hi")], model="gpt-4o")
+        return [one["id"] for one in client.http.get("/tidemark/models").json()["data"]]
+
+    within_a_second(lambda: listed() == ["openai:gpt-4o"])
+    with redis.Redis.from_url(store.url) as emptying:
+        emptying.flushall()
+    assert listed() == []
+    within_a_second(lambda: listed() == ["openai:gpt-4o"])
 
 
 def test_without_the_store_the_last_overrides_hold(own: Bench, store: EmbeddedValkey) -> None:

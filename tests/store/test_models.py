@@ -131,7 +131,7 @@ async def test_a_sighting_changes_no_version(models: RedisModels, name: str) -> 
 
 
 async def test_sightings_are_bounded_and_overrides_stay(alone: RedisStore, admin: redis.Redis, name: str) -> None:
-    """Clients choose names; the one found longest ago goes, what a person set does not."""
+    """Clients choose names; the one seen longest ago goes, what a person set does not."""
     models = RedisModels(alone.ask)
     await models.override(blank(name), to(Overrides(threshold=0.5)), 1.0)
     await models.sight(seen(name), 2.0)
@@ -145,6 +145,50 @@ async def test_sightings_are_bounded_and_overrides_stay(alone: RedisStore, admin
     assert kept is not None
     assert kept.overrides == Overrides(threshold=0.5)
     admin.zremrangebyscore(keys.models_part("t"), 5e9, 5e9)
+
+
+async def test_what_is_used_stays_though_nothing_of_it_changes(
+    alone: RedisStore, admin: redis.Redis, name: str
+) -> None:
+    """The one that goes was seen longest ago, whenever it was found; a record that went comes back when it is seen."""
+    admin.delete(keys.models_part("r"), keys.models_part("t"))
+    models = RedisModels(alone.ask)
+    for number in range(3):
+        await models.sight(seen(f"{name}-{number}"), 10.0 + number)
+    await models.sight(seen(f"{name}-0"), 20.0)
+    admin.zadd(keys.models_part("t"), {f"filler-{number}": 5e9 for number in range(MOST_MODELS - 3)})
+    await models.sight(seen(f"{name}-last"), 30.0)
+    kept = await models.record(f"openai:{name}-0")
+    assert kept is not None
+    assert (kept.created_at, kept.updated_at) == (10.0, 10.0)
+    assert await models.record(f"openai:{name}-1") is None
+    assert await models.record(f"openai:{name}-2") is not None
+    await models.sight(seen(f"{name}-1"), 40.0)
+    assert await models.record(f"openai:{name}-1") is not None
+    admin.zremrangebyscore(keys.models_part("t"), 5e9, 5e9)
+
+
+async def test_an_emptied_store_has_another_epoch_and_a_change_has_not(short_folder: Path) -> None:
+    """The first who reads it begins one, also where nobody has ever set anything; all others read the same."""
+    with EmbeddedValkey(short_folder) as server, redis.Redis.from_url(server.url) as emptying:
+        store = RedisStore(server.url, ttl_seconds=None, record_timeout_seconds=5)
+        models, epochs = RedisModels(store.ask), []
+        for _ in range(2):
+            begun = [(await models.changed())[0] for _ in range(2)]
+            await models.override(blank("m"), to(Overrides(threshold=0.5)), 1.0)
+            then = await models.version()
+            assert begun[0] == begun[1]
+            assert (then.epoch, then != begun[0]) == (begun[0].epoch, True)
+            epochs.append(then.epoch)
+            emptying.flushall()
+            assert await models.version() != then
+        await models.override(blank("m"), to(Overrides(threshold=0.5)), 1.0)
+        epochs.append((await models.changed())[0].epoch)
+        assert len({"", *epochs}) == 4
+        emptying.config_set("min-replicas-to-write", 1)  # nothing may be written, and yet reading goes on
+        emptying.config_set("min-replicas-max-lag", 1)
+        assert [one.model for one in (await models.changed())[1]] == ["m"]
+        await store.close()
 
 
 async def test_what_cannot_be_read_is_as_if_it_were_not_there(alone: RedisStore, admin: redis.Redis, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,11 @@ import pytest
 from proxy.core.budget import ModelWindow
 from proxy.core.errors import StoreUnavailable
 from proxy.core.ports import Route
-from proxy.core.registry import NOTHING_SET, ModelRecord, Overrides, Sighting
+from proxy.core.registry import NOTHING_SET, ModelRecord, Overrides, RegistryVersion, Sighting
 from proxy.upstream.catalog import Catalog
 from proxy.upstream.litellm import LiteLLMUpstream
 from proxy.upstream.modeldata import LiteLLMModelData
-from proxy.upstream.overrides import NOTED_SECONDS, REMEMBERED, LiveOverrides
+from proxy.upstream.overrides import NOTED_SECONDS, REMEMBERED, WRITTEN_AT_ONCE, LiveOverrides
 from tests.upstream.scripted import calling
 
 ALICE = calling(("authorization", "Bearer a"), fingerprint=b"alice")
@@ -30,15 +31,16 @@ class Shelf:
         self.sightings: list[Sighting] = []
         self.asked = 0
         self.number = 0
+        self.epoch = "first"
 
-    async def version(self) -> str:
+    async def version(self) -> RegistryVersion:
         """Counted."""
         self.asked += 1
         if not self.here:
             raise StoreUnavailable("gone")
-        return str(self.number)
+        return RegistryVersion(self.epoch, str(self.number))
 
-    async def changed(self) -> tuple[str, Sequence[ModelRecord]]:
+    async def changed(self) -> tuple[RegistryVersion, Sequence[ModelRecord]]:
         """All that is set."""
         return await self.version(), list(self.kept.values())
 
@@ -142,6 +144,7 @@ async def test_a_sighting_is_written_once_and_a_wavering_one_once_a_minute(
     shelf: Shelf, live: LiveOverrides, catalog: Catalog, clock: Clock
 ) -> None:
     """In the background; a model that goes nowhere is none."""
+    await live.refresh()
     for _ in range(5):
         await catalog.profile(ROUTE, ALICE)
     await catalog.profile(Route("wire", "x", "x", "", ""), ALICE)
@@ -158,6 +161,42 @@ async def test_a_sighting_is_written_once_and_a_wavering_one_once_a_minute(
     live.note(wavering[1])
     await live.aclose()
     assert len(shelf.sightings) == 2
+
+
+async def test_what_is_used_is_written_again_once_a_minute(shelf: Shelf, live: LiveOverrides, clock: Clock) -> None:
+    """Or it would leave as something long forgotten; what changes is not held up by that."""
+    sighting = Sighting("openai", "m", "n", ModelWindow(), 0.9, 1)
+    await live.refresh()
+    for second in range(int(NOTED_SECONDS) * 3):
+        clock.now = float(second)
+        live.note(sighting)
+        await live.aclose()
+    assert shelf.sightings == [sighting] * 3
+    live.note(replace(sighting, name="other"))
+    await live.aclose()
+    assert [one.name for one in shelf.sightings[3:]] == ["other"]
+
+
+async def test_after_the_store_was_emptied_what_is_seen_is_written_at_once(shelf: Shelf, live: LiveOverrides) -> None:
+    """After a change it is not."""
+    sighting = Sighting("openai", "m", "n", ModelWindow(), 0.9, 1)
+    await live.refresh()
+    for epoch, written in (("first", 1), ("first", 1), ("second", 2), ("second", 2)):
+        shelf.epoch, shelf.number = epoch, shelf.number + 1
+        await live.refresh()
+        live.note(sighting)
+        await live.aclose()
+        assert len(shelf.sightings) == written
+
+
+async def test_many_sightings_do_not_hold_up_what_is_set(shelf: Shelf, live: LiveOverrides) -> None:
+    """They are written a few at a time, and the version is asked for in between."""
+    for number in range(3 * WRITTEN_AT_ONCE):
+        live.note(Sighting("openai", f"m{number}", "n", ModelWindow(), 0.9, 1))
+    await live.start()
+    assert (len(shelf.sightings), shelf.asked) == (WRITTEN_AT_ONCE, 1)
+    await live.aclose()
+    assert len(shelf.sightings) == 3 * WRITTEN_AT_ONCE
 
 
 async def test_sightings_wait_for_the_store_and_are_bounded(shelf: Shelf, live: LiveOverrides) -> None:

@@ -1,3 +1,8 @@
--- prefix: version, overrides, sightings; each of the latter two as field, value, field, value ...
+-- prefix; fresh version: version, overrides, sightings; each of the latter two as field, value, field, value ...
+-- A store without a version is new, or was emptied: it begins an epoch, where it may be written.
 local all = KEYS[1]
-return {redis.call('GET', all .. ':v') or '', redis.call('HGETALL', all .. ':o'), redis.call('HGETALL', all .. ':r')}
+local version = redis.call('GET', all .. ':v')
+if not version then
+  version = redis.pcall('SET', all .. ':v', ARGV[1])['ok'] and ARGV[1] or ''
+end
+return {version, redis.call('HGETALL', all .. ':o'), redis.call('HGETALL', all .. ':r')}

@@ -1,4 +1,4 @@
--- prefix; id, packed sighting, now, most: what was found of a model; of too many the one found longest ago goes
+-- prefix; id, packed sighting, now, most: what was found of a model; of too many the one seen longest ago goes
 local seen, when = KEYS[1] .. ':r', KEYS[1] .. ':t'
 redis.call('HSET', seen, ARGV[1], ARGV[2])
 redis.call('ZADD', when, ARGV[3], ARGV[1])
