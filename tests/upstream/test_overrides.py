@@ -189,6 +189,26 @@ async def test_after_the_store_was_emptied_what_is_seen_is_written_at_once(shelf
         assert len(shelf.sightings) == written
 
 
+async def test_what_is_found_while_an_older_sighting_is_written_is_written_next(clock: Clock) -> None:
+    """It takes the older one's place in the row, and must not leave with it."""
+    first = Sighting("openai", "m", "n", ModelWindow(), 0.9, 1)
+    then = replace(first, name="other")
+
+    class Busy(Shelf):
+        async def sight(self, sighting: Sighting, now: float) -> None:
+            await super().sight(sighting, now)
+            clock.now += NOTED_SECONDS
+            live.note(then)
+
+    shelf = Busy()
+    live = LiveOverrides(shelf, clock)
+    await live.refresh()
+    live.note(first)
+    await live.aclose()
+    await live.aclose()
+    assert shelf.sightings == [first, then]
+
+
 async def test_many_sightings_do_not_hold_up_what_is_set(shelf: Shelf, live: LiveOverrides) -> None:
     """They are written a few at a time, and the version is asked for in between."""
     for number in range(3 * WRITTEN_AT_ONCE):
