@@ -195,17 +195,20 @@ async def test_what_is_found_while_an_older_sighting_is_written_is_written_next(
     then = replace(first, name="other")
 
     class Busy(Shelf):
+        """One on which time passes, and a model is found otherwise, while it is written to."""
+
         async def sight(self, sighting: Sighting, now: float) -> None:
+            """Written down."""
             await super().sight(sighting, now)
             clock.now += NOTED_SECONDS
-            live.note(then)
+            worker.note(then)
 
     shelf = Busy()
-    live = LiveOverrides(shelf, clock)
-    await live.refresh()
-    live.note(first)
-    await live.aclose()
-    await live.aclose()
+    worker = LiveOverrides(shelf, clock)
+    await worker.refresh()
+    worker.note(first)
+    await worker.aclose()
+    await worker.aclose()
     assert shelf.sightings == [first, then]
 
 
