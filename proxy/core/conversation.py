@@ -26,6 +26,10 @@ class Recollection:
     """Whether that conversation went on in another way after ``known``, so that this turn begins a fork."""
     summary: RunningSummary | None = None
     """The newest stored summary whose prefix is a prefix of the request."""
+    prepared: RunningSummary | None = None
+    """One that was made in the background, of a longer prefix than ``summary``, and waits for its use."""
+    preparing: int = 0
+    """How many messages the summary stands for that is being made in the background; 0 when none is."""
     degraded: bool = False
     """Whether the store could not be asked; then nothing above is to be relied on."""
 

@@ -211,11 +211,29 @@ class ConversationStore(Protocol):
         ...
 
     async def keep_summary(
-        self, tenant: str, conversation: str, chain: PrefixChain, summary: RunningSummary
-    ) -> RunningSummary:
+        self,
+        tenant: str,
+        conversation: str,
+        chain: PrefixChain,
+        summary: RunningSummary,
+        *,
+        waiting: bool = False,
+        lease: Lease | None = None,
+    ) -> RunningSummary | None:
         """Store a summary of the first ``summary.covered`` messages of ``chain``; of two for one prefix, the first.
 
-        :returns: the one that is stored now
+        :param waiting: it was prepared: it is not in use until it is kept once more, without this
+        :param lease: what it was made under
+        :returns: the one that is stored now; None where there is none and the lease is somebody else's by now
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        ...
+
+    async def summary(
+        self, chain: PrefixChain, covered: int, recipe: SummaryRecipe, *, waiting: bool = False
+    ) -> RunningSummary | None:
+        """The stored summary of the first ``covered`` messages of ``chain``, or the one that waits for its use.
+
         :raises StoreUnavailable: the store did not answer in time
         """
         ...
@@ -234,6 +252,41 @@ class ConversationStore(Protocol):
 
     async def ping(self) -> None:
         """:raises StoreUnavailable: the store does not answer"""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to make a summary, held by one worker of all for a while."""
+
+    family: str
+    name: str
+    value: bytes
+    """Another one at each taking: who holds an older one is told apart (fencing)."""
+
+
+class LeaseStore(Protocol):
+    """Who is making what. Every method raises ``StoreUnavailable`` when the store did not answer in time."""
+
+    async def take(
+        self, name: str, chain: PrefixChain, covered: int, recipe: SummaryRecipe, seconds: float
+    ) -> Lease | None:
+        """Take the lease of that name, to make a summary of the first ``covered`` messages; None where it is taken.
+
+        Of a preparation the name is the second part of the conversation's id, so ``recall`` finds it.
+        """
+        ...
+
+    async def renew(self, lease: Lease, seconds: float) -> bool:
+        """Hold a lease for longer; False where it has gone to somebody else."""
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Give a lease back."""
+        ...
+
+    async def taken(self, family: str, name: str) -> bool:
+        """Whether somebody holds a lease."""
         ...
 
 

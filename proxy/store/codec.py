@@ -16,6 +16,7 @@ import msgspec
 from proxy.core.conversation import StoredConversation, StoredMessage, TurnRecord
 from proxy.core.errors import StoreError
 from proxy.core.messages import DIGEST_BYTES, Message, digest_of
+from proxy.core.prefix import PrefixChain
 from proxy.core.summary import Cause, RunningSummary, Strategy, SummaryRecipe
 
 T = TypeVar("T")
@@ -160,7 +161,19 @@ def recipe_digest(recipe: SummaryRecipe) -> bytes:
 
 def pack_reference(summary: RunningSummary) -> bytes:
     """A reference to a summary: position (4 bytes, big-endian), prefix, recipe. The scripts read it."""
-    return summary.covered.to_bytes(4, "big") + summary.prefix + recipe_digest(summary.recipe)
+    return reference(summary.covered, summary.prefix, summary.recipe)
+
+
+def reference(covered: int, prefix: bytes, recipe: SummaryRecipe) -> bytes:
+    """The same of a summary that is yet to be made; what a lease is taken for."""
+    return covered.to_bytes(4, "big") + prefix + recipe_digest(recipe)
+
+
+def prepared_for(lease: bytes, chain: PrefixChain, recipe: SummaryRecipe) -> int:
+    """How many messages of ``chain`` the summary stands for that is made under a lease; 0 where it is of no use."""
+    purpose = lease.partition(b":")[2]
+    covered = int.from_bytes(purpose[:4], "big")
+    return covered if covered <= len(chain) and purpose == reference(covered, chain.at(covered), recipe) else 0
 
 
 def pack_summary(summary: RunningSummary) -> bytes:

@@ -16,6 +16,10 @@ key                      type     holds
 ``tm:{F}:a:OWN``         string   an id that was told but not used -> the one that was
 ``tm:{F}:n:HASH``        string   a chain hash at the end of a request or reply -> who holds it
 ``tm:{F}:s:RECIPE:HASH`` string   a summary of the prefix with that hash (``codec.pack_summary``)
+``tm:{F}:w:RECIPE:HASH`` string   the same of one that was prepared and waits for its use
+``tm:{F}:q:OWN``         list     references to those that wait
+``tm:{F}:l:NAME``        string   a lease: its number and what is done under it; ``NAME`` is ``OWN`` for a preparation
+``tm:{F}:f``             string   the number of the last lease
 ``tm:i:TENANT``          zset     the tenant's conversations by time of last use; in a slot of its own
 ``tm:{models}:v``        string   ``EPOCH:CHANGE``, the version of what is set of models; another one after every change
 ``tm:{models}:o``        hash     ``provider:model`` -> what a person set (``models.py``)
@@ -45,6 +49,16 @@ def family_prefix(family: str) -> str:
 def tenant_index(tenant: str) -> str:
     """The key of the tenant's list of conversations."""
     return f"tm:i:{tenant}"
+
+
+def lease(family: str, name: str) -> str:
+    """The key of a lease."""
+    return f"{family_prefix(family)}:l:{name}"
+
+
+def summary(family: str, recipe: bytes, prefix: bytes, *, waiting: bool) -> bytes:
+    """The key of a summary of a prefix."""
+    return f"{family_prefix(family)}:{'w' if waiting else 's'}:".encode() + recipe + b":" + prefix
 
 
 MODELS = "tm:{models}"

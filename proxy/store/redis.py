@@ -22,6 +22,7 @@ from redis.maint_notifications import MaintNotificationsConfig
 
 from proxy.core.conversation import Recollection, StoredConversation, StoredMessage, TurnRecord
 from proxy.core.errors import ConfigError, StoreError, StoreUnavailable
+from proxy.core.ports import Lease
 from proxy.core.prefix import PrefixChain
 from proxy.core.summary import RunningSummary, SummaryRecipe
 from proxy.store import codec, keys, scripts
@@ -88,12 +89,14 @@ class RedisStore:
             found = await self._recall(chain, before, recipe)
             if found[0] is None and before:
                 found = await self._recall(chain, 0, recipe)
-        own, known, held, packed = found
+        own, known, held, packed, waiting, lease = found
         return Recollection(
             conversation=chain.family + own.decode() if own else None,
             known=known,
             diverges=held > known,
             summary=codec.readable_summary(packed) if packed else None,
+            prepared=codec.readable_summary(waiting) if waiting else None,
+            preparing=codec.prepared_for(lease, chain, recipe) if lease else 0,
         )
 
     async def record(self, turn: TurnRecord) -> str:
@@ -118,11 +121,18 @@ class RedisStore:
         return conversation
 
     async def keep_summary(
-        self, tenant: str, conversation: str, chain: PrefixChain, summary: RunningSummary
-    ) -> RunningSummary:
+        self,
+        tenant: str,
+        conversation: str,
+        chain: PrefixChain,
+        summary: RunningSummary,
+        *,
+        waiting: bool = False,
+        lease: Lease | None = None,
+    ) -> RunningSummary | None:
         """Store a summary of the first ``summary.covered`` messages of ``chain``; the first one stays.
 
-        :returns: the one that is stored now
+        :returns: the one that is stored now; None where there is none and the lease is somebody else's by now
         :raises StoreUnavailable: the store did not answer in time
         """
         family, own = keys.split_id(conversation)
@@ -142,8 +152,22 @@ class RedisStore:
                 tenant,
                 reference,
                 packed,
+                "w" if waiting else "s",
+                lease.name if lease else "",
+                lease.value if lease else "",
             )
-        return codec.readable_summary(kept) or summary
+        return None if kept is None else codec.readable_summary(kept) or summary
+
+    async def summary(
+        self, chain: PrefixChain, covered: int, recipe: SummaryRecipe, *, waiting: bool = False
+    ) -> RunningSummary | None:
+        """The stored summary of the first ``covered`` messages of ``chain``, or the one that waits for its use.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        digest = codec.recipe_digest(recipe)
+        packed = await self.ask("GET", keys.summary(chain.family, digest, chain.at(covered), waiting=waiting))
+        return codec.readable_summary(packed) if packed else None
 
     async def conversation(self, conversation: str) -> StoredConversation | None:
         """A conversation's record; an id that was only told leads to the conversation that holds the turn."""

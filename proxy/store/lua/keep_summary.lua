@@ -1,15 +1,26 @@
--- "", 0, told, ttl, created, tenant, reference, summary -> the summary that is stored now
-local told, ttl, created, tenant, ref, record = unpack(ARGV, 3, 8)
+-- "", 0, told, ttl, created, tenant, reference, summary, kind, lease, its value -> the summary that is stored now; nil
+-- where somebody else holds the lease by now. Of the kind 's' it is in use from now on; of the kind 'w' it waits
+local told, ttl, created, tenant, ref, record, kind, lease, held = unpack(ARGV, 3, 11)
 ttl = tonumber(ttl)
 local conv = follow(told)
 local own = conv and conv.own or told
-local at = summary(ref)
+local at = summary(ref, kind)
 local kept = redis.call('GET', at)
 if not kept then
+  local holder = lease ~= '' and redis.call('GET', key('l', lease))
+  if holder and holder ~= held then return false end
   redis.call('SET', at, record)
   kept = record
 end
-local c, r = key('c', own), key('r', own)
+local c, r, q = key('c', own), key('r', own), key('q', own)
+if kind == 'w' then
+  if not redis.call('LPOS', q, ref) then redis.call('RPUSH', q, ref) end
+  while redis.call('LLEN', q) > 8 do redis.call('DEL', summary(redis.call('LPOP', q), 'w')) end
+  if ttl > 0 then for _, k in ipairs({at, q}) do redis.call('EXPIRE', k, ttl) end end
+  return kept
+end
+redis.call('LREM', q, 0, ref)
+redis.call('DEL', summary(ref, 'w'))
 if not redis.call('LPOS', r, ref) then
   redis.call('RPUSH', r, ref)
   redis.call('HINCRBY', c, 'summaries', 1)

@@ -75,7 +75,7 @@ for pos = math.max(1, N - 1, W + 1), N do redis.call('SET', key('n', chain(pos))
 
 if ttl > 0 then
   local function keep(of)
-    for _, kind in ipairs({'c', 'h', 'm', 't', 'y', 'r'}) do redis.call('EXPIRE', key(kind, of), ttl) end
+    for _, kind in ipairs({'c', 'h', 'm', 't', 'y', 'r', 'q'}) do redis.call('EXPIRE', key(kind, of), ttl) end
   end
   for pos = math.max(1, N - 1, W + 1), N do redis.call('EXPIRE', key('n', chain(pos)), ttl) end
   keep(own)

@@ -102,4 +102,4 @@ local function on_chain(conv, k, pos, prefix)
 end
 
 local function position(ref) return (struct.unpack('>I4', ref)) end
-local function summary(ref) return P .. ':s:' .. ref:sub(21) .. ':' .. ref:sub(5, 20) end
+local function summary(ref, kind) return P .. ':' .. (kind or 's') .. ':' .. ref:sub(21) .. ':' .. ref:sub(5, 20) end

@@ -1,0 +1,69 @@
+"""The adapter of ``LeaseStore``: who is making which summary, over the room's one connection.
+
+Beside the road of a request: taken when a summary is begun, by whichever worker comes first. A lease is a key that
+expires, so a worker that dies gives way within its time; its number fences off one that only seemed dead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from proxy.core.ports import Lease
+from proxy.core.prefix import PrefixChain
+from proxy.core.summary import SummaryRecipe
+from proxy.store import codec, keys
+
+Ask = Callable[..., Awaitable[Any]]
+"""``RedisStore.ask``."""
+_FOLDER = Path(__file__).with_name("lua")
+_TAKE, _KEEP = ((_FOLDER / f"{name}.lua").read_text("utf-8") for name in ("take_lease", "keep_lease"))
+
+
+class RedisLeases:
+    """Leases in Redis. All state is the server's."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    async def take(
+        self, name: str, chain: PrefixChain, covered: int, recipe: SummaryRecipe, seconds: float
+    ) -> Lease | None:
+        """Take a lease; None where somebody holds it.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        prefix, purpose = keys.family_prefix(chain.family), codec.reference(covered, chain.at(covered), recipe)
+        value = await self._ask("EVAL", _TAKE, 1, prefix, name, _milliseconds(seconds), purpose)
+        return None if value is None else Lease(chain.family, name, value)
+
+    async def renew(self, lease: Lease, seconds: float) -> bool:
+        """Hold a lease for longer; False where it has gone to somebody else.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        return bool(await self._keep(lease, _milliseconds(seconds)))
+
+    async def release(self, lease: Lease) -> None:
+        """Give a lease back; nothing happens where it is somebody else's by now.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        await self._keep(lease, 0)
+
+    async def taken(self, family: str, name: str) -> bool:
+        """Whether somebody holds a lease.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        return bool(await self._ask("EXISTS", keys.lease(family, name)))
+
+    async def _keep(self, lease: Lease, milliseconds: int) -> Any:
+        prefix = keys.family_prefix(lease.family)
+        return await self._ask("EVAL", _KEEP, 1, prefix, lease.name, lease.value, milliseconds)
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, math.ceil(seconds * 1000))
