@@ -30,6 +30,7 @@ from proxy.core.errors import InvalidRequest, TidemarkError
 from proxy.core.events import Event, Listener
 from proxy.core.ports import Route, Summarizer
 from proxy.core.summary import Strategy
+from proxy.fit import Fitting
 from proxy.http.admin import OperatorAccess
 from proxy.http.auth import PassthroughAuth
 from proxy.http.body import BodyParser
@@ -38,9 +39,12 @@ from proxy.http.errors import envelope, status_of
 from proxy.http.models import Models
 from proxy.http.ops import Ops
 from proxy.http.stateless import Stateless
+from proxy.identity import Identity
 from proxy.pipeline import ChatPipeline
+from proxy.preparation import Preparation
 from proxy.relay import Relay
 from proxy.store.calibrations import RedisCalibrations
+from proxy.store.leases import RedisLeases
 from proxy.store.models import RedisModels
 from proxy.store.redis import RedisStore
 from proxy.summarizers.extractive import ExtractiveSummarizer
@@ -54,6 +58,7 @@ from proxy.upstream.litellm import LiteLLMUpstream
 from proxy.upstream.modeldata import LiteLLMModelData
 from proxy.upstream.overrides import LiveOverrides
 from proxy.upstream.registry import ModelRegistry
+from proxy.writing import SummaryWriter
 
 SECONDS_A_DAY = 86_400
 _NOT_FOUND = "Tidemark has no {method} {path}. It serves POST /v1/chat/completions and GET /v1/models."
@@ -147,6 +152,35 @@ class StoredParts:
             await self.store.close()
 
 
+class Engine:
+    """What understands requests and brings them within their budgets."""
+
+    def __init__(self, stored: StoredParts, emit: Listener) -> None:
+        parts, store, leases = stored.parts, stored.store, RedisLeases(stored.store.ask)
+        self.writer = writer = SummaryWriter(
+            choose=parts.summarizer_for,
+            fallback=parts.extractive,
+            counter=parts.counter,
+            emit=emit,
+            clock=time.time,
+            timer=time.perf_counter,
+        )
+        self.compactor = Compactor(writer=writer, store=store, leases=leases, counter=parts.counter, emit=emit)
+        self.preparation = Preparation(writer=writer, store=store, leases=leases, emit=emit)
+        self.fitting = Fitting(
+            counter=parts.counter, compactor=self.compactor, preparation=self.preparation, timer=time.perf_counter
+        )
+        self.identity = Identity(
+            store=store,
+            calibrations=stored.calibrations,
+            counter=parts.counter,
+            choose=parts.summarizer_for,
+            emit=emit,
+            clock=time.time,
+            timer=time.perf_counter,
+        )
+
+
 def create_app(
     settings: Settings,
     *,
@@ -165,23 +199,13 @@ def create_app(
     parts, store = stored.parts, stored.store
     metrics = Metrics(shared_metrics)
     emit = _both(FactLog(), metrics)
-    compactor = Compactor(
-        choose=parts.summarizer_for,
-        fallback=parts.extractive,
-        store=store,
-        counter=parts.counter,
-        emit=emit,
-        clock=time.time,
-        timer=time.perf_counter,
-    )
+    engine = Engine(stored, emit)
     pipeline = ChatPipeline(
         upstream=parts.upstream,
         catalog=parts.catalog,
-        store=store,
         calibrations=stored.calibrations,
-        counter=parts.counter,
-        compactor=compactor,
-        emit=emit,
+        identity=engine.identity,
+        fitting=engine.fitting,
         clock=time.time,
         timer=time.perf_counter,
     )
@@ -193,7 +217,7 @@ def create_app(
         relay=relay,
         parser=parts.parser,
         auth=auth,
-        limits=EdgeLimits(max_body, settings.server.keepalive_seconds),
+        limits=EdgeLimits(max_body, settings.server.keepalive_seconds, settings.server.notice_seconds),
         emit=emit,
         timer=time.perf_counter,
     )
@@ -204,6 +228,7 @@ def create_app(
         await stored.live.start()
         yield
         await relay.settle()
+        await engine.preparation.aclose()
         await stored.aclose()
 
     token = settings.secrets.admin_token
@@ -216,6 +241,7 @@ def create_app(
             auth=auth,
             stateless=parts.stateless(),
             metrics=metrics.render,
+            resting=engine.writer.resting,
             max_body_bytes=max_body,
         ).routes(),
         *Models(stored.registry, auth, access).routes(),

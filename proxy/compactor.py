@@ -1,42 +1,22 @@
-"""Making a summary: one at a time for each prefix, bounded, checked, stored; and what is done when it fails.
+"""Making a summary that a request waits for: one for each prefix, whoever asks; and what is done when it fails.
 
-Fifth step on the road of a request, between the plan, which says what to summarize, and the assembly, which
-puts the summary in its place. The strategies write texts; this file decides whether a text is a summary.
+Fifth step on the road of a request, between the plan, which says what to summarize, and the assembly, which puts the
+summary in its place. Requests of one process share a task, processes share a lease. Where a summary was prepared in
+time, nobody comes here.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from proxy.core.budget import ModelProfile
-from proxy.core.errors import StoreError, SummaryRejected, TidemarkError
-from proxy.core.events import CompactionStarted, ConversationCompacted, Listener, StoreDegraded, SummaryFailed
-from proxy.core.plan import Compact
-from proxy.core.ports import Caller, ConversationStore, Route, Summarizer, SummaryTask, TokenCounter
-from proxy.core.prefix import PrefixChain
-from proxy.core.summary import Cause, RunningSummary, Strategy, SummaryRecipe, render_summary, render_text
-
-Clock = Callable[[], float]
-ChooseSummarizer = Callable[[ModelProfile, Route], Summarizer]
-"""The strategy that a model's policy names; ``app.py`` knows them all."""
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionOrder:
-    """One compaction that is to be done."""
-
-    plan: Compact
-    tenant: str
-    conversation: str
-    chain: PrefixChain
-    profile: ModelProfile
-    route: Route
-    caller: Caller
-    cause: Cause
-    degraded: bool = False
-    """Whether the store is down: then the summary is a deterministic one, the same for the same request."""
+from proxy.core.errors import StoreError
+from proxy.core.events import CompactionStarted, ConversationCompacted, Listener, StoreDegraded
+from proxy.core.messages import digest_of
+from proxy.core.ports import ConversationStore, Lease, LeaseStore, Summarizer, TokenCounter
+from proxy.core.summary import RunningSummary, Strategy, render_summary
+from proxy.leasing import LEASE_SECONDS, awaited, held
+from proxy.writing import CompactionOrder, NotSummarized, SummaryWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +27,6 @@ class Summarized:
     tokens: int
     """Of the rendered message, for the order's model."""
     warning: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class NotSummarized:
-    """No summary could be made; nothing was lost or changed."""
-
-    reason: str
 
 
 CompactionResult = Summarized | NotSummarized
@@ -69,34 +42,31 @@ class Compactor:
     def __init__(
         self,
         *,
-        choose: ChooseSummarizer,
-        fallback: Summarizer,
+        writer: SummaryWriter,
         store: ConversationStore,
+        leases: LeaseStore,
         counter: TokenCounter,
         emit: Listener,
-        clock: Clock,
-        timer: Clock,
     ) -> None:
-        self._choose = choose
-        self._fallback = fallback
+        self._writer = writer
         self._store = store
+        self._leases = leases
         self._counter = counter
         self._emit = emit
-        self._clock = clock
-        self._timer = timer
         self._under_way: dict[_Key, _Flight] = {}
 
-    def summarizer_for(self, profile: ModelProfile, route: Route) -> Summarizer:
-        """The summarizer of a model; its recipe is part of what summaries are found by."""
-        return self._choose(profile, route)
+    async def compact(self, order: CompactionOrder, *, wait_seconds: float | None = None) -> CompactionResult:
+        """Make the summary that ``order`` asks for, or wait for the equal one that is being made.
 
-    async def compact(self, order: CompactionOrder) -> CompactionResult:
-        """Make the summary that ``order`` asks for, or wait for the equal one that is being made."""
-        summarizer = self._fallback if order.degraded else self._choose(order.profile, order.route)
+        :param wait_seconds: what is left of the policy's ``wait_seconds``, where some of it is used up
+        """
+        summarizer = self._writer.summarizer_for(order)
         key = _key(order, summarizer)
         flight = self._under_way.get(key)
         if flight is None:
-            flight = self._under_way[key] = _Flight(asyncio.create_task(self._perform(order, summarizer)))
+            seconds = order.profile.policy.wait_seconds if wait_seconds is None else wait_seconds
+            task = asyncio.create_task(self._perform(order, summarizer, _name(key), seconds))
+            flight = self._under_way[key] = _Flight(task)
         flight.waiting += 1
         try:
             return await asyncio.shield(flight.task)
@@ -108,135 +78,126 @@ class Compactor:
                     del self._under_way[key]
                 flight.task.cancel()
 
-    async def _perform(self, order: CompactionOrder, summarizer: Summarizer) -> CompactionResult:
-        started = self._timer()
-        plan, recipe = order.plan, summarizer.recipe
+    async def adopt(self, order: CompactionOrder, summary: RunningSummary) -> Summarized:
+        """Put a prepared summary into use: it is there already, so nobody waits."""
+        wish = _Wish(order, self._writer.summarizer_for(order), "", self._writer.timer(), 0.0)
+        return self._told(wish, await self._stored(order, summary, None) or summary)
+
+    async def _perform(
+        self, order: CompactionOrder, summarizer: Summarizer, name: str, seconds: float
+    ) -> CompactionResult:
+        plan, strategy = order.plan, summarizer.recipe.strategy
         self._emit(
-            CompactionStarted(
-                order.conversation, order.profile.name, recipe.strategy, plan.covered, plan.replaced_tokens
-            )
+            CompactionStarted(order.conversation, order.profile.name, strategy, plan.covered, plan.replaced_tokens)
         )
-        warning = None
-        made_by: Strategy = recipe.strategy
-        text = await self._attempt(order, summarizer, started)
-        if isinstance(text, NotSummarized) and order.profile.policy.on_failure == "deterministic":
-            made_by = self._fallback.recipe.strategy
-            if made_by != recipe.strategy:
-                warning = f"the {recipe.strategy} summarizer failed; the summary is {made_by}"
-                text = await self._attempt(order, self._fallback, started)
+        wish = _Wish(order, summarizer, name, self._writer.timer(), asyncio.get_running_loop().time() + seconds)
+        try:
+            while not order.degraded:
+                result = await self._in_turn(wish)
+                if result is not None:
+                    return result
+        except StoreError as error:
+            self._emit(StoreDegraded("take_lease", error.internal or str(error)))
+        return await self._made(wish, None) or NotSummarized("the summary found no place")
+
+    async def _in_turn(self, wish: _Wish) -> CompactionResult | None:
+        """Make the summary under the lease, or wait for who holds that; None where the holder came to nothing."""
+        order, recipe = wish.order, wish.summarizer.recipe
+        chain, covered = order.chain, order.plan.covered
+        lease = await self._leases.take(wish.name, chain, covered, recipe, LEASE_SECONDS)
+        if lease is not None:
+            async with held(self._leases, lease):
+                found = await self._store.summary(chain, covered, recipe)
+                if found is not None and self._usable(order, found):
+                    return Summarized(found, self._tokens(order, found))
+                return await self._made(wish, lease)
+        try:
+            async with asyncio.timeout(max(wish.left(), 0.0)):
+                found = await awaited(
+                    self._store,
+                    self._leases,
+                    chain,
+                    covered,
+                    recipe,
+                    name=wish.name,
+                    waiting=False,
+                    usable=lambda one: self._usable(order, one),
+                )
+        except TimeoutError:
+            return await self._instead(wish, NotSummarized("the summary was not ready in time"), None)
+        return None if found is None else Summarized(found, self._tokens(order, found))
+
+    async def _made(self, wish: _Wish, lease: Lease | None) -> CompactionResult | None:
+        """Write the summary and keep it; None where somebody else holds the lease by now."""
+        strategy, left = wish.summarizer.recipe.strategy, None
+        if strategy != self._writer.fallback.recipe.strategy:
+            left = wish.left()
+            if left <= 0:
+                return await self._instead(wish, NotSummarized("there was no time to wait for a summary"), lease)
+        text = await self._writer.write(wish.order, wish.summarizer, left)
+        if isinstance(text, NotSummarized):
+            return await self._instead(wish, text, lease)
+        return await self._keep(wish, text, strategy, lease)
+
+    async def _instead(self, wish: _Wish, failure: NotSummarized, lease: Lease | None) -> CompactionResult | None:
+        """The failure policy, as far as it is the compactor's: a deterministic summary, or none."""
+        strategy, fallback = wish.summarizer.recipe.strategy, self._writer.fallback
+        made_by = fallback.recipe.strategy
+        if wish.order.profile.policy.on_failure != "deterministic" or strategy == made_by:
+            return failure
+        text = await self._writer.write(wish.order, fallback)
         if isinstance(text, NotSummarized):
             return text
-        return await self._keep(order, recipe, text, made_by=made_by, warning=warning, started=started)
-
-    async def _attempt(self, order: CompactionOrder, summarizer: Summarizer, started: float) -> str | NotSummarized:
-        """A text, or why there is none. Whatever a strategy raises is a failure that has its policy (FR-5.1.1)."""
-        try:
-            return await self._text(order, summarizer)
-        except TimeoutError:
-            reason = "the summarizer did not answer in time"
-        except TidemarkError as error:
-            reason = str(error)
-        except Exception as error:  # noqa: BLE001 - a strategy's slip must not cost the client its answer
-            reason = f"the summarizer failed: {type(error).__name__}"
-        self._emit(self._failure(order, summarizer.recipe.strategy, reason, started))
-        return NotSummarized(reason)
-
-    async def _text(self, order: CompactionOrder, summarizer: Summarizer) -> str:
-        plan, timeout = order.plan, order.profile.policy.summarizer_timeout_seconds
-        task = SummaryTask(
-            messages=plan.messages,
-            previous=plan.previous.text if plan.previous else None,
-            max_tokens=plan.max_summary_tokens,
-            model=order.route.upstream_model,
-            route=order.route,
-            caller=order.caller,
-            timeout_seconds=timeout,
-        )
-        async with asyncio.timeout(timeout):
-            return await write_summary(summarizer, task, plan.covered, self._counter)
+        warning = f"the {strategy} summarizer failed; the summary is {made_by}"
+        return await self._keep(wish, text, made_by, lease, warning)
 
     async def _keep(
-        self,
-        order: CompactionOrder,
-        recipe: SummaryRecipe,
-        text: str,
-        *,
-        made_by: Strategy,
-        warning: str | None,
-        started: float,
-    ) -> Summarized:
-        plan, model = order.plan, order.route.upstream_model
-        summary = RunningSummary(
-            prefix=order.chain.at(plan.covered),
-            covered=plan.covered,
-            text=text,
-            recipe=recipe,
-            made_by=made_by,
-            cause=order.cause,
-            created_at=self._clock(),
-            previous=plan.previous.prefix if plan.previous else None,
-            tokens=self._counter.count_message(render_text(text, plan.covered), model),
-            absorbed=plan.absorbed,
+        self, wish: _Wish, text: str, made_by: Strategy, lease: Lease | None, warning: str | None = None
+    ) -> Summarized | None:
+        summary = self._writer.summary_of(wish.order, wish.summarizer.recipe, text, made_by)
+        kept = await self._stored(wish.order, summary, lease)
+        return None if kept is None else self._told(wish, kept, warning)
+
+    async def _stored(
+        self, order: CompactionOrder, summary: RunningSummary, lease: Lease | None
+    ) -> RunningSummary | None:
+        """The summary that is stored for the prefix now: another worker's, if that was first and is of use here.
+
+        None where another worker holds the lease by now, so that it is that one's summary that counts.
+        """
+        if order.degraded:
+            return summary
+        try:
+            stored = await self._store.keep_summary(order.tenant, order.conversation, order.chain, summary, lease=lease)
+        except StoreError as error:
+            self._emit(StoreDegraded("keep_summary", error.internal or str(error)))
+            return summary
+        return stored if stored is None or self._usable(order, stored) else summary
+
+    def _usable(self, order: CompactionOrder, stored: RunningSummary) -> bool:
+        """Not one that was made for a larger window, or that tells other system messages."""
+        return self._tokens(order, stored) <= order.plan.max_summary_tokens and set(stored.absorbed) == set(
+            order.plan.absorbed
         )
-        summary = await self._stored(order, summary)
-        tokens = self._counter.count_message(render_summary(summary), model)
+
+    def _tokens(self, order: CompactionOrder, summary: RunningSummary) -> int:
+        return self._counter.count_message(render_summary(summary), order.route.upstream_model)
+
+    def _told(self, wish: _Wish, summary: RunningSummary, warning: str | None = None) -> Summarized:
+        order = wish.order
+        tokens = self._tokens(order, summary)
         self._emit(
             ConversationCompacted(
                 conversation=order.conversation,
                 model=order.profile.name,
                 strategy=summary.made_by,
                 messages=summary.covered,
-                tokens_replaced=plan.replaced_tokens,
+                tokens_replaced=order.plan.replaced_tokens,
                 summary_tokens=tokens,
-                seconds=self._timer() - started,
+                seconds=self._writer.timer() - wish.started,
             )
         )
         return Summarized(summary, tokens, warning)
-
-    async def _stored(self, order: CompactionOrder, summary: RunningSummary) -> RunningSummary:
-        """The summary that is stored for the prefix now: another worker's, if that was first and is of use here."""
-        if order.degraded:
-            return summary
-        try:
-            stored = await self._store.keep_summary(order.tenant, order.conversation, order.chain, summary)
-        except StoreError as error:
-            self._emit(StoreDegraded("keep_summary", error.internal or str(error)))
-            return summary
-        bound = order.plan.max_summary_tokens
-        within = self._counter.count_message(render_summary(stored), order.route.upstream_model) <= bound
-        # One that was made for a larger window, or tells other system messages, does not stand for this prefix here.
-        return stored if within and set(stored.absorbed) == set(summary.absorbed) else summary
-
-    def _failure(self, order: CompactionOrder, strategy: str, reason: str, started: float) -> SummaryFailed:
-        return SummaryFailed(
-            conversation=order.conversation,
-            model=order.profile.name,
-            strategy=strategy,
-            reason=reason,
-            policy=order.profile.policy.on_failure,
-            seconds=self._timer() - started,
-        )
-
-
-async def write_summary(summarizer: Summarizer, task: SummaryTask, covered: int, counter: TokenCounter) -> str:
-    """A text whose rendered message stands for ``covered`` messages within ``task.max_tokens``.
-
-    The bound is enforced, not hoped for: what the strategy wrote beyond it is cut.
-
-    :param task: its ``max_tokens`` bounds the whole message; the strategy is given what the frame leaves
-    :raises SummaryRejected: the strategy gave nothing that could stand for the messages
-    """
-    bound, model = task.max_tokens, task.model
-    frame = counter.count_message(render_text("", covered), model)
-    text = (await summarizer.summarize(replace(task, max_tokens=max(bound - frame, 1)))).strip()
-    room = bound
-    while text and (over := counter.count_message(render_text(text, covered), model) - bound) > 0:
-        room = min(room, counter.count_text(text, model)) - over
-        text = counter.cut_text(text, model, room).rstrip() if room > 0 else ""
-    if not text:
-        message = f"the {summarizer.recipe.strategy} summarizer gave an empty text"
-        raise SummaryRejected(message)
-    return text
 
 
 _Key = tuple[bytes, str, str, int, tuple[bytes, ...]]
@@ -247,6 +208,30 @@ def _key(order: CompactionOrder, summarizer: Summarizer) -> _Key:
     plan, recipe = order.plan, summarizer.recipe
     prefix = order.chain.at(plan.covered)
     return (prefix, recipe.key, order.route.upstream_model, plan.max_summary_tokens, plan.absorbed)
+
+
+def _name(key: _Key) -> str:
+    """The lease of an order; equal in all processes."""
+    prefix, recipe, model, bound, absorbed = key
+    return digest_of(prefix, recipe.encode(), model.encode(), str(bound).encode(), *absorbed).hex()
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """An order on its way through one process."""
+
+    order: CompactionOrder
+    summarizer: Summarizer
+    name: str
+    """Of the lease."""
+    started: float
+    """By the writer's timer."""
+    deadline: float
+    """By the event loop's clock: until when the client waits."""
+
+    def left(self) -> float:
+        """Seconds until the deadline."""
+        return self.deadline - asyncio.get_running_loop().time()
 
 
 class _Flight:

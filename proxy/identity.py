@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 
-from proxy.compactor import Clock, Compactor
 from proxy.core.budget import Budget, ModelProfile, budget_for
 from proxy.core.calibration import Measure, calibration_key
 from proxy.core.conversation import Recollection, told_id
@@ -21,6 +20,7 @@ from proxy.core.prefix import PrefixChain, chain_of
 from proxy.core.registry import model_id
 from proxy.core.summary import SummaryRecipe
 from proxy.exchange import Controls, Report
+from proxy.writing import ChooseSummarizer, Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Identity:
         store: ConversationStore,
         calibrations: CalibrationStore,
         counter: TokenCounter,
-        compactor: Compactor,
+        choose: ChooseSummarizer,
         emit: Listener,
         clock: Clock,
         timer: Clock,
@@ -83,7 +83,7 @@ class Identity:
         self._store = store
         self._calibrations = calibrations
         self._counter = counter
-        self._compactor = compactor
+        self._choose = choose
         self._emit = emit
         self._clock = clock
         self._timer = timer
@@ -95,7 +95,7 @@ class Identity:
         started = self._timer()
         tenant = digest_of(caller.fingerprint, route.provider.encode(), route.base_url.encode()).hex()
         chain = chain_of(tenant, request.messages, conversation=controls.conversation)
-        recipe = self._compactor.summarizer_for(profile, route).recipe
+        recipe = self._choose(profile, route).recipe
         measure = Measure(budget_for(profile, request.max_output_tokens, controls.retention))
         if profile.policy.calibrate:
             model = model_id(route.provider, route.upstream_model)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from proxy.compactor import write_summary
 from proxy.core.assemble import assemble
 from proxy.core.budget import Budget, ModelProfile, budget_for
 from proxy.core.errors import ContextLengthExceeded
@@ -18,6 +17,7 @@ from proxy.core.plan import CannotFit, Compact, Situation, plan
 from proxy.core.ports import Caller, Route, Summarizer, SummaryTask, TokenCounter
 from proxy.core.prefix import chain_of
 from proxy.core.summary import RunningSummary, Strategy, render_text
+from proxy.writing import write_summary
 
 FILL_RETENTION_RATIO = 0.25
 """Share of a given budget that the newest messages may take; what they leave is the summary's."""

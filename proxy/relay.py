@@ -20,6 +20,7 @@ from proxy.core.ports import ConversationStore, TokenCounter, UpstreamReply
 Deliver = Callable[[bytes], Awaitable[None]]
 """Takes bytes to the client; raises or is cancelled when the client is gone."""
 Learn = Callable[[Reply], Awaitable[None]]
+Ahead = Callable[[str], Awaitable[None]]
 MAX_HELD_BYTES = 2**20
 """A longer event is delivered in pieces."""
 _FIELDS = (b"data", b"event", b"id", b"retry", b":")
@@ -37,6 +38,8 @@ class PendingTurn:
     """The model whose tokenizer counts the answer."""
     learn: Learn | None = None
     """Takes a complete answer's ``usage``, where the model is calibrated."""
+    ahead: Ahead | None = None
+    """Begins to prepare the next summary, where that is due; told the id that the turn was stored under."""
 
     def told(self, folded: Reply, counter: TokenCounter) -> TurnRecord:
         """The record with what was said; an incomplete answer is not among its messages."""
@@ -79,7 +82,7 @@ class Relay:
         self._emit = emit
         self._decode = decode
         self._timer = timer
-        self._late: set[asyncio.Task[None]] = set()
+        self._late: set[asyncio.Task[str | None]] = set()
 
     async def whole(self, reply: UpstreamReply, turn: PendingTurn) -> tuple[bytes, Ending]:
         """An answer that is no stream: gathered, so that a broken one can still be told with a proper status.
@@ -149,10 +152,12 @@ class Relay:
     async def _end(self, turn: PendingTurn, heard: _Heard) -> None:
         """Store what was said; at the same time the upstream's own count is learned from."""
         said = heard.reply()
-        if turn.learn is None or said is None or not said.complete:
-            await self._record(self._told(turn, heard))
+        complete = said is not None and said.complete
+        recording = self._record(self._told(turn, heard), turn.ahead if complete else None)
+        if turn.learn is None or said is None or not complete:
+            await recording
         else:
-            await asyncio.gather(self._record(self._told(turn, heard)), self._taught(turn.learn, said))
+            await asyncio.gather(recording, self._taught(turn.learn, said))
 
     async def _taught(self, learn: Learn, said: Reply) -> None:
         try:
@@ -171,25 +176,32 @@ class Relay:
             self._unread(error)
             return turn.record
 
-    async def _record(self, turn: TurnRecord) -> None:
-        """Store a turn; where the client leaves meanwhile, once more by itself: writing it twice changes nothing."""
+    async def _record(self, turn: TurnRecord, ahead: Ahead | None = None) -> None:
+        """Store a turn; where the client leaves meanwhile, once more by itself: writing it twice changes nothing.
+
+        The next summary's lease is taken before the last byte is released, so the client's next request finds it.
+        """
         try:
-            await self._write(turn)
+            conversation = await self._write(turn)
+            if ahead is not None and conversation is not None:
+                await ahead(conversation)
         except asyncio.CancelledError:
             self._record_later(turn)
             raise
 
-    async def _write(self, turn: TurnRecord) -> None:
+    async def _write(self, turn: TurnRecord) -> str | None:
+        """The id that the turn is stored under; None where it could not be."""
         started = self._timer()
         try:
             conversation = await self._store.record(turn)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client is owed its bytes
             self._unread(error)
-            return
+            return None
         new = [message for message in turn.messages if not message.is_system][turn.known :]
         self._emit(
             TurnStored(conversation, len(new), sum(len(message.raw) for message in new), self._timer() - started)
         )
+        return conversation
 
     def _record_later(self, turn: TurnRecord) -> None:
         """Store from a task of its own, since the present one is being cancelled."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.compactor import CompactionOrder, Compactor, NotSummarized, Summarized
+from proxy.compactor import Compactor, Summarized
 from proxy.core.budget import CompactionPolicy, ModelProfile, ModelWindow
 from proxy.core.events import Event, SummaryFailed
 from proxy.core.messages import Message
@@ -18,9 +18,11 @@ from proxy.core.ports import Caller, Route, SummaryTask
 from proxy.core.prefix import chain_of
 from proxy.core.summary import SummaryRecipe
 from proxy.store.embedded import EmbeddedValkey
+from proxy.store.leases import RedisLeases
 from proxy.store.redis import RedisStore
 from proxy.summarizers import ExtractiveSummarizer
 from proxy.tokens import LocalTokenCounter
+from proxy.writing import CompactionOrder, NotSummarized, SummaryWriter
 from tests.core.histories import message
 
 COUNTER = LocalTokenCounter()
@@ -85,15 +87,16 @@ def order(
 
 def compactor(strategy: Slow, store: RedisStore, events: list[Event] | None = None) -> Compactor:
     """A compactor whose models all use ``strategy``."""
-    return Compactor(
+    emit = (events if events is not None else []).append
+    writer = SummaryWriter(
         choose=lambda _, __: strategy,
         fallback=ExtractiveSummarizer(COUNTER),
-        store=store,
         counter=COUNTER,
-        emit=(events if events is not None else []).append,
+        emit=emit,
         clock=lambda: 1.0,
         timer=lambda: 0.0,
     )
+    return Compactor(writer=writer, store=store, leases=RedisLeases(store.ask), counter=COUNTER, emit=emit)
 
 
 @pytest.mark.anyio

@@ -105,6 +105,18 @@ def positive(unit: str) -> Kind[float]:
     return Kind(f"a number of {unit} above 0", read)
 
 
+def none_or_more(unit: str) -> Kind[float]:
+    """A number of ``unit``, 0 or more."""
+
+    def read(scalar: Scalar) -> float:
+        value = _number(scalar)
+        if value < 0:
+            raise Unfit
+        return value
+
+    return Kind(f"a number of {unit}, 0 or more", read)
+
+
 def share(of: str, *, zero: bool, one: bool) -> Kind[float]:
     """A ratio between 0 and 1; ``zero`` and ``one`` say whether the ends are allowed."""
     ends = ", 0 allowed" * zero + ", 1 allowed" * one

@@ -34,9 +34,6 @@ LATER: Mapping[str, tuple[object, ...]] = {
 """Keys whose feature is not in this release yet, with the values that change nothing. A feature that
 comes takes its line out. Any other value is refused: a setting without effect is worse than none."""
 
-NOT_YET_FELT = frozenset({"compaction.prepare", "compaction.wait_seconds"})
-"""Keys of a feature to come that harm nobody meanwhile: they may be set, with a warning."""
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class Remark:
@@ -145,8 +142,6 @@ class Reader:
         return Scalar(resolve(text), text, node.line, variable=name)
 
     def _available(self, line: int, name: str, path: str, value: object, default: object) -> bool:
-        if path in NOT_YET_FELT and value != default:
-            self.warn(line, f"{name} has no effect in this release yet")
         if path not in LATER or value == default or value in LATER[path]:
             return True
         self.problem(line, f"{name}: {value!s} is not available yet; remove the line or leave it at {default!s}")

@@ -57,7 +57,7 @@ class CompactionSettings:
     """Who summarizes. ``hybrid``: facts verbatim beside a model's narrative; ``extractive``: no model."""
     threshold: float = field(default=0.95, metadata=takes(kinds.share_or_tokens("the window")))
     """High water: compaction is due above it (FR-1.2.2: 95 %)."""
-    prepare: float = field(default=0.70, metadata=takes(kinds.share("the high water", zero=True, one=False)))
+    prepare: float = field(default=0.70, metadata=takes(kinds.share("the high water", zero=True, one=True)))
     """From here on the next summary is made in the background, early enough that nobody waits for it."""
     target: float = field(default=0.45, metadata=takes(kinds.share("the limit", zero=False, one=False)))
     """Low water: a compaction brings the request down to it, so that the next one is many turns away."""
@@ -128,6 +128,8 @@ class ServerSettings:
     """Larger requests are refused with 413. Bodies of tens of megabytes are normal where images are sent."""
     keepalive_seconds: float = field(default=15.0, metadata=takes(kinds.positive("seconds")))
     """A stream that is silent for so long gets an SSE comment; common gateways cut at 30 s or more."""
+    notice_seconds: float = field(default=2.0, metadata=takes(kinds.none_or_more("seconds")))
+    """A stream that waits so long for a summary is told so by a comment; 0 never tells (FR-1.6)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

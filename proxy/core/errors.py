@@ -35,6 +35,8 @@ class TidemarkError(Exception):
     """
 
     code: str = "internal_error"
+    retry_after: float = 0.0
+    """Seconds after which it is of use to try again, where that is known; 0 where it is not."""
 
     def __init__(self, message: str, *, internal: str = "") -> None:
         super().__init__(message)
@@ -107,6 +109,10 @@ class CompactionFailed(ServiceError):
     """No summary could be made and ``on_failure`` is ``block`` (FR-5.1.1)."""
 
     code = "compaction_failed"
+
+    def __init__(self, message: str, *, internal: str = "", retry_after: float = 0.0) -> None:
+        super().__init__(message, internal=internal)
+        self.retry_after = retry_after
 
 
 class SummaryRejected(ServiceError):

@@ -12,6 +12,8 @@ from typing import Literal
 
 Action = Literal["none", "reused", "compacted", "forced", "bypassed", "failed"]
 """``X-Tidemark-Action``: what was done to the request."""
+BreakerState = Literal["closed", "open", "half_open"]
+"""Of a summarizer's breaker; ``half_open`` lets one probe through."""
 Outcome = Literal["complete", "refused", "incomplete", "disconnected", "rejected", "error"]
 """How an exchange ended: in full; with an error status of the upstream; cut short by the upstream; by the
 client's leaving; with our own error to a bad request; with our own failure."""
@@ -77,6 +79,31 @@ class ConversationCompacted:
 
 
 @dataclass(frozen=True, slots=True)
+class SummaryPrepared:
+    """A summary was made in the background and waits for its use."""
+
+    conversation: str
+    model: str
+    strategy: str
+    messages: int
+    summary_tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerChanged:
+    """A summarizer is left alone for a while, tried once more, or trusted again."""
+
+    model: str
+    strategy: str
+    state: BreakerState
+    failures: int
+    """In a row."""
+    seconds: float
+    """Until somebody may ask it again."""
+
+
+@dataclass(frozen=True, slots=True)
 class SummaryFailed:
     """A summarizer failed (FR-5.1.1); what is done about it is the failure policy's matter."""
 
@@ -106,6 +133,15 @@ class TurnStored:
     seconds: float
 
 
-Event = RequestServed | CompactionStarted | ConversationCompacted | SummaryFailed | StoreDegraded | TurnStored
+Event = (
+    RequestServed
+    | CompactionStarted
+    | ConversationCompacted
+    | SummaryPrepared
+    | SummaryFailed
+    | BreakerChanged
+    | StoreDegraded
+    | TurnStored
+)
 Listener = Callable[[Event], None]
 """Takes a fact and returns at once; it must not raise."""

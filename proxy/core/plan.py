@@ -1,8 +1,9 @@
 """The plan: what is to be done with a request, decided from counts alone.
 
 Fourth step on the road of a request. ``plan`` is given what the client sent, how much each part counts, the
-budget and the newest summary, and returns one of four outcomes; others perform it. It renders nothing, so a
-summary that is yet to be made is taken at its bound, the largest it may be.
+budget and the newest summaries, and returns one of five outcomes; others perform it. ``plan_ahead`` says what to
+prepare once the response is out. They render nothing, so a summary that is yet to be made is taken at its bound,
+the largest it may be.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ class Situation:
     summary: RunningSummary | None = None
     summary_tokens: int = 0
     """Of the summary's rendered message."""
+    prepared: RunningSummary | None = None
+    """One that was made in the background and waits for the high water."""
+    prepared_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,16 @@ class ReuseSummary:
     summary: RunningSummary
     tokens: int
     reason: Reason = "fits"
+
+
+@dataclass(frozen=True, slots=True)
+class SwapSummary:
+    """The prepared summary takes its place: a compaction that nobody waits for (promise 7)."""
+
+    summary: RunningSummary
+    tokens: int
+    replaced_tokens: int
+    """Of all that the summary message takes the place of, a previous summary included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +103,7 @@ class CannotFit:
     limit: int
 
 
-CompactionPlan = NoCompaction | ReuseSummary | Compact | CannotFit
+CompactionPlan = NoCompaction | ReuseSummary | SwapSummary | Compact | CannotFit
 
 
 def plan(situation: Situation) -> CompactionPlan:
@@ -110,6 +124,28 @@ def plan(situation: Situation) -> CompactionPlan:
         # The stored summary was made for a larger window, or covers too much: make one anew (FR-5.3.1).
         return plan(replace(situation, summary=None))
     return planned
+
+
+def plan_ahead(situation: Situation) -> Compact | None:
+    """What to prepare while nobody waits; None while that is too early, done already, or would bring too little.
+
+    The summary is used when the high water is crossed, and the messages that bring the conversation there will
+    stand after it. So the room up to the high water is taken off what has to stay of today's messages.
+    """
+    budget, policy, case = situation.budget, situation.policy, _Case(situation)
+    current = case.current()
+    if situation.mode != "auto" or not policy.enabled or not budget.prepare_mark < current.tokens <= budget.high_water:
+        return None
+    if case.total < budget.min_tokens or len(case.said) < policy.min_messages or case.prepared() is not None:
+        return None
+    coming = budget.high_water - current.tokens
+    candidates = case.candidates()
+    kept = case.retained(candidates, max(budget.retention - coming, 0)) or candidates[-1:]
+    made = case.ahead(kept, coming)
+    if made is None:
+        return None
+    after = made.rest_tokens + made.max_summary_tokens
+    return None if current.tokens - after < policy.min_gain * current.tokens else made
 
 
 def open_cuts(messages: Sequence[Message]) -> list[bool]:
@@ -194,6 +230,39 @@ class _Case:
         kept = self.given.summary_tokens + self.inner(summary.covered) + self.tail(summary.covered)
         return ReuseSummary(summary, self.head + kept)
 
+    def prepared(self) -> _Case | None:
+        """The same with the prepared summary in its place, if that stands for more than the present one."""
+        prepared = self.given.prepared
+        if prepared is None or prepared.covered <= self.start:
+            return None
+        swapped = replace(self.given, summary=prepared, summary_tokens=self.given.prepared_tokens, prepared=None)
+        case = _Case(swapped)
+        return case if case.summary is not None else None
+
+    def swap(self, current: NoCompaction | ReuseSummary) -> SwapSummary | None:
+        """The prepared summary, if it brings the request well under the mark that it is due at."""
+        case = self.prepared()
+        if case is None or case.summary is None:
+            return None
+        after = case.current().tokens
+        freed = current.tokens - after
+        if after > self.budget.high_water or freed < self.given.policy.min_gain * current.tokens:
+            return None
+        return SwapSummary(case.summary, after, freed + self.given.prepared_tokens)
+
+    def ahead(self, candidates: Sequence[int], coming: int) -> Compact | None:
+        """The first candidate that leaves the low water once ``coming`` tokens have come, else the last one."""
+        bound = self.budget.max_summary
+        if not candidates:
+            return None
+        fitting = (
+            covered
+            for covered in candidates
+            if self.head + bound + self.inner(covered) + self.tail(covered) + coming <= self.budget.low_water
+        )
+        covered = next(fitting, candidates[-1])
+        return self.compact(covered, bound, self.told, None)
+
     def tail(self, covered: int) -> int:
         """Tokens of all that stands from the first message that is not covered."""
         return self.before[-1] - self.before[self.places[covered]]
@@ -228,6 +297,8 @@ class _Case:
         must = before > budget.limit
         if not must and (self.total < budget.min_tokens or len(self.said) < policy.min_messages):
             return _unchanged(current, "below_minimum")
+        if (swap := self.swap(current)) is not None:
+            return swap
         candidates = self.candidates()
         kept = self.retained(candidates, budget.retention) or candidates[-1:]
         made = self.fitting(kept, budget.max_summary, None if must else current)

@@ -5,6 +5,7 @@ No middleware class stands between the server and a stream: what is sent here go
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from starlette.types import Receive, Send
@@ -86,7 +87,8 @@ class Response:
     async def error(self, error: TidemarkError, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
         """Send an error: as a response of its own, or as an event of the stream that has begun."""
         if not self._begun:
-            await self.whole(status_of(error), [JSON, *headers], envelope(error))
+            later = [(b"retry-after", str(math.ceil(error.retry_after)).encode())] if error.retry_after else []
+            await self.whole(status_of(error), [JSON, *later, *headers], envelope(error))
         else:
             await self.end(event(envelope(error)))
 

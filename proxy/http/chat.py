@@ -34,6 +34,8 @@ class EdgeLimits:
     max_body_bytes: int
     keepalive_seconds: float
     """Between comments on a stream that is still waiting; 0 for none. The first comes later (``http/sse.py``)."""
+    notice_seconds: float = 0.0
+    """After so long a stream is told that it waits for a summary; 0 for never."""
 
 
 class ChatEndpoint:
@@ -110,8 +112,16 @@ class ChatEndpoint:
         asked = controls(headers)
         caller = self._auth.caller(headers)
         patience = self._limits.keepalive_seconds if request.stream else 0
-        async with KeepAlive(visit.response, patience, visit.facts) as keepalive:
-            exchange = await self._pipeline.run(request, caller, asked, prepared=visit.prepared)
+        notice = self._limits.notice_seconds
+        async with KeepAlive(visit.response, patience, visit.facts, notice=notice) as keepalive:
+
+            def prepared(report: Report) -> None:
+                keepalive.compacted()
+                visit.prepared(report)
+
+            exchange = await self._pipeline.run(
+                request, caller, asked, prepared=prepared, compacting=keepalive.compacting
+            )
             visit.prepared(exchange.report)
             if isinstance(exchange, Refused):
                 raise exchange.error

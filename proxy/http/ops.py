@@ -49,6 +49,8 @@ class Ops:
     auth: PassthroughAuth
     stateless: Stateless
     metrics: RenderMetrics
+    resting: Callable[[], int]
+    """How many summarizers are left alone now, because they failed (``core/breaker.py``)."""
     max_body_bytes: int
 
     def routes(self) -> list[BaseRoute]:
@@ -65,12 +67,14 @@ class Ops:
         ]
 
     async def _readiness(self, _: Request) -> Response:
+        resting = self.resting()
+        summarizers: dict[str, JsonValue] = {"summarizers": "resting" if resting else "ok", "resting": resting}
         try:
             await self.store.ping()
         except StoreUnavailable as error:
             # Requests flow without the store, so a balancer must not take the worker out for it.
-            return as_json({"status": "ready", "store": "degraded", "detail": str(error)})
-        return as_json({"status": "ready", "store": "ok"})
+            return as_json({"status": "ready", "store": "degraded", "detail": str(error)} | summarizers)
+        return as_json({"status": "ready", "store": "ok"} | summarizers)
 
     async def _exposition(self, _: Request) -> Response:
         data, kind = self.metrics()

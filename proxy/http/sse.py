@@ -28,18 +28,25 @@ balancers (Heroku, Google Cloud) drop a silent connection at 30 s."""
 class KeepAlive:
     """Comments on a response until its first byte. Costs one timer where nothing takes long.
 
+    While a summary is made that the client has to wait for, the comments say so, and the first one comes after
+    ``notice`` seconds (FR-1.6): a person who waits wants to know for what.
+
     The first comment settles status and headers: the upstream's own where they are there already, else 200; what
     goes wrong after it is told by an event. The headers say what was done to the request (promise 9). Where that was
     still being done, it is told in a comment as soon as it is known.
     """
 
-    def __init__(self, response: Response, seconds: float, facts: Callable[[], Lines]) -> None:
+    def __init__(self, response: Response, seconds: float, facts: Callable[[], Lines], *, notice: float = 0.0) -> None:
         self.status = 200
         self.lines = EVENT_STREAM
         """What the first comment opens the response with, beside the facts."""
         self._response = response
         self._seconds = seconds
         self._facts = facts
+        self._notice = notice
+        self._comment = COMMENT
+        self._first = 0.0
+        """When the first comment is due, by the loop's clock."""
         self._untold = False
         """Whether the response was opened without the facts."""
         self._timer: asyncio.TimerHandle | None = None
@@ -48,7 +55,8 @@ class KeepAlive:
 
     async def __aenter__(self) -> Self:
         if self._seconds > 0:
-            self._wake_after(self._seconds * FIRST)
+            self._first = asyncio.get_running_loop().time() + self._seconds * FIRST
+            self._wake_at(self._first)
         return self
 
     async def __aexit__(
@@ -60,6 +68,20 @@ class KeepAlive:
             self._quiet()
             if self._sending is not None:
                 self._sending.cancel()
+
+    def compacting(self, messages: int, tokens: int) -> None:
+        """The client waits for a summary now: of so many messages, of so many tokens."""
+        if self._seconds > 0 and self._notice > 0:
+            self._comment = f": compacting {messages:,} messages ({tokens:,} tokens)\n\n".encode()
+            if self._sending is None:
+                self._wake_at(min(self._first, asyncio.get_running_loop().time() + self._notice))
+
+    def compacted(self) -> None:
+        """It does no longer."""
+        if self._comment is not COMMENT:
+            self._comment = COMMENT
+            if self._sending is None:
+                self._wake_at(self._first)
 
     async def stop(self) -> None:
         """No comment comes after this has returned, and none is cut short."""
@@ -77,18 +99,19 @@ class KeepAlive:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _wake_after(self, seconds: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._wake)
+    def _wake_at(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if self._stopped else asyncio.get_running_loop().call_at(when, self._wake)
 
     def _wake(self) -> None:
-        self._sending = asyncio.create_task(self._comment())
+        self._sending = asyncio.create_task(self._commented())
 
-    async def _comment(self) -> None:
+    async def _commented(self) -> None:
         with suppress(OSError):  # the client is gone; whoever listens for that will know
             if self._response.status is None:
                 facts = self._facts()
                 self._untold = not facts
                 await self._response.start(self.status, [*self.lines, *facts])
-            await self._response.piece(COMMENT)
-            if not self._stopped:
-                self._wake_after(self._seconds)
+            await self._response.piece(self._comment)
+            self._wake_at(asyncio.get_running_loop().time() + self._seconds)

@@ -16,12 +16,14 @@ from typing import Any, TextIO
 import structlog
 
 from proxy.core.events import (
+    BreakerChanged,
     CompactionStarted,
     ConversationCompacted,
     Event,
     RequestServed,
     StoreDegraded,
     SummaryFailed,
+    SummaryPrepared,
     TurnStored,
 )
 from proxy.telemetry.masking import fit_to_log, fit_traceback
@@ -44,7 +46,9 @@ _SILENT = logging.CRITICAL + 1
 _NAMES: Mapping[type[Event], tuple[str, int]] = {
     CompactionStarted: ("compaction.started", logging.DEBUG),
     ConversationCompacted: ("conversation.compacted", logging.INFO),
+    SummaryPrepared: ("summary.prepared", logging.INFO),
     SummaryFailed: ("summary.failed", logging.WARNING),
+    BreakerChanged: ("summarizer.breaker", logging.WARNING),
     StoreDegraded: ("store.degraded", logging.WARNING),
     TurnStored: ("turn.stored", logging.DEBUG),
 }

@@ -12,7 +12,15 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessColl
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from proxy.core.events import ConversationCompacted, Event, RequestServed, StoreDegraded, SummaryFailed
+from proxy.core.events import (
+    BreakerChanged,
+    ConversationCompacted,
+    Event,
+    RequestServed,
+    StoreDegraded,
+    SummaryFailed,
+    SummaryPrepared,
+)
 
 MAX_MODELS = 100
 """Distinct values of the label ``model``. Clients choose the names, and each costs some 50 time series."""
@@ -55,6 +63,8 @@ class Metrics:
             "upstream_completion_tokens", "Output tokens by the upstream's count.", ("model",)
         )
         self._compactions = self._counter("compactions", "Summaries made and stored.", ("strategy",))
+        self._prepared = self._counter("summaries_prepared", "Summaries made in the background.", ("strategy",))
+        self._breaker = self._counter("breaker_changes", "Changes of summarizers' breakers.", ("strategy", "state"))
         self._failures = self._counter("summary_failures", "Summaries that failed.", ("strategy",))
         self._degraded = self._counter("store_degraded", "Times the store did not answer.", ("operation",))
         self._seconds = self._histogram(
@@ -84,6 +94,10 @@ class Metrics:
             case ConversationCompacted():
                 self._compactions.labels(event.strategy).inc()
                 self._compaction.labels(event.strategy).observe(event.seconds)
+            case SummaryPrepared():
+                self._prepared.labels(event.strategy).inc()
+            case BreakerChanged():
+                self._breaker.labels(event.strategy, event.state).inc()
             case SummaryFailed():
                 self._failures.labels(event.strategy).inc()
             case StoreDegraded():

@@ -66,7 +66,7 @@ class TestProblems:
             compaction:
               defaults:
                 thresold: 0.9
-                prepare: 1
+                prepare: 1.5
               models:
                 "gpt-*": {summarizer: {mdel: a}}
             sever: {port: 1}
@@ -80,8 +80,8 @@ class TestProblems:
             "tidemark.yaml:5: model_list[2].litellm_params has no model; add it",
             'tidemark.yaml:8: unknown key "thresold" in compaction.defaults; did you mean "threshold"?',
             (
-                "tidemark.yaml:9: compaction.defaults.prepare is 1; "
-                "it takes a share of the high water between 0 and 1, 0 allowed"
+                "tidemark.yaml:9: compaction.defaults.prepare is 1.5; "
+                "it takes a share of the high water between 0 and 1, 0 allowed, 1 allowed"
             ),
             ('tidemark.yaml:11: unknown key "mdel" in compaction.models["gpt-*"].summarizer; did you mean "model"?'),
             'tidemark.yaml:12: unknown key "sever"; did you mean "server"?',
@@ -119,14 +119,6 @@ class TestProblems:
             (problem,) = problems(write(where % (said if said.startswith("{") else "{" + said + "}")))
             assert problem.startswith("tidemark.yaml:1: compaction.")
             assert told.replace("between", "share") in problem or told in problem
-
-    def test_keys_that_nothing_follows_from_yet_are_told(self, write: Write) -> None:
-        """They harm nobody, so the file can be used."""
-        settings = load(write("compaction: {defaults: {prepare: 0.6, wait_seconds: 9}}"), HOME)
-        assert [re.sub(r"^.*yaml:", "", warning) for warning in settings.warnings] == [
-            "1: compaction.defaults.prepare has no effect in this release yet",
-            "1: compaction.defaults.wait_seconds has no effect in this release yet",
-        ]
 
     def test_virtual_keys_are_not_available_yet(self, write: Write) -> None:
         """A setting that would be silently without effect is refused."""

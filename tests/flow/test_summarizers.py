@@ -88,11 +88,14 @@ def test_block_refuses_until_it_works_or_the_risk_is_accepted(bench: Bench, requ
         assert refused.json()["error"]["code"] == "compaction_failed"
         assert refused.headers["x-tidemark-action"] == "failed"
     assert all(is_summary_call(one) for one in bench.upstream.received)
-    accepted = client.chat(LONG, overflow="acknowledge")
-    assert accepted.status_code == 200
-    assert bench.upstream.last.messages == LONG
     bench.upstream.script = upstream_with(says(SUMMARY))
     assert client.chat(LONG).headers["x-tidemark-action"] == "compacted"
+    bench.upstream.script = upstream_with(FAILURES["rate limited"])
+    other = [{"role": "user", "content": "Another conversation."}, *LONG]
+    assert client.chat(other).status_code == 503
+    accepted = client.chat(other, overflow="acknowledge")
+    assert accepted.status_code == 200
+    assert bench.upstream.last.messages == other
 
 
 def test_passthrough_forwards_the_request_as_it_is(bench: Bench, request: pytest.FixtureRequest) -> None:
