@@ -7,7 +7,6 @@ and the library's errors become ours.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import math
 import time
@@ -27,6 +26,7 @@ from proxy.core.prefix import PrefixChain
 from proxy.core.summary import RunningSummary, SummaryRecipe
 from proxy.store import codec, keys, scripts
 from proxy.store.address import read_address
+from proxy.store.patience import patience
 from proxy.store.rest import Rest
 from proxy.store.seen import Seen
 
@@ -283,7 +283,7 @@ class RedisStore:
         if not self._rest.admits(time.monotonic()) and not probe:
             raise StoreUnavailable(_GONE, internal="left alone for a while after a failure")
         try:
-            async with asyncio.timeout(seconds):
+            async with patience(seconds):
                 yield
         except _FAILURES as error:
             if isinstance(error, _OUTAGES):

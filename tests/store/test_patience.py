@@ -1,0 +1,52 @@
+"""The store's answers are bounded in time, and a busy worker does not take itself for a dead store."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from proxy.store.patience import patience
+
+
+async def test_who_does_not_answer_is_waited_for_no_longer_than_said() -> None:
+    """The loop is idle, so nothing else can be the reason."""
+    started = time.monotonic()
+    with pytest.raises(TimeoutError):
+        async with patience(0.1):
+            await asyncio.sleep(5)
+    assert time.monotonic() - started < 2
+
+
+async def test_an_answer_that_came_in_time_is_taken_however_busy_the_loop_was() -> None:
+    """Other work holds the loop for longer than the bound, again and again."""
+    answer = asyncio.get_running_loop().create_future()
+
+    async def busy() -> None:
+        for _ in range(3):
+            time.sleep(0.15)  # noqa: ASYNC251 - that is the point
+            await asyncio.sleep(0)
+        answer.set_result(True)
+
+    work = asyncio.create_task(busy())
+    async with patience(0.1):
+        assert await answer
+    await work
+
+
+async def test_a_loop_that_is_always_busy_is_waited_for_a_few_times_only() -> None:
+    """Four times the bound, give or take: a request goes on without its history at last."""
+    stop = False
+
+    async def busy() -> None:
+        while not stop:
+            time.sleep(0.15)  # noqa: ASYNC251 - that is the point
+            await asyncio.sleep(0)
+
+    work = asyncio.create_task(busy())
+    with pytest.raises(TimeoutError):
+        async with patience(0.1):
+            await asyncio.sleep(30)
+    stop = True
+    await work
