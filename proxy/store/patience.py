@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator
 
 LATE_SECONDS = 0.02
 """A timer that fires so much later than it was set for tells of a busy loop."""
-MOST = 4
-"""Times the patience may begin anew."""
+MOST = 16
+"""Times the patience may begin anew: with all else that is late then, some seconds are not what a client notices."""
 
 
 @contextlib.asynccontextmanager

@@ -1,0 +1,76 @@
+"""Several processes on one store: one summary for all of them, and none is missed when a process dies over it."""
+
+from __future__ import annotations
+
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from proxy.leasing import LEASE_SECONDS
+from tests.e2e.test_command import WAIT_SECONDS, Machine, machine
+from tests.flow.talk import Said, assistant, long, user
+from tests.flow.test_prepared import replying, slowly
+from tests.flow.test_streaming import wait_until
+from tests.flow.test_summarizers import is_summary_call
+
+__all__ = ["machine"]
+pytestmark = pytest.mark.e2e
+
+CONFIG = """
+model_list:
+  - model_name: small
+    litellm_params: {{model: openai/scripted, api_base: "{base}/v1"}}
+    model_info: {{max_input_tokens: 4000, max_output_tokens: 200}}
+compaction:
+  defaults: {{strategy: llm, retention_tokens: 200, min_tokens: 300, wait_seconds: 50}}
+"""
+
+
+def full() -> list[Said]:
+    """A conversation that has just passed its high water."""
+    said: list[Said] = []
+    for number in range(35):
+        said += [user(long(2 * number)), assistant(long(2 * number + 1))]
+    return [*said, user("And now?")]
+
+
+def test_two_hundred_equal_requests_to_four_workers_make_one_summary(machine: Machine) -> None:
+    """Exactly one call of the summarizer, and the same bytes to the upstream each time."""
+    machine.upstream.script = replying(slowly(0.5))
+    tidemark = machine.serve("--config", str(machine.config(CONFIG)), "--workers", "4")
+    wait_until(lambda: sum("Started server process" in line["event"] for line in tidemark.lines) == 4, WAIT_SECONDS)
+    said = full()
+    with ThreadPoolExecutor(100) as pool:
+        got = list(pool.map(lambda _: tidemark.chat(said), range(200)))
+    assert {one.status_code for one in got} == {200}
+    assert {one.headers["x-tidemark-strategy"] for one in got} == {"llm"}
+    forwarded = [one for one in machine.upstream.received if not is_summary_call(one)]
+    assert len(forwarded) == 200
+    assert len(machine.upstream.received) == 201
+    assert len({one.body for one in forwarded}) == 1
+    assert tidemark.end() == 0
+
+
+def test_a_process_that_dies_over_a_summary_is_replaced_within_its_lease(machine: Machine, store_url: str) -> None:
+    """``kill -9`` in the middle of it: another process makes the summary as soon as the lease is over."""
+    config, shared = str(machine.config(CONFIG)), {"TIDEMARK_STORE_URL": store_url, "TIDEMARK_SECRET": "s" * 40}
+    first, second = (
+        machine.serve("--config", config, environ={**shared, "TIDEMARK_DATA_DIR": str(machine.folder / name)})
+        for name in ("one", "two")
+    )
+    machine.upstream.script = replying(slowly(60))
+    with ThreadPoolExecutor(1) as pool:
+        lost = pool.submit(first.chat, full())
+        wait_until(lambda: any(map(is_summary_call, machine.upstream.received)), WAIT_SECONDS)
+        first.process.send_signal(signal.SIGKILL)
+        died = time.monotonic()
+        machine.upstream.script = replying(slowly(0))
+        got = second.chat(full())
+        waited = time.monotonic() - died
+        assert lost.exception() is not None
+    assert got.headers["x-tidemark-action"] == "compacted"
+    assert got.headers["x-tidemark-strategy"] == "llm"
+    assert len([one for one in machine.upstream.received if is_summary_call(one)]) == 2
+    assert waited < 2 * LEASE_SECONDS
