@@ -10,8 +10,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from proxy.clipping import clip
 from proxy.compactor import Compactor, Summarized
 from proxy.core.assemble import assemble
+from proxy.core.clip import clips_for, could_shrink
 from proxy.core.errors import CompactionFailed, ContextLengthExceeded
 from proxy.core.events import Action
 from proxy.core.messages import Message
@@ -67,11 +69,22 @@ class Fitting:
         return plan(self._situation(case))
 
     async def fit(self, case: Understood, compacting: Compacting) -> Fitted | Refused:
-        """Plan, and perform the plan: every outcome of ``core/plan.py`` has its branch here."""
+        """Plan, and perform the plan; where that cannot fit, with tool results clipped (FR-5.3.1)."""
         planned = self.plan(case)
-        if isinstance(planned, Compact):
-            return await self._compacted(case, planned, compacting)
-        return await self._at_hand(case, planned)
+        clips = clips_for(self._situation(case)) if isinstance(planned, CannotFit) else ()
+        if not clips:
+            return await self._performed(case, planned, compacting)
+        smaller = await clip(case, clips, self._counter)
+        fitted = await self._performed(smaller.case, self.plan(smaller.case), compacting)
+        if isinstance(fitted, Refused):
+            return replace(fitted, report=smaller.told(fitted.report, sent=False))
+        # Where no summary came about, ``passthrough`` wants the request to go out as the client sent it.
+        sent = fitted.changed or fitted.report.action != "failed"
+        return replace(fitted, report=smaller.told(fitted.report, sent=sent), changed=sent)
+
+    def could_shrink(self, case: Understood) -> bool:
+        """Whether there is another way than to forward the request as it came or to refuse it."""
+        return could_shrink(self._situation(case))
 
     def ahead(self, case: Understood, report: Report) -> Ahead | None:
         """What to do when the response is out; None where there is nothing to prepare."""
@@ -108,6 +121,12 @@ class Fitting:
 
     def _summary_tokens(self, summary: RunningSummary, route: Route) -> int:
         return self._counter.count_message(render_summary(summary), route.upstream_model)
+
+    async def _performed(self, case: Understood, planned: CompactionPlan, compacting: Compacting) -> Fitted | Refused:
+        """Every outcome of ``core/plan.py`` has its branch here."""
+        if isinstance(planned, Compact):
+            return await self._compacted(case, planned, compacting)
+        return await self._at_hand(case, planned)
 
     async def _at_hand(
         self, case: Understood, planned: NoCompaction | ReuseSummary | SwapSummary | CannotFit

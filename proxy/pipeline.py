@@ -15,7 +15,6 @@ from proxy.core.conversation import TurnRecord
 from proxy.core.delta import Reply
 from proxy.core.errors import UpstreamError
 from proxy.core.messages import ChatRequest, render_body, render_messages
-from proxy.core.plan import CannotFit, NoCompaction
 from proxy.core.ports import CalibrationStore, Caller, ModelCatalog, Upstream
 from proxy.exchange import Controls, Exchange, ReadReply, Refused, Report
 from proxy.fit import Compacting, Fitted, Fitting
@@ -110,11 +109,12 @@ class ChatPipeline:
         budget = budget_for(profile, case.request.max_output_tokens, case.controls.retention)
         measure = replace(case.measure, budget=budget, factor=max(case.measure.factor, profile.density))
         again = replace(case, profile=profile, measure=measure, started=self._timer())
-        if isinstance(self._fitting.plan(again), NoCompaction | CannotFit):
+        if not self._fitting.could_shrink(again):
             return replace(sent, reply=told)
         resent = await self._send(again, announce, compacting)
         note = f"the upstream's window is smaller than known; learned {profile.window.window} tokens and sent again"
-        return replace(resent, report=replace(resent.report, warning=note))
+        also = resent.report.warning
+        return replace(resent, report=replace(resent.report, warning=f"{note}; {also}" if also else note))
 
     def _body(self, case: Understood, fitted: Fitted) -> bytes:
         """The bytes to send: the client's own where nothing is to be changed (promise 1)."""

@@ -28,7 +28,6 @@ _SHOWN_CHARACTERS = 60
 
 LATER: Mapping[str, tuple[object, ...]] = {
     "auth.mode": ("passthrough",),
-    "compaction.oversize": ("clip",),
     "compaction.summarizer.cache_friendly": (False,),
 }
 """Keys whose feature is not in this release yet, with the values that change nothing. A feature that

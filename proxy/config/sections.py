@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from proxy.config import kinds
 from proxy.config.masking import Address
-from proxy.core.budget import CompactionPolicy, OnFailure
+from proxy.core.budget import CompactionPolicy, OnFailure, Oversize
 from proxy.core.summary import Strategy
 
 if TYPE_CHECKING:
@@ -85,8 +85,9 @@ class CompactionSettings:
     wait_seconds: float = field(default=30.0, metadata=takes(kinds.positive("seconds")))
     """The longest that a request waits for a summary that another one is making. Clients give up after 60 s
     or more."""
-    oversize: Literal["clip", "error"] = field(default="clip", metadata=takes(kinds.choice(Literal["clip", "error"])))
-    """A single tool result that is too large even so (FR-5.3.1) is clipped in the middle, visibly."""
+    oversize: Oversize = field(default="clip", metadata=takes(kinds.choice(Oversize)))
+    """A tool result that is too large even for a compacted request (FR-5.3.1). ``clip``: it loses its middle,
+    visibly, since an agent that is refused for it cannot go on; ``error``: 400, as for any other message."""
     commands: bool = field(default=True, metadata=takes(kinds.flag()))
     """Whether ``/context`` and ``/summarize`` as a whole message are answered by Tidemark (S2-5)."""
     calibrate: bool = field(default=False, metadata=takes(kinds.flag()))

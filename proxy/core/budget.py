@@ -14,6 +14,7 @@ from .summary import Strategy
 WindowSource = Literal["api", "manual", "default"]
 """FR-3.2.1: learned from data or the upstream, written by a person, or assumed."""
 OnFailure = Literal["deterministic", "block", "passthrough"]
+Oversize = Literal["clip", "error"]
 
 MARGIN_RATIO = 0.05
 """FR-1.2.4: 5 % of the window stays free for what no local count can know."""
@@ -75,6 +76,8 @@ class CompactionPolicy:
     summarizer_timeout_seconds: float = 60.0
     wait_seconds: float = 30.0
     """The longest that a request waits for a summary that another one is making."""
+    oversize: Oversize = "clip"
+    """What becomes of single tool results that are too large even for a compacted request (``core/clip.py``)."""
     calibrate: bool = False
     """Whether the marks follow the provider's own counts (``core/calibration.py``); FR-1.1.5 says no."""
 

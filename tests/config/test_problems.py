@@ -109,7 +109,7 @@ class TestProblems:
             ("summarizer: [a]", "must hold keys and values, and not a list"),
             ("template:", "is empty; it takes"),
             ("{threshold: 0.4}", "target is 0.45, not below the threshold 0.4"),
-            ("oversize: error", "error is not available yet"),
+            ("oversize: cut", "one of clip, error"),
             ("summarizer: {cache_friendly: true}", "is not available yet"),
         ],
     )

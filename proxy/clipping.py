@@ -1,0 +1,70 @@
+"""Clipping performed: results that ``core/clip.py`` found too large are made smaller, and what came of it is told.
+
+Fourth step on the road of a request, between the plan that found that it cannot fit and the one that can. Only what
+is forwarded is clipped: identity, store and console keep the client's own messages (promise 6).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from functools import partial
+
+from proxy.core.clip import Clip, Scissors, clipped
+from proxy.core.messages import ChatRequest
+from proxy.core.ports import RequestCount, TokenCounter
+from proxy.exchange import Report
+from proxy.identity import Understood
+
+
+@dataclass(frozen=True, slots=True)
+class Clipped:
+    """A request with smaller results."""
+
+    case: Understood
+    """To plan with: its messages and counts are those of what may be forwarded."""
+    clips: int
+    before: int
+    """Tokens of the clipped messages as they came."""
+    after: int
+    original: Understood
+
+    def told(self, report: Report, *, sent: bool) -> Report:
+        """The report of the client's own request.
+
+        :param sent: whether the clipped messages are forwarded, and not none or the client's own
+        """
+        whole, told = self.original.count.total, self.original.measure.told
+        report = replace(report, tokens_before=told(whole))
+        if not sent:
+            as_it_came = report.local_tokens == self.case.count.total
+            return replace(report, tokens_after=told(whole), local_tokens=whole) if as_it_came else report
+        results = "1 tool result" if self.clips == 1 else f"{self.clips} tool results"
+        warning = f"clipped {results} in the middle, {told(self.before)} tokens to {told(self.after)}"
+        return replace(report, warning=f"{warning}; {report.warning}" if report.warning else warning)
+
+
+async def clip(case: Understood, clips: tuple[Clip, ...], counter: TokenCounter) -> Clipped:
+    """Rewrite the messages that ``clips`` names and count them again, off the event loop: they are large."""
+    request, count, before, after = await asyncio.to_thread(_clip, case, clips, counter)
+    return Clipped(replace(case, request=request, count=count), len(clips), before, after, case)
+
+
+def _clip(
+    case: Understood, clips: tuple[Clip, ...], counter: TokenCounter
+) -> tuple[ChatRequest, RequestCount, int, int]:
+    model = case.route.upstream_model
+    scissors = Scissors(
+        partial(counter.count_message, model=model),
+        partial(counter.count_text, model=model),
+        lambda text, most: counter.cut_text(text, model, most),
+    )
+    messages, tokens = list(case.request.messages), list(case.count.messages)
+    before = after = 0
+    for one in clips:
+        place, size = one.place, tokens[one.place]
+        messages[place] = clipped(messages[place], size, one.max_tokens, scissors)
+        tokens[place] = scissors.count_message(messages[place])
+        before, after = before + size, after + tokens[place]
+    request = replace(case.request, messages=tuple(messages))
+    return request, replace(case.count, messages=tuple(tokens)), before, after
