@@ -20,7 +20,8 @@ from proxy.core.ports import Caller, Lane, Route
 from proxy.core.registry import NOTHING_SET, Overrides, Sighting
 from proxy.upstream.bounded import remember
 from proxy.upstream.headers import caller_key
-from proxy.upstream.learning import Lesson, lessons_apart, lessons_in_one
+from proxy.upstream.learning import lessons_apart, lessons_in_one
+from proxy.upstream.lessons import Lessons
 from proxy.upstream.litellm import LiteLLMUpstream
 from proxy.upstream.modeldata import Known, LiteLLMModelData, known_from
 from proxy.upstream.overflow import parse_overflow
@@ -33,11 +34,10 @@ from proxy.upstream.wire import is_openai
 LIST_SECONDS = 10.0
 """The longest wait for an upstream's list of models."""
 REMEMBERED = 1024
-"""Models whose data and learned windows are kept; clients choose names, so there must be a bound."""
+"""Models whose data are kept; clients choose names, so there must be a bound."""
 OPENAI_KEYS = ("sk-proj-", "sk-svcacct-")
 """Keys that can only be OpenAI's; a key of another form is not shown to OpenAI to find out."""
 
-_Identity = tuple[str, str, str, bytes, Overrides]
 ModelInfo = Mapping[str, JsonValue]
 """``max_input_tokens``, ``max_output_tokens``, ``context_window``: LiteLLM's ``model_info`` words, in
 tokens."""
@@ -72,7 +72,7 @@ class Catalog:
         self._data = data or LiteLLMModelData()
         self._probe = probe or Probe(upstream.wire)
         self._looked_up: dict[tuple[str, str, str], Known | None] = {}
-        self._learned: dict[_Identity, Lesson] = {}
+        self.lessons = Lessons()
 
     async def profile(self, route: Route, caller: Caller) -> ModelProfile:
         """Window and policy of a model; never fails, the last source is a default."""
@@ -87,7 +87,7 @@ class Catalog:
                 self._live.note(_sighting(route, found, policy))
             window = said.over_window(found)
         policy = said.over_policy(policy)
-        lesson = self._learned.get(self._identity(route, caller))
+        lesson = self.lessons.of(route, caller, said)
         if lesson is None:
             return ModelProfile(route.name, window, policy)
         return ModelProfile(route.name, lesson.over(window), policy, lesson.density)
@@ -119,7 +119,7 @@ class Catalog:
             now, kept = lessons_apart(profile.window, overflow, sent_tokens, factor)
         else:
             now, kept = lessons_in_one(profile.window, overflow, sent_tokens)
-        remember(self._learned, self._identity(route, caller), kept, most=REMEMBERED)
+        self.lessons.keep(route, caller, self._said(route), kept)
         return replace(profile, window=now.window, density=now.density)
 
     async def models(self, caller: Caller) -> dict[str, JsonValue]:
@@ -253,10 +253,6 @@ class Catalog:
             return None
         window = await self._probe.window(route, caller)
         return None if window is None else Known(context_window=window)
-
-    def _identity(self, route: Route, caller: Caller) -> _Identity:
-        """What a lesson holds for; a person's new word ends it, for it may be the answer to a larger server."""
-        return (route.base_url, route.provider, route.upstream_model, caller.fingerprint, self._said(route))
 
 
 def _model_window(known: Known, *, manual: bool = False) -> ModelWindow:

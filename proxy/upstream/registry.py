@@ -62,7 +62,7 @@ class ModelRegistry:
         Of the latter only the operator sees those that nobody set anything of: a model's name can tell what another
         tenant is at (promise 8).
 
-        :param owner: whose calibrations are shown; None for the operator's view
+        :param owner: whose calibrations and lessons are shown; None for the operator's view
         :raises StoreUnavailable: the store did not answer in time
         """
         records = {record.id: record for record in await self._store.records()}
@@ -73,7 +73,7 @@ class ModelRegistry:
         shown = {one: record for one, record in records.items() if owner is None or record.overrides != NOTHING_SET}
         found |= {one: record for one, record in shown.items() if one not in found}
         readings = await self._calibrations.readings(owner)
-        return {"object": "list", "data": [self._described(one, readings) for one in found.values()]}
+        return {"object": "list", "data": [self._described(one, readings, owner) for one in found.values()]}
 
     async def described(self, name: str, caller: Caller, owner: str | None) -> Described:
         """One model, by id or by the client's name.
@@ -84,7 +84,7 @@ class ModelRegistry:
         record = await self._find(name, caller)
         if record.created_at is None and record.seen is None:
             raise ModelNotFound(f"Nothing is known of the model {name!r}. PUT its max_input_tokens to add it.")
-        return self._described(record, await self._calibrations.readings(owner))
+        return self._described(record, await self._calibrations.readings(owner), owner)
 
     async def change(self, name: str, said: Mapping[str, JsonValue], caller: Caller, owner: str | None) -> Described:
         """Set some fields of a model; null takes one back. The next request of this worker has it.
@@ -133,7 +133,7 @@ class ModelRegistry:
         await self._live.refresh()
         kept = await self._store.record(record.id) or replace(record, overrides=NOTHING_SET)
         after = replace(kept, seen=kept.seen or record.seen)
-        return self._described(after, await self._calibrations.readings(owner))
+        return self._described(after, await self._calibrations.readings(owner), owner)
 
     async def _find(self, name: str, caller: Caller) -> ModelRecord:
         """By the id of a record or of a configured model, by the client's name, by the id of a model not seen yet."""
@@ -161,9 +161,13 @@ class ModelRegistry:
         """A route's record as it is found now, whether it is stored yet or not."""
         return _sighted(await self._catalog.sighting(route, caller), stored)
 
-    def _described(self, record: ModelRecord, readings: Mapping[str, Sequence[Reading]]) -> Described:
+    def _described(
+        self, record: ModelRecord, readings: Mapping[str, Sequence[Reading]], owner: str | None
+    ) -> Described:
         profile = record.profile(self._policy_for(record.name))
-        window, policy, budget = profile.window, profile.policy, budget_for(profile, None)
+        lessons = self._catalog.lessons
+        window = lessons.shown(record.provider, record.model, record.overrides, owner, profile.window)
+        policy, budget = profile.policy, budget_for(replace(profile, window=window), None)
         return {
             "id": record.id,
             "object": "tidemark.model",
