@@ -50,6 +50,7 @@ from proxy.store.redis import RedisStore
 from proxy.summarizers.extractive import ExtractiveSummarizer
 from proxy.summarizers.hybrid import HybridSummarizer
 from proxy.summarizers.llm import AUTO, DEFAULT_WINDOW_TOKENS, LlmSummarizer
+from proxy.summarizers.request import CarriesRequest
 from proxy.telemetry.logging import FactLog, configure
 from proxy.telemetry.metrics import Metrics
 from proxy.tokens import LocalTokenCounter
@@ -101,7 +102,8 @@ class Parts:
         if strategy == "extractive":
             return self.extractive
         narrator = LlmSummarizer(self.upstream, self.counter, template=template, model=model, window_tokens=window)
-        return narrator if strategy == "llm" else HybridSummarizer(self.counter, narrator)
+        carrier = CarriesRequest if strategy == "llm" else HybridSummarizer
+        return carrier(self.counter, narrator)
 
     def summarizer_for(self, profile: ModelProfile, _: Route) -> Summarizer:
         """The summarizer that a model's policy names, for a window that is no larger than the model's own."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from proxy.core.ports import SummaryTask, TokenCounter
 from proxy.core.summary import SummaryRecipe
 from proxy.summarizers.fitting import cut_to_bound, is_large
-from proxy.summarizers.salience import REQUEST, Candidate, candidates_of
+from proxy.summarizers.salience import Candidate, candidates_of
 from proxy.summarizers.transcript import join_line
 
 _EARLIER_SHARE = 0.6
@@ -80,14 +80,14 @@ def _chosen(ranked: Sequence[Candidate], budget: float) -> list[Candidate]:
     left, earlier, rules = budget, budget * _EARLIER_SHARE, budget * _RULES_SHARE
     for one in ranked:
         cost = one.tokens + (0.0 if one.line in lines else _LINE_TOKENS)
-        if (one.tier == 0 and cost > rules) or (one.tier and one.earlier and cost > earlier):
+        if (one.tier == 0 and cost > rules) or (one.tier > 0 and one.earlier and cost > earlier):
             waiting.append(one)
         elif cost <= left:
             chosen.append(one)
             lines.add(one.line)
             left -= cost
-            rules -= 0.0 if one.tier or one.speaker == REQUEST else cost
-            earlier -= cost if one.tier and one.earlier else 0.0
+            rules -= 0.0 if one.tier else cost
+            earlier -= cost if one.tier > 0 and one.earlier else 0.0
     for one in waiting:
         cost = one.tokens + (0.0 if one.line in lines else _LINE_TOKENS)
         if cost <= left:

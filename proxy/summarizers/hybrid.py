@@ -55,7 +55,8 @@ class HybridSummarizer:
         return cut_to_bound(frame + narrative.strip(), task, self._counter)
 
     def _ledger(self, task: SummaryTask, noted: str, max_tokens: int) -> str:
-        lines = list(ledger_of(task.messages, noted, request_chars=max(40, max_tokens * 3 // 2)).lines())
+        ledger = ledger_of(task.messages, noted, request_chars=max_tokens * 3 // 2, open_chars=max_tokens * 2)
+        lines = list(ledger.lines())
         texts = [entry_text(kind, entry) for kind, entry in lines]
         text = render_ledger(lines[index] for index in fitting_lines(texts, task, self._counter, max_tokens))
         if not text and lines:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from proxy.core.messages import Message, ToolCall
+from proxy.summarizers.request import REQUEST, Request, request_of
 from proxy.summarizers.signals import (
     is_decision,
     is_error,
@@ -24,18 +25,15 @@ from proxy.summarizers.signals import (
 )
 from proxy.summarizers.transcript import EARLIER, Utterance, arguments_of, read_back, shortened, utterances
 
-REQUEST = "Open request"
 RULE, FACT, DECISION, ERROR = "Rule", "Fact", "Decision", "Error"
 FILES, COMMANDS, LINKS, IDENTIFIERS, NUMBERS = "Files", "Commands", "Links", "Identifiers", "Numbers"
 KINDS = (RULE, REQUEST, FACT, DECISION, ERROR, FILES, COMMANDS, IDENTIFIERS, LINKS, NUMBERS)
-"""In order of precedence: what comes first stands first and is given up last."""
+"""In the order in which they stand, and in which they are given up, the last first; the request is given up last."""
 _ONE_A_LINE = frozenset({RULE, FACT, DECISION, ERROR, REQUEST})
 _STANDING = frozenset({RULE, FACT})
 """Of these the oldest entries stay when there are too many; of all others the newest."""
 _MOST = {RULE: 60, FACT: 60, DECISION: 24, ERROR: 8, FILES: 30, COMMANDS: 12, LINKS: 12}
 _MOST |= {IDENTIFIERS: 24, NUMBERS: 24}
-_REQUEST_CHARS = 600
-"""About 150 tokens."""
 _ERROR_CHARS = 200
 _SEPARATOR = "; "
 
@@ -98,7 +96,7 @@ class Ledger:
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Kind and entry, most important first."""
-        for kind in KINDS:
+        for kind in sorted(KINDS, key=lambda kind: kind != REQUEST):
             found = list(self.entries[kind])
             most = _MOST.get(kind, 1)
             kept = found[:most] if kind in _STANDING else found[-most:]
@@ -106,10 +104,13 @@ class Ledger:
                 yield kind, entry
 
 
-def ledger_of(messages: Sequence[Message], previous: str, *, request_chars: int = 600) -> Ledger:
+def ledger_of(
+    messages: Sequence[Message], previous: str, *, request_chars: int = 600, open_chars: int | None = None
+) -> Ledger:
     """The ledger of an earlier summary, whatever strategy wrote it, gone on with over new messages.
 
-    :param request_chars: most characters of the open request; of a longer one beginning and end are kept
+    :param request_chars: most characters of the last request; of a longer one beginning and end are kept
+    :param open_chars: the same while it has not been answered
     """
     ledger = Ledger()
     for utterance in read_back(previous):
@@ -117,13 +118,11 @@ def ledger_of(messages: Sequence[Message], previous: str, *, request_chars: int 
     for message in messages:
         for call in message.calls:
             _note_call(ledger, call)
-    last_request = ""
     for utterance in utterances(messages):
         _note(ledger, utterance)
-        if utterance.speaker.startswith("User"):
-            last_request = utterance.text
-    if last_request:
-        ledger.add(REQUEST, shortened(" ".join(last_request.split()), min(request_chars, _REQUEST_CHARS)))
+    request = request_of(messages) or next((Request(one, answered=False) for one in ledger.entries[REQUEST]), None)
+    if request:
+        ledger.add(REQUEST, request.within(request_chars, open_chars or request_chars))
     return ledger
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from proxy.core.messages import Message
 from proxy.summarizers.fitting import estimated_tokens
+from proxy.summarizers.request import REQUEST, Request, request_of
 from proxy.summarizers.signals import (
     is_decision,
     is_error,
@@ -24,9 +25,8 @@ from proxy.summarizers.signals import (
     without_lead,
     words_of,
 )
-from proxy.summarizers.transcript import CALLED, EARLIER, Utterance, read_back, shortened, utterances
+from proxy.summarizers.transcript import CALLED, EARLIER, Utterance, read_back, utterances
 
-REQUEST = "Open request"
 _LEDGER = frozenset(
     {
         REQUEST,
@@ -42,9 +42,8 @@ _LEDGER = frozenset(
         EARLIER,
     }
 )
-_REQUEST_CHARS = 600
-_REQUEST_SHARE = 1.0
-"""Characters of the open request for a token of the bound: about a quarter of it."""
+_ANSWERED_SHARE, _OPEN_SHARE = 1.0, 1.5
+"""Characters of the open request for a token of the bound: about a quarter of it, and more while it is worked on."""
 _RESULT_CHARS = 1500
 """Of a tool's result that is weighed, beside the lines that tell an error."""
 _CODE_STARTS = (
@@ -103,7 +102,7 @@ class Candidate(NamedTuple):
     """Sentences of one line were said at one place by one speaker."""
     place: int
     tier: int
-    """0 what the user laid down and asks for, 1 all else."""
+    """-1 what the user asks for, 0 what they laid down, 1 all else."""
     density: float
     """Weight for each token."""
     tokens: float
@@ -125,11 +124,13 @@ def candidates_of(messages: Sequence[Message], previous: str | None, max_tokens:
     old = list(read_back(previous or ""))
     new = list(utterances(messages))
     asked = next((place for place in range(len(new) - 1, -1, -1) if new[place].speaker.startswith("User")), None)
-    request = "" if asked is None else " ".join(new[asked].text.split())
-    if asked is not None:
+    request, most = request_of(messages), (int(max_tokens * _ANSWERED_SHARE), int(max_tokens * _OPEN_SHARE))
+    if request is None or asked is None:
+        old = [_carried(one, most) if one.speaker == REQUEST else one for one in old]
+    else:
         # An open request that is followed by another one is a thing that was said.
         old = [Utterance("User", one.text) if one.speaker == REQUEST else one for one in old]
-        if len(request) <= _request_chars(max_tokens):
+        if request.within(*most) == request.text:
             new[asked] = Utterance(new[asked].speaker, "")
     pieces = list(_pieces(old, new))
     weights = _word_weights(pieces)
@@ -139,10 +140,15 @@ def candidates_of(messages: Sequence[Message], previous: str | None, max_tokens:
         if piece.words and piece.words not in said:
             said.add(piece.words)
             found.append(_weighed(piece, place, weights, place / len(pieces)))
-    found = [one for one in found if one.density or not one.tier] or found
-    if request:
-        found.append(_request(shortened(request, _request_chars(max_tokens)), pieces))
+    found = [one for one in found if one.density or one.tier < 1] or found
+    if request is not None:
+        found.append(_request(request.within(*most), pieces))
     return found
+
+
+def _carried(line: Utterance, most: tuple[int, int]) -> Utterance:
+    """A request that nothing new has followed, within a bound that may be smaller than it was."""
+    return Utterance(line.speaker, Request(line.text, answered=False).within(*most))
 
 
 def _word_weights(pieces: Sequence[_Piece]) -> dict[str, float]:
@@ -203,6 +209,7 @@ def _weighed(piece: _Piece, place: int, weights: dict[str, float], age: float) -
     weight += 1.0 if any(mark in text for mark in _POINTERS) else 0.0
     by_user = piece.speaker.startswith("User")
     rule = piece.speaker in ("Rule", REQUEST) or (by_user and is_rule(text, words))
+    tier = -1 if piece.speaker == REQUEST else 0 if rule else 1
     weight += _wording(text, words, by_user=by_user)
     weight *= _ROLE_WEIGHT.get(piece.speaker.partition(" ")[0], 1.0)
     if text[-1] == "?":
@@ -213,7 +220,7 @@ def _weighed(piece: _Piece, place: int, weights: dict[str, float], age: float) -
     weight *= 1.4 if piece.earlier else 1.0 + 0.15 * age
     tokens = estimated_tokens(text)
     density = weight / (tokens + _FIXED_TOKENS)
-    return Candidate(piece.speaker, text, piece.line, place, 0 if rule else 1, density, tokens, piece.earlier)
+    return Candidate(piece.speaker, text, piece.line, place, tier, density, tokens, piece.earlier)
 
 
 def _wording(text: str, words: Sequence[str], *, by_user: bool) -> float:
@@ -226,9 +233,4 @@ def _wording(text: str, words: Sequence[str], *, by_user: bool) -> float:
 def _request(text: str, pieces: Sequence[_Piece]) -> Candidate:
     """The open request: what the user asked last, as they said it, at the end of the summary."""
     line = pieces[-1].line + 1 if pieces else 0
-    return Candidate(REQUEST, text, line, len(pieces), 0, 1.0, estimated_tokens(text), earlier=False)
-
-
-def _request_chars(max_tokens: int) -> int:
-    """Characters of the open request that are kept, in a summary of that bound."""
-    return min(_REQUEST_CHARS, max(40, int(max_tokens * _REQUEST_SHARE)))
+    return Candidate(REQUEST, text, line, len(pieces), -1, 1.0, estimated_tokens(text), earlier=False)

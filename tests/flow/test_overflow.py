@@ -94,7 +94,8 @@ WORDINGS: dict[str, tuple[int, Any]] = {
         {
             "object": "error",
             "message": f"This model's maximum context length is {WINDOW} tokens. However, you requested "
-            f"{REQUESTED + 100} tokens ({REQUESTED} in the messages, 100 in the completion). Please reduce the length of the messages.",
+            f"{REQUESTED + 100} tokens ({REQUESTED} in the messages, 100 in the completion). Please reduce the "
+            "length of the messages.",
             "type": "BadRequestError",
             "param": None,
             "code": 400,

@@ -1,0 +1,84 @@
+"""The open request: what the user asked last, carried from summary to summary in the user's own words.
+
+Below all strategies. In an agent's loop one message of the user is followed by hundreds of tool rounds: once it is
+summarized, nothing else tells what all of them are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from proxy.core.messages import Message
+from proxy.core.ports import Summarizer, SummaryTask, TokenCounter
+from proxy.core.summary import SummaryRecipe
+from proxy.summarizers.transcript import join_line, read_back, shortened, utterances
+
+REQUEST = "Open request"
+"""The speaker of its line in a summary."""
+_ANSWERED_CHARS = 600
+"""Of a request that has had its answer, about 150 tokens."""
+_OPEN_CHARS = 8000
+"""Of one that is still worked on, about 2000 tokens: a task with the report that it came with."""
+_LEAST_CHARS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The user's last message among those that are summarized."""
+
+    text: str
+    """On one line."""
+    answered: bool
+    """Whether an assistant's message that calls no tool came after it."""
+
+    def within(self, answered_chars: int, open_chars: int) -> str:
+        """The text, or beginning and end of one that is longer.
+
+        :param answered_chars: most characters when it has been answered; few are enough then
+        :param open_chars: most characters while it is worked on
+        """
+        most = min(_ANSWERED_CHARS, answered_chars) if self.answered else min(_OPEN_CHARS, open_chars)
+        return shortened(self.text, max(_LEAST_CHARS, most))
+
+
+def request_of(messages: Sequence[Message]) -> Request | None:
+    """The last request among messages that are new to a summary."""
+    answered = False
+    for message in reversed(messages):
+        if message.role == "user" and (said := next(iter(utterances([message])), None)):
+            return Request(" ".join(said.text.split()), answered)
+        answered = answered or (message.role == "assistant" and not message.calls and bool(message.text))
+    return None
+
+
+def carried(previous: str | None) -> Request | None:
+    """The request that an earlier summary carries."""
+    lines = [one.text for one in read_back(previous or "") if one.speaker == REQUEST and one.text]
+    return Request(lines[-1], answered=False) if lines else None
+
+
+class CarriesRequest:
+    """A strategy whose texts begin with the open request, word for word. Holds no state."""
+
+    def __init__(self, counter: TokenCounter, narrator: Summarizer) -> None:
+        self._counter = counter
+        self._narrator = narrator
+
+    @property
+    def recipe(self) -> SummaryRecipe:
+        """The narrator's, a version on."""
+        own = self._narrator.recipe
+        return replace(own, version=own.version + 1)
+
+    async def summarize(self, task: SummaryTask) -> str:
+        """The request's line, then the narrator's text in what is left.
+
+        :raises SummaryRejected, UpstreamError: the narrator gave no usable text
+        """
+        request = request_of(task.messages) or carried(task.previous)
+        if request is None:
+            return await self._narrator.summarize(task)
+        line = join_line(REQUEST, request.within(task.max_tokens, task.max_tokens * 3 // 2)) + "\n"
+        left = task.max_tokens - self._counter.count_text(line, task.model)
+        return line + await self._narrator.summarize(replace(task, max_tokens=max(left, 1)))

@@ -1,0 +1,107 @@
+"""The open request goes from summary to summary in the user's own words, whoever summarizes."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.core.messages import Message
+from proxy.core.ports import Summarizer, SummaryTask
+from proxy.core.summary import SummaryRecipe
+from proxy.summarizers.extractive import ExtractiveSummarizer
+from proxy.summarizers.hybrid import HybridSummarizer
+from proxy.summarizers.request import CarriesRequest, Request, carried, request_of
+from proxy.tokens import LocalTokenCounter
+from tests.core.histories import message
+
+pytestmark = pytest.mark.anyio
+
+ASKED = (
+    "Please port the billing service from Flask to Starlette; keep every route as it is, never touch the migrations, "
+    "and write down in NOTES.md what you were not sure about."
+)
+RULES = " ".join(f"Never rename the table t{number} and always quote column c{number}." for number in range(80))
+
+
+class Forgetful:
+    """A narrator who tells nothing of what was asked."""
+
+    recipe = SummaryRecipe("llm", "general", 1, "auto")
+
+    async def summarize(self, task: SummaryTask) -> str:
+        """A text of one sentence that never mentions the request."""
+        return f"Some {len(task.messages)} things were done, one after another, and all went well so far."
+
+
+def strategies(counter: LocalTokenCounter) -> dict[str, Summarizer]:
+    """All three as ``app.py`` makes them."""
+    return {
+        "extractive": ExtractiveSummarizer(counter),
+        "llm": CarriesRequest(counter, Forgetful()),
+        "hybrid": HybridSummarizer(counter, Forgetful()),
+    }
+
+
+def rounds(first: int, count: int) -> list[Message]:
+    """Tool rounds with results that are like no other."""
+    said = []
+    for number in range(first, first + count):
+        call = {"id": f"c{number}", "type": "function", "function": {"name": "read", "arguments": f'{{"n": {number}}}'}}
+        said.append(message(role="assistant", content=f"Reading part {number}.", tool_calls=[call]))
+        text = f"Error: part {number} must never be empty. " * 4
+        said.append(message(role="tool", tool_call_id=f"c{number}", content=text))
+    return said
+
+
+@pytest.mark.parametrize("bound", [216, 1000])
+@pytest.mark.parametrize("strategy", ["extractive", "llm", "hybrid"])
+async def test_the_open_request_outlives_many_cascades(counter: LocalTokenCounter, strategy: str, bound: int) -> None:
+    """One message of the user, then tool rounds only: word for word in every summary, however many rules compete."""
+    summarizer, previous = strategies(counter)[strategy], None
+    asked = ASKED if bound > 216 else ASKED[:160]
+    for number in range(8):
+        new = rounds(10 * number, 10)
+        if not number:
+            new = [message(role="user", content=RULES), message(role="assistant", content="Understood.")]
+            new += [message(role="user", content=asked), *rounds(0, 10)]
+        previous = await summarizer.summarize(SummaryTask(new, previous, bound, "gpt-4o"))
+        assert asked in previous, f"summary {number + 1}"
+        assert previous.count(asked) == 1
+        assert counter.count_text(previous, "gpt-4o") <= bound
+
+
+@pytest.mark.parametrize("strategy", ["extractive", "llm", "hybrid"])
+async def test_a_new_request_takes_the_place_of_the_old_one(counter: LocalTokenCounter, strategy: str) -> None:
+    """What was asked before is a thing that was said."""
+    summarizer = strategies(counter)[strategy]
+    first = await summarizer.summarize(
+        SummaryTask([message(role="user", content=ASKED), *rounds(0, 3)], None, 800, "gpt-4o")
+    )
+    second = [message(role="assistant", content="Done."), message(role="user", content="Now port the tests as well.")]
+    text = await summarizer.summarize(SummaryTask([*second, *rounds(3, 3)], first, 800, "gpt-4o"))
+    request = carried(text)
+    assert request is not None
+    assert request.text == "Now port the tests as well."
+
+
+@pytest.mark.parametrize("strategy", ["extractive", "llm", "hybrid"])
+async def test_a_smaller_bound_keeps_both_ends_of_a_long_request(counter: LocalTokenCounter, strategy: str) -> None:
+    """A conversation that moves to a smaller window: shortened, but there."""
+    summarizer = strategies(counter)[strategy]
+    long = ASKED + " " + "And mind the details of every handler. " * 30 + "Begin with the invoices."
+    said = [message(role="user", content=long), *rounds(0, 3)]
+    first = await summarizer.summarize(SummaryTask(said, None, 4000, "gpt-4o"))
+    assert " ".join(long.split()) in first
+    second = await summarizer.summarize(SummaryTask(rounds(3, 3), first, 216, "gpt-4o"))
+    request = carried(second)
+    assert request is not None
+    assert request.text.startswith(ASKED[:60])
+    assert request.text.endswith("Begin with the invoices.")
+
+
+def test_a_request_is_open_until_an_assistant_answers_without_calling() -> None:
+    """Text beside a call is no answer; an empty message of the user is no request."""
+    asked, said = message(role="user", content="a\n b"), message(role="assistant", content="done")
+    assert request_of([]) is None
+    assert request_of([asked, *rounds(0, 2)]) == Request("a b", answered=False)
+    assert request_of([asked, *rounds(0, 2), said]) == Request("a b", answered=True)
+    assert request_of([asked, message(role="user", content=""), *rounds(0, 1)]) == Request("a b", answered=False)
