@@ -45,26 +45,25 @@ class Clipped:
 
 
 async def clip(case: Understood, clips: tuple[Clip, ...], counter: TokenCounter) -> Clipped:
-    """Rewrite the messages that ``clips`` names and count them again, off the event loop: they are large."""
-    request, count, before, after = await asyncio.to_thread(_clip, case, clips, counter)
+    """Rewrite the messages that ``clips`` names and count them again."""
+    before = sum(case.count.messages[one.place] for one in clips)
+    request, count = await clip_request(case.request, case.count, clips, case.route.upstream_model, counter)
+    after = sum(count.messages[one.place] for one in clips)
     return Clipped(replace(case, request=request, count=count), len(clips), before, after, case)
 
 
-def _clip(
-    case: Understood, clips: tuple[Clip, ...], counter: TokenCounter
-) -> tuple[ChatRequest, RequestCount, int, int]:
-    model = case.route.upstream_model
+async def clip_request(
+    request: ChatRequest, count: RequestCount, clips: tuple[Clip, ...], model: str, counter: TokenCounter
+) -> tuple[ChatRequest, RequestCount]:
+    """The request with other messages, its body as it was, and its count. Off the event loop: messages are large."""
     scissors = Scissors(
         partial(counter.count_message, model=model),
         partial(counter.count_text, model=model),
         lambda text, most: counter.cut_text(text, model, most),
     )
-    messages, tokens = list(case.request.messages), list(case.count.messages)
-    before = after = 0
+    messages, tokens = list(request.messages), list(count.messages)
     for one in clips:
-        place, size = one.place, tokens[one.place]
-        messages[place] = clipped(messages[place], size, one.max_tokens, scissors)
-        tokens[place] = scissors.count_message(messages[place])
-        before, after = before + size, after + tokens[place]
-    request = replace(case.request, messages=tuple(messages))
-    return request, replace(case.count, messages=tuple(tokens)), before, after
+        place = one.place
+        messages[place] = await asyncio.to_thread(clipped, messages[place], tokens[place], one.max_tokens, scissors)
+        tokens[place] = counter.count_message(messages[place], model)
+    return replace(request, messages=tuple(messages)), replace(count, messages=tuple(tokens))

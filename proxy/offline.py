@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from proxy.clipping import clip_request
 from proxy.core.assemble import assemble
 from proxy.core.budget import Budget, ModelProfile, budget_for
+from proxy.core.clip import clips_for
 from proxy.core.errors import ContextLengthExceeded
 from proxy.core.messages import ChatRequest, render_body, render_messages
 from proxy.core.plan import CannotFit, Compact, Situation, plan
@@ -67,6 +69,13 @@ async def compact_once(
     policy = replace(profile.policy, enabled=True, keep_last_messages=0)
     situation = Situation(request.messages, count.messages, count.fixed, budget, policy, mode="force")
     planned = plan(situation)
+    needed = replace(situation, mode="auto")  # what fits once it is clipped needs no summary
+    if isinstance(planned, CannotFit) and (clips := clips_for(needed)):
+        model = wish.route.upstream_model if wish.route else request.model
+        request, smaller = await clip_request(request, count, clips, model, counter)
+        request = replace(request, body=render_body(request.fields, {"messages": render_messages(request.messages)}))
+        situation = replace(needed, messages=request.messages, tokens=smaller.messages)
+        planned = plan(situation)
 
     async def perform(planned: Compact) -> Compacted:
         bound = planned.max_summary_tokens
@@ -89,7 +98,7 @@ async def compact_once(
             f"{budget.limit} tokens. Raise the budget, or shorten the newest message or the tools."
         )
         raise ContextLengthExceeded(message)
-    return Compacted(request.body, "", count.total, count.total, 0, wish.strategy)
+    return Compacted(request.body, "", count.total, least, 0, wish.strategy)
 
 
 async def _perform(

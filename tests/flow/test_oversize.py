@@ -221,3 +221,18 @@ def test_an_overflow_of_what_can_only_be_clipped_is_clipped_and_replayed(bench: 
     assert len(bench.upstream.received) == 2
     assert "sent again" in got.headers["x-tidemark-warning"]
     assert "clipped 1 tool result" in got.headers["x-tidemark-warning"]
+
+
+def test_compacting_without_a_conversation_clips_too(client: Client) -> None:
+    """``POST /tidemark/compact``: the result is within the budget that was given, by the same rules."""
+    for said, summarized in ((PARALLEL, 0), ([*history(8), *PARALLEL[1:]], 17)):
+        asked = {"request": {"model": "small", "messages": said}, "max_tokens": 600, "strategy": "extractive"}
+        got = client.http.post("/tidemark/compact", json=asked, headers=client.headers())
+        assert got.status_code == 200, got.text
+        told = got.json()
+        assert told["tokens_after"] <= 600
+        assert counted(client, json.dumps(told["request"]).encode()) == told["tokens_after"]
+        assert told["tokens_before"] == counted(client, json.dumps(asked["request"]).encode())
+        assert told["summarized_messages"] == summarized
+        assert MARK in told["request"]["messages"][-2]["content"]
+        assert told["request"]["messages"][-1] == said[-1]
