@@ -23,9 +23,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
 
+from proxy.commands import Commands
 from proxy.compactor import Compactor
 from proxy.config import ModelEntry, Settings, WindowNote, load, read_override
 from proxy.core.budget import ModelProfile
+from proxy.core.commands import mark_of
 from proxy.core.errors import InvalidRequest, TidemarkError
 from proxy.core.events import Event, Listener
 from proxy.core.ports import Route, Summarizer
@@ -215,7 +217,9 @@ def create_app(
     auth = PassthroughAuth(secret)
     max_body = settings.server.max_body_mb * 1024 * 1024
     chat = ChatEndpoint(
-        pipeline=pipeline,
+        pipeline=Commands(
+            road=pipeline, fitting=engine.fitting, store=store, mark=mark_of(secret), emit=emit, clock=time.time
+        ),
         relay=relay,
         parser=parts.parser,
         auth=auth,

@@ -66,6 +66,19 @@ class Understood:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a conversation stands in the store."""
+
+    tenant: str
+    chain: PrefixChain
+
+
+def tenant_of(caller: Caller, route: Route) -> str:
+    """Whose a request is: a credential together with an upstream (promise 8)."""
+    return digest_of(caller.fingerprint, route.provider.encode(), route.base_url.encode()).hex()
+
+
 class Identity:
     """Understands requests; holds no state of its own."""
 
@@ -89,12 +102,22 @@ class Identity:
         self._timer = timer
 
     async def understand(
-        self, request: ChatRequest, caller: Caller, controls: Controls, route: Route, profile: ModelProfile
+        self,
+        request: ChatRequest,
+        caller: Caller,
+        controls: Controls,
+        route: Route,
+        profile: ModelProfile,
+        *,
+        stored: Place | None = None,
     ) -> Understood:
-        """Identity and budget: one round trip to the store, and the counting of what is new."""
+        """Identity and budget: one round trip to the store, and the counting of what is new.
+
+        :param stored: where the request's messages were read from, where no client sent them
+        """
         started = self._timer()
-        tenant = digest_of(caller.fingerprint, route.provider.encode(), route.base_url.encode()).hex()
-        chain = chain_of(tenant, request.messages, conversation=controls.conversation)
+        tenant = stored.tenant if stored else tenant_of(caller, route)
+        chain = stored.chain if stored else chain_of(tenant, request.messages, conversation=controls.conversation)
         recipe = self._choose(profile, route).recipe
         measure = Measure(budget_for(profile, request.max_output_tokens, controls.retention))
         if profile.policy.calibrate:

@@ -18,7 +18,7 @@ from proxy.core.messages import ChatRequest, render_body, render_messages
 from proxy.core.ports import CalibrationStore, Caller, ModelCatalog, Upstream
 from proxy.exchange import Controls, Exchange, ReadReply, Refused, Report
 from proxy.fit import Compacting, Fitted, Fitting
-from proxy.identity import Identity, Understood
+from proxy.identity import Identity, Place, Understood
 from proxy.relay import Learn, PendingTurn
 from proxy.writing import Clock
 
@@ -62,13 +62,19 @@ class ChatPipeline:
         :param compacting: told what is summarized while the client waits
         :raises ModelNotFound, TokenizerFailed: before anything could be said about the conversation
         """
-        route = await self._upstream.resolve(request.model)
-        profile = await self._catalog.profile(route, caller)
-        case = await self._identity.understand(request, caller, controls, route, profile)
+        case = await self.understand(request, caller, controls)
         sent = await self._send(case, prepared, compacting)
         if isinstance(sent, Refused) or sent.reply.status < 400 or controls.mode == "off":
             return sent
         return await self._replay(case, sent, prepared, compacting)
+
+    async def understand(
+        self, request: ChatRequest, caller: Caller, controls: Controls, *, stored: Place | None = None
+    ) -> Understood:
+        """The first steps of the road: what is known of a request before anything is decided."""
+        route = await self._upstream.resolve(request.model)
+        profile = await self._catalog.profile(route, caller)
+        return await self._identity.understand(request, caller, controls, route, profile, stored=stored)
 
     async def _send(self, case: Understood, announce: Announce, compacting: Compacting) -> Exchange | Refused:
         """Plan, compact, assemble and forward one understood request."""

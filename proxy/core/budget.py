@@ -78,6 +78,8 @@ class CompactionPolicy:
     """The longest that a request waits for a summary that another one is making."""
     oversize: Oversize = "clip"
     """What becomes of single tool results that are too large even for a compacted request (``core/clip.py``)."""
+    commands: bool = True
+    """Whether ``/context`` and ``/summarize`` are answered (``core/commands.py``)."""
     calibrate: bool = False
     """Whether the marks follow the provider's own counts (``core/calibration.py``); FR-1.1.5 says no."""
 

@@ -9,21 +9,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from starlette.types import Receive, Scope, Send
 
+from proxy.commands import Answered
 from proxy.core.errors import ClientError, TidemarkError
 from proxy.core.events import Listener, Outcome, RequestServed
 from proxy.core.messages import ChatRequest, JsonValue
-from proxy.core.ports import Headers
-from proxy.exchange import Exchange, Refused, Report
-from proxy.http.asgi import ClientGone, Response, disconnected, read_body
+from proxy.core.ports import Caller, Headers
+from proxy.exchange import Controls, Exchange, Refused, Report
+from proxy.fit import Compacting
+from proxy.http.asgi import JSON, ClientGone, Response, disconnected, read_body
 from proxy.http.auth import PassthroughAuth
 from proxy.http.body import BodyParser
+from proxy.http.completion import completion, event_stream
 from proxy.http.errors import belated
 from proxy.http.headers import controls, report_lines, returned
-from proxy.http.sse import KeepAlive
-from proxy.pipeline import ChatPipeline
+from proxy.http.sse import EVENT_STREAM, KeepAlive
+from proxy.pipeline import Announce
 from proxy.relay import Ending, Relay
 
 
@@ -38,13 +42,29 @@ class EdgeLimits:
     """After so long a stream is told that it waits for a summary; 0 for never."""
 
 
+class Road(Protocol):
+    """What a request is brought to: the pipeline, or what stands before it."""
+
+    async def run(
+        self,
+        request: ChatRequest,
+        caller: Caller,
+        controls: Controls,
+        *,
+        prepared: Announce,
+        compacting: Compacting,
+    ) -> Exchange | Refused | Answered:
+        """Bring a request to its upstream, or answer it."""
+        ...
+
+
 class ChatEndpoint:
     """An ASGI application of one route."""
 
     def __init__(
         self,
         *,
-        pipeline: ChatPipeline,
+        pipeline: Road,
         relay: Relay,
         parser: BodyParser,
         auth: PassthroughAuth,
@@ -125,6 +145,9 @@ class ChatEndpoint:
             visit.prepared(exchange.report)
             if isinstance(exchange, Refused):
                 raise exchange.error
+            if isinstance(exchange, Answered):
+                await keepalive.stop()
+                return await self._told(visit, request, exchange)
             if exchange.reply.status < 400 and _is_stream(exchange.reply.headers, asked=request.stream):
                 return await self._stream(visit, exchange, keepalive)
             await keepalive.stop()  # the status is known, and a comment would settle another
@@ -166,6 +189,21 @@ class ChatEndpoint:
         else:  # comments have gone out already, so the answer can only be an event
             await response.end(belated(reply.status, data))
         return visit.ending.outcome
+
+    @staticmethod
+    async def _told(visit: _Visit, request: ChatRequest, answer: Answered) -> Outcome:
+        """Bring the client an answer of our own, as it would have got one of the model."""
+        response = visit.response
+        visit.arrived()
+        if not request.stream:
+            await response.whole(200, [JSON, *visit.facts()], completion(request, answer))
+        else:
+            if response.status is None:
+                await response.start(200, [*EVENT_STREAM, *visit.facts()])
+            await response.end(event_stream(request, answer))
+        # nothing went upstream, so nothing of it counts among what did
+        visit.report = replace(answer.report, tokens_before=0, tokens_after=0)
+        return "complete"
 
 
 class _Visit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -196,6 +197,33 @@ def test_force_by_extra_headers(sdk: OpenAI, upstream: ScriptedUpstream) -> None
     assert raw.headers["x-tidemark-action"] == "forced"
     assert upstream.last.messages[0]["content"].startswith("Summary of earlier turns")
     assert not [name for name in upstream.last.headers if name.startswith("x-tidemark")]
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("echo", ECHOES)
+def test_commands_leave_no_trace(sdk: OpenAI, upstream: ScriptedUpstream, echo: str, *, stream: bool) -> None:
+    """``/context`` and ``/summarize`` are answered as by a model, and gone in whichever form they are sent back."""
+    said: list[Any] = [*history(6)]
+    for command in ("/context", "/summarize", "/context"):
+        said.append({"role": "user", "content": command})
+        if stream:
+            options: Any = {"include_usage": True}
+            with sdk.chat.completions.stream(model="small", messages=said, stream_options=options) as got:
+                final: Any = got.get_final_completion()
+        else:
+            final = sdk.chat.completions.create(model="small", messages=said)
+        assert final.id.startswith("chatcmpl-tidemark-")
+        assert (final.model, final.usage.total_tokens, final.choices[0].finish_reason) == ("small", 0, "stop")
+        assert final.choices[0].message.content.startswith("[Tidemark ")
+        said.append(ECHOES[echo](final.choices[0].message))
+    told = re.search(r"a summary stands for (\d+)", final.choices[0].message.content)
+    assert told
+    assert not upstream.received
+    raw = sdk.chat.completions.with_raw_response.create(
+        model="small", messages=[*said, {"role": "user", "content": "What now?"}]
+    )
+    assert raw.headers["x-tidemark-action"] == "reused"
+    assert upstream.last.messages[1:] == [*history(6)[int(told[1]) :], {"role": "user", "content": "What now?"}]
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
