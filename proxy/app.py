@@ -37,14 +37,17 @@ from proxy.http.admin import OperatorAccess
 from proxy.http.auth import PassthroughAuth
 from proxy.http.body import BodyParser
 from proxy.http.chat import ChatEndpoint, EdgeLimits
+from proxy.http.conversations import Conversations
 from proxy.http.errors import envelope, status_of
 from proxy.http.models import Models
 from proxy.http.ops import Ops
 from proxy.http.stateless import Stateless
 from proxy.identity import Identity
+from proxy.manual import ManualCompaction
 from proxy.pipeline import ChatPipeline
 from proxy.preparation import Preparation
 from proxy.relay import Relay
+from proxy.store.byhand import RedisByHand
 from proxy.store.calibrations import RedisCalibrations
 from proxy.store.leases import RedisLeases
 from proxy.store.models import RedisModels
@@ -131,6 +134,7 @@ class StoredParts:
     def __init__(self, settings: Settings, url: str, warn: Callable[[str], None]) -> None:
         ttl_seconds = settings.store.ttl_days * SECONDS_A_DAY
         self.store = RedisStore(url, ttl_seconds=ttl_seconds)
+        self.by_hand = RedisByHand(self.store.ask, ttl_seconds=ttl_seconds)
         self.calibrations = RedisCalibrations(self.store.ask, ttl_seconds=ttl_seconds)
         models = RedisModels(self.store.ask)
         self.live = LiveOverrides(models, time.time)
@@ -251,11 +255,25 @@ def create_app(
             max_body_bytes=max_body,
         ).routes(),
         *Models(stored.registry, auth, access).routes(),
+        *Conversations(_manual(stored, pipeline, engine, emit), auth, access).routes(),
     ]
     handlers = {404: _missing, 405: _missing, 500: _failed}
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
     app.router.redirect_slashes = False  # behind TLS the redirect would send the next request, key and all, to http://
     return app
+
+
+def _manual(stored: StoredParts, road: ChatPipeline, engine: Engine, emit: Listener) -> ManualCompaction:
+    return ManualCompaction(
+        road=road,
+        fitting=engine.fitting,
+        writer=engine.writer,
+        upstream=stored.parts.upstream,
+        store=stored.store,
+        kept=stored.by_hand,
+        parse=stored.parts.parser.chat,
+        emit=emit,
+    )
 
 
 def from_environment() -> Starlette:

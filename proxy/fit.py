@@ -53,6 +53,8 @@ class Fitted:
     messages: Sequence[Message]
     report: Report
     changed: bool = True
+    summary: RunningSummary | None = None
+    """The one that is in use now."""
 
 
 class Fitting:
@@ -95,7 +97,7 @@ class Fitting:
         planned = plan_ahead(self._situation(case))
         if planned is None:
             return None
-        order = _order(case, planned)
+        order = order_of(case, planned)
 
         async def begin(conversation: str) -> None:
             await self._preparation.begin(order, conversation)
@@ -153,7 +155,7 @@ class Fitting:
             if not isinstance(again, Compact):
                 return await self._at_hand(case, again)
             planned, began = again, self._timer()
-        result = await self._compactor.compact(_order(case, planned), wait_seconds=deadline - loop.time())
+        result = await self._compactor.compact(order_of(case, planned), wait_seconds=deadline - loop.time())
         case = replace(case, started=case.started + self._timer() - began)
         if isinstance(result, NotSummarized):
             return self._without_summary(case, planned, result)
@@ -170,7 +172,7 @@ class Fitting:
 
     async def _swapped(self, case: Understood, planned: SwapSummary) -> Fitted | Refused:
         """The prepared summary takes its place."""
-        result = await self._compactor.adopt(_order(case, _as_compaction(planned)), planned.summary)
+        result = await self._compactor.adopt(order_of(case, _as_compaction(planned)), planned.summary)
         after = planned.tokens - self._summary_tokens(planned.summary, case.route) + result.tokens
         return self._with_summary(case, result, after, "compacted")
 
@@ -180,11 +182,11 @@ class Fitting:
             case.report(action, after, self._timer()),
             summarized=summary.covered,
             strategy=summary.made_by,
-            warning=result.warning or _low(case, after),
+            warning=result.warning or by_hand_warning(case, after),
         )
         if after > case.budget.limit:
             return Refused(_does_not_fit(case, after), replace(report, action="failed"))
-        return Fitted(assemble(case.request.messages, summary), report)
+        return Fitted(assemble(case.request.messages, summary), report, summary=summary)
 
     def _without_summary(self, case: Understood, planned: Compact, result: NotSummarized) -> Fitted | Refused:
         """No summary could be made: the failure policy decides (FR-5.1.1, FR-5.1.2)."""
@@ -218,10 +220,11 @@ class Fitting:
             strategy=summary.made_by,
             warning=WARNINGS.get(planned.reason),
         )
-        return Fitted(assemble(case.request.messages, summary), report)
+        return Fitted(assemble(case.request.messages, summary), report, summary=summary)
 
 
-def _order(case: Understood, planned: Compact) -> CompactionOrder:
+def order_of(case: Understood, planned: Compact) -> CompactionOrder:
+    """What is to be made of a plan."""
     return CompactionOrder(
         plan=planned,
         tenant=case.tenant,
@@ -250,7 +253,7 @@ def _as_compaction(planned: SwapSummary) -> Compact:
     )
 
 
-def _low(case: Understood, after: int) -> str | None:
+def by_hand_warning(case: Understood, after: int) -> str | None:
     """FR-5.4.2: a compaction by hand is done where there is little to gain, with a warning."""
     if case.controls.mode != "force":
         return None

@@ -7,6 +7,7 @@
         * ``NotAuthenticated``
         * ``Forbidden``
         * ``ModelNotFound``
+        * ``ConversationNotFound``
         * ``ContextLengthExceeded``
     * ``ServiceError``: we are at fault
         * ``ConfigError``
@@ -81,6 +82,12 @@ class ModelNotFound(ClientError):
     """No upstream is known for the model; the message names what is configured."""
 
     code = "model_not_found"
+
+
+class ConversationNotFound(ClientError):
+    """There is no such conversation, or it is another tenant's: which of both, nobody is told (promise 8)."""
+
+    code = "conversation_not_found"
 
 
 class ContextLengthExceeded(ClientError):

@@ -14,6 +14,7 @@ STATUS: dict[type[errors.TidemarkError], HTTPStatus] = {
     errors.NotAuthenticated: HTTPStatus.UNAUTHORIZED,
     errors.Forbidden: HTTPStatus.FORBIDDEN,
     errors.ModelNotFound: HTTPStatus.NOT_FOUND,
+    errors.ConversationNotFound: HTTPStatus.NOT_FOUND,
     errors.BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     errors.CompactionFailed: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.TokenizerFailed: HTTPStatus.SERVICE_UNAVAILABLE,

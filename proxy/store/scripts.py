@@ -39,6 +39,7 @@ def _script(name: str) -> Script:
 RECALL = _script("recall")
 RECORD = _script("record")
 KEEP_SUMMARY = _script("keep_summary")
+REPLACE_SUMMARY = _script("replace_summary")
 DESCRIBE = _script("describe")
 PATH = _script("path")
 SUMMARIES = _script("summaries")

@@ -123,6 +123,14 @@ def test_a_request_of_nothing_else_is_refused() -> None:
     assert (caught.value.param, caught.value.code) == ("messages", "empty_array")
 
 
+def test_half_a_character_is_left_as_it_is() -> None:
+    """Bodies that only the standard library reads are cut as well: what is left is the client's own."""
+    asked = [{"role": "user", "content": "/context"}, {"role": "assistant", "content": ANSWERS[0]}]
+    said = [{"role": "user", "content": "cut \ud83d"}, {"role": "assistant", "content": "ü"}]
+    plain = parsed([*said, said[0]], {"indent": 1})
+    assert without_exchanges(parsed([*said, *asked, said[0]], {"indent": 1}), MARK) == plain
+
+
 def test_a_member_that_holds_the_same_array_is_left_alone() -> None:
     """Only ``messages`` is cut."""
     said = [

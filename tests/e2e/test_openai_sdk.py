@@ -204,12 +204,13 @@ def test_force_by_extra_headers(sdk: OpenAI, upstream: ScriptedUpstream) -> None
 def test_commands_leave_no_trace(sdk: OpenAI, upstream: ScriptedUpstream, echo: str, *, stream: bool) -> None:
     """``/context`` and ``/summarize`` are answered as by a model, and gone in whichever form they are sent back."""
     said: list[Any] = [*history(6)]
+    final: Any = None
     for command in ("/context", "/summarize", "/context"):
         said.append({"role": "user", "content": command})
         if stream:
             options: Any = {"include_usage": True}
             with sdk.chat.completions.stream(model="small", messages=said, stream_options=options) as got:
-                final: Any = got.get_final_completion()
+                final = got.get_final_completion()
         else:
             final = sdk.chat.completions.create(model="small", messages=said)
         assert final.id.startswith("chatcmpl-tidemark-")

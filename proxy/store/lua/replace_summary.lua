@@ -1,0 +1,19 @@
+-- "", 0, own, ttl, created, tenant, reference, summary: the summary takes the place of what is stored for its prefix;
+-- those that wait for their use go, since they took in what it replaces
+local own, ttl, created, tenant, ref, record = unpack(ARGV, 3, 8)
+ttl = tonumber(ttl)
+local conv = follow(own)
+own = conv and conv.own or own
+local at, c, r = summary(ref), key('c', own), key('r', own)
+redis.call('SET', at, record)
+for _, waiting in ipairs(redis.call('LRANGE', key('q', own), 0, -1)) do redis.call('DEL', summary(waiting, 'w')) end
+redis.call('DEL', key('q', own))
+if not redis.call('LPOS', r, ref) then
+  redis.call('RPUSH', r, ref)
+  redis.call('HINCRBY', c, 'summaries', 1)
+end
+redis.call('HSET', c, 'last_summary', created)
+for _, field in ipairs({'created', 'updated'}) do redis.call('HSETNX', c, field, created) end
+redis.call('HSETNX', c, 'tenant', tenant)
+if ttl > 0 then for _, k in ipairs({at, c, r}) do redis.call('EXPIRE', k, ttl) end end
+return 1
