@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.flow.conftest import Bench, Client
+from tests.flow.conftest import WINDOW, Bench, Client
 from tests.flow.talk import Said, assistant, history, long, system, user
-from tests.support.scripted import says
+from tests.support.scripted import Answer, Received, says
 
 MARK = re.compile(r"^\[Tidemark [0-9a-f]{16}\] ")
 
@@ -133,6 +133,22 @@ def test_summarize_streams_as_well(bench: Bench, client: Client) -> None:
     """The headers say what was done, on a stream too."""
     got, events = streamed(client, {"messages": [*history(4), user("/summarize")]})
     assert got.headers["x-tidemark-action"] == "forced"
+    assert "Messages summarized: " in events[1]["choices"][0]["delta"]["content"]
+
+
+def test_a_long_summary_keeps_the_stream_open(bench: Bench) -> None:
+    """FR-2.3.2: comments say what is made; what was done follows as a comment, then the answer as events."""
+    client = bench.client("slow", config=WINDOW + "server: {{keepalive_seconds: 0.05}}\n", strategy="llm")
+
+    def slowly(request: Received) -> Answer:
+        answer = says("A summary that tells of points and of what was said about them.")(request)
+        answer.before_headers = 0.5
+        return answer
+
+    bench.upstream.script = slowly
+    got, events = streamed(client, {"messages": [*history(8), user("/summarize")]})
+    assert re.match(r": compacting \d+ messages ", got.text)
+    assert "\n: x-tidemark-action: forced\n" in got.text
     assert "Messages summarized: " in events[1]["choices"][0]["delta"]["content"]
 
 
