@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.assemble import assemble
-from proxy.core.budget import CompactionPolicy, ModelProfile, budget_for
+from proxy.core.budget import ModelProfile, budget_for
 from proxy.core.messages import Message
 from proxy.core.plan import Compact, NoCompaction, Situation, SwapSummary, plan, plan_ahead
 from proxy.core.prefix import chain_of

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -210,20 +209,3 @@ def test_another_worker_swaps_in_what_this_one_prepared(bench: Bench, request: p
     again = first.post({"model": "small", "messages": talk.messages, "max_tokens": 100, "stream": True})
     assert again.headers["x-tidemark-action"] == "reused"
     assert bench.upstream.received[-1].json == forwarded
-
-
-def test_two_hundred_equal_requests_to_four_workers_make_one_summary(
-    bench: Bench, request: pytest.FixtureRequest
-) -> None:
-    """Single flight across processes (here: applications that share nothing but the store), and equal bytes."""
-    workers = [bench.client(request.node.nodeid, strategy="llm", window=4000) for _ in range(4)]
-    bench.upstream.script = replying(slowly(0.5))
-    said: list[Said] = []
-    for number in range(35):
-        said += [user(long(2 * number)), assistant(long(2 * number + 1))]
-    said.append(user("And now?"))
-    with ThreadPoolExecutor(50) as pool:
-        got = list(pool.map(lambda number: workers[number % 4].chat(said), range(200)))
-    assert {one.status_code for one in got} == {200}
-    assert len(summaries(bench)) == 1
-    assert len({one.body for one in bench.upstream.received if not is_summary_call(one)}) == 1
