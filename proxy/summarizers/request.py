@@ -79,6 +79,15 @@ class CarriesRequest:
         request = request_of(task.messages) or carried(task.previous)
         if request is None:
             return await self._narrator.summarize(task)
-        line = join_line(REQUEST, request.within(task.max_tokens, task.max_tokens * 3 // 2)) + "\n"
-        left = task.max_tokens - self._counter.count_text(line, task.model)
-        return line + await self._narrator.summarize(replace(task, max_tokens=max(left, 1)))
+        line, tokens = self._line(request, task)
+        return line + await self._narrator.summarize(replace(task, max_tokens=max(task.max_tokens - tokens, 1)))
+
+    def _line(self, request: Request, task: SummaryTask) -> tuple[str, int]:
+        """The request's line and its tokens: half of the bound at most, so that something else can be told."""
+        most, chars = task.max_tokens // 2, task.max_tokens * 3 // 2
+        while True:
+            line = join_line(REQUEST, request.within(min(chars, task.max_tokens), chars)) + "\n"
+            tokens = self._counter.count_text(line, task.model)
+            if tokens <= most or chars <= _LEAST_CHARS:
+                return line, tokens
+            chars = max(_LEAST_CHARS, chars * 3 // 4)
