@@ -30,7 +30,7 @@ from proxy.core.budget import ModelProfile
 from proxy.core.commands import mark_of
 from proxy.core.errors import InvalidRequest, TidemarkError
 from proxy.core.events import Event, Listener
-from proxy.core.ports import Route, Summarizer
+from proxy.core.ports import LessonStore, Route, Summarizer
 from proxy.core.summary import Strategy
 from proxy.fit import Fitting
 from proxy.http.admin import OperatorAccess
@@ -50,6 +50,7 @@ from proxy.relay import Relay
 from proxy.store.byhand import RedisByHand
 from proxy.store.calibrations import RedisCalibrations
 from proxy.store.leases import RedisLeases
+from proxy.store.lessons import RedisLessons
 from proxy.store.models import RedisModels
 from proxy.store.redis import RedisStore
 from proxy.summarizers.extractive import ExtractiveSummarizer
@@ -76,7 +77,13 @@ class Parts:
     :param live: what a person set of models, where there is a store
     """
 
-    def __init__(self, settings: Settings, warn: Callable[[str], None], live: LiveOverrides | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        warn: Callable[[str], None],
+        live: LiveOverrides | None = None,
+        lessons: LessonStore | None = None,
+    ) -> None:
         self.settings = settings
         self.parser = BodyParser()
         self.counter = LocalTokenCounter(on_failure=settings.tokenizer.on_failure, on_warning=warn)
@@ -90,6 +97,7 @@ class Parts:
             shipped={name: _window(known.window) for name, known in settings.model_defaults.patterns.items()},
             data=data,
             live=live,
+            lessons=lessons,
         )
         self.extractive = ExtractiveSummarizer(self.counter)
         self._strategies: dict[tuple[Strategy, str, str, int], Summarizer] = {}
@@ -138,7 +146,7 @@ class StoredParts:
         self.calibrations = RedisCalibrations(self.store.ask, ttl_seconds=ttl_seconds)
         models = RedisModels(self.store.ask)
         self.live = LiveOverrides(models, time.time)
-        self.parts = Parts(settings, warn, self.live)
+        self.parts = Parts(settings, warn, self.live, RedisLessons(self.store.ask, ttl_seconds=ttl_seconds))
         self.registry = ModelRegistry(
             store=models,
             calibrations=self.calibrations,

@@ -344,6 +344,18 @@ class CalibrationStore(Protocol):
         ...
 
 
+class LessonStore(Protocol):
+    """What overflows taught, by credential; packed by whoever learns. Raises ``StoreUnavailable``."""
+
+    async def lessons(self, owner: str) -> Sequence[bytes]:
+        """All that was taught to one credential."""
+        ...
+
+    async def keep_lesson(self, owner: str, name: str, packed: bytes) -> None:
+        """Keep one, in place of an older one of that name."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class SummaryTask:
     """What a summarizer is given."""

@@ -27,6 +27,7 @@ key                      type     holds
 ``tm:{models}:t``        zset     ``provider:model`` by the time when that was seen last
 ``tm:{models}:k``        hash     ``provider:model`` -> the newest calibration of anybody's, for the operator
 ``tm:k:OWNER``           hash     model, upstream and tool set -> their calibration (``calibrations.py``)
+``tm:w:OWNER``           hash     what overflows taught of models' windows (``lessons.py``)
 =======================  =======  ====================================================================
 
 ``OWN`` is the second part of a conversation's id, 16 hex characters; ``HASH`` and ``RECIPE`` are raw bytes.
@@ -73,6 +74,11 @@ def models_part(kind: str) -> str:
 def calibrations(owner: str) -> str:
     """The key of what was learned for one credential."""
     return f"tm:k:{owner}"
+
+
+def lessons(owner: str) -> str:
+    """The key of what overflows taught one credential."""
+    return f"tm:w:{owner}"
 
 
 def split_id(conversation: str) -> tuple[str, str]:

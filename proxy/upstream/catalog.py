@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from proxy.core.budget import CompactionPolicy, ModelProfile, ModelWindow
 from proxy.core.errors import UpstreamError
 from proxy.core.messages import JsonValue
-from proxy.core.ports import Caller, Lane, Route
+from proxy.core.ports import Caller, Lane, LessonStore, Route
 from proxy.core.registry import NOTHING_SET, Overrides, Sighting
 from proxy.upstream.bounded import remember
 from proxy.upstream.headers import caller_key
@@ -51,6 +51,7 @@ class Catalog:
         that edits apply at once
     :param shipped: ``config/models.yaml``, by glob of the upstream's or the client's name
     :param live: what a person set in the registry, which is told what requests find; None without a store
+    :param lessons: where what overflows taught is kept; None without a store
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Catalog:
         data: LiteLLMModelData | None = None,
         probe: Probe | None = None,
         live: LiveOverrides | None = None,
+        lessons: LessonStore | None = None,
     ) -> None:
         self._upstream = upstream
         self._live = live
@@ -72,7 +74,7 @@ class Catalog:
         self._data = data or LiteLLMModelData()
         self._probe = probe or Probe(upstream.wire)
         self._looked_up: dict[tuple[str, str, str], Known | None] = {}
-        self.lessons = Lessons()
+        self.lessons = Lessons(lessons)
 
     async def profile(self, route: Route, caller: Caller) -> ModelProfile:
         """Window and policy of a model; never fails, the last source is a default."""
@@ -87,7 +89,7 @@ class Catalog:
                 self._live.note(_sighting(route, found, policy))
             window = said.over_window(found)
         policy = said.over_policy(policy)
-        lesson = self.lessons.of(route, caller, said)
+        lesson = await self.lessons.of(route, caller, said)
         if lesson is None:
             return ModelProfile(route.name, window, policy)
         return ModelProfile(route.name, lesson.over(window), policy, lesson.density)
@@ -109,8 +111,7 @@ class Catalog:
     ) -> ModelProfile | None:
         """The profile after an upstream's overflow error, its window as our own counting must see it.
 
-        Remembered for the life of the process, and for this caller alone (promise 8): what an error says may
-        quote what the caller wrote.
+        Remembered for this caller alone (promise 8): what an error says may quote what the caller wrote.
         """
         overflow = parse_overflow(status, body)
         if overflow is None:
@@ -119,7 +120,7 @@ class Catalog:
             now, kept = lessons_apart(profile.window, overflow, sent_tokens, factor)
         else:
             now, kept = lessons_in_one(profile.window, overflow, sent_tokens)
-        self.lessons.keep(route, caller, self._said(route), kept)
+        await self.lessons.keep(route, caller, self._said(route), kept)
         return replace(profile, window=now.window, density=now.density)
 
     async def models(self, caller: Caller) -> dict[str, JsonValue]:

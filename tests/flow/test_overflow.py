@@ -256,6 +256,24 @@ def test_a_lesson_is_its_own_credentials_and_the_operators_to_see(bench: Bench, 
     assert [(one["window"], one["source"]) for one in listed if one["model"] == MODEL] == [(WINDOW, "api")]
 
 
+def test_a_lesson_outlives_its_worker_and_stays_its_credentials_own(
+    bench: Bench, unknown: Client, request: pytest.FixtureRequest
+) -> None:
+    """Another worker compacts to the learned window before the upstream refuses; another credential learns itself."""
+    bench.upstream.script = refusing(unknown, WORDINGS["openai"])
+    assert unknown.chat(LONG, model=MODEL).status_code == 200
+    other = bench.client(unknown.key, config=UNKNOWN)
+    bench.upstream.received.clear()
+    again = other.chat([user("Another conversation."), *LONG], model=MODEL)
+    assert again.headers["x-tidemark-action"] == "compacted"
+    assert len(bench.upstream.received) == 1
+    assert shown(other)["window"] == WINDOW
+    stranger = Client(other.http, f"{request.node.nodeid} stranger")
+    bench.upstream.received.clear()
+    assert stranger.chat(LONG, model=MODEL).status_code == 200
+    assert len(bench.upstream.received) == 2
+
+
 def test_a_configured_window_that_proves_too_large_is_shown_smaller(bench: Bench, client: Client) -> None:
     """What a person wrote stays theirs (``manual``), as far as the upstream bears it out."""
     bench.upstream.script = refusing(client, WORDINGS["vllm"])
