@@ -9,10 +9,10 @@ UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --generat
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench-counting check format lock clean
+.PHONY: help install demo test bench-counting bench-extractive check format lock clean
 
 help: ## Show this list
-	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-22s %s\n", $$1, $$2}'
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
 
 install: $(VENV)/local.stamp ## Install the proxy and its local model into .venv
 
@@ -24,6 +24,9 @@ test: $(VENV)/dev.stamp ## Run the tests on two cores; ARGS go to pytest: make t
 
 bench-counting: $(VENV)/dev.stamp ## Measure token counting beside litellm's; ARGS: make bench-counting ARGS="--rounds 30"
 	@PYTHONPATH=. $(BIN)/python benchmarks/counting.py $(ARGS)
+
+bench-extractive: $(VENV)/dev.stamp ## Measure the extractive strategy on 100,000 tokens; ARGS as above
+	@PYTHONPATH=. $(BIN)/python benchmarks/extractive.py $(ARGS)
 
 check: $(VENV)/dev.stamp ## Lint, formatting, types, architecture, spelling, deployment files
 	$(BIN)/ruff check .

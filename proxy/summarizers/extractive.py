@@ -49,9 +49,15 @@ class ExtractiveSummarizer:
         candidates = candidates_of(task.messages, task.previous, task.max_tokens)
         if not candidates:
             return cut_to_bound(_NOTHING, task, self._counter)
-        ranked = sorted(candidates, key=lambda one: (one.tier, -one.density, one.place))
+        ranked = _ranked(candidates)
+        text = self._filled(ranked, task)
+        if text and self._counter.count_text(text, task.model) < _GOOD_FILL * task.max_tokens:
+            # All that says something is in, and there is room: for the bulk of what tools answered, too.
+            everything = candidates_of(task.messages, task.previous, task.max_tokens, with_bulk=True)
+            if len(everything) > len(candidates):
+                text = max(text, self._filled(_ranked(everything), task), key=len)
         # Not one sentence fits a bound of a few words: the beginning of the most important one does.
-        return self._filled(ranked, task) or cut_to_bound(_assembled([ranked[0]]), task, self._counter)
+        return text or cut_to_bound(_assembled([ranked[0]]), task, self._counter)
 
     def _filled(self, ranked: Sequence[Candidate], task: SummaryTask) -> str:
         """As many of the best as fit. Their tokens are estimates, which the count of the whole corrects."""
@@ -70,6 +76,11 @@ class ExtractiveSummarizer:
             # Ask for as much more or less as it was off; a little less where that missed again.
             budget *= task.max_tokens / tokens * (0.98 if fits else 0.98 - 0.04 * attempt)
         return best
+
+
+def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Most important first."""
+    return sorted(candidates, key=lambda one: (one.tier, -one.density, one.place))
 
 
 def _chosen(ranked: Sequence[Candidate], budget: float) -> list[Candidate]:

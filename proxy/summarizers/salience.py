@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from math import fsum
 from typing import NamedTuple
 
 from proxy.core.messages import Message
@@ -22,6 +23,7 @@ from proxy.summarizers.signals import (
     is_labelled,
     is_rule,
     sentences,
+    tails,
     without_lead,
     words_of,
 )
@@ -46,6 +48,8 @@ _ANSWERED_SHARE, _OPEN_SHARE = 1.0, 1.5
 """Characters of the open request for a token of the bound: about a quarter of it, and more while it is worked on."""
 _RESULT_CHARS = 1500
 """Of a tool's result that is weighed, beside the lines that tell an error."""
+_BULK_CHARS = 160
+"""Bulk of at least this length is no sentence: there, to repeat something is no idle word but the data."""
 _CODE_STARTS = (
     "import ",
     "return ",
@@ -66,8 +70,6 @@ _CODE_STARTS = (
 _CODE_ENDS = ("{", ";", "(", "},", "],")
 _NAME = re.compile(r"[ (\"'][A-Z]\w")
 _NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
-_POINTERS = ("`", "/", "_")
-"""Marks of names, paths and addresses, which cannot be said in other words."""
 _COMMON_TEXT = """
 a about after again all also am an and any are as at back be because been before being but by can
 could did do does doing done down each even every few first for from get give go going good got
@@ -102,7 +104,7 @@ class Candidate(NamedTuple):
     """Sentences of one line were said at one place by one speaker."""
     place: int
     tier: int
-    """-1 what the user asks for, 0 what they laid down, 1 all else."""
+    """-1 what the user asks for, 0 what they laid down, 1 all else, 2 the bulk of long results and words."""
     density: float
     """Weight for each token."""
     tokens: float
@@ -116,11 +118,17 @@ class _Piece(NamedTuple):
     text: str
     line: int
     earlier: bool
+    bulk: bool
     words: tuple[str, ...]
 
 
-def candidates_of(messages: Sequence[Message], previous: str | None, max_tokens: int) -> list[Candidate]:
-    """All that may be kept, weighed; a sentence that was said before is left out."""
+def candidates_of(
+    messages: Sequence[Message], previous: str | None, max_tokens: int, *, with_bulk: bool = False
+) -> list[Candidate]:
+    """All that may be kept, weighed; a sentence that was said before is left out.
+
+    :param with_bulk: also what is left out of long results and words, for a bound that all else does not fill
+    """
     old = list(read_back(previous or ""))
     new = list(utterances(messages))
     asked = next((place for place in range(len(new) - 1, -1, -1) if new[place].speaker.startswith("User")), None)
@@ -132,15 +140,15 @@ def candidates_of(messages: Sequence[Message], previous: str | None, max_tokens:
         old = [Utterance("User", one.text) if one.speaker == REQUEST else one for one in old]
         if request.within(*most) == request.text:
             new[asked] = Utterance(new[asked].speaker, "")
-    pieces = list(_pieces(old, new))
+    pieces = list(_pieces(old, new, with_bulk=with_bulk))
     weights = _word_weights(pieces)
     found: list[Candidate] = []
     said: set[tuple[str, ...]] = set()
     for place, piece in enumerate(pieces):
-        if piece.words and piece.words not in said:
+        if piece.words and (piece.words not in said or (piece.bulk and len(piece.text) >= _BULK_CHARS)):
             said.add(piece.words)
             found.append(_weighed(piece, place, weights, place / len(pieces)))
-    found = [one for one in found if one.density or one.tier < 1] or found
+    found = [one for one in found if one.density or one.tier != 1] or found
     if request is not None:
         found.append(_request(request.within(*most), pieces))
     return found
@@ -161,31 +169,36 @@ def _word_weights(pieces: Sequence[_Piece]) -> dict[str, float]:
     }
 
 
-def _pieces(old: Sequence[Utterance], new: Sequence[Utterance]) -> Iterator[_Piece]:
+def _pieces(old: Sequence[Utterance], new: Sequence[Utterance], *, with_bulk: bool) -> Iterator[_Piece]:
     for line, utterance in enumerate((*old, *new)):
-        for text in _texts(utterance, earlier=line < len(old)):
+        for text, bulk in _texts(utterance, earlier=line < len(old), with_bulk=with_bulk):
             # A sentence counts by its words: the same one again, in other punctuation, is the same.
-            yield _Piece(utterance.speaker, text, line, line < len(old), words_of(text))
+            yield _Piece(utterance.speaker, text, line, line < len(old), bulk, words_of(text))
 
 
-def _texts(utterance: Utterance, *, earlier: bool) -> Iterator[str]:
-    """What of an utterance is kept or left as one."""
+def _texts(utterance: Utterance, *, earlier: bool, with_bulk: bool) -> Iterator[tuple[str, bool]]:
+    """What of an utterance is kept or left as one, and whether it is bulk."""
     if utterance.text.startswith(CALLED) or (earlier and utterance.speaker in _LEDGER):
-        yield utterance.text
+        yield utterance.text, False
         return
     parts = list(sentences(utterance.text))
     if parts and is_labelled(parts[0]) and len(utterance.text) < 2 * len(parts[0]) + 120:
-        yield " ".join(parts)
+        yield " ".join(parts), False
         return
     result = utterance.speaker.startswith("Tool") and not earlier
     weighed = 0
     for part in parts:
         weighed += len(part)
         if result and weighed > _RESULT_CHARS and not is_error(part, words_of(part)):
+            if with_bulk:
+                yield part, True
             continue
         plain = without_lead(part)
         if plain:
-            yield plain
+            yield plain, False
+    if with_bulk:
+        for part in tails(utterance.text):
+            yield part, True
 
 
 def _weighed(piece: _Piece, place: int, weights: dict[str, float], age: float) -> Candidate:
@@ -194,22 +207,18 @@ def _weighed(piece: _Piece, place: int, weights: dict[str, float], age: float) -
     :param age: place in the conversation, 0 the oldest, 1 the newest
     """
     text, words = piece.text, piece.words
-    weight = 0.0
-    for word in set(words):
-        worth = weights.get(word)
-        if worth is not None:
-            weight += worth
-            if worth > _LEAST_WORTH:
-                weights[word] = worth * _REPEATED
+    telling = {word: weights[word] for word in weights.keys() & set(words)}
+    weight = fsum(telling.values())  # exact, so that the order of a set, another one in every process, is not felt
+    weights.update({word: worth * _REPEATED for word, worth in telling.items() if worth > _LEAST_WORTH})
     for number in _NUMBER.findall(text)[:_MOST_NUMBERS]:
         worth = weights.get(number, 1.2 + 0.12 * min(len(number), 10))
         weight += worth
         weights[number] = worth * _REPEATED
     weight += min(len(_NAME.findall(text)), 4)
-    weight += 1.0 if any(mark in text for mark in _POINTERS) else 0.0
+    weight += 1.0 if "`" in text or "/" in text or "_" in text else 0.0  # names, paths: not to be said otherwise
     by_user = piece.speaker.startswith("User")
     rule = piece.speaker in ("Rule", REQUEST) or (by_user and is_rule(text, words))
-    tier = -1 if piece.speaker == REQUEST else 0 if rule else 1
+    tier = 2 if piece.bulk else -1 if piece.speaker == REQUEST else 0 if rule else 1
     weight += _wording(text, words, by_user=by_user)
     weight *= _ROLE_WEIGHT.get(piece.speaker.partition(" ")[0], 1.0)
     if text[-1] == "?":

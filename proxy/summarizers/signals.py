@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 
 SENTENCE_CHARS = 320
 """Longest piece of text that is weighed as one; about 80 tokens."""
+_CLIPPED_CHARS = SENTENCE_CHARS // 2
+"""What is left of a longer word where a sentence has to be cut."""
 _SENTENCE_END = re.compile(
     # It starts with one plain class, so that the search leaps from white space to white space.
     r"[ \t\n](?:"
@@ -43,55 +45,63 @@ _VERBS = (
     "|drop|eat|drink|accept|allow|report|reply|respond|speak|skip|disable|enable|overwrite|publish"
     "|upgrade|book|schedule|work|need"
 )
-_RULE = re.compile(
-    rf"""
-    ^(?:(?:please|also|and|but|ok|okay|so|oh|note|remember|important|one\ more\ thing)[,:;]?\s+)*
+_RULE_START = re.compile(
+    r"""
+    (?:(?:please|also|and|but|ok|okay|so|oh|note|remember|important|one\ more\ thing)[,:;]?\s+)*
         (?:never|always|do\ not|don['’]t|only|avoid|prefer|ensure|make\ sure|stop|no\s+\w+\s+\w+|remember
         |keep\s+\w+)\b
-    | \b(?:must|mustn['’]t|shall\ not|not\ allowed|forbidden|prohibited|under\ (?:no|any)\ circumstances
-        |from\ now\ on|at\ all\ times|no\ more\ than|at\ (?:most|least)\s+\d|requires?\ that|is\ required)\b
-    | \b(?:should|can|may|shall)\s+(?:never|not|only|always)\b
-    | \bplease\s+(?:always\s+)?(?:answer|reply|respond|write|speak|use|keep|address|call|format|include)\b
-    | \b(?:answer|reply|respond|write|speak)\s+(?:\w+\s+){{0,3}}in\s+\w+
-    | \b(?:i|we|user|they)(?:['’]d)?\s+(?:(?:would|strongly|really|always|also)\s+)*prefers?\b
-    | \b(?:i|we|user)\s+(?:want|need|expect|require)s?\s+(?:you\s+to|all|every|only|no)\b
-    | \b(?:never|always|don['’]t|do\ not|only)\s+(?:ever\s+)?(?:{_VERBS})\b
-    | \ballerg(?:ic|y|ies)\b | \b(?:vegan|vegetarian|gluten[- ]free|kosher|halal)\b
-    | ^(?:toujours|jamais|immer|nie|niemals|siempre|nunca)\b | \bne\s+\w+\s+jamais\b | \bbitte\s+antworte\b
-    | \br[ée]pond(?:s|ez)\b | \bresponde\s+(?:siempre|en)\b
+    | (?:toujours|jamais|immer|nie|niemals|siempre|nunca)\b
     """,
-    re.IGNORECASE | re.VERBOSE,
+    re.VERBOSE,
 )
+_RULE = re.compile(
+    rf"""
+    \b(?:
+        (?:must|mustn['’]t|shall\ not|not\ allowed|forbidden|prohibited|under\ (?:no|any)\ circumstances
+        |from\ now\ on|at\ all\ times|no\ more\ than|at\ (?:most|least)\s+\d|requires?\ that|is\ required)\b
+    | (?:should|can|may|shall)\s+(?:never|not|only|always)\b
+    | please\s+(?:always\s+)?(?:answer|reply|respond|write|speak|use|keep|address|call|format|include)\b
+    | (?:answer|reply|respond|write|speak)\s+(?:\w+\s+){{0,3}}in\s+\w+
+    | (?:i|we|user|they)(?:['’]d)?\s+(?:(?:would|strongly|really|always|also)\s+)*prefers?\b
+    | (?:i|we|user)\s+(?:want|need|expect|require)s?\s+(?:you\s+to|all|every|only|no)\b
+    | (?:never|always|don['’]t|do\ not|only)\s+(?:ever\s+)?(?:{_VERBS})\b
+    | allerg(?:ic|y|ies)\b | (?:vegan|vegetarian|gluten[- ]free|kosher|halal)\b
+    | ne\s+\w+\s+jamais\b | bitte\s+antworte\b | r[ée]pond(?:s|ez)\b | responde\s+(?:siempre|en)\b
+    )
+    """,
+    re.VERBOSE,
+)
+"""This and what follows is tried on small letters: a pattern that ignores case cannot leap over other words."""
 _NO_RULE = re.compile(
     r"\bdon['’]t (?:know|think|mind|understand|worry|believe|care|feel|see|you|get|have to|really)\b"
     r"|\b(?:i|he|she|they|we|it)(?:['’]ve|['’]d| have| had| has)? (?:always|never) "
     r"(?:been|had|seen|thought|knew|heard|felt|got|did|\w+ed)\b"
     r"|\bcan['’]t wait\b|\bmust (?:have|say|admit|feel)\b|\b(?:that|there) must be\b|\bnot only\b|\bif only\b"
-    r"|^no (?:problem|worries|way|idea|doubt|thanks|one|need)\b",
-    re.IGNORECASE,
+    r"|^no (?:problem|worries|way|idea|doubt|thanks|one|need)\b"
 )
 _FACT = re.compile(
     r"\b(?:my|our)\s+(?:\w+\s+){0,2}(?:name|birthday|address|e-?mail|phone|number|company|team|project|product"
     r"|budget|deadline|job|wife|husband|partner|son|daughter|dog|cat|boss|manager|repo|repository|stack|database"
     r"|goal|version|server|account|id|timezone|codename|customer|client)s?\b"
     r"|\b(?:is|are|was)\s+(?:called|named)\b|\bcall me\b"
-    r"|\bI(?:['’]m| am)\s+(?:(?:a|an|from|based|called|\d)\b|(?-i:[A-Z]\w))"
-    r"|\bI\s+(?:live|work|was born|moved|study|own)\b|\bwe\s+(?:are|use|run)\b",
-    re.IGNORECASE,
+    r"|\bi(?:['’]m| am)\s+(?:a|an|from|based|called|\d)\b"
+    r"|\bi\s+(?:live|work|was born|moved|study|own)\b|\bwe\s+(?:are|use|run)\b"
 )
+_OWN_NAME = re.compile(r"\b[Ii](?:['’]m| [Aa][Mm])\s+[A-Z]\w")
 _DECISION = re.compile(
     r"\b(?:decided|decision|agreed|settled on|let['’]?s (?:use|go with|do)|going with|go with"
     r"|we['’]?ll (?:use|go|do)|chose|chosen|will use|approved|confirmed|resolved|concluded|fixed by"
-    r"|root cause|next step|deadline|instead of|switched to|plan is|scheduled|renamed|migrated)\b",
-    re.IGNORECASE,
+    r"|root cause|next step|deadline|instead of|switched to|plan is|scheduled|renamed|migrated)\b"
 )
 _ERROR = re.compile(
-    r"\b\w*(?:Error|Exception)\b|\b(?:error|traceback|failed|failure|fatal|panic|segfault|permission denied"
-    r"|refused|timed out|exit code [1-9]\d*|exited with [1-9]\d*)\b|\bnot found\b",
-    re.IGNORECASE,
+    r"\b\w*(?:error|exception)\b|\b(?:error|traceback|failed|failure|fatal|panic|segfault|permission denied"
+    r"|refused|timed out|exit code [1-9]\d*|exited with [1-9]\d*)\b|\bnot found\b"
 )
 _FACT_WORDS = frozenset({"my", "our", "called", "named", "call", "i", "we"})
-_DATED = re.compile(r"\b\d{4}-\d\d-\d\d\b|[$€£]\s?\d|\b\d[\d.,]{0,20}\s?(?:€|USD|EUR|dollars|euros)")
+_DATED = re.compile(
+    # It starts with one plain class, so that the search leaps from digit to digit.
+    r"[$€£\d](?:(?<=[$€£])\s?\d|(?<=\b\d)(?:\d{3}-\d\d-\d\d\b|[\d.,]{0,20}\s?(?:€|USD|EUR|dollars|euros)))"
+)
 _DECISION_WORDS = frozenset(
     {
         "decided",
@@ -143,6 +153,8 @@ _LEAD = re.compile(
     re.IGNORECASE,
 )
 WORD = re.compile(r"[^\W_]+")
+_ASCII_WORDS = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
+"""What ``WORD`` finds in ASCII, four times as fast."""
 
 
 def sentences(text: str) -> Iterator[str]:
@@ -157,8 +169,20 @@ def sentences(text: str) -> Iterator[str]:
             yield from _clauses(sentence)
 
 
+def tails(text: str) -> Iterator[str]:
+    """What ``sentences`` cuts off words that are longer than a sentence may be: encoded data, minified code."""
+    if not text.isascii():
+        text = _WIDE_STOP.sub("\\g<0>\n", text)
+    for word in text.split():
+        if len(word) > SENTENCE_CHARS:
+            for start in range(_CLIPPED_CHARS, len(word), SENTENCE_CHARS):
+                yield word[start : start + SENTENCE_CHARS]
+
+
 def words_of(sentence: str) -> tuple[str, ...]:
     """The words of a sentence in small letters, without punctuation."""
+    if sentence.isascii():
+        return tuple(sentence.translate(_ASCII_WORDS).split())
     return tuple(WORD.findall(sentence.lower()))
 
 
@@ -170,26 +194,27 @@ def is_rule(sentence: str, words: Sequence[str]) -> bool:
     if _RULE_WORDS.isdisjoint(words):
         return False
     body = sentence[labelled.end() :] if labelled else sentence
-    return bool(_RULE.search(body)) and not _NO_RULE.search(body)
+    plain = body.lower()
+    return bool(_RULE_START.match(plain) or _RULE.search(plain)) and not _NO_RULE.search(plain)
 
 
 # Each pattern is tried only where one of its words is there: most sentences have none.
 def is_fact(sentence: str, words: Sequence[str]) -> bool:
     """Whether the speaker says who they are, what is theirs or is called, or names a date or a sum."""
-    if not _FACT_WORDS.isdisjoint(words) and _FACT.search(sentence):
+    if not _FACT_WORDS.isdisjoint(words) and (_FACT.search(sentence.lower()) or _OWN_NAME.search(sentence)):
         return True
-    return any(word[0].isdigit() for word in words) and bool(_DATED.search(sentence))
+    return bool(_DATED.search(sentence))
 
 
 def is_decision(sentence: str, words: Sequence[str]) -> bool:
     """Whether something was settled."""
-    return not _DECISION_WORDS.isdisjoint(words) and bool(_DECISION.search(sentence))
+    return not _DECISION_WORDS.isdisjoint(words) and bool(_DECISION.search(sentence.lower()))
 
 
 def is_error(sentence: str, words: Sequence[str]) -> bool:
     """Whether something went wrong."""
     named = "Error" in sentence or "Exception" in sentence
-    return (named or not _ERROR_WORDS.isdisjoint(words)) and bool(_ERROR.search(sentence))
+    return (named or not _ERROR_WORDS.isdisjoint(words)) and bool(_ERROR.search(sentence.lower()))
 
 
 def is_labelled(sentence: str) -> bool:
@@ -207,7 +232,7 @@ def _clauses(sentence: str) -> Iterator[str]:
     """A long sentence in pieces, cut at white space; a piece without any is cut short."""
     gathered = ""
     for word in _CLAUSE_END.split(sentence):
-        clipped = word if len(word) <= SENTENCE_CHARS // 2 else word[: SENTENCE_CHARS // 2] + "…"
+        clipped = word if len(word) <= _CLIPPED_CHARS else word[:_CLIPPED_CHARS] + "…"
         if len(gathered) + 1 + len(clipped) > SENTENCE_CHARS:
             yield gathered
             gathered = clipped

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -162,6 +164,62 @@ async def test_a_generous_bound_is_filled(counter: TokenCounter, talk: Talk) -> 
     said = [f"Item {place} costs {place * 7} euros at shop {place % 13}." for place in range(2000)]
     text = await summarize(counter, talk(*said), 8000)
     assert 0.9 * 8000 <= counter.count_text(text, MODEL) <= 8000
+
+
+def data(kind: str) -> str:
+    """A tool's answer of a megabyte or less."""
+    chance = random.Random(1)
+    signs = "abcdefghijklmnopqrstuvwxyz0123456789+/"
+    return {
+        "words": lambda: " ".join("".join(chance.choices("abcdefghij", k=6)) for _ in range(20_000)),
+        "lines": lambda: "\n".join(f"line {row}: value {chance.random()}" for row in range(6000)),
+        "one line of JSON": lambda: json.dumps([{"id": row, "took": chance.random()} for row in range(4000)]),
+        "base64": lambda: "".join(chance.choices(signs, k=200_000)),
+        "one word": lambda: "data " * 40_000,
+        "no words": lambda: "x" * 300_000,
+    }[kind]()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", ["words", "lines", "one line of JSON", "base64", "one word", "no words"])
+@pytest.mark.parametrize("bound", [700, 5000])
+async def test_a_bound_that_all_else_leaves_is_filled_with_results(
+    counter: TokenCounter, talk: Talk, kind: str, bound: int
+) -> None:
+    """Where the bulk is one answer of a tool: what people said is all there, and the answer fills the rest."""
+    messages = talk("Never touch prod. Read the log.", {"role": "tool", "content": data(kind)}, "The log is odd.")
+    text = await summarize(counter, messages, bound)
+    assert 0.85 * bound <= counter.count_text(text, MODEL) <= bound
+    assert "Never touch prod." in text
+    assert "The log is odd." in text
+
+
+def test_every_process_gives_the_same_bytes(talk: Talk) -> None:
+    """Python orders sets anew in each process; replicas and restarts must not differ."""
+    program = """
+import asyncio, json, sys
+from proxy.core.chat import parse_message
+from proxy.core.ports import SummaryTask
+from proxy.summarizers import ExtractiveSummarizer
+from proxy.tokens import LocalTokenCounter
+said = [{"role": "user", "content": text} for text in json.load(sys.stdin)]
+messages = tuple(parse_message(json.dumps(one).encode(), one, 0) for one in said)
+task = SummaryTask(messages, None, 600, "gpt-4o")
+print(asyncio.run(ExtractiveSummarizer(LocalTokenCounter()).summarize(task)))
+"""
+    said = json.dumps([message.text for seed in range(6) for message in talk(*texts(seed))])
+    made = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            input=said,
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": "."},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(made) == 1
 
 
 WORDS = st.text(st.sampled_from("ab .!?\n#-:{}😀中é\u200b"), max_size=60) | st.sampled_from(

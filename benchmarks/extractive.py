@@ -1,0 +1,123 @@
+"""How long the extractive strategy takes for 100,000 tokens, by kind of conversation and by bound.
+
+``make bench-extractive``. Each round weighs the whole conversation anew; what is timed is what a request waits for,
+the count of the finished text included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator
+
+from benchmarks.counting import MODEL, TOKENS, Values, conversation, machine, parsed
+from proxy.core.messages import Message
+from proxy.core.ports import SummaryTask
+from proxy.summarizers import ExtractiveSummarizer
+from proxy.tokens import LocalTokenCounter
+
+BOUNDS = (256, 4096, 20_000)
+SENTENCES = (
+    "I think we should look at {noun} {number} before we go on.",
+    "The {noun} was moved to shelf {number} last {day}, as Ana said.",
+    "Never change {noun} {number} without asking me.",
+    "Thanks, that helps!",
+    "What happens to {noun} {number} when the {other} is gone?",
+    "We decided to keep the {noun} and to sell the {other} for {number} euros.",
+)
+WORDS = [
+    "boat",
+    "lamp",
+    "ledger",
+    "garden",
+    "engine",
+    "window",
+    "letter",
+    "harbour",
+    "pump",
+    "invoice",
+    "ladder",
+    "kettle",
+    "map",
+    "radio",
+    "saddle",
+]
+DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday"]
+
+
+def chat() -> Values:
+    """People who talk in short sentences."""
+    chance = random.Random(3)
+    texts = []
+    for _ in range(TOKENS // 39):
+        said = [
+            chance.choice(SENTENCES).format(
+                noun=chance.choice(WORDS),
+                other=chance.choice(WORDS),
+                number=chance.randrange(1000),
+                day=chance.choice(DAYS),
+            )
+            for _ in range(3)
+        ]
+        texts.append(" ".join(said))
+    return [{"role": "assistant" if place % 2 else "user", "content": text} for place, text in enumerate(texts)]
+
+
+def results() -> Values:
+    """An agent's work: long answers of tools, with a word in between."""
+    chance = random.Random(5)
+    values: Values = [{"role": "user", "content": "Find out why the nightly import fails. Never touch production."}]
+    for place in range(TOKENS // 2000):
+        rows = [{"id": row, "name": chance.choice(WORDS), "took": chance.random()} for row in range(70)]
+        values.append({"role": "tool", "tool_call_id": f"c{place}", "content": json.dumps(rows)})
+        values.append({"role": "assistant", "content": f"Table {place} holds {chance.randrange(9999)} rows."})
+    return values
+
+
+KINDS: dict[str, Callable[[], Values]] = {"prose and code": conversation, "short sentences": chat, "tools": results}
+
+
+def milliseconds(summarizer: ExtractiveSummarizer, task: SummaryTask, rounds: int) -> tuple[list[float], str]:
+    """Of each round; and the text."""
+    loop, took, text = asyncio.new_event_loop(), [], ""
+    for _ in range(rounds):
+        start = time.perf_counter()
+        text = loop.run_until_complete(summarizer.summarize(task))
+        took.append((time.perf_counter() - start) * 1000)
+    loop.close()
+    return took, text
+
+
+def rows(rounds: int) -> Iterator[str]:
+    """A line for each kind and bound."""
+    counter = LocalTokenCounter()
+    summarizer = ExtractiveSummarizer(counter)
+    for name, make in KINDS.items():
+        messages: tuple[Message, ...] = parsed(make()).messages
+        tokens = sum(counter.count_message(message, MODEL) for message in messages)
+        for bound in BOUNDS:
+            took, text = milliseconds(summarizer, SummaryTask(messages, None, bound, MODEL), rounds)
+            written = counter.count_text(text, MODEL)
+            yield (
+                f"{name:<16}{tokens:>9}{len(messages):>10}{bound:>8}{written:>9}"
+                f"{statistics.median(took):>11.0f}{min(took):>7.0f}"
+            )
+
+
+def main() -> None:
+    """Print the table, and what it was measured on."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--rounds", type=int, default=15)
+    rounds = arguments.parse_args().rounds
+    print(f"{machine()}; {rounds} rounds")
+    print(f"{'conversation':<16}{'tokens':>9}{'messages':>10}{'bound':>8}{'written':>9}{'median ms':>11}{'best':>7}")
+    for row in rows(rounds):
+        print(row)
+
+
+if __name__ == "__main__":
+    main()
