@@ -41,10 +41,7 @@ WORDS = [
     "pump",
     "invoice",
     "ladder",
-    "kettle",
     "map",
-    "radio",
-    "saddle",
 ]
 DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday"]
 

@@ -55,7 +55,7 @@ from proxy.store.models import RedisModels
 from proxy.store.redis import RedisStore
 from proxy.summarizers.extractive import ExtractiveSummarizer
 from proxy.summarizers.hybrid import HybridSummarizer
-from proxy.summarizers.llm import AUTO, DEFAULT_WINDOW_TOKENS, LlmSummarizer
+from proxy.summarizers.llm import DEFAULT_WINDOW_TOKENS, LlmSummarizer
 from proxy.summarizers.request import CarriesRequest
 from proxy.telemetry.logging import FactLog, configure
 from proxy.telemetry.metrics import Metrics
@@ -100,29 +100,35 @@ class Parts:
             lessons=lessons,
         )
         self.extractive = ExtractiveSummarizer(self.counter)
-        self._strategies: dict[tuple[Strategy, str, str, int], Summarizer] = {}
+        self._strategies: dict[tuple[Any, ...], Summarizer] = {}
 
-    def strategy(
-        self, strategy: Strategy, template: str = "general", model: str = AUTO, window: int = DEFAULT_WINDOW_TOKENS
-    ) -> Summarizer:
-        """The summarizer of a strategy; made once for the same wishes."""
-        key = (strategy, template, model, window)
+    def strategy(self, strategy: Strategy, **asked: Any) -> Summarizer:
+        """The summarizer of a strategy; made once for the same wishes.
+
+        :param asked: what ``LlmSummarizer`` takes by name
+        """
+        key = (strategy, *sorted(asked.items()))
         if key not in self._strategies:
-            self._strategies[key] = self._made(*key)
+            self._strategies[key] = self._made(strategy, asked)
         return self._strategies[key]
 
-    def _made(self, strategy: Strategy, template: str, model: str, window: int) -> Summarizer:
+    def _made(self, strategy: Strategy, asked: Mapping[str, Any]) -> Summarizer:
         if strategy == "extractive":
             return self.extractive
-        narrator = LlmSummarizer(self.upstream, self.counter, template=template, model=model, window_tokens=window)
+        narrator = LlmSummarizer(self.upstream, self.counter, **asked)
         carrier = CarriesRequest if strategy == "llm" else HybridSummarizer
         return carrier(self.counter, narrator)
 
     def summarizer_for(self, profile: ModelProfile, _: Route) -> Summarizer:
         """The summarizer that a model's policy names, for a window that is no larger than the model's own."""
         policy = profile.policy
-        window = min(profile.window.window, DEFAULT_WINDOW_TOKENS)
-        return self.strategy(policy.strategy, policy.template, policy.summarizer_model, window)
+        return self.strategy(
+            policy.strategy,
+            template=policy.template,
+            model=policy.summarizer_model,
+            window_tokens=min(profile.window.window, DEFAULT_WINDOW_TOKENS),
+            cache_friendly=policy.summarizer_cache_friendly,
+        )
 
     def stateless(self) -> Stateless:
         """Counting and compacting of single requests."""

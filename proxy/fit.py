@@ -235,6 +235,7 @@ def order_of(case: Understood, planned: Compact) -> CompactionOrder:
         caller=case.caller,
         cause="manual" if case.controls.mode == "force" else "automatic",
         degraded=case.memory.degraded,
+        request=case.request,
     )
 
 

@@ -14,6 +14,8 @@ from proxy.core.breaker import CLOSED, Breaker
 from proxy.core.budget import ModelProfile
 from proxy.core.errors import SummaryRejected, TidemarkError
 from proxy.core.events import BreakerChanged, Listener, SummaryFailed
+from proxy.core.live import live_prefix
+from proxy.core.messages import ChatRequest
 from proxy.core.plan import Compact
 from proxy.core.ports import Caller, Route, Summarizer, SummaryTask, TokenCounter
 from proxy.core.prefix import PrefixChain
@@ -43,6 +45,8 @@ class CompactionOrder:
     cause: Cause
     degraded: bool = False
     """Whether the store is down: then the summary is a deterministic one, the same for the same request."""
+    request: ChatRequest | None = None
+    """The request that the plan was made for: what a summarizer may continue (``core/live.py``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +161,7 @@ class SummaryWriter:
             route=order.route,
             caller=order.caller,
             timeout_seconds=seconds,
+            live=live_prefix(order.request, plan, order.profile) if order.request else None,
         )
         return await write_summary(summarizer, task, plan.covered, self._counter)
 

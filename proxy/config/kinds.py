@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from proxy.config.masking import Address
+from proxy.config.templates import TemplateFile
 from proxy.config.tree import Scalar
 
 T = TypeVar("T")
@@ -179,6 +180,21 @@ def address(*schemes: str, words: tuple[str, ...] = ()) -> Kind[Address]:
 
     urls = " or ".join(f"{scheme}://" for scheme in schemes)
     return Kind("".join(f"{word} or " for word in words) + f"a URL that starts with {urls} and names a host", read)
+
+
+def template(words: Any) -> Kind[str | TemplateFile]:
+    """One of a few names, or the path of a file of one's own, told by its slash or its ending."""
+    allowed = get_args(words)
+
+    def read(scalar: Scalar) -> str | TemplateFile:
+        value = _text(scalar)
+        if value in allowed:
+            return value
+        if "/" not in value and not value.endswith((".md", ".txt")):
+            raise Unfit
+        return TemplateFile(Path(value))
+
+    return Kind("one of " + ", ".join(allowed) + ", or the path of a file of yours (./my-template.md)", read)
 
 
 def folder() -> Kind[Path]:

@@ -56,7 +56,7 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
     """
     if path is None and environ.get("TIDEMARK_CONFIG"):
         path = Path(environ["TIDEMARK_CONFIG"])
-    reader = Reader(environ)
+    reader = Reader(environ, path.absolute().parent if path else None)
     root = Table({}, {}, 0) if path is None else _tree(path, reader)
     settings = _settings(reader, root, path, environ)
     if settings is None:

@@ -9,10 +9,12 @@ import dataclasses
 import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from proxy.config.kinds import Kind, Unfit
 from proxy.config.sections import Given, key_notes
+from proxy.config.templates import TemplateFile, TemplateProblem, load_template
 from proxy.config.tree import Items, Node, Scalar, Table, resolve
 from proxy.core.messages import JsonValue
 
@@ -28,7 +30,6 @@ _SHOWN_CHARACTERS = 60
 
 LATER: Mapping[str, tuple[object, ...]] = {
     "auth.mode": ("passthrough",),
-    "compaction.summarizer.cache_friendly": (False,),
 }
 """Keys whose feature is not in this release yet, with the values that change nothing. A feature that
 comes takes its line out. Any other value is refused: a setting without effect is worse than none."""
@@ -45,10 +46,15 @@ class Remark:
 class Reader:
     """Reads one file's tree; state: the problems and warnings so far, in the order found."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], folder: Path | None = None) -> None:
+        """Nothing is read yet.
+
+        :param folder: what a path in the file counts from; None for the working directory
+        """
         self.problems: list[Remark] = []
         self.warnings: list[Remark] = []
         self._environ = environ
+        self._folder = folder or Path.cwd()
 
     def problem(self, line: int, message: str) -> None:
         """Note what must be mended."""
@@ -110,7 +116,8 @@ class Reader:
             return MISSING
         try:
             if isinstance(scalar, Scalar):
-                return kind.read(scalar)
+                found = kind.read(scalar)
+                return self._template(node.line, name, found) if isinstance(found, TemplateFile) else found
             more = ""
         except Unfit as unfit:
             more = str(unfit)
@@ -139,6 +146,15 @@ class Reader:
             return None
         text = self._environ[name]
         return Scalar(resolve(text), text, node.line, variable=name)
+
+    def _template(self, line: int, name: str, file: TemplateFile) -> Any:
+        """A person's own template, or ``MISSING`` after a problem, which names that file's line too."""
+        path = self._folder / file.path.expanduser()
+        try:
+            return load_template(path)
+        except TemplateProblem as problem:
+            self.problem(line, f"{name}: {path}:{problem.line}: {problem.message}")
+            return MISSING
 
     def _available(self, line: int, name: str, path: str, value: object, default: object) -> bool:
         if path not in LATER or value == default or value in LATER[path]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from proxy.config import kinds
 from proxy.config.masking import Address
 from proxy.core.budget import CompactionPolicy, OnFailure, Oversize
-from proxy.core.summary import Strategy
+from proxy.core.summary import Strategy, Template, TemplateName
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -80,8 +80,8 @@ class CompactionSettings:
     on_failure: OnFailure = field(default="deterministic", metadata=takes(kinds.choice(OnFailure)))
     """When no summary can be made. ``deterministic``: an extractive one, with a warning, so that no request
     fails; ``block``: 503 until one succeeds (FR-5.1.1); ``passthrough``: the request goes on as it is."""
-    template: str = field(default="general", metadata=takes(kinds.choice(Literal["general", "technical", "coding"])))
-    """The summarizer's instructions (S3 open question 1)."""
+    template: str | Template = field(default="general", metadata=takes(kinds.template(TemplateName)))
+    """The summarizer's instructions (S3 open question 1): one of ours, or a Markdown file of a person's own."""
     wait_seconds: float = field(default=30.0, metadata=takes(kinds.positive("seconds")))
     """The longest that a request waits for a summary that another one is making. Clients give up after 60 s
     or more."""
@@ -101,6 +101,7 @@ class CompactionSettings:
             **plain,
             summarizer_model=self.summarizer.model,
             summarizer_timeout_seconds=self.summarizer.timeout_seconds,
+            summarizer_cache_friendly=self.summarizer.cache_friendly,
         )
 
 

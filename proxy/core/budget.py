@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from .summary import Strategy
+from .summary import Strategy, Template
 
 WindowSource = Literal["api", "manual", "default"]
 """FR-3.2.1: learned from data or the upstream, written by a person, or assumed."""
@@ -71,9 +71,11 @@ class CompactionPolicy:
     min_gain: float = 0.10
     """A compaction that would free a smaller share of the request is not done."""
     on_failure: OnFailure = "deterministic"
-    template: str = "general"
+    template: str | Template = "general"
     summarizer_model: str = "auto"
     summarizer_timeout_seconds: float = 60.0
+    summarizer_cache_friendly: bool = False
+    """Whether the summarizer's call is appended to the live prefix (``core/live.py``)."""
     wait_seconds: float = 30.0
     """The longest that a request waits for a summary that another one is making."""
     oversize: Oversize = "clip"

@@ -78,6 +78,17 @@ class ChatRequest:
     """Decoded members that the provider bills as input: tools, tool_choice, functions, response_format, ..."""
 
 
+@dataclass(frozen=True, slots=True)
+class LivePrefix:
+    """The beginning of a conversation exactly as it is forwarded: what a provider has in its prompt cache."""
+
+    messages: tuple[Message, ...]
+    fields: Mapping[str, bytes]
+    """The members of the request beside ``messages`` that belong to what is cached, as raw JSON."""
+    limit: int
+    """Tokens that the conversation's model takes as input beside the answer."""
+
+
 def render_body(fields: Mapping[str, bytes], replaced: Mapping[str, bytes]) -> bytes:
     """Put a body together from raw members; those in ``replaced`` take the place of the client's.
 

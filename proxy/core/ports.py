@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 from .budget import ModelProfile
 from .calibration import Calibration, CalibrationKey, Reading
 from .conversation import Recollection, StoredConversation, StoredMessage, TurnRecord
-from .messages import ChatRequest, JsonValue, Message
+from .messages import ChatRequest, JsonValue, LivePrefix, Message
 from .prefix import PrefixChain
 from .registry import ModelRecord, Overrides, RegistryVersion, Sighting
 from .summary import RunningSummary, SummaryRecipe
@@ -101,10 +101,13 @@ class Upstream(Protocol):
         *,
         max_tokens: int,
         timeout_seconds: float,
+        live: LivePrefix | None = None,
     ) -> str:
         """One short text for a summarizer, not streamed.
 
-        :raises UpstreamError: there was no answer, or one that is no text
+        :param live: what goes before ``messages``, byte by byte
+        :raises UpstreamError: there was no answer
+        :raises SummaryRejected: it holds no text: tool calls or a refusal in its place, or nothing
         """
         ...
 
@@ -372,6 +375,8 @@ class SummaryTask:
     """Where the conversation's model is served; None outside a request (``tidemark compact``)."""
     caller: Caller | None = None
     timeout_seconds: float = 60.0
+    live: LivePrefix | None = None
+    """The same conversation as it is forwarded, for a summarizer that is to continue the provider's prompt cache."""
 
 
 class Summarizer(Protocol):

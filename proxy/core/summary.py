@@ -14,6 +14,8 @@ from .messages import Message, system_message
 
 Strategy = Literal["extractive", "llm", "hybrid"]
 Cause = Literal["automatic", "manual", "prepared"]
+TemplateName = Literal["general", "technical", "coding", "detailed", "concise"]
+"""The templates that come along."""
 
 OPENING = "Summary of earlier turns"
 """How every summary message starts (S4: "clearly marked")."""
@@ -22,6 +24,20 @@ _NOTE = (
     "<<<\n{text}\n>>>"
 )
 _MARKS = re.compile("<{3,}|>{3,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """One way of summarizing, as a summarizer's model is told it (S3, open question 1)."""
+
+    name: str
+    """Part of every recipe: of a person's own template it holds a digest of the content."""
+    opening: str
+    """Who the model is and what to look at."""
+    sections: tuple[tuple[str, str], ...]
+    """Heading, and what belongs under it."""
+    share: float = 1.0
+    """Of the bound that the model is asked to fill."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from proxy.core.errors import ModelNotFound, SummaryRejected, UpstreamTimedOut
-from proxy.core.messages import Message
+from proxy.core.errors import (
+    ModelNotFound,
+    SummaryRejected,
+    UpstreamBroken,
+    UpstreamError,
+    UpstreamTimedOut,
+    UpstreamUnreachable,
+)
+from proxy.core.messages import LivePrefix, Message
 from proxy.core.ports import Caller, Route, SummaryTask, TokenCounter, Upstream
-from proxy.core.summary import SummaryRecipe
+from proxy.core.summary import SummaryRecipe, Template
 from proxy.summarizers.answers import cleaned, judge
 from proxy.summarizers.fitting import cut_to_bound, is_large
-from proxy.summarizers.prompts import overhead_text, system_prompt, template_named, user_prompt
+from proxy.summarizers.prompts import live_prompt, overhead_text, system_prompt, template_named, user_prompt
 from proxy.summarizers.transcript import utterances
 
 AUTO = "auto"
@@ -41,39 +48,51 @@ class LlmSummarizer:
         upstream: Upstream,
         counter: TokenCounter,
         *,
-        template: str = "general",
+        template: str | Template = "general",
         model: str = AUTO,
         window_tokens: int = DEFAULT_WINDOW_TOKENS,
+        cache_friendly: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Nothing is asked yet.
 
-        :param template: name of a prompt template
+        :param template: one of our prompt templates by name, or a person's own
         :param model: who summarizes; ``auto`` for the small model of the conversation's provider, else its own
         :param window_tokens: context window of the summarizer's model
+        :param cache_friendly: ask at the end of the live conversation, where its own model summarizes; ``auto`` does
         :raises ConfigError: there is no such template
         """
         self._upstream = upstream
         self._counter = counter
-        self._template = template_named(template)
+        self._template = template if isinstance(template, Template) else template_named(template)
         self._model = model
         self._window_tokens = window_tokens
+        self._cache_friendly = cache_friendly
         self._clock = clock
 
     @property
     def recipe(self) -> SummaryRecipe:
         """What its summaries depend on."""
-        return SummaryRecipe("llm", self._template.name, version=1, model=self._model)
+        model = f"{self._model}+live" if self._cache_friendly else self._model
+        return SummaryRecipe("llm", self._template.name, version=1, model=model)
 
     async def summarize(self, task: SummaryTask) -> str:
-        """Ask for a summary, once for each piece of the transcript.
+        """Ask for a summary: at the end of the live conversation, or once for each piece of the transcript.
 
         :raises SummaryRejected: an answer was no summary, or there was nothing to summarize
         :raises UpstreamError: there was no answer in time
         """
+        deadline = self._clock() + task.timeout_seconds
+        if self._cache_friendly and (live := await self._live(task)) is not None:
+            try:
+                return await self._ask_live(task, live, deadline)
+            except (UpstreamUnreachable, UpstreamTimedOut, UpstreamBroken):
+                raise
+            except (SummaryRejected, UpstreamError):
+                pass  # refused, or taken for a task to go on with: it may still be summarized piece by piece, quoted
         route = await self._route(task)
         bound = min(task.max_tokens, max(1, self._window_tokens // 3))
-        call = _Call(task, route, _caller(task, route), bound, self._clock() + task.timeout_seconds)
+        call = _Call(task, route, _caller(task, route), bound, deadline)
         summary = task.previous or ""
         pieces = await asyncio.to_thread(self._pieces, call) if is_large(task) else self._pieces(call)
         if not pieces:
@@ -89,6 +108,40 @@ class LlmSummarizer:
             return await self._upstream.resolve(task.model if self._model in ("", AUTO) else self._model)
         except ModelNotFound as error:
             raise SummaryRejected(f"the summarizer's model is not served: {error}") from error
+
+    async def _live(self, task: SummaryTask) -> _Live | None:
+        """What to continue, where the conversation's own model summarizes and all of it fits that model's window."""
+        prefix, route = task.live, task.route
+        if prefix is None or route is None:
+            return None
+        if self._model not in ("", AUTO) and not _same_model(await self._route(task), route):
+            return None
+        prompt = live_prompt(self._template, task.max_tokens, continued=task.previous is not None)
+        tokens = await asyncio.to_thread(self._live_tokens, prefix, prompt, task.model)
+        return _Live(prefix, route, prompt) if tokens <= prefix.limit else None
+
+    def _live_tokens(self, prefix: LivePrefix, prompt: str, model: str) -> int:
+        count = self._counter.count_text
+        fields = sum(count(raw.decode("utf-8", "replace"), model) for raw in prefix.fields.values())
+        said = sum(self._counter.count_message(message, model) for message in prefix.messages)
+        return said + fields + count(prompt, model) + _MARK_TOKENS
+
+    async def _ask_live(self, task: SummaryTask, live: _Live, deadline: float) -> str:
+        answer = await self._upstream.complete(
+            live.route,
+            [{"role": "user", "content": live.prompt}],
+            task.caller or Caller(b"", ()),
+            max_tokens=task.max_tokens,
+            timeout_seconds=max(deadline - self._clock(), 0.0),
+            live=live.prefix,
+        )
+        text = cleaned(answer)
+        count, previous = self._counter.count_text, task.previous or ""
+        material = "\n".join([previous, *(one.line for one in utterances(task.messages))])
+        tokens = sum(self._counter.count_message(message, task.model) for message in task.messages)
+        tokens += count(previous, task.model)
+        judge(text, material, text_tokens=count(text, task.model), material_tokens=tokens)
+        return cut_to_bound(text, task, self._counter)
 
     async def _ask(self, call: _Call, piece: str, summary: str) -> str:
         left = call.deadline - self._clock()
@@ -153,6 +206,11 @@ def small_route(route: Route) -> Route:
     return replace(route, upstream_model=small)
 
 
+def _same_model(one: Route, other: Route) -> bool:
+    """Whether two routes lead to the same model of the same upstream, and so to the same prompt cache."""
+    return (one.provider, one.base_url, one.upstream_model) == (other.provider, other.base_url, other.upstream_model)
+
+
 def _caller(task: SummaryTask, route: Route) -> Caller:
     """Who asks. A client's credential goes nowhere but where the client's own request goes."""
     nobody = Caller(b"", ())
@@ -160,6 +218,15 @@ def _caller(task: SummaryTask, route: Route) -> Caller:
         return task.caller or nobody
     same = (route.provider, route.base_url) == (task.route.provider, task.route.base_url)
     return task.caller if same else nobody
+
+
+@dataclass(frozen=True, slots=True)
+class _Live:
+    """The conversation itself, and what is asked at its end."""
+
+    prefix: LivePrefix
+    route: Route
+    prompt: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from proxy.core.errors import UpstreamError
+from proxy.core.errors import SummaryRejected, UpstreamError
 from proxy.core.messages import JsonValue
 from proxy.core.ports import Route
 
@@ -21,19 +21,29 @@ MESSAGE_CHARACTERS = 1000
 def text_of(answer: JsonValue, route: Route) -> str:
     """The text of a chat completion object.
 
+    :raises SummaryRejected: the model called a tool, refused or was stopped by a filter, whatever it wrote beside that
     :raises UpstreamError: there is none
     """
-    text = _content(answer)
+    choice = _first_choice(answer)
+    message = choice.get("message")
+    said: Mapping[str, JsonValue] = message if isinstance(message, dict) else {}
+    if said.get("tool_calls") or said.get("function_call"):
+        raise SummaryRejected("the summarizer answered with a tool call")
+    if said.get("refusal") or choice.get("finish_reason") == "content_filter":
+        raise SummaryRejected("the summarizer refused")
+    text = _content(said.get("content"))
     if not text.strip():
         raise UpstreamError(f"The upstream of {route.name!r} answered without any text.")
     return text
 
 
-def _content(answer: JsonValue) -> str:
+def _first_choice(answer: JsonValue) -> Mapping[str, JsonValue]:
     choices = answer.get("choices") if isinstance(answer, dict) else None
     first = choices[0] if isinstance(choices, list) and choices else None
-    message = first.get("message") if isinstance(first, dict) else None
-    content = message.get("content") if isinstance(message, dict) else None
+    return first if isinstance(first, dict) else {}
+
+
+def _content(content: JsonValue) -> str:
     if isinstance(content, list):  # some servers answer in parts
         texts = (part.get("text") for part in content if isinstance(part, dict))
         return "".join(text for text in texts if isinstance(text, str))

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from proxy.core.errors import ModelNotFound, UpstreamError
-from proxy.core.messages import JsonValue
+from proxy.core.messages import JsonValue, LivePrefix
 from proxy.core.ports import Caller, Lane, Route, UpstreamReply
 from proxy.upstream import providers
 from proxy.upstream.bounded import remember
@@ -105,13 +105,18 @@ class LiteLLMUpstream:
         *,
         max_tokens: int,
         timeout_seconds: float,
+        live: LivePrefix | None = None,
     ) -> str:
         """One short text for a summarizer, not streamed.
 
-        :raises UpstreamError: there was no answer, or one that is no text
+        :param live: what goes before ``messages``, byte by byte
+        :raises UpstreamError: there was no answer
+        :raises SummaryRejected: it holds no text: tool calls or a refusal in its place, or nothing
         """
         lane = self.wire if route.lane == "wire" else self._translate
-        return await lane.complete(route, messages, caller, max_tokens=max_tokens, timeout_seconds=timeout_seconds)
+        return await lane.complete(
+            route, messages, caller, max_tokens=max_tokens, timeout_seconds=timeout_seconds, live=live
+        )
 
     async def aclose(self) -> None:
         """Close the pooled connections."""

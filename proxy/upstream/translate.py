@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import msgspec
 
 from proxy.core.errors import UpstreamError, UpstreamTimedOut
-from proxy.core.messages import JsonValue
+from proxy.core.messages import JsonValue, LivePrefix, render_body, render_messages
 from proxy.core.ports import Caller, Headers, Route, UpstreamReply
 from proxy.upstream.answers import error_envelope, text_of, upstream_refused
 from proxy.upstream.chunks import StreamedReply, answer_headers, plain
@@ -100,15 +100,22 @@ class TranslateLane:
         *,
         max_tokens: int,
         timeout_seconds: float,
+        live: LivePrefix | None = None,
     ) -> str:
         """One text, not streamed.
 
-        :raises UpstreamError: there was no answer, or one that is no text
+        :param live: what goes before ``messages``
+        :raises UpstreamError: there was no answer
+        :raises SummaryRejected: it holds no text
         """
         credential = credential_for(route, caller)
         if isinstance(credential, Refusal):
             raise upstream_refused(route, credential.status, credential.body)
-        asked = {"messages": list(messages), "max_tokens": max_tokens}
+        asked: dict[str, Any] = {"messages": []}
+        if live:
+            asked = _decoded(render_body(live.fields, {"messages": render_messages(live.messages)}))
+            asked = {name: value for name, value in asked.items() if name in CHAT_FIELDS and value is not None}
+        asked |= {"messages": [*asked["messages"], *messages], "max_tokens": max_tokens}
         try:
             async with asyncio.timeout(timeout_seconds):
                 answer = await self._completion(**fields_for(route, asked) | credential | {"stream": False})

@@ -21,7 +21,7 @@ import msgspec
 
 from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamTimedOut, UpstreamUnreachable
 from proxy.core.headers import end_to_end
-from proxy.core.messages import JsonValue
+from proxy.core.messages import JsonValue, LivePrefix
 from proxy.core.ports import Caller, Headers, Route, UpstreamReply
 from proxy.upstream.answers import text_of, upstream_refused
 from proxy.upstream.headers import outgoing
@@ -114,16 +114,20 @@ class WireLane:
         *,
         max_tokens: int,
         timeout_seconds: float,
+        live: LivePrefix | None = None,
     ) -> str:
         """One text, not streamed.
 
-        :raises UpstreamError: there was no answer, or one that is no text
+        :param live: what goes before ``messages``, byte by byte
+        :raises UpstreamError: there was no answer
+        :raises SummaryRejected: it holds no text
         """
         # api.openai.com's reasoning models refuse max_tokens; most other servers know nothing else.
         bound = "max_completion_tokens" if is_openai(route.base_url) else "max_tokens"
-        body = msgspec.json.encode(
-            {"model": route.upstream_model, "messages": messages, bound: max_tokens, "stream": False}
-        )
+        fields = {name: msgspec.Raw(raw) for name, raw in live.fields.items()} if live else {}
+        before = [msgspec.Raw(message.raw) for message in live.messages] if live else []
+        asked = {"messages": [*before, *messages], bound: max_tokens, "stream": False}
+        body = msgspec.json.encode({"model": route.upstream_model, **fields, **asked})
         headers = [pair for pair in outgoing(route, caller) if pair[0] not in ("content-type", "accept")]
         headers += [JSON_CONTENT, ("accept", "application/json")]
         question = _Question(route, "POST", chat_url(route), headers, body)

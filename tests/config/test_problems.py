@@ -110,7 +110,6 @@ class TestProblems:
             ("template:", "is empty; it takes"),
             ("{threshold: 0.4}", "target is 0.45, not below the threshold 0.4"),
             ("oversize: cut", "one of clip, error"),
-            ("summarizer: {cache_friendly: true}", "is not available yet"),
         ],
     )
     def test_values_out_of_range_are_told_with_the_range(self, write: Write, said: str, told: str) -> None:

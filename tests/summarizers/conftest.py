@@ -10,7 +10,7 @@ import pytest
 
 from proxy.core.chat import parse_message
 from proxy.core.errors import ModelNotFound, TidemarkError
-from proxy.core.messages import JsonValue, Message
+from proxy.core.messages import JsonValue, LivePrefix, Message
 from proxy.core.ports import Caller, Route, UpstreamReply
 from proxy.tokens import LocalTokenCounter
 
@@ -26,6 +26,7 @@ class Asked:
     max_tokens: int
     timeout_seconds: float
     caller: Caller
+    live: LivePrefix | None = None
 
     @property
     def prompt(self) -> str:
@@ -59,10 +60,11 @@ class ScriptedUpstream:
         *,
         max_tokens: int,
         timeout_seconds: float,
+        live: LivePrefix | None = None,
     ) -> str:
         """The next answer; an error is raised."""
         answer = self.answers[min(len(self.asked), len(self.answers) - 1)]
-        self.asked.append(Asked(route, messages, max_tokens, timeout_seconds, caller))
+        self.asked.append(Asked(route, messages, max_tokens, timeout_seconds, caller, live))
         if isinstance(answer, TidemarkError):
             raise answer
         return answer

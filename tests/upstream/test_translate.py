@@ -11,7 +11,9 @@ import httpx
 import pytest
 import respx
 
+from proxy.core.chat import parse_message
 from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamTimedOut, UpstreamUnreachable
+from proxy.core.messages import LivePrefix
 from proxy.core.ports import Route, UpstreamReply
 from proxy.upstream.litellm import LiteLLMUpstream
 from proxy.upstream.overflow import Overflow, parse_overflow
@@ -329,6 +331,24 @@ async def test_completion_returns_its_text(upstream: LiteLLMUpstream, provider: 
     text = await upstream.complete(route, messages, ALICE, max_tokens=50, timeout_seconds=5)
     assert text == "In short."
     assert json.loads(provider.calls.last.request.content)["max_tokens"] == 50
+
+
+async def test_a_live_prefix_goes_first(upstream: LiteLLMUpstream, provider: respx.Route) -> None:
+    """As the client's own requests are translated: messages, tools, cache marks; then the call's own message."""
+    provider.respond(json=anthropic.message({"type": "text", "text": "In short."}))
+    route = await upstream.resolve("claude-sonnet-4-5")
+    said = {"role": "user", "content": [{"type": "text", "text": "long", "cache_control": {"type": "ephemeral"}}]}
+    answered = {"role": "assistant", "content": "Yes."}
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+    messages = tuple(parse_message(json.dumps(one).encode(), one, 0) for one in (said, answered))
+    live = LivePrefix(messages, {"tools": json.dumps([tool]).encode(), "prompt_cache_retention": b'"24h"'}, 100)
+    question = [{"role": "user", "content": "Summarize."}]
+    assert await upstream.complete(route, question, ALICE, max_tokens=50, timeout_seconds=5, live=live) == "In short."
+    sent = json.loads(provider.calls.last.request.content)
+    assert [message["role"] for message in sent["messages"]] == ["user", "assistant", "user"]
+    assert sent["messages"][0]["content"][0]["cache_control"] == {"type": "ephemeral"}
+    assert sent["messages"][2]["content"][0]["text"] == "Summarize."
+    assert [one["name"] for one in sent["tools"]] == ["look"]
 
 
 async def test_failed_completion_is_an_upstream_error(upstream: LiteLLMUpstream, provider: respx.Route) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamTimedOut, UpstreamUnreachable
+from proxy.core.chat import parse_message
+from proxy.core.errors import SummaryRejected, UpstreamBroken, UpstreamError, UpstreamTimedOut, UpstreamUnreachable
+from proxy.core.messages import LivePrefix
 from proxy.core.ports import Route
 from proxy.upstream.wire import WireLane, proxy_for
 from tests.upstream.scripted import Exchange, ScriptedServer, calling, collect, everything, serving
@@ -386,6 +388,44 @@ async def test_completion_without_text_is_an_upstream_error(
     async with serving(script) as server:
         with pytest.raises(UpstreamError, match=told):
             await wire.complete(route_to(server), [], calling(), max_tokens=9, timeout_seconds=5)
+
+
+@pytest.mark.parametrize(
+    ("choice", "told"),
+    [
+        (b'{"message":{"content":null,"tool_calls":[{"id":"c"}]},"finish_reason":"tool_calls"}', "tool call"),
+        (b'{"message":{"content":"I will look that up first.","tool_calls":[{"id":"c"}]}}', "tool call"),
+        (b'{"message":{"content":"","function_call":{"name":"f","arguments":"{}"}}}', "tool call"),
+        (b'{"message":{"content":null,"refusal":"I cannot help with that."}}', "refused"),
+        (b'{"message":{"content":"The talk was"},"finish_reason":"content_filter"}', "refused"),
+    ],
+)
+async def test_a_completion_that_is_no_text_is_a_rejected_summary(wire: WireLane, choice: bytes, told: str) -> None:
+    """Tool calls and refusals in place of text, and what a filter left of one."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(b'{"choices":[%s]}' % choice)
+
+    async with serving(script) as server:
+        with pytest.raises(SummaryRejected, match=told):
+            await wire.complete(route_to(server), [], calling(), max_tokens=9, timeout_seconds=5)
+
+
+async def test_a_live_prefix_goes_first_byte_by_byte(wire: WireLane) -> None:
+    """The client's own bytes, and what is cached with them; what the call itself says comes after."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(b'{"choices":[{"message":{"content":"In short."}}]}')
+
+    raw = b'{ "role":"user",\t"content":"caf\\u00e9 \\ud83d", "x":1.0e2}'
+    live = LivePrefix((parse_message(raw, json.loads(raw), 0),), {"tools": b'[ {"type": "function"} ]'}, 100)
+    async with serving(script) as server:
+        question = [{"role": "user", "content": "Summarize."}]
+        await wire.complete(route_to(server), question, calling(), max_tokens=9, timeout_seconds=5, live=live)
+        assert server.last.body == (
+            b'{"model":"m","tools":[ {"type": "function"} ],"messages":[%s,{"role":"user","content":"Summarize."}],'
+            b'"max_tokens":9,"stream":false}' % raw
+        )
 
 
 async def test_completion_has_its_own_time(wire: WireLane) -> None:
