@@ -23,6 +23,7 @@ from proxy.summarizers.signals import (
     without_lead,
     words_of,
 )
+from proxy.summarizers.superseding import answer_language
 from proxy.summarizers.transcript import EARLIER, Utterance, arguments_of, read_back, shortened, utterances
 
 RULE, FACT, DECISION, ERROR = "Rule", "Fact", "Decision", "Error"
@@ -45,17 +46,21 @@ _PATH = re.compile(
 _LINK = re.compile(r"\bhttps?://[^\s<>\"'`)\]]+[^\s<>\"'`)\].,;:!?]")
 # Repetitions are bounded: of a text that fits halfway everywhere, an open one would cost its square.
 _IDENTIFIER = re.compile(
-    r"\b[A-Z][A-Z0-9]+-\d+\b|\b[\w.+-]{1,64}@[\w-]{1,64}\.[\w.-]{0,64}\w"
+    r"\b[A-Z][A-Z0-9]+-\d+\b|(?<!\w)#\d{1,9}\b|\b[\w.+-]{1,64}@[\w-]{1,64}\.[\w.-]{0,64}\w"
     r"|\bv\d+(?:\.\d+)+\b|\b\d{1,9}(?:\.\d{1,9}){2,5}\b"
     r"|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b"
     r"|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"
 )
 _MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
+_UNITS = "ms|s|h|min|kb|mb|gb|tb|kib|mib|gib|hz|khz|mhz|ghz|kg|km|cm|mm|px|eur|usd"
+_NUMBERED = "port|page|line|section|chapter|step|phase|room|floor|gate|row|level|build|release|version|order|invoice"
 _NUMBER = re.compile(
     r"[$€£]\s?\d[\d.,]{0,20}\d?(?:\s?(?:k|m|bn|million|billion)\b)?"
     r"|\b\d{4}-\d{2}-\d{2}\b|\b\d{1,2}:\d{2}\b"
     rf"|\b\d{{1,2}}(?:st|nd|rd|th)?\s(?:of\s)?(?:{_MONTHS})(?:,?\s\d{{4}})?|\b(?:{_MONTHS})\s\d{{1,2}}(?:,?\s\d{{4}})?"
-    r"|\b\d[\d.,]{0,20}(?:\s?%|\s?(?:ms|s|kb|mb|gb|tb|kg|km|cm|mm)\b|(?:\s[a-z]{3,20}\b){1,2})",
+    rf"|\b(?:{_NUMBERED})\s\d[\w.-]{{0,20}}\b"
+    rf"|\b\d[\d.,]{{0,20}}(?:[kx]\b|\s?%|\s?(?:{_UNITS})\b)(?:\s(?:of\s)?[a-z]{{3,20}}\b){{0,2}}"
+    r"|\b\d[\d.,]{0,20}(?:\s[a-z]{3,20}\b){1,2}",
     re.IGNORECASE,
 )
 _PROGRAMS = (
@@ -70,10 +75,11 @@ _PATH_KEYS = ("path", "file_path", "filepath", "filename", "file", "target_file"
 _NO_NOUN_TEXT = """
 and the for was were are but with from that then than not you has have had did does will would can could should
 after before until into onto over under per which who when while where because once again also only just
+within each every out left says said came went takes took needs closes fixes than both
 """
 _NO_NOUN = frozenset(_NO_NOUN_TEXT.split())
 _TELLING_CHARS = 3
-"""A longer number tells something without a noun: a sum, a date, a time."""
+"""A longer number tells something without a noun (a sum, a date, a time), and so does one with its unit (2h)."""
 
 
 @dataclass(slots=True)
@@ -90,6 +96,9 @@ class Ledger:
             return
         if kind == REQUEST:
             kept.clear()
+        elif kind == RULE and answer_language(entry):
+            for older in [one for one in kept if answer_language(one)]:
+                del kept[older]
         elif kind not in _STANDING:
             kept.pop(entry, None)
         kept[entry] = None
@@ -189,7 +198,9 @@ def _note_details(ledger: Ledger, sentence: str, *, with_numbers: bool) -> None:
         for found in _NUMBER.finditer(rest):
             number, *nouns = found[0].strip(".,").split()
             named = list(takewhile(lambda noun: noun.lower() not in _NO_NOUN, nouns))
-            if named or len(number) > _TELLING_CHARS:
+            while named and named[-1].lower() == "of":
+                named.pop()
+            if named or len(number) > _TELLING_CHARS or not number[-1].isdigit():
                 ledger.add(NUMBERS, " ".join([number, *named]))
 
 

@@ -27,6 +27,7 @@ from proxy.summarizers.signals import (
     without_lead,
     words_of,
 )
+from proxy.summarizers.superseding import answer_language
 from proxy.summarizers.transcript import CALLED, EARLIER, Utterance, read_back, utterances
 
 _LEDGER = frozenset(
@@ -148,10 +149,16 @@ def candidates_of(
         if piece.words and (piece.words not in said or (piece.bulk and len(piece.text) >= _BULK_CHARS)):
             said.add(piece.words)
             found.append(_weighed(piece, place, weights, place / len(pieces)))
-    found = [one for one in found if one.density or one.tier != 1] or found
+    found = [one for one in _in_force(found) if one.density or one.tier != 1] or found
     if request is not None:
         found.append(_request(request.within(*most), pieces))
     return found
+
+
+def _in_force(found: Sequence[Candidate]) -> list[Candidate]:
+    """Without the rules that a newer one replaces."""
+    replaced = [place for place, one in enumerate(found) if one.tier == 0 and answer_language(one.text)][:-1]
+    return [one for place, one in enumerate(found) if place not in replaced] if replaced else list(found)
 
 
 def _carried(line: Utterance, most: tuple[int, int]) -> Utterance:

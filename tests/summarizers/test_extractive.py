@@ -150,6 +150,16 @@ async def test_an_open_request_stays_until_the_next_one(counter: TokenCounter, t
 
 
 @pytest.mark.anyio
+async def test_a_newer_language_replaces_the_older_one(counter: TokenCounter, talk: Talk) -> None:
+    """Of two rules that cannot both hold the newer one is kept."""
+    first = await summarize(counter, talk("Always answer in French. Never touch prod.", "Fine.", "Go on."), 200)
+    second = await summarize(counter, talk("Answer in German from now on.", "Fine.", "Go on."), 200, first)
+    assert "Answer in German from now on." in second
+    assert "Never touch prod." in second
+    assert "French" not in second
+
+
+@pytest.mark.anyio
 async def test_the_same_task_gives_the_same_bytes(counter: TokenCounter, talk: Talk) -> None:
     """Deterministic, and what is said twice is kept once."""
     messages = talk(*texts(3), *texts(3))

@@ -65,6 +65,45 @@ async def test_rules_stand_through_five_rounds(counter: TokenCounter, talk: Talk
     assert summary.endswith("\nNarrative:\nThey talked.")
 
 
+SAID = st.lists(
+    st.sampled_from(
+        [
+            "Look at src/file{n}.py, line {n}.",
+            "Ticket ABC-{n} is about https://example.org/{n}.",
+            "We decided to use port {n}.",
+            "My {n}th server is called box{n}.",
+            "ValueError: bad value {n}",
+            "Always keep {n} copies of it.",
+            "Narrative: {n}",
+            "Run `make target{n}` with {n} workers.",
+        ]
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@pytest.mark.anyio
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(SAID, min_size=50, max_size=50), st.sampled_from([160, 300]))
+async def test_a_rule_of_the_first_round_stands_word_for_word_after_fifty(
+    counter: TokenCounter, rounds: list[list[str]], bound: int
+) -> None:
+    """Whatever comes after it: the ledger keeps to its share, and what the user laid down first is given up last."""
+    rule = "Never touch the production database, not even to read."
+    hybrid, summary = HybridSummarizer(counter, Narrator("They talked. " * 200)), None
+    for number, said in enumerate(rounds):
+        text = " ".join([*([rule] if number == 0 else []), *(one.format(n=number + 2) for one in said)])
+        value = {"role": "user", "content": text}
+        message = parse_message(json.dumps(value).encode(), value, 0)
+        summary = await hybrid.summarize(SummaryTask((message,), summary, bound, MODEL))
+        ledger, _, narrative = summary.partition("\nNarrative:\n")
+        assert counter.count_text(summary, MODEL) <= bound
+        assert counter.count_text(ledger, MODEL) <= 0.4 * bound
+        assert f"Rule: {rule}" in ledger.splitlines()
+        assert narrative.startswith("They talked.")
+
+
 @pytest.mark.anyio
 async def test_the_narrator_gets_the_prose_and_what_is_left_of_the_bound(counter: TokenCounter, talk: Talk) -> None:
     """The ledger takes at most 40 % of the bound; earlier prose, not the ledger, goes to the narrator."""

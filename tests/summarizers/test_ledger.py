@@ -106,6 +106,53 @@ def test_details_are_gathered_by_kind(talk: Talk) -> None:
     assert lines["Error"] == "FileNotFoundError: no such file x.txt"
 
 
+@pytest.mark.parametrize(
+    ("said", "noted"),
+    [
+        ("The cluster has 12 nodes and 3,500 open files.", "12 nodes; 3,500 open files"),
+        ("Uptime is 99.5 % of requests, p95 is 250 ms.", "99.5 % of requests; 250 ms"),
+        ("We pay $4,750 for 20 EUR each, 1.2 million users.", "$4,750; 20 EUR; 1.2 million users"),
+        ("The gateway has port 8080, see section 3 and version 2.3.", "port 8080; section 3; version 2.3"),
+        ("It needs 512MB of RAM, 10k requests, 3x the time, 2h.", "512MB of RAM; 10k requests; 3x; 2h"),
+        ("Due on 15 March 2027 at 10:30.", "15 March 2027; 10:30"),
+        ("I said 2 and 3 and then 4.", None),
+    ],
+)
+def test_numbers_keep_their_nouns(talk: Talk, said: str, noted: str | None) -> None:
+    """Before or behind, with their units; a small number that counts nothing is left out."""
+    lines = dict(line.split(": ", 1) for line in rendered(talk(said)).splitlines())
+    assert lines.get("Numbers") == noted
+
+
+def test_links_and_references_are_kept_whole(talk: Talk) -> None:
+    """With their queries, without the punctuation around them."""
+    text = rendered(talk("See https://a.example/x?b=1&c=2#d; (https://b.example/y_z), PR #123 and ABC-77."))
+    lines = dict(line.split(": ", 1) for line in text.splitlines())
+    assert lines["Links"] == "https://a.example/x?b=1&c=2#d; https://b.example/y_z"
+    assert lines["Identifiers"] == "#123; ABC-77"
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "stays"),
+    [
+        ("Always answer in French.", "From now on answer in German.", False),
+        ("Please reply in English.", "I want you to answer in Spanish again.", False),
+        ("Antworte bitte auf Deutsch.", "Réponds toujours en français.", False),
+        ("Always answer in French.", "Always answer in two sentences.", True),
+        ("Always answer in French.", "Answer Ana in German from now on.", True),
+        ("Please write comments in English.", "Always answer in German.", True),
+        ("Answer in French if the customer does.", "Always answer in German.", True),
+        ("Always answer in French.", "Never answer in German.", True),
+        ("Never use port 80.", "Never use port 81.", True),
+    ],
+)
+def test_a_newer_language_replaces_the_older_one(talk: Talk, older: str, newer: str, *, stays: bool) -> None:
+    """And nothing else does: whatever says more than the language stands beside it."""
+    for text in (rendered(talk(older, "Fine.", newer)), rendered(talk(newer), f"Rule: {older}")):
+        assert (f"Rule: {older}\n" in text) == stays
+        assert f"Rule: {newer}\n" in text
+
+
 def test_a_ledger_reads_itself_back(talk: Talk) -> None:
     """Parsing a rendered ledger and rendering it again changes nothing; new entries join it."""
     first = rendered(talk("My name is Ana. Never touch prod.", "We decided to use Redis 7.", "Fix app.py please."))

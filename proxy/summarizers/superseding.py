@@ -1,0 +1,37 @@
+"""Rules that a newer one replaces: the language that the user wants answers in.
+
+Below ``ledger`` and ``salience``. Only this is told without a model: of two such rules both cannot hold, and a sentence
+that says anything beside the language (a condition, an exception, another matter) is no such rule.
+"""
+
+from __future__ import annotations
+
+from proxy.summarizers.signals import words_of
+
+_LANGUAGES_TEXT = """
+arabic bengali bulgarian cantonese catalan chinese croatian czech danish dutch english estonian finnish french german
+greek hebrew hindi hungarian indonesian irish italian japanese korean latin latvian lithuanian mandarin norwegian
+persian polish portuguese romanian russian serbian slovak slovenian spanish swahili swedish thai turkish ukrainian
+vietnamese
+anglais allemand espagnol français italien englisch deutsch französisch italienisch spanisch
+alemán español francés inglés italiano
+"""
+_LANGUAGES = frozenset(_LANGUAGES_TEXT.split())
+_ANSWER_TEXT = "answer answers reply replies respond speak antworte antworten réponds répondez responde"
+_ANSWER = frozenset(_ANSWER_TEXT.split())
+_BESIDE_TEXT = """
+in from now on here onwards always please only just again instead actually then rather back and but ok okay so
+you must should shall i want need d like would prefer to me us your all every the
+auf bitte immer ab jetzt nur mir en toujours désormais siempre ahora a partir de por favor
+"""
+_BESIDE = frozenset(_BESIDE_TEXT.split())
+_MOST_WORDS = 14
+
+
+def answer_language(sentence: str) -> str | None:
+    """The language that a sentence wants all answers in; None where it says more or other things than that."""
+    words = words_of(sentence) if len(sentence) < 12 * _MOST_WORDS else ()
+    named = [word for word in words if word in _LANGUAGES]
+    if len(named) != 1 or len(words) > _MOST_WORDS or _ANSWER.isdisjoint(words):
+        return None
+    return named[0] if all(word in _BESIDE or word in _ANSWER or word == named[0] for word in words) else None
