@@ -70,7 +70,7 @@ _CODE_STARTS = (
 )
 _CODE_ENDS = ("{", ";", "(", "},", "],")
 _NAME = re.compile(r"[ (\"'][A-Z]\w")
-_NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
+_NUMBER = re.compile(r"\d\d*(?:[.,:/-]\d+)*")
 _COMMON_TEXT = """
 a about after again all also am an and any are as at back be because been before being but by can
 could did do does doing done down each even every few first for from get give go going good got

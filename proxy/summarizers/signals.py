@@ -56,7 +56,7 @@ _RULE_START = re.compile(
 )
 _RULE = re.compile(
     rf"""
-    \b(?:
+    \W(?:
         (?:must|mustn['’]t|shall\ not|not\ allowed|forbidden|prohibited|under\ (?:no|any)\ circumstances
         |from\ now\ on|at\ all\ times|no\ more\ than|at\ (?:most|least)\s+\d|requires?\ that|is\ required)\b
     | (?:should|can|may|shall)\s+(?:never|not|only|always)\b
@@ -71,31 +71,32 @@ _RULE = re.compile(
     """,
     re.VERBOSE,
 )
-"""This and what follows is tried on small letters: a pattern that ignores case cannot leap over other words."""
+"""This and what follows is tried on small letters behind a space, and starts with one plain class: so the search leaps
+from word to word. A pattern that ignores case, or starts with a boundary, stops at every letter."""
 _NO_RULE = re.compile(
-    r"\bdon['’]t (?:know|think|mind|understand|worry|believe|care|feel|see|you|get|have to|really)\b"
-    r"|\b(?:i|he|she|they|we|it)(?:['’]ve|['’]d| have| had| has)? (?:always|never) "
+    r"\W(?:don['’]t (?:know|think|mind|understand|worry|believe|care|feel|see|you|get|have to|really)\b"
+    r"|(?:i|he|she|they|we|it)(?:['’]ve|['’]d| have| had| has)? (?:always|never) "
     r"(?:been|had|seen|thought|knew|heard|felt|got|did|\w+ed)\b"
-    r"|\bcan['’]t wait\b|\bmust (?:have|say|admit|feel)\b|\b(?:that|there) must be\b|\bnot only\b|\bif only\b"
-    r"|^no (?:problem|worries|way|idea|doubt|thanks|one|need)\b"
+    r"|can['’]t wait\b|must (?:have|say|admit|feel)\b|(?:that|there) must be\b|not only\b|if only\b"
+    r"|(?<=^\W)no (?:problem|worries|way|idea|doubt|thanks|one|need)\b)"
 )
 _FACT = re.compile(
-    r"\b(?:my|our)\s+(?:\w+\s+){0,2}(?:name|birthday|address|e-?mail|phone|number|company|team|project|product"
+    r"\W(?:(?:my|our)\s+(?:\w+\s+){0,2}(?:name|birthday|address|e-?mail|phone|number|company|team|project|product"
     r"|budget|deadline|job|wife|husband|partner|son|daughter|dog|cat|boss|manager|repo|repository|stack|database"
     r"|goal|version|server|account|id|timezone|codename|customer|client)s?\b"
-    r"|\b(?:is|are|was)\s+(?:called|named)\b|\bcall me\b"
-    r"|\bi(?:['’]m| am)\s+(?:a|an|from|based|called|\d)\b"
-    r"|\bi\s+(?:live|work|was born|moved|study|own)\b|\bwe\s+(?:are|use|run)\b"
+    r"|(?:is|are|was)\s+(?:called|named)\b|call me\b"
+    r"|i(?:['’]m| am)\s+(?:a|an|from|based|called|\d)\b"
+    r"|i\s+(?:live|work|was born|moved|study|own)\b|we\s+(?:are|use|run)\b)"
 )
-_OWN_NAME = re.compile(r"\b[Ii](?:['’]m| [Aa][Mm])\s+[A-Z]\w")
+_OWN_NAME = re.compile(r"\W[Ii](?:['’]m| [Aa][Mm])\s+[A-Z]\w")
 _DECISION = re.compile(
-    r"\b(?:decided|decision|agreed|settled on|let['’]?s (?:use|go with|do)|going with|go with"
+    r"\W(?:decided|decision|agreed|settled on|let['’]?s (?:use|go with|do)|going with|go with"
     r"|we['’]?ll (?:use|go|do)|chose|chosen|will use|approved|confirmed|resolved|concluded|fixed by"
     r"|root cause|next step|deadline|instead of|switched to|plan is|scheduled|renamed|migrated)\b"
 )
 _ERROR = re.compile(
-    r"\b\w*(?:error|exception)\b|\b(?:error|traceback|failed|failure|fatal|panic|segfault|permission denied"
-    r"|refused|timed out|exit code [1-9]\d*|exited with [1-9]\d*)\b|\bnot found\b"
+    r"\W(?:\w*(?:error|exception)|traceback|failed|failure|fatal|panic|segfault|permission denied"
+    r"|refused|timed out|exit code [1-9]\d*|exited with [1-9]\d*|not found)\b"
 )
 _FACT_WORDS = frozenset({"my", "our", "called", "named", "call", "i", "we"})
 _DATED = re.compile(
@@ -194,27 +195,27 @@ def is_rule(sentence: str, words: Sequence[str]) -> bool:
     if _RULE_WORDS.isdisjoint(words):
         return False
     body = sentence[labelled.end() :] if labelled else sentence
-    plain = body.lower()
-    return bool(_RULE_START.match(plain) or _RULE.search(plain)) and not _NO_RULE.search(plain)
+    plain = " " + body.lower()
+    return bool(_RULE_START.match(plain, 1) or _RULE.search(plain)) and not _NO_RULE.search(plain)
 
 
 # Each pattern is tried only where one of its words is there: most sentences have none.
 def is_fact(sentence: str, words: Sequence[str]) -> bool:
     """Whether the speaker says who they are, what is theirs or is called, or names a date or a sum."""
-    if not _FACT_WORDS.isdisjoint(words) and (_FACT.search(sentence.lower()) or _OWN_NAME.search(sentence)):
+    if not _FACT_WORDS.isdisjoint(words) and _FACT.search(" " + sentence.lower()):
         return True
-    return bool(_DATED.search(sentence))
+    return bool(("i" in words and _OWN_NAME.search(" " + sentence)) or _DATED.search(sentence))
 
 
 def is_decision(sentence: str, words: Sequence[str]) -> bool:
     """Whether something was settled."""
-    return not _DECISION_WORDS.isdisjoint(words) and bool(_DECISION.search(sentence.lower()))
+    return not _DECISION_WORDS.isdisjoint(words) and bool(_DECISION.search(" " + sentence.lower()))
 
 
 def is_error(sentence: str, words: Sequence[str]) -> bool:
     """Whether something went wrong."""
     named = "Error" in sentence or "Exception" in sentence
-    return (named or not _ERROR_WORDS.isdisjoint(words)) and bool(_ERROR.search(sentence.lower()))
+    return (named or not _ERROR_WORDS.isdisjoint(words)) and bool(_ERROR.search(" " + sentence.lower()))
 
 
 def is_labelled(sentence: str) -> bool:
