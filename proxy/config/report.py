@@ -13,6 +13,7 @@ from proxy.config.models import ModelEntry, WindowNote
 from proxy.config.settings import Settings
 from proxy.core.budget import ModelProfile, ModelWindow, budget_for
 from proxy.core.errors import ConfigError
+from proxy.core.summary import Template
 
 
 def check_report(path: Path | None, environ: Mapping[str, str]) -> tuple[list[str], bool]:
@@ -64,7 +65,8 @@ def _model(settings: Settings, name: str, entry: ModelEntry | None) -> Iterator[
         f"low water {budget.low_water:,}, retention {budget.retention:,}, summary {budget.max_summary:,}"
     )
     summarizer = "" if compaction.strategy == "extractive" else f", summarizer {compaction.summarizer.model}"
-    yield f"  strategy {compaction.strategy}{summarizer}, on failure {compaction.on_failure}"
+    template = f", template {compaction.template.name}" if isinstance(compaction.template, Template) else ""
+    yield f"  strategy {compaction.strategy}{summarizer}{template}, on failure {compaction.on_failure}"
 
 
 def _window(settings: Settings, entry: ModelEntry | None) -> tuple[ModelWindow, str]:

@@ -37,7 +37,7 @@ class ExtractiveSummarizer:
     @property
     def recipe(self) -> SummaryRecipe:
         """What its summaries depend on: nothing but these rules."""
-        return SummaryRecipe("extractive", "", version=1)
+        return SummaryRecipe("extractive", "", version=2)
 
     async def summarize(self, task: SummaryTask) -> str:
         """The best sentences within the bound; a large task is weighed in a thread."""
