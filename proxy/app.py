@@ -30,7 +30,7 @@ from proxy.core.budget import ModelProfile
 from proxy.core.commands import mark_of
 from proxy.core.errors import InvalidRequest, TidemarkError
 from proxy.core.events import Event, Listener
-from proxy.core.ports import LessonStore, Route, Summarizer
+from proxy.core.ports import Caller, LessonStore, Route, Summarizer
 from proxy.core.summary import Strategy
 from proxy.fit import Fitting
 from proxy.http.admin import OperatorAccess
@@ -55,7 +55,7 @@ from proxy.store.models import RedisModels
 from proxy.store.redis import RedisStore
 from proxy.summarizers.extractive import ExtractiveSummarizer
 from proxy.summarizers.hybrid import HybridSummarizer
-from proxy.summarizers.llm import DEFAULT_WINDOW_TOKENS, LlmSummarizer
+from proxy.summarizers.llm import LlmSummarizer
 from proxy.summarizers.request import CarriesRequest
 from proxy.telemetry.logging import FactLog, configure
 from proxy.telemetry.metrics import Metrics
@@ -115,18 +115,22 @@ class Parts:
     def _made(self, strategy: Strategy, asked: Mapping[str, Any]) -> Summarizer:
         if strategy == "extractive":
             return self.extractive
-        narrator = LlmSummarizer(self.upstream, self.counter, **asked)
+        narrator = LlmSummarizer(self.upstream, self.counter, window_of=self._window_of, **asked)
         carrier = CarriesRequest if strategy == "llm" else HybridSummarizer
         return carrier(self.counter, narrator)
 
+    async def _window_of(self, route: Route, caller: Caller) -> int | None:
+        """What a summarizer's model takes in, where that is more than an assumption."""
+        window = (await self.catalog.profile(route, caller)).window
+        return None if window.source == "default" else min(window.window, window.max_input_tokens)
+
     def summarizer_for(self, profile: ModelProfile, _: Route) -> Summarizer:
-        """The summarizer that a model's policy names, for a window that is no larger than the model's own."""
+        """The summarizer that a model's policy names."""
         policy = profile.policy
         return self.strategy(
             policy.strategy,
             template=policy.template,
             model=policy.summarizer_model,
-            window_tokens=min(profile.window.window, DEFAULT_WINDOW_TOKENS),
             cache_friendly=policy.summarizer_cache_friendly,
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from proxy.core.errors import (
@@ -32,6 +32,8 @@ SMALL_MODELS = {"openai": "gpt-4o-mini", "anthropic": "claude-haiku-4-5", "gemin
 """Fast and cheap, and served to every key of their provider."""
 DEFAULT_WINDOW_TOKENS = 16_000
 """Where the summarizer's window is not known: small enough for all but the smallest models."""
+WindowOf = Callable[[Route, Caller], Awaitable[int | None]]
+"""The window of a route's model, in tokens; None where nobody knows it."""
 _MARGIN = 0.05
 """Of the window: another tokenizer than ours counts it."""
 _LEAST_PIECE_TOKENS = 128
@@ -51,6 +53,7 @@ class LlmSummarizer:
         template: str | Template = "general",
         model: str = AUTO,
         window_tokens: int = DEFAULT_WINDOW_TOKENS,
+        window_of: WindowOf | None = None,
         cache_friendly: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -58,7 +61,8 @@ class LlmSummarizer:
 
         :param template: one of our prompt templates by name, or a person's own
         :param model: who summarizes; ``auto`` for the small model of the conversation's provider, else its own
-        :param window_tokens: context window of the summarizer's model
+        :param window_tokens: context window of the summarizer's model, where nothing else tells it
+        :param window_of: what tells it; where it is not known, ``window_tokens`` holds
         :param cache_friendly: ask at the end of the live conversation, where its own model summarizes; ``auto`` does
         :raises ConfigError: there is no such template
         """
@@ -67,6 +71,7 @@ class LlmSummarizer:
         self._template = template if isinstance(template, Template) else template_named(template)
         self._model = model
         self._window_tokens = window_tokens
+        self._window_of = window_of
         self._cache_friendly = cache_friendly
         self._clock = clock
 
@@ -91,8 +96,10 @@ class LlmSummarizer:
             except (SummaryRejected, UpstreamError):
                 pass  # refused, or taken for a task to go on with: it may still be summarized piece by piece, quoted
         route = await self._route(task)
-        bound = min(task.max_tokens, max(1, self._window_tokens // 3))
-        call = _Call(task, route, _caller(task, route), bound, deadline)
+        caller = _caller(task, route)
+        window = await self._window(task, route, caller)
+        bound = min(task.max_tokens, max(1, window // 3))
+        call = _Call(task, route, caller, window, bound, deadline)
         summary = task.previous or ""
         pieces = await asyncio.to_thread(self._pieces, call) if is_large(task) else self._pieces(call)
         if not pieces:
@@ -108,6 +115,13 @@ class LlmSummarizer:
             return await self._upstream.resolve(task.model if self._model in ("", AUTO) else self._model)
         except ModelNotFound as error:
             raise SummaryRejected(f"the summarizer's model is not served: {error}") from error
+
+    async def _window(self, task: SummaryTask, route: Route, caller: Caller) -> int:
+        if self._window_of is None:
+            return self._window_tokens
+        if task.route is not None and route.name == task.route.name and not _same_model(route, task.route):
+            route = replace(route, name=route.upstream_model)  # a small model's window is not the conversation's
+        return await self._window_of(route, caller) or self._window_tokens
 
     async def _live(self, task: SummaryTask) -> _Live | None:
         """What to continue, where the conversation's own model summarizes and all of it fits that model's window."""
@@ -172,7 +186,7 @@ class LlmSummarizer:
         """The transcript in pieces that fit the window beside prompt, previous summary and answer."""
         count, model = self._counter.count_text, call.task.model
         fixed = count(overhead_text(self._template, call.bound), model) + 2 * call.bound
-        room = max(_LEAST_PIECE_TOKENS, int(self._window_tokens * (1 - _MARGIN)) - fixed)
+        room = max(_LEAST_PIECE_TOKENS, int(call.window * (1 - _MARGIN)) - fixed)
         pieces: list[str] = []
         gathered: list[str] = []
         left = room
@@ -236,6 +250,8 @@ class _Call:
     task: SummaryTask
     route: Route
     caller: Caller
+    window: int
+    """Tokens of the summarizer's window."""
     bound: int
     """Tokens of each answer."""
     deadline: float

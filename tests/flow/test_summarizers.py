@@ -54,6 +54,16 @@ def test_a_summary_is_asked_of_the_conversations_upstream(
     assert [one for one in bench.upstream.received if is_summary_call(one)] == calls
 
 
+def test_the_summarizers_own_window_bounds_its_calls(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """A conversation of 38,000 tokens in a window of 40,000 is one call and not three."""
+    client = bench.client(request.node.nodeid, strategy="llm", window=40_000)
+    bench.upstream.script = upstream_with(says(SUMMARY))
+    got = client.chat([*history(40, words=600), user("Now?")])
+    assert int(got.headers["x-tidemark-tokens-before"]) > 37_000
+    assert got.headers["x-tidemark-action"] == "compacted"
+    assert len([one for one in bench.upstream.received if is_summary_call(one)]) == 1
+
+
 FAILURES: dict[str, Callable[[Received], Answer]] = {
     "rate limited": lambda _: error(429, "slow down"),
     "broken": lambda _: Answer([b"{"], breaks=True),
