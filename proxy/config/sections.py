@@ -60,13 +60,14 @@ class CompactionSettings:
     prepare: float = field(default=0.70, metadata=takes(kinds.share("the high water", zero=True, one=True)))
     """From here on the next summary is made in the background, early enough that nobody waits for it."""
     target: float = field(default=0.45, metadata=takes(kinds.share("the limit", zero=False, one=False)))
-    """Low water: a compaction brings the request down to it, so that the next one is many turns away."""
+    """Low water: a compaction brings the request down to it, so that the next one is many turns away. Of a
+    threshold in tokens, where there is one."""
     retention_tokens: int = field(default=1000, metadata=takes(kinds.whole("tokens", least=0)))
     """The newest whole messages within it stay as they are (FR-1.3.2: 1000)."""
     retention_ratio: float = field(default=0.25, metadata=takes(kinds.share("the limit", zero=True, one=False)))
     """The same as a share; the larger of the two holds. 1000 tokens alone are little in a large window."""
     keep_last_messages: int = field(default=0, metadata=takes(kinds.whole("messages", least=0)))
-    """A further floor for what stays (S2). 0: none, since tokens and not messages fill a window."""
+    """At least so many stay, where the request fits with them (S2). 0: tokens and not messages fill a window."""
     max_summary_tokens: int | None = field(
         default=None, metadata=takes(kinds.or_word("auto", kinds.whole("tokens", least=64)))
     )

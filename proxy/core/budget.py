@@ -56,12 +56,13 @@ class CompactionPolicy:
     prepare: float = 0.70
     """Share of the high water from which the next summary is prepared."""
     target: float = 0.45
-    """Share of the limit that a compaction brings the request down to: the low water."""
+    """Share of the limit that a compaction brings the request down to: the low water. Of an absolute threshold,
+    where there is one: it is the user's limit (S0)."""
     retention_tokens: int = 1000
     retention_ratio: float = 0.25
-    """Share of the limit; the newest messages within the larger of the two stay (FR-1.3)."""
+    """The same kind of share; the newest messages within the larger of the two stay (FR-1.3)."""
     keep_last_messages: int = 0
-    """A further floor for what stays, in messages (S2); 0 for none."""
+    """At least so many of the newest messages stay, where the request fits with them (S2); 0 for none."""
     max_summary_tokens: int | None = None
     """None is ``auto``: 5 % of the limit, between 256 and 4096 tokens."""
     min_tokens: int = 2000
@@ -128,14 +129,15 @@ def budget_for(profile: ModelProfile, max_output_tokens: int | None, retention: 
     limit = max(min(window.max_input_tokens, shared) - margin, 0)
     mark = policy.threshold if policy.threshold > 1 else policy.threshold * window.window
     high_water = min(int(mark), limit)
+    whole = high_water if policy.threshold > 1 else limit
     return Budget(
         window=window.window,
         limit=limit,
         high_water=high_water,
         prepare_mark=int(policy.prepare * high_water),
-        low_water=min(int(policy.target * limit), high_water),
-        retention=max(policy.retention_tokens, int(policy.retention_ratio * limit)) if retention is None else retention,
-        max_summary=summary_bound(policy, limit),
+        low_water=min(int(policy.target * whole), high_water),
+        retention=max(policy.retention_tokens, int(policy.retention_ratio * whole)) if retention is None else retention,
+        max_summary=summary_bound(policy, whole),
         min_tokens=min(policy.min_tokens, limit // 2),
     )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, product
 from typing import Literal
 
 from .budget import MIN_SUMMARY_TOKENS, Budget, CompactionPolicy
@@ -139,9 +139,8 @@ def plan_ahead(situation: Situation) -> Compact | None:
     if case.total < budget.min_tokens or len(case.said) < policy.min_messages or case.prepared() is not None:
         return None
     coming = budget.high_water - current.tokens
-    candidates = case.candidates()
-    kept = case.retained(candidates, max(budget.retention - coming, 0)) or candidates[-1:]
-    made = case.ahead(kept, coming)
+    kept = case.retained(case.candidates(), max(budget.retention - coming, 0))
+    made = case.ahead([covered for covered in kept if case.holds_floor(covered)], coming)
     if made is None:
         return None
     after = made.rest_tokens + made.max_summary_tokens
@@ -281,14 +280,18 @@ class _Case:
         """Every number of messages that a new summary could cover, smallest first; the newest message always stays."""
         return [covered for covered in range(self.start + 1, len(self.said)) if self.cuts[covered]]
 
+    def holds_floor(self, covered: int) -> bool:
+        """Whether the floor in messages stays (S2): at least so many, since a cut goes around a tool call."""
+        return covered <= len(self.said) - max(self.given.policy.keep_last_messages, 1)
+
     def retained(self, candidates: Sequence[int], retention: int) -> list[int]:
-        """The candidates that keep no more than the retention (FR-1.3.3); the floor in messages goes before it."""
-        floor = max(len(self.said) - max(self.given.policy.keep_last_messages, 1), 0)
+        """The candidates that keep no more than the retention (FR-1.3.3), or than the floor in messages takes."""
+        longest = next((covered for covered in reversed(candidates) if self.holds_floor(covered)), 0)
         systems = self.systems_before
         return [
             covered
             for covered in candidates
-            if covered >= floor or self.tail(covered) - (systems[-1] - systems[self.places[covered]]) <= retention
+            if covered >= longest or self.tail(covered) - (systems[-1] - systems[self.places[covered]]) <= retention
         ]
 
     def due(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
@@ -299,8 +302,9 @@ class _Case:
             return _unchanged(current, "below_minimum")
         if (swap := self.swap(current)) is not None:
             return swap
-        candidates = self.candidates()
-        kept = self.retained(candidates, budget.retention) or candidates[-1:]
+        kept = self.retained(self.candidates(), budget.retention)
+        if not must and not any(map(self.holds_floor, kept)):
+            return _unchanged(current, "nothing_to_summarize")
         made = self.fitting(kept, budget.max_summary, None if must else current)
         if made is None:
             return self.stuck(current)
@@ -317,8 +321,7 @@ class _Case:
         fits = current.tokens <= self.budget.limit
         said = sum(self.given.tokens[place] for place in self.places[self.start :])
         retention = self.budget.retention if said > self.budget.retention else int(FORCED_RETENTION_RATIO * said)
-        candidates = self.candidates()
-        kept = self.retained(candidates, retention) or candidates[-1:]
+        kept = self.retained(self.candidates(), retention)
         return self.fitting(kept, self.budget.max_summary, current if fits else None) or self.stuck(current)
 
     def stuck(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
@@ -330,9 +333,14 @@ class _Case:
     def fitting(
         self, candidates: Sequence[int], bound: int, fallback: NoCompaction | ReuseSummary | None
     ) -> Compact | None:
-        """The first candidate below the low water, else below the high water, else within the limit by any means."""
-        for mark in (self.budget.low_water, self.budget.high_water, self.budget.limit):
-            for covered in candidates:
+        """The first candidate below the low water, else below the high water, else within the limit by any means.
+
+        One that keeps the floor in messages goes before all that do not.
+        """
+        held = [covered for covered in candidates if self.holds_floor(covered)]
+        marks = (self.budget.low_water, self.budget.high_water, self.budget.limit)
+        for choice, mark in product((held, candidates), marks):
+            for covered in choice:
                 if self.head + bound + self.inner(covered) + self.tail(covered) <= mark:
                     return self.compact(covered, bound, self.told, fallback)
         return self.squeezed(candidates[-1], bound, fallback) if candidates else None

@@ -56,6 +56,15 @@ def test_a_threshold_is_a_share_or_a_number_of_tokens() -> None:
     assert marks(ModelWindow(10_000, 100), threshold=99_999)["high_water"] == 9400
 
 
+def test_the_other_marks_follow_a_threshold_in_tokens() -> None:
+    """S0: ``max_tokens`` is the user's own limit. A low water of the window's would lie at it, and every turn compact."""
+    found = marks(ModelWindow(100_000, 1000), threshold=10_000)
+    assert found["low_water"] == 4500
+    assert found["retention"] == 2500
+    assert found["max_summary"] == 500
+    assert marks(ModelWindow(10_000, 100), threshold=99_999)["low_water"] == int(0.45 * 9400)
+
+
 def test_the_summarys_bound_may_be_set() -> None:
     """S0: 256; S4: 200."""
     assert marks(ModelWindow(10_000), max_summary_tokens=200)["max_summary"] == 200

@@ -108,6 +108,37 @@ def test_s2_the_last_messages_stay_where_a_floor_is_set() -> None:
     assert planned.covered == 3
 
 
+def test_s2_the_floor_in_messages_goes_before_the_low_water() -> None:
+    """S2, "always keep last N": what is kept for it may leave the request above the low water."""
+    policy = CompactionPolicy(keep_last_messages=4)
+    planned = plan(situation([2500, 100, 1500, 1500, 1500, 1000], budget(), policy=policy))
+    assert isinstance(planned, Compact)
+    assert planned.covered == 2
+
+
+def test_s2_a_floor_within_a_turn_of_calls_keeps_the_whole_turn() -> None:
+    """S2 would cut the tenth message from the end off its call; here more of them stay."""
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    said = [
+        *chat(2),
+        message(role="assistant", tool_calls=[call]),
+        message(role="tool", tool_call_id="a", content="x"),
+        *chat(3),
+    ]
+    policy = CompactionPolicy(keep_last_messages=4)
+    planned = plan(situation([5000, 3000, 100, 100, 50, 50, 50], budget(retention=0), messages=said, policy=policy))
+    assert isinstance(planned, Compact)
+    assert planned.covered == 2, "three would part the result from its call, four would keep three"
+
+
+def test_s2_nothing_but_the_floor_is_left_alone_until_it_cannot_fit() -> None:
+    """S2: with nothing before the last N there is nothing to summarize; over the limit the floor gives way."""
+    policy = CompactionPolicy(keep_last_messages=4)
+    below = situation([4000, 3000, 1000, 500], budget(), policy=policy)
+    assert plan(below) == NoCompaction("nothing_to_summarize", 8503)
+    assert isinstance(plan(situation([4000, 3000, 1000, 5000], budget(), policy=policy)), Compact)
+
+
 def test_s4_few_messages_are_left_alone_where_a_minimum_is_set() -> None:
     """S4: a minimum number of messages before it kicks in."""
     policy = CompactionPolicy(min_messages=10)
