@@ -76,6 +76,7 @@ def test_the_wheel_carries_the_package_its_types_and_the_configuration(tmp_path:
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    shipped = {f"proxy/_config/{path.name}" for path in (ROOT / "config").glob("*.yaml")}
-    assert shipped
+    config = ROOT / "config"
+    shipped = {f"proxy/_config/{path.relative_to(config).as_posix()}" for path in config.rglob("*.yaml")}
+    assert "proxy/_config/presets/agent.yaml" in shipped
     assert {"proxy/py.typed", "proxy/core/plan.py", *shipped} <= names

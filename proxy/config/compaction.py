@@ -17,12 +17,17 @@ from proxy.config.tree import Node, Table
 _MARKS = ("target", "threshold", "retention_ratio")
 
 
-def read_compaction(reader: Reader, node: Node | None, entries: Collection[ModelEntry]) -> CompactionByModel:
-    """The section, checked together with what the entries of ``model_list`` say themselves."""
+def read_compaction(
+    reader: Reader, node: Node | None, entries: Collection[ModelEntry], base: CompactionSettings
+) -> CompactionByModel:
+    """The section, checked together with what the entries of ``model_list`` say themselves.
+
+    :param base: what holds where the section says nothing: the preset's values over Tidemark's own
+    """
     table = reader.table(node, "compaction", ("defaults", "models"))
     stated = table.nodes.get("defaults")
     given = reader.section(CompactionSettings(), stated, "compaction.defaults", "compaction")
-    defaults = changed(CompactionSettings(), given)
+    defaults = changed(base, given)
     _check_marks(reader, defaults, given, "compaction.defaults", _line_of_marks(stated))
     models: dict[str, Given] = {}
     globs = reader.free_table(table.nodes.get("models"), "compaction.models")

@@ -15,10 +15,10 @@ from proxy.config.compaction import read_compaction
 from proxy.config.environment import data_folder, read_overrides
 from proxy.config.models import ENTRY_KEYS, read_model_list
 from proxy.config.reading import MISSING, Reader, Remark
-from proxy.config.sections import ROOT_KINDS, SECTIONS, changed
+from proxy.config.sections import ROOT_KINDS, SECTIONS, CompactionSettings, changed
 from proxy.config.settings import Settings
-from proxy.config.shipped import load_model_defaults
-from proxy.config.tree import Table, YamlError, parse
+from proxy.config.shipped import PresetValues, load_model_defaults, load_preset
+from proxy.config.tree import Node, Table, YamlError, parse
 from proxy.core.errors import ConfigError
 
 PLAIN_SECTIONS = ("store", "server", "auth", "tokenizer")
@@ -97,11 +97,15 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
     nodes = _without_litellms(reader, root)
     top = {name: reader.value(nodes[name], name, ROOT_KINDS[name]) for name in ROOT_KINDS if name in nodes}
     said: dict[str, Any] = {name: reader.section(SECTIONS[name], nodes.get(name), name) for name in PLAIN_SECTIONS}
+    preset = _preset(reader, root, top.get("preset"))
+    said["tokenizer"] = {**preset.tokenizer, **said["tokenizer"]}
     overrides = read_overrides(reader, environ)
     if overrides.store_url is not None:
         said["store"] = {**said["store"], "url": overrides.store_url}
     entries = read_model_list(reader, nodes.get("model_list"))
-    compaction = read_compaction(reader, nodes.get("compaction"), entries)
+    compaction = read_compaction(
+        reader, nodes.get("compaction"), entries, changed(CompactionSettings(), preset.compaction)
+    )
     configured = top.get("data_dir")
     folder = data_folder(None if configured is MISSING else configured, path, environ)
     if folder is None:
@@ -111,6 +115,7 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
     return Settings(
         data_dir=folder,
         model_list=entries,
+        preset=top.get("preset"),
         upstream=overrides.upstream or top.get("upstream"),
         compaction=compaction,
         secrets=overrides.secrets,
@@ -118,6 +123,20 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
         path=path,
         **{name: changed(SECTIONS[name], given) for name, given in said.items()},
     )
+
+
+def _preset(reader: Reader, root: Table, name: Any) -> PresetValues:
+    """The preset's values; a warning where the file, a copy of ``tidemark.yaml`` perhaps, leaves none of them."""
+    if name is None or name is MISSING:
+        return PresetValues()
+    preset = load_preset(name)
+    section: Node | None = root
+    for key in ("compaction", "defaults"):
+        section = section.nodes.get(key) if isinstance(section, Table) else None
+    if isinstance(section, Table) and preset.compaction.keys() <= section.nodes.keys():
+        line = root.key_lines["preset"]
+        reader.warn(line, f"preset {name} has no effect: this file states all its keys itself, in compaction.defaults")
+    return preset
 
 
 def _without_litellms(reader: Reader, root: Table) -> Mapping[str, Any]:

@@ -188,11 +188,11 @@ def _unknown(name: str, section: str, known: Collection[str]) -> str:
     where = f" in {section}" if section else ""
     shown = name[:_SHOWN_CHARACTERS]
     near = difflib.get_close_matches(shown, known, n=1)
-    if near:
+    homes = sorted({note.name.rpartition(".")[0] for note in key_notes() if note.name.endswith(f".{name}")})
+    if near and not homes:  # a key of another section goes before one that is only alike
         return f'unknown key "{shown}"{where}; did you mean "{near[0]}"?'
     if name in _LITELLM_HOMES:
         return f'unknown key "{shown}"{where}; it belongs under {_LITELLM_HOMES[name]}'
-    homes = sorted({note.name.rpartition(".")[0] for note in key_notes() if note.name.endswith(f".{name}")})
     if homes:
         return f'unknown key "{shown}"{where}; it belongs under {" or ".join(homes)}'
     return f'unknown key "{shown}"{where}; known are: {", ".join(known)}'

@@ -30,6 +30,8 @@ def check_report(path: Path | None, environ: Mapping[str, str]) -> tuple[list[st
 def _summary(settings: Settings) -> Iterator[str]:
     yield f"{settings.path or 'no file, all defaults'}: this configuration can be used"
     yield from (f"warning: {warning}" for warning in settings.warnings)
+    if settings.preset:
+        yield f"preset {settings.preset}, under what the file says itself"
     server, store = settings.server, settings.store
     yield f"listens on {server.host}:{server.port} with {_counted(server.workers, 'worker')}"
     yield f"store {store.url.shown}, kept for {store.ttl_days:g} days after the last use"

@@ -29,6 +29,8 @@ def takes(kind: kinds.Kind[Any]) -> Mapping[str, kinds.Kind[Any]]:
     return {"kind": kind}
 
 
+Preset = Literal["library", "agent", "chat-app", "rule-based"]
+"""The files of ``config/presets/``: each reproduces the numbers of one of the requirements' sources."""
 EMBEDDED = Address("embedded")
 STORE_URL = kinds.address("redis", "rediss", "redis+cluster", "rediss+cluster", "unix", words=(EMBEDDED,))
 
@@ -176,6 +178,7 @@ SECTIONS: Mapping[str, Any] = {
 }
 """The sections whose keys are all listed, at their defaults."""
 ROOT_KINDS: Mapping[str, kinds.Kind[Any]] = {
+    "preset": kinds.or_word("null", kinds.choice(Preset)),
     "upstream": kinds.or_word("null", kinds.address("http", "https")),
     "data_dir": kinds.or_word("null", kinds.folder()),
 }

@@ -16,6 +16,7 @@ from proxy.config.sections import (
     AuthSettings,
     CompactionSettings,
     Given,
+    Preset,
     ServerSettings,
     StoreSettings,
     TokenizerSettings,
@@ -62,6 +63,8 @@ class Settings:
     secrets: Secrets = field(default_factory=Secrets)
     model_defaults: ModelDefaults = field(default_factory=ModelDefaults, repr=False)
     """The shipped ``config/models.yaml``."""
+    preset: Preset | None = field(default=None, compare=False)
+    """Whose values hold in ``compaction.defaults`` and ``tokenizer`` where the file states none."""
     path: Path | None = field(default=None, compare=False)
     """The file; None without one."""
     warnings: tuple[str, ...] = field(default=(), compare=False)

@@ -57,7 +57,7 @@ def test_a_threshold_is_a_share_or_a_number_of_tokens() -> None:
 
 
 def test_the_other_marks_follow_a_threshold_in_tokens() -> None:
-    """S0: ``max_tokens`` is the user's own limit. A low water of the window's would lie at it, and every turn compact."""
+    """S0: ``max_tokens`` is the user's own limit. Else the low water would lie at it."""
     found = marks(ModelWindow(100_000, 1000), threshold=10_000)
     assert found["low_water"] == 4500
     assert found["retention"] == 2500
