@@ -35,7 +35,7 @@ model_list:
   - model_name: "gpt-*"
     litellm_params: {{{{model: "openai/gpt-*", api_base: "{{base}}"}}}}
 compaction:
-  defaults: {{{{{{more}}}}}}
+  defaults: {{{{prepare: {prepare}, {{more}}}}}}
 """
 """A file that names a preset and says little else; ``more`` is what a user of it has to state."""
 SUMMARY = "Summary number {number}. The points were gone through one after another, and each was agreed upon by both."
@@ -151,14 +151,23 @@ class Talk:
 
 
 def talk_with(
-    bench: Bench, store_url: str, key: str, preset: str, more: str = "", *, window: int = 2000, also: str = ""
+    bench: Bench,
+    store_url: str,
+    key: str,
+    preset: str,
+    more: str = "",
+    *,
+    window: int = 2000,
+    also: str = "",
+    prepare: float = 1,
 ) -> Talk:
     """A talk with a Tidemark that has this preset.
 
     :param more: keys of ``compaction.defaults`` beside it
     :param also: further lines of the file
+    :param prepare: 1, since no source makes summaries ahead: with it, what is kept depends on when they were made
     """
-    config = CONFIG.format(preset=preset) + also
+    config = CONFIG.format(preset=preset, prepare=prepare) + also
     return Talk(bench.client(key, config=config, window=window, more=more, store=store_url), bench.upstream, store_url)
 
 
