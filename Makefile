@@ -9,7 +9,7 @@ UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --generat
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench-counting bench-extractive bench-replay check format lock clean
+.PHONY: help install demo test bench-counting bench-extractive bench-replay test-deep check format lock clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -21,6 +21,9 @@ demo: $(VENV)/local.stamp ## Show a long conversation being compacted; needs no 
 
 test: $(VENV)/dev.stamp ## Run the tests on two cores; ARGS go to pytest: make test ARGS="-k plan"
 	$(BIN)/pytest --numprocesses 2 --dist loadfile $(ARGS)
+
+test-deep: $(VENV)/dev.stamp ## Walk the core's road with 10,000 generated histories a test; takes a while
+	$(BIN)/pytest --numprocesses 2 --timeout 7200 --hypothesis-profile deep tests/core/test_road.py $(ARGS)
 
 bench-counting: $(VENV)/dev.stamp ## Measure token counting beside litellm's; ARGS: make bench-counting ARGS="--rounds 30"
 	@PYTHONPATH=. $(BIN)/python benchmarks/counting.py $(ARGS)

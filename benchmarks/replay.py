@@ -1,8 +1,8 @@
 """What a policy of compaction costs: conversations replayed through the real plan, with a modelled prompt cache.
 
 ``make bench-replay``. Nothing is sent and nothing is timed, so it gives the same figures everywhere. A provider's cache
-holds what the request before began with: those tokens cost a tenth. All else is new, and costs one each, and so does what
-a summarizer reads and writes. ``--output-price 5`` is nearer to what large providers ask for writing.
+holds what the request before began with: those tokens cost a tenth. All else is new, and costs one each, and so does
+what a summarizer reads and writes. ``--output-price 5`` is nearer to what large providers ask for writing.
 """
 
 from __future__ import annotations
