@@ -9,7 +9,7 @@ UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --generat
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench-counting bench-extractive bench-replay test-deep check format lock clean
+.PHONY: help install demo test bench-counting bench-extractive bench-replay test-deep bench-turns check format lock clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -33,6 +33,9 @@ bench-extractive: $(VENV)/dev.stamp ## Measure the extractive strategy on 100,00
 
 bench-replay: $(VENV)/dev.stamp ## Replay conversations against a modelled prompt cache, policy by policy
 	@PYTHONPATH=. $(BIN)/python benchmarks/replay.py $(ARGS)
+
+bench-turns: $(VENV)/dev.stamp ## Hold a talk of 24 turns: how often it is summarized, and what stays
+	@PYTHONPATH=. $(BIN)/python benchmarks/turns.py $(ARGS)
 
 check: $(VENV)/dev.stamp ## Lint, formatting, types, architecture, spelling, deployment files
 	$(BIN)/ruff check .

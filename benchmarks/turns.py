@@ -1,0 +1,142 @@
+"""A talk of 24 turns in a window of 20,000 tokens, through a whole Tidemark: how often it summarizes, and what stays.
+
+``make bench-turns``. A real server before a scripted upstream, on one machine and without a network. A message stays
+when the request after it sends it again, as it was and in the same place: what a provider's prompt cache lives on.
+Another proxy made 7 calls for such a talk, and of 8 messages that it sent 1 stayed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from proxy.app import create_app
+from proxy.config import load
+from proxy.store.embedded import EmbeddedValkey
+from proxy.telemetry.logging import configure
+from tests.support.scripted import Answer, Received, ScriptedUpstream, says, whole
+from tests.support.serving import Serving
+
+TURNS, WINDOW = 24, 20_000
+THINKING_SECONDS = 0.3
+"""Between a reply and the next question: a summary that is prepared is ready by then."""
+CONFIG = """
+model_list:
+  - model_name: scripted
+    litellm_params: {{model: openai/scripted, api_base: "{url}/v1"}}
+    model_info: {{max_input_tokens: {window}, max_output_tokens: 1000}}
+compaction: {{defaults: {{strategy: llm, prepare: {prepare}}}}}
+"""
+SUMMARY = "The points were gone through one after another, and each was agreed upon by both sides in turn. " * 8
+
+
+@dataclass
+class Upstream:
+    """Answers at length, and summarizes when it is asked to."""
+
+    sent: list[list[dict[str, Any]]] = field(default_factory=list)
+    """The messages of each of the client's requests, as they arrived."""
+    calls: int = 0
+
+    def __call__(self, request: Received) -> Answer:
+        """One answer."""
+        if str(request.messages[0]["content"]).startswith("You summarize"):
+            self.calls += 1
+            return whole(SUMMARY)
+        self.sent.append(request.messages)
+        return says(words(f"Answer {len(self.sent)}:", 600))(request)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a talk came to."""
+
+    calls: int
+    waits: int
+    """Turns on which the client waited for a summary."""
+    kept: int
+    """Messages that the request after theirs sent again, as they were and in the same place."""
+    could: int
+    """Messages that could have been kept: all but those of the last request."""
+    worst: tuple[int, int]
+    """The same two numbers for the turn that kept the smallest share."""
+
+    @property
+    def share(self) -> float:
+        """Of all that could stay, what did."""
+        return self.kept / self.could
+
+
+def words(lead: str, number: int) -> str:
+    """A text of about so many tokens that is like no other."""
+    return lead + "".join(f" {lead[-4:-1]}{place % 97}" for place in range(number // 2))
+
+
+def talk(prepare: float, thinking_seconds: float = THINKING_SECONDS) -> Outcome:
+    """Hold the talk."""
+    upstream = Upstream()
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        store = stack.enter_context(EmbeddedValkey(Path(folder) / "store"))
+        served = stack.enter_context(Serving(ScriptedUpstream(upstream)))
+        path = Path(folder) / "tidemark.yaml"
+        path.write_text(CONFIG.format(url=served.url, window=WINDOW, prepare=prepare))
+        settings = load(path, {"TIDEMARK_DATA_DIR": folder})
+        app = create_app(settings, store_url=store.url, secret=b"a benchmark's", warn=print)
+        proxy = stack.enter_context(Serving(app))
+        waits = _say_all(stack.enter_context(httpx.Client(base_url=proxy.url, timeout=60)), upstream, thinking_seconds)
+    pairs = [(_kept(before, after), len(before)) for before, after in pairwise(upstream.sent)]
+    worst = min(pairs, key=lambda pair: pair[0] / pair[1])
+    return Outcome(upstream.calls, waits, sum(kept for kept, _ in pairs), sum(could for _, could in pairs), worst)
+
+
+def _say_all(client: httpx.Client, upstream: Upstream, thinking_seconds: float) -> int:
+    """All turns; returns how many of them waited for a summary."""
+    said: list[dict[str, Any]] = [{"role": "system", "content": "You are a careful assistant."}]
+    waits = 0
+    for number in range(TURNS):
+        said.append({"role": "user", "content": words(f"Question {number}:", 200)})
+        before = upstream.calls
+        got = client.post("/v1/chat/completions", json={"model": "scripted", "messages": said, "max_tokens": 1000})
+        got.raise_for_status()
+        waits += upstream.calls > before and got.headers["x-tidemark-action"] == "compacted"
+        said.append({"role": "assistant", "content": got.json()["choices"][0]["message"]["content"]})
+        time.sleep(thinking_seconds)
+    return waits
+
+
+def _kept(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) -> int:
+    """How many messages two requests begin with alike."""
+    same = 0
+    for one, other in zip(before, after, strict=False):
+        if one != other:
+            break
+        same += 1
+    return same
+
+
+def main() -> None:
+    """Print one line for each way of making summaries."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    configure("error")
+    print(f"{TURNS} turns, window of {WINDOW:,} tokens")
+    for name, prepare in (("made on demand", 1), ("prepared (the default)", 0.7)):
+        done = talk(prepare)
+        print(
+            f"  {name:24} {done.calls} summarizer calls, {done.waits} waited for; "
+            f"{done.kept} of {done.could} forwarded messages stay ({done.share:.0%}), "
+            f"{done.worst[0]} of {done.worst[1]} on the worst turn"
+        )
+
+
+if __name__ == "__main__":
+    main()
