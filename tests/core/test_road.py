@@ -26,6 +26,13 @@ EXAMPLES = max(500, settings().max_examples)
 Request = Sequence[Message]
 
 
+class Requests(list[Request]):
+    """All requests of a client; a failure shows them as roles, since pages of bytes help nobody."""
+
+    def __repr__(self) -> str:
+        return "\n".join(" ".join(map(repr, request)) for request in self)
+
+
 @dataclass
 class Road:
     """One tenant's conversations and all that is remembered of them."""
@@ -70,15 +77,15 @@ class Road:
         assert_prefix_only(request, step)
         assert_valid(request, forwarded)
         assert len({id(one) for one in forwarded}) == len(forwarded), "promise 3: nothing is sent twice"
-        self._hold_frozen(step)
+        self._hold_frozen(step, given.summary)
         if self.ahead:
             self._prepare(given, summary)
 
-    def _hold_frozen(self, step: Step) -> None:
+    def _hold_frozen(self, step: Step, recalled: RunningSummary | None) -> None:
         """Promise 5: what goes on without a new summary begins with the bytes that were sent before.
 
         After a rewind into what is summarized the messages go out as they are, until the conversation has grown past
-        the stored summary again.
+        the newest stored summary again.
         """
         assert step.forwarded is not None
         body = render_messages(step.forwarded).removesuffix(b"]")
@@ -88,12 +95,13 @@ class Road:
         last, sent = before
         if list(step.messages[: len(last.messages)]) != list(last.messages):
             return
-        if step.summary is not None and step.summary is not last.summary:
-            said = [one for one in last.messages if not one.is_system]
-            covered = step.summary.covered
-            assert covered >= len(said) or not open_cuts(said)[covered], "it could not be used before"
-        else:
+        if step.summary is last.summary:
             assert body.startswith(sent)
+        elif step.summary is not None:
+            assert not _usable(step.summary, last.messages), "it could have been used before"
+        else:
+            assert recalled is not None
+            assert not _usable(recalled, step.messages), "it could be used now"
 
     def _prepare(self, given: Situation, summary: RunningSummary | None) -> None:
         """What is made when the response is out; promise 3 holds for the cut, and the newest message is not in it."""
@@ -103,7 +111,7 @@ class Road:
             self._keep(self.waiting, given.messages, self._shortened(summarized(given.messages, coming)))
 
     def _newest(self, kept: dict[bytes, RunningSummary], request: Request) -> RunningSummary | None:
-        """The one that stands for most of what the request begins with."""
+        """The one that stands for most of what the request begins with, as the store recalls it."""
         hashes = reversed(chain_of("t", request).hashes)
         return next((kept[one] for one in hashes if one in kept), None)
 
@@ -115,17 +123,23 @@ class Road:
         return replace(summary, text=summary.text[: int(self.fill * len(summary.text))])
 
 
+def _usable(summary: RunningSummary, request: Request) -> bool:
+    """Whether it stands before the newest message and parts no call from its result."""
+    said = [one for one in request if not one.is_system]
+    return summary.covered < len(said) and open_cuts(said)[summary.covered]
+
+
 def _tokens(summary: RunningSummary | None) -> int:
     return size(render_summary(summary)) if summary else 0
 
 
-def grown(said: Request, start: int = 0) -> list[Request]:
+def grown(said: Request, start: int = 0) -> Requests:
     """The requests of a conversation that is longer than ``start``: at each word of the user, result, or prefill."""
-    return [said[:end] for end in range(start + 1, len(said) + 1) if not said[end - 1].is_system]
+    return Requests(said[:end] for end in range(start + 1, len(said) + 1) if not said[end - 1].is_system)
 
 
 @st.composite
-def talks(draw: st.DrawFn) -> list[Request]:
+def talks(draw: st.DrawFn) -> Requests:
     """Requests as a client sends them: a conversation, and what becomes of it when it is taken up again elsewhere."""
     said = draw(conversations(max_turns=6))
     sent = grown(said)
@@ -148,7 +162,7 @@ def talks(draw: st.DrawFn) -> list[Request]:
 
 
 @st.composite
-def agents(draw: st.DrawFn) -> list[Request]:
+def agents(draw: st.DrawFn) -> Requests:
     """One word of the user's and many rounds of calls: parallel ones, results in any order, words beside the calls."""
     said = [message(role="system", content="You are an agent."), message(role="user", content=draw(TEXTS))]
     for number in range(draw(st.integers(1, 12))):
@@ -164,7 +178,7 @@ def agents(draw: st.DrawFn) -> list[Request]:
 @given(requests=talks(), profile=profiles(), fill=st.floats(0, 1), ahead=st.booleans())
 @settings(max_examples=EXAMPLES, deadline=None)
 def test_conversations_that_fork_and_are_edited_keep_every_promise(
-    requests: list[Request],
+    requests: Requests,
     profile: ModelProfile,
     fill: float,
     ahead: bool,  # noqa: FBT001 - drawn, not passed
@@ -178,7 +192,7 @@ def test_conversations_that_fork_and_are_edited_keep_every_promise(
 @given(requests=agents(), profile=profiles(), fill=st.floats(0, 1), ahead=st.booleans())
 @settings(max_examples=EXAMPLES, deadline=None)
 def test_agent_loops_keep_every_promise(
-    requests: list[Request],
+    requests: Requests,
     profile: ModelProfile,
     fill: float,
     ahead: bool,  # noqa: FBT001 - drawn, not passed
