@@ -53,7 +53,7 @@ class Upstream:
             self.calls += 1
             return whole(SUMMARY)
         self.sent.append(request.messages)
-        return says(words(f"Answer {len(self.sent)}:", 600))(request)
+        return says(words(f"Answer {len(self.sent)}:", 560))(request)
 
 
 @dataclass(frozen=True)

@@ -195,6 +195,12 @@ def count_without_tokenizer(folder: Path, preset: str) -> subprocess.CompletedPr
     )
 
 
+def previous(call: Received) -> str:
+    """The summary before, as a summarizer was given it: it stands before the messages since."""
+    assert "It begins with the summary of what came before" in call.messages[1]["content"]
+    return transcript(call).partition("\n\n")[0]
+
+
 def transcript(call: Received) -> str:
     """What a summarizer was given to summarize: all between the marks of its prompt."""
     found = re.search(r"<<<TRANSCRIPT\n(.*)\nTRANSCRIPT>>>", call.messages[1]["content"], re.DOTALL)

@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 
 from tests.flow.conftest import Bench
-from tests.scenarios.talks import Talk, count_without_tokenizer, is_summary_call, summaries, talk_with, told, transcript
+from tests.scenarios.talks import (
+    Talk,
+    count_without_tokenizer,
+    is_summary_call,
+    previous,
+    summaries,
+    talk_with,
+    told,
+    transcript,
+)
 from tests.support.scripted import whole
 
 MAX_TOKENS, MAX_SUMMARY_TOKENS = 1000, 256
@@ -65,7 +74,7 @@ def test_s0_3_first_summarization(talk: Talk) -> None:
     kept = talk.stored(got)
     (summary,) = kept.summaries
     ids = [message.message_id for message in kept.messages[: summary.covered]]
-    assert summary.text.startswith("Summary number 1.")
+    assert "Summary number 1." in summary.text
     assert len(set(ids)) == told(got, "summarized-messages")
     assert ids[-1] == summary.prefix.hex()
     assert summary.previous is None
@@ -77,8 +86,7 @@ def test_s0_3_subsequent_summarization_append(talk: Talk) -> None:
     gone = told(talk.ask(), "summarized-messages")
     got = talk.until("compacted")
     call = talk.calls[-1]
-    assert "It begins with the summary of what came before" in call.messages[1]["content"]
-    assert transcript(call).startswith("Summary number 1.")
+    assert "Summary number 1." in previous(call)
     assert "Point 0:" not in transcript(call)
     assert all(said["content"][:8] in transcript(call) for said in talk.said[gone : told(got, "summarized-messages")])
     kept = talk.stored(got)

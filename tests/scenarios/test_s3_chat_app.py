@@ -19,7 +19,16 @@ from proxy.store.embedded import EmbeddedValkey
 from proxy.summarizers.prompts import TEMPLATES, system_prompt
 from tests.flow.conftest import Bench
 from tests.flow.talk import Said, assistant, history, long, system, user
-from tests.scenarios.talks import RATE_LIMITED, Talk, count_without_tokenizer, summaries, talk_with, told, transcript
+from tests.scenarios.talks import (
+    RATE_LIMITED,
+    Talk,
+    count_without_tokenizer,
+    previous,
+    summaries,
+    talk_with,
+    told,
+    transcript,
+)
 from tests.support.scripted import whole
 
 WINDOW = 6000
@@ -216,7 +225,7 @@ def test_fr_1_4_2_a_previous_summary_goes_into_the_next(begin: Begin) -> None:
     before = len(talk.calls)
     talk.until("compacted")
     first = transcript(talk.calls[before])
-    assert first.startswith("Summary number 1.")
+    assert "Summary number 1." in previous(talk.calls[before])
     assert talk.said[gone]["content"][:9] in first
     assert talk.said[gone - 1]["content"][:9] not in first
 
@@ -257,7 +266,7 @@ def test_fr_1_4_5_and_4_1_2_the_summary_is_stored_with_its_cutoff_and_its_tokens
     talk = begin()
     kept = talk.stored(talk.until("compacted"))
     (summary,) = kept.summaries
-    assert summary.text.startswith("Summary number 1.")
+    assert "Summary number 1." in summary.text
     assert summary.prefix.hex() == kept.messages[summary.covered - 1].message_id
     assert summary.tokens == talk.count(talk.sent[0]) - 3
 
@@ -336,7 +345,7 @@ def test_fr_2_2_3_by_hand_the_new_summary_takes_in_the_old_and_replaces_it(begin
     talk.said = history(20)
     talk.ask(summarize="force")
     talk.ask(summarize="force", retention_tokens="10")
-    assert transcript(talk.calls[-1]).startswith("Summary number 1.")
+    assert "Summary number 1." in previous(talk.calls[-1])
     (summary,) = summaries(talk.sent)
     assert "Summary number 2." in summary
     assert "Summary number 1." not in summary
@@ -446,7 +455,8 @@ def test_fr_4_2_1_the_summarys_content_and_range(begin: Begin) -> None:
     kept = talk.stored(talk.until("compacted"))
     first, second = kept.summaries
     ids = [message.message_id for message in kept.messages]
-    assert (first.text[:17], second.text[:17]) == ("Summary number 1.", f"Summary number {len(talk.calls)}.")
+    assert "Summary number 1." in first.text
+    assert f"Summary number {len(talk.calls)}." in second.text
     assert ids.index(first.prefix.hex()) + 1 == first.covered
     assert ids.index(second.prefix.hex()) + 1 == second.covered > first.covered
 
