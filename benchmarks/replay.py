@@ -16,7 +16,8 @@ from benchmarks.shapes import PRIMING, Shape, shapes
 from proxy.core.assemble import assemble
 from proxy.core.budget import Budget, CompactionPolicy, ModelProfile, budget_for
 from proxy.core.messages import Message
-from proxy.core.plan import CannotFit, Compact, NoCompaction, Situation, SwapSummary, plan, plan_ahead
+from proxy.core.plan import plan, plan_ahead
+from proxy.core.situation import CannotFit, Compact, NoCompaction, Situation, SwapSummary
 from proxy.core.summary import RunningSummary, SummaryRecipe, render_summary
 
 CACHED_PRICE = 0.1

@@ -23,8 +23,8 @@ from proxy.core.commands import (
 from proxy.core.errors import CompactionFailed, ContextLengthExceeded, StoreError
 from proxy.core.events import Listener, StoreDegraded
 from proxy.core.messages import ChatRequest, digest_of
-from proxy.core.plan import Mode
 from proxy.core.ports import Caller, ConversationStore
+from proxy.core.situation import Mode
 from proxy.core.summary import RunningSummary
 from proxy.exchange import Controls, Exchange, Refused, Report
 from proxy.fit import Compacting, Fitting

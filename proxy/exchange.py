@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from proxy.core.errors import TidemarkError
 from proxy.core.events import Action
-from proxy.core.plan import Mode
 from proxy.core.ports import Headers, UpstreamReply
+from proxy.core.situation import Mode
 from proxy.relay import PendingTurn
 
 

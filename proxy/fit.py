@@ -17,18 +17,9 @@ from proxy.core.clip import clips_for, could_shrink
 from proxy.core.errors import CompactionFailed, ContextLengthExceeded
 from proxy.core.events import Action
 from proxy.core.messages import Message
-from proxy.core.plan import (
-    CannotFit,
-    Compact,
-    CompactionPlan,
-    NoCompaction,
-    ReuseSummary,
-    Situation,
-    SwapSummary,
-    plan,
-    plan_ahead,
-)
+from proxy.core.plan import plan, plan_ahead
 from proxy.core.ports import Route, TokenCounter
+from proxy.core.situation import CannotFit, Compact, CompactionPlan, NoCompaction, ReuseSummary, Situation, SwapSummary
 from proxy.core.summary import RunningSummary, render_summary
 from proxy.exchange import Refused, Report
 from proxy.identity import Understood

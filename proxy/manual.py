@@ -16,9 +16,9 @@ from proxy.core.conversation import StoredConversation
 from proxy.core.errors import CompactionFailed, ConversationNotFound, ModelNotFound, StoreUnavailable
 from proxy.core.events import CompactionStarted, ConversationCompacted, Listener
 from proxy.core.messages import ChatRequest
-from proxy.core.plan import Compact
 from proxy.core.ports import Caller, ConversationStore, Route, Summarizer, Upstream
 from proxy.core.prefix import PrefixChain
+from proxy.core.situation import Compact
 from proxy.core.summary import RunningSummary
 from proxy.exchange import Controls, Refused, Report
 from proxy.fit import Fitting, by_hand_warning, order_of

@@ -15,9 +15,10 @@ from proxy.core.budget import Budget, ModelProfile, budget_for
 from proxy.core.clip import clips_for
 from proxy.core.errors import ContextLengthExceeded
 from proxy.core.messages import ChatRequest, render_body, render_messages
-from proxy.core.plan import CannotFit, Compact, Situation, plan
+from proxy.core.plan import plan
 from proxy.core.ports import Caller, Route, Summarizer, SummaryTask, TokenCounter
 from proxy.core.prefix import chain_of
+from proxy.core.situation import CannotFit, Compact, Situation
 from proxy.core.summary import RunningSummary, Strategy, render_text
 from proxy.writing import write_summary
 

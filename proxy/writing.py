@@ -16,9 +16,9 @@ from proxy.core.errors import SummaryRejected, TidemarkError
 from proxy.core.events import BreakerChanged, Listener, SummaryFailed
 from proxy.core.live import live_prefix
 from proxy.core.messages import ChatRequest
-from proxy.core.plan import Compact
 from proxy.core.ports import Caller, Route, Summarizer, SummaryTask, TokenCounter
 from proxy.core.prefix import PrefixChain
+from proxy.core.situation import Compact
 from proxy.core.summary import Cause, RunningSummary, Strategy, SummaryRecipe, render_text
 
 Clock = Callable[[], float]

@@ -13,9 +13,9 @@ from proxy.compactor import Compactor, Summarized
 from proxy.core.budget import CompactionPolicy, ModelProfile, ModelWindow
 from proxy.core.events import Event, SummaryFailed
 from proxy.core.messages import Message
-from proxy.core.plan import Compact
 from proxy.core.ports import Caller, Route, SummaryTask
 from proxy.core.prefix import chain_of
+from proxy.core.situation import Compact
 from proxy.core.summary import SummaryRecipe
 from proxy.store.embedded import EmbeddedValkey
 from proxy.store.leases import RedisLeases

@@ -15,8 +15,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from .chat import TEXT_PARTS, parse_message
+from .cuts import open_cuts
 from .messages import JsonValue, Message, printable
-from .plan import CannotFit, Compact, NoCompaction, ReuseSummary, Situation, SwapSummary, open_cuts, plan
+from .plan import plan
+from .situation import CannotFit, Compact, NoCompaction, ReuseSummary, Situation, SwapSummary
 
 LEAST_TOKENS = 64
 """Of a clipped message: its frame, the mark, and a line or two of each end."""

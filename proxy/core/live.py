@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from .assemble import assemble
 from .budget import ModelProfile, budget_for
 from .messages import ChatRequest, LivePrefix, Message
-from .plan import Compact
+from .situation import Compact
 from .summary import RunningSummary
 
 CACHED_FIELDS = (

@@ -9,101 +9,27 @@ the largest it may be.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate, product
-from typing import Literal
 
-from .budget import MIN_SUMMARY_TOKENS, Budget, CompactionPolicy
+from .budget import MIN_SUMMARY_TOKENS
+from .cuts import open_cuts
 from .messages import Message
+from .situation import (
+    CannotFit,
+    Compact,
+    CompactionPlan,
+    NoCompaction,
+    Reason,
+    ReuseSummary,
+    Situation,
+    SwapSummary,
+)
 from .summary import RunningSummary
-
-Mode = Literal["auto", "force", "off"]
-"""``X-Tidemark-Summarize``."""
-Reason = Literal["fits", "off", "disabled", "below_minimum", "small_gain", "nothing_to_summarize"]
 
 FORCED_RETENTION_RATIO = 0.25
 """Where all would be retained, a forced compaction keeps this share of the conversation's newest tokens."""
-
-
-@dataclass(frozen=True, slots=True)
-class Situation:
-    """All that the plan depends on."""
-
-    messages: Sequence[Message]
-    tokens: Sequence[int]
-    """Of each message."""
-    fixed: int
-    """Tokens of all that is no message: tools, response_format, priming."""
-    budget: Budget
-    policy: CompactionPolicy
-    mode: Mode = "auto"
-    summary: RunningSummary | None = None
-    summary_tokens: int = 0
-    """Of the summary's rendered message."""
-    prepared: RunningSummary | None = None
-    """One that was made in the background and waits for the high water."""
-    prepared_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class NoCompaction:
-    """The request goes out as it came in."""
-
-    reason: Reason
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReuseSummary:
-    """The stored summary stands for the prefix once more; the forwarded prefix stays as it was (promise 5)."""
-
-    summary: RunningSummary
-    tokens: int
-    reason: Reason = "fits"
-
-
-@dataclass(frozen=True, slots=True)
-class SwapSummary:
-    """The prepared summary takes its place: a compaction that nobody waits for (promise 7)."""
-
-    summary: RunningSummary
-    tokens: int
-    replaced_tokens: int
-    """Of all that the summary message takes the place of, a previous summary included."""
-
-
-@dataclass(frozen=True, slots=True)
-class Compact:
-    """A new summary is to be made of ``messages`` and ``previous``, then assembled over ``covered`` messages."""
-
-    covered: int
-    """How many leading non-system messages the summary will stand for."""
-    messages: tuple[Message, ...]
-    """What is new to the summary, oldest first: not covered by ``previous``."""
-    previous: RunningSummary | None
-    max_summary_tokens: int
-    """Bound of the whole summary message."""
-    absorbed: tuple[bytes, ...]
-    """Digests of the inner system messages that the summary must tell, a previous summary's among them."""
-    replaced_tokens: int
-    """Of all that the summary message takes the place of, a previous summary included."""
-    rest_tokens: int
-    """Of the request without the summary message."""
-    fallback: NoCompaction | ReuseSummary | None
-    """What may be sent if no summary can be made; None when nothing else fits."""
-
-
-@dataclass(frozen=True, slots=True)
-class CannotFit:
-    """Even with the smallest summary and the newest message alone the request is over its limit."""
-
-    tokens: int
-    """The least it could be brought to."""
-    limit: int
-
-
-CompactionPlan = NoCompaction | ReuseSummary | SwapSummary | Compact | CannotFit
 
 
 def plan(situation: Situation) -> CompactionPlan:
@@ -145,39 +71,6 @@ def plan_ahead(situation: Situation) -> Compact | None:
         return None
     after = made.rest_tokens + made.max_summary_tokens
     return None if current.tokens - after < policy.min_gain * current.tokens else made
-
-
-def open_cuts(messages: Sequence[Message]) -> list[bool]:
-    """Whether a cut is allowed before each message and at the end: ``len(messages) + 1`` flags.
-
-    A cut is allowed where no tool call stands before it and one of its results after it (promise 3). Results
-    belong to the last call of their id before them, since some servers use one id again and again; a result that
-    follows a call or another result belongs there whatever its id says. A call without a result keeps its turn
-    open up to the next message of the user.
-    """
-    last_use = list(range(len(messages)))
-    callers: dict[str, int] = {}
-    unanswered: dict[str, int] = {}
-    for index, message in enumerate(messages):
-        if message.answers is not None and message.answers in callers:
-            caller = callers[message.answers]
-            last_use[caller] = index
-            unanswered.pop(message.answers, None)
-        if message.role == "user":
-            unanswered.clear()
-        for call in message.calls:
-            callers[call.id] = index
-            unanswered[call.id] = index
-    for caller in unanswered.values():
-        last_use[caller] = len(messages)
-    allowed = [True]
-    reach = -1
-    for index in range(len(messages)):
-        reach = max(reach, last_use[index])
-        follows = index + 1 < len(messages) and messages[index + 1].role == "tool"
-        torn = follows and (messages[index].role == "tool" or bool(messages[index].calls))
-        allowed.append(reach <= index and not torn)
-    return allowed
 
 
 class _Case:

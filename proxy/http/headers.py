@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from proxy.core.errors import InvalidRequest
 from proxy.core.headers import NOT_SENT, end_to_end
-from proxy.core.plan import Mode
 from proxy.core.ports import Headers
+from proxy.core.situation import Mode
 from proxy.exchange import Controls, Report
 
 OWN_PREFIX = b"x-tidemark-"

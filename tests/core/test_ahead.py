@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from proxy.core.assemble import assemble
 from proxy.core.budget import ModelProfile, budget_for
 from proxy.core.messages import Message
-from proxy.core.plan import Compact, NoCompaction, Situation, SwapSummary, plan, plan_ahead
+from proxy.core.plan import plan, plan_ahead
 from proxy.core.prefix import chain_of
+from proxy.core.situation import Compact, NoCompaction, Situation, SwapSummary
 from proxy.core.summary import RunningSummary, SummaryRecipe, render_summary
 from tests.core.histories import conversations, message, orphans, profiles, size
 from tests.core.test_plan import budget, chat, situation, summary_of

@@ -16,7 +16,8 @@ from proxy.core.budget import CompactionPolicy, ModelProfile, ModelWindow, budge
 from proxy.core.chat import parse_message
 from proxy.core.clip import LEAST_TOKENS, Clip, Scissors, clipped, clips_for
 from proxy.core.messages import Message
-from proxy.core.plan import CannotFit, Compact, Mode, NoCompaction, ReuseSummary, Situation, plan
+from proxy.core.plan import plan
+from proxy.core.situation import CannotFit, Compact, Mode, NoCompaction, ReuseSummary, Situation
 from proxy.core.summary import RunningSummary
 from tests.core.histories import conversations, message, orphans, pairs, profiles, size
 from tests.core.test_plan import chat, summary_of

@@ -12,7 +12,7 @@ from proxy.core.budget import CompactionPolicy, ModelProfile, ModelWindow, budge
 from proxy.core.chat import parse_message
 from proxy.core.live import live_prefix
 from proxy.core.messages import ChatRequest, Message, system_message
-from proxy.core.plan import Compact
+from proxy.core.situation import Compact
 from proxy.core.summary import RunningSummary, SummaryRecipe
 
 PROFILE = ModelProfile("m", ModelWindow(10_000), CompactionPolicy(summarizer_cache_friendly=True))

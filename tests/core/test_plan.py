@@ -7,8 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.core.budget import Budget, CompactionPolicy
+from proxy.core.cuts import open_cuts
 from proxy.core.messages import Message
-from proxy.core.plan import CannotFit, Compact, Mode, NoCompaction, ReuseSummary, Situation, open_cuts, plan
+from proxy.core.plan import plan
+from proxy.core.situation import CannotFit, Compact, Mode, NoCompaction, ReuseSummary, Situation
 from proxy.core.summary import RunningSummary, SummaryRecipe
 from tests.core.histories import conversations, message, pairs
 

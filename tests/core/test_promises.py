@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from proxy.core.assemble import assemble
 from proxy.core.budget import Budget, ModelProfile, budget_for
 from proxy.core.messages import Message, render_messages
-from proxy.core.plan import CannotFit, Compact, CompactionPlan, Mode, NoCompaction, ReuseSummary, Situation, plan
+from proxy.core.plan import plan
 from proxy.core.prefix import chain_of
+from proxy.core.situation import CannotFit, Compact, CompactionPlan, Mode, NoCompaction, ReuseSummary, Situation
 from proxy.core.summary import OPENING, RunningSummary, SummaryRecipe, render_summary
 from tests.core.histories import conversations, message, orphans, pairs, profiles, size
 

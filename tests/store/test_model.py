@@ -73,8 +73,9 @@ class Model:
         return max(shared, default=0)
 
     def newest(self, said: list[bytes]) -> int:
-        """How many messages the newest summary of a prefix stands for."""
-        fitting = (len(prefix) for prefix in self.summaries if tuple(said[: len(prefix)]) == prefix)
+        """How many messages the newest summary stands for that leaves the newest message."""
+        shorter = (prefix for prefix in self.summaries if len(prefix) < len(said))
+        fitting = (len(prefix) for prefix in shorter if tuple(said[: len(prefix)]) == prefix)
         return max(fitting, default=0)
 
 
