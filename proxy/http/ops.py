@@ -68,7 +68,7 @@ class Ops:
 
     async def _readiness(self, _: Request) -> Response:
         resting = self.resting()
-        summarizers: dict[str, JsonValue] = {"summarizers": "resting" if resting else "ok", "resting": resting}
+        summarizers: dict[str, JsonValue] = {"summarizers": "resting", "resting": resting} if resting else {}
         try:
             await self.store.ping()
         except StoreUnavailable as error:
