@@ -8,7 +8,7 @@ time, nobody comes here.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxy.core.errors import StoreError
 from proxy.core.events import CompactionStarted, ConversationCompacted, Listener, StoreDegraded
@@ -27,16 +27,21 @@ class Summarized:
     tokens: int
     """Of the rendered message, for the order's model."""
     warning: str | None = None
+    degraded: bool = False
+    """Whether it could not be stored, so that the next request will not find it."""
 
 
 CompactionResult = Summarized | NotSummarized
+GIVEN_UP = 256
+"""Orders that are remembered as given up by all who waited."""
 
 
 class Compactor:
     """Performs compactions.
 
     The mutable state is the table of compactions under way in this process: equal orders share one task, and
-    the task ends when nobody waits for it any more.
+    the task ends when nobody waits for it any more. One that was given up before goes on to its end: its client is
+    not as patient as its summarizer is slow, and would else never get through.
     """
 
     def __init__(
@@ -54,6 +59,7 @@ class Compactor:
         self._counter = counter
         self._emit = emit
         self._under_way: dict[_Key, _Flight] = {}
+        self._given_up: dict[_Key, bool] = {}
 
     async def compact(self, order: CompactionOrder, *, wait_seconds: float | None = None) -> CompactionResult:
         """Make the summary that ``order`` asks for, or wait for the equal one that is being made.
@@ -67,16 +73,23 @@ class Compactor:
             seconds = order.profile.policy.wait_seconds if wait_seconds is None else wait_seconds
             task = asyncio.create_task(self._perform(order, summarizer, _name(key), seconds))
             flight = self._under_way[key] = _Flight(task)
+            task.add_done_callback(lambda _: self._landed(key, flight))
         flight.waiting += 1
         try:
             return await asyncio.shield(flight.task)
         finally:
             flight.waiting -= 1
-            if flight.task.done() or flight.waiting == 0:
+            if flight.waiting == 0 and not flight.task.done() and not self._given_up.pop(key, False):
+                self._given_up[key] = True
+                if len(self._given_up) > GIVEN_UP:
+                    del self._given_up[next(iter(self._given_up))]
                 # At once, and not when the task has ended: who comes next must not wait for one that is dying.
-                if self._under_way.get(key) is flight:
-                    del self._under_way[key]
+                self._landed(key, flight)
                 flight.task.cancel()
+
+    def _landed(self, key: _Key, flight: _Flight) -> None:
+        if self._under_way.get(key) is flight:
+            del self._under_way[key]
 
     async def adopt(self, order: CompactionOrder, summary: RunningSummary) -> Summarized:
         """Put a prepared summary into use: it is there already, so nobody waits."""
@@ -97,8 +110,13 @@ class Compactor:
                 if result is not None:
                     return result
         except StoreError as error:
+            # What cannot be stored is not worth a model's time: it would be made anew with every request.
             self._emit(StoreDegraded("take_lease", error.internal or str(error)))
-        return await self._made(wish, None) or NotSummarized("the summary found no place")
+            wish = replace(wish, order=replace(order, degraded=True), summarizer=self._writer.fallback)
+        made = await self._made(wish, None)
+        if isinstance(made, Summarized):
+            return replace(made, degraded=wish.order.degraded)
+        return made or NotSummarized("the summary found no place")
 
     async def _in_turn(self, wish: _Wish) -> CompactionResult | None:
         """Make the summary under the lease, or wait for who holds that; None where the holder came to nothing."""
@@ -167,12 +185,16 @@ class Compactor:
         """
         if order.degraded:
             return summary
+        keep = self._store.keep_summary
         try:
-            stored = await self._store.keep_summary(order.tenant, order.conversation, order.chain, summary, lease=lease)
+            stored = await keep(order.tenant, order.conversation, order.chain, summary, lease=lease)
+            if stored is None or self._usable(order, stored):
+                return stored
+            # What stands there is of no use any more: the window got smaller, or other system messages must be told.
+            return await keep(order.tenant, order.conversation, order.chain, summary, lease=lease, replacing=True)
         except StoreError as error:
             self._emit(StoreDegraded("keep_summary", error.internal or str(error)))
             return summary
-        return stored if stored is None or self._usable(order, stored) else summary
 
     def _usable(self, order: CompactionOrder, stored: RunningSummary) -> bool:
         """Not one that was made for a larger window, or that tells other system messages."""

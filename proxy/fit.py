@@ -17,7 +17,7 @@ from proxy.core.clip import clips_for, could_shrink
 from proxy.core.errors import CompactionFailed, ContextLengthExceeded
 from proxy.core.events import Action
 from proxy.core.messages import Message
-from proxy.core.plan import plan, plan_ahead
+from proxy.core.plan import plan, plan_ahead, would_help
 from proxy.core.ports import Route, TokenCounter
 from proxy.core.situation import CannotFit, Compact, CompactionPlan, NoCompaction, ReuseSummary, Situation, SwapSummary
 from proxy.core.summary import RunningSummary, render_summary
@@ -83,15 +83,14 @@ class Fitting:
         """What to do when the response is out; None where there is nothing to prepare."""
         if report.local_tokens <= case.budget.prepare_mark or report.action not in ("none", "reused"):
             return None
-        if case.memory.degraded or case.memory.preparing or case.controls.retention is not None:
+        memory = case.memory
+        if memory.degraded or memory.preparing or memory.prepared or case.controls.retention is not None:
             return None
-        planned = plan_ahead(self._situation(case))
-        if planned is None:
-            return None
-        order = order_of(case, planned)
 
         async def begin(conversation: str) -> None:
-            await self._preparation.begin(order, conversation)
+            planned = plan_ahead(self._situation(case))
+            if planned is not None:
+                await self._preparation.begin(order_of(case, planned), conversation)
 
         return begin
 
@@ -139,7 +138,7 @@ class Fitting:
         compacting(planned.covered, planned.replaced_tokens)
         began, loop = self._timer(), asyncio.get_running_loop()
         deadline = loop.time() + case.profile.policy.wait_seconds
-        if case.memory.preparing and case.controls.mode == "auto" and case.controls.retention is None:
+        if self._worth_waiting(case):
             case = await self._waited(case, deadline - loop.time())
             case = replace(case, started=case.started + self._timer() - began)
             again = self.plan(case)
@@ -153,11 +152,17 @@ class Fitting:
         action: Action = "forced" if case.controls.mode == "force" else "compacted"
         return self._with_summary(case, result, planned.rest_tokens + result.tokens, action)
 
+    def _worth_waiting(self, case: Understood) -> bool:
+        """Whether a summary is being prepared, and is of use here as soon as it is there."""
+        if not case.memory.preparing or case.controls.mode != "auto" or case.controls.retention is not None:
+            return False
+        return would_help(self._situation(case), case.memory.preparing)
+
     async def _waited(self, case: Understood, seconds: float) -> Understood:
         """The case with the summary that is being prepared, if it comes in time."""
         recipe = self._preparation.recipe_for(case.profile, case.route)
         prepared = await self._preparation.awaited(
-            case.conversation, case.chain, case.memory.preparing, recipe, seconds
+            case.memory.preparing_name, case.chain, case.memory.preparing, recipe, seconds
         )
         return replace(case, memory=replace(case.memory, prepared=prepared, preparing=0))
 
@@ -174,6 +179,7 @@ class Fitting:
             summarized=summary.covered,
             strategy=summary.made_by,
             warning=result.warning or by_hand_warning(case, after),
+            degraded=case.memory.degraded or result.degraded,
         )
         if after > case.budget.limit:
             return Refused(_does_not_fit(case, after), replace(report, action="failed"))

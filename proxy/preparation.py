@@ -19,8 +19,10 @@ from proxy.core.summary import RunningSummary, SummaryRecipe
 from proxy.leasing import LEASE_SECONDS, awaited, held
 from proxy.writing import CompactionOrder, NotSummarized, SummaryWriter
 
-MOST_AT_ONCE = 16
+MOST_AT_ONCE = 64
 """Preparations of one worker. A further one waits for its conversation's next turn."""
+MOST_EACH = 8
+"""Of these for one credential, so that nobody's slow summarizer keeps the others from theirs (promise 8)."""
 
 
 class Preparation:
@@ -31,14 +33,16 @@ class Preparation:
         self._store = store
         self._leases = leases
         self._emit = emit
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], bytes] = {}
+        """With the fingerprint of the credential that each is for."""
 
     async def begin(self, order: CompactionOrder, conversation: str) -> None:
         """Begin to prepare, unless another worker does; returns as soon as that is settled.
 
         :param conversation: the id that the turn was stored under
         """
-        if len(self._tasks) >= MOST_AT_ONCE or not self._writer.admits(order):
+        own = sum(fingerprint == order.caller.fingerprint for fingerprint in self._tasks.values())
+        if len(self._tasks) >= MOST_AT_ONCE or own >= MOST_EACH or not self._writer.admits(order):
             return
         order = replace(order, conversation=conversation, cause="prepared")
         recipe = self._writer.summarizer_for(order).recipe
@@ -49,22 +53,23 @@ class Preparation:
             return
         if lease is not None:
             task = asyncio.create_task(self._prepare(order, lease))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks[task] = order.caller.fingerprint
+            task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     def recipe_for(self, profile: ModelProfile, route: Route) -> SummaryRecipe:
         """What the summaries of a model depend on."""
         return self._writer.choose(profile, route).recipe
 
     async def awaited(
-        self, conversation: str, chain: PrefixChain, covered: int, recipe: SummaryRecipe, seconds: float
+        self, name: str, chain: PrefixChain, covered: int, recipe: SummaryRecipe, seconds: float
     ) -> RunningSummary | None:
-        """The summary that is being prepared, as soon as it is there; None where it comes too late or not at all."""
+        """The summary that is being prepared, as soon as it is there; None where it comes too late or not at all.
+
+        :param name: of the lease that it is prepared under
+        """
         try:
             async with asyncio.timeout(seconds):
-                return await awaited(
-                    self._store, self._leases, chain, covered, recipe, name=_name(conversation), waiting=True
-                )
+                return await awaited(self._store, self._leases, chain, covered, recipe, name=name, waiting=True)
         except (TimeoutError, StoreError):
             return None
 

@@ -25,8 +25,10 @@ Clock = Callable[[], float]
 ChooseSummarizer = Callable[[ModelProfile, Route], Summarizer]
 """The strategy that a model's policy names; ``app.py`` knows them all."""
 _LATE = "the summarizer did not answer in time"
-_FAIR_SHARE = 0.5
-"""Of the summarizer's time: who got less and did not answer has not failed."""
+_FAIR_SHARE = 0.4
+"""Of the summarizer's time: who got less and did not answer has not failed. The default wait is half of it."""
+AUTO = "auto"
+"""A recipe's model that follows the conversation's."""
 _BREAKERS = 1024
 """Remembered; of summarizers that fail nowhere near as many are in use at once."""
 
@@ -116,22 +118,23 @@ class SummaryWriter:
         except TimeoutError:
             reason = _LATE
         except asyncio.CancelledError:
-            self._learn(order, summarizer, breaker)  # neither failed nor succeeded
+            self._learn(order, summarizer, self._breaker(order, summarizer).abandoned(self.timer()))
             raise
         except TidemarkError as error:
             reason = str(error)
         except Exception as error:  # noqa: BLE001 - a strategy's slip must not cost the client its answer
             reason = f"the summarizer failed: {type(error).__name__}"
         else:
-            self._learn(order, summarizer, breaker.succeeded())
+            self._learn(order, summarizer, self._breaker(order, summarizer).succeeded())
             return text
         strategy = summarizer.recipe.strategy
         model, taken = order.profile.name, self.timer() - started
         self._emit(SummaryFailed(order.conversation, model, strategy, reason, policy.on_failure, taken))
         # Who was cut short, because the client waits no longer than that, may have been about to answer.
         fair = allowed >= _FAIR_SHARE * policy.summarizer_timeout_seconds
-        before = self._breaker(order, summarizer)
-        after = before.failed(self.timer()) if fair or reason != _LATE else breaker
+        after = self._breaker(order, summarizer)
+        if fair or reason != _LATE or after.probing:
+            after = after.failed(self.timer())
         self._learn(order, summarizer, after)
         return NotSummarized(reason, after.left(self.timer()))
 
@@ -201,8 +204,11 @@ async def write_summary(summarizer: Summarizer, task: SummaryTask, covered: int,
     return text
 
 
-_BreakerKey = tuple[str, str, str, bytes]
+_BreakerKey = tuple[str, str, str, str, bytes]
 
 
 def _breaker_key(order: CompactionOrder, summarizer: Summarizer) -> _BreakerKey:
-    return (summarizer.recipe.key, order.route.provider, order.route.base_url, order.caller.fingerprint)
+    """Strategy, who is asked, where, and with whose credential."""
+    recipe, route = summarizer.recipe, order.route
+    model = route.upstream_model if recipe.model.startswith(AUTO) else ""  # else the recipe names it
+    return (recipe.key, model, route.provider, route.base_url, order.caller.fingerprint)

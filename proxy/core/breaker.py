@@ -58,6 +58,10 @@ class Breaker:
         pause = min(self.pause * 2, LONGEST_PAUSE_SECONDS) if self.pause else FIRST_PAUSE_SECONDS
         return Breaker(failures, pause, now + pause)
 
+    def abandoned(self, now: float) -> Breaker:
+        """After a probe that was given up before it told anything: somebody else may probe."""
+        return Breaker(self.failures, self.pause, now) if self.probing else self
+
     def succeeded(self) -> Breaker:
         """After a success: all is forgotten."""
         return CLOSED

@@ -26,8 +26,9 @@ from .situation import (
     Situation,
     SwapSummary,
 )
-from .summary import RunningSummary
+from .summary import RunningSummary, SummaryRecipe
 
+_UNKNOWN = SummaryRecipe("extractive", "", 0)
 FORCED_RETENTION_RATIO = 0.25
 """Where all would be retained, a forced compaction keeps this share of the conversation's newest tokens."""
 
@@ -65,18 +66,30 @@ def plan_ahead(situation: Situation) -> Compact | None:
     if case.total < budget.min_tokens or len(case.said) < policy.min_messages or case.prepared() is not None:
         return None
     coming = budget.high_water - current.tokens
-    kept = case.retained(case.candidates(), max(budget.retention - coming, 0))
-    made = case.ahead([covered for covered in kept if case.holds_floor(covered)], coming)
+    candidates = [covered for covered in case.candidates() if case.holds_floor(covered)]
+    kept = case.retained(candidates, max(budget.retention - coming, 0))
+    # One cut more, so that no less than the retention stands after it at the high water.
+    made = case.ahead(candidates[max(len(candidates) - len(kept) - (coming < budget.retention), 0) :], coming)
     if made is None:
         return None
     after = made.rest_tokens + made.max_summary_tokens
     return None if current.tokens - after < policy.min_gain * current.tokens else made
 
 
+def would_help(situation: Situation, covered: int) -> bool:
+    """Whether a summary that is being prepared is worth waiting for: of so many messages, at its bound."""
+    case = _Case(situation)
+    expected = RunningSummary(b"", covered, "", _UNKNOWN, "extractive", "prepared", 0.0, absorbed=tuple(case.told))
+    given = replace(situation, prepared=expected, prepared_tokens=situation.budget.max_summary)
+    return _Case(given, case.cuts).swap(case.current()) is not None
+
+
 class _Case:
     """One situation with its sums; every method answers one question about it."""
 
-    def __init__(self, situation: Situation) -> None:
+    def __init__(self, situation: Situation, cuts: list[bool] | None = None) -> None:
+        if cuts is not None:
+            self.cuts = cuts
         self.given = situation
         self.budget = situation.budget
         self.places = [place for place, message in enumerate(situation.messages) if not message.is_system]
@@ -128,13 +141,16 @@ class _Case:
         if prepared is None or prepared.covered <= self.start:
             return None
         swapped = replace(self.given, summary=prepared, summary_tokens=self.given.prepared_tokens, prepared=None)
-        case = _Case(swapped)
+        case = _Case(swapped, self.cuts)
         return case if case.summary is not None else None
 
     def swap(self, current: NoCompaction | ReuseSummary) -> SwapSummary | None:
         """The prepared summary, if it brings the request well under the mark that it is due at."""
         case = self.prepared()
         if case is None or case.summary is None:
+            return None
+        kept = self.retained(self.candidates(), self.budget.retention)
+        if not kept or case.start > kept[0]:  # the budget got smaller meanwhile: it would keep less than it has to
             return None
         after = case.current().tokens
         freed = current.tokens - after

@@ -222,9 +222,11 @@ class ConversationStore(Protocol):
         *,
         waiting: bool = False,
         lease: Lease | None = None,
+        replacing: bool = False,
     ) -> RunningSummary | None:
         """Store a summary of the first ``summary.covered`` messages of ``chain``; of two for one prefix, the first.
 
+        :param replacing: in place of the one that is stored
         :param waiting: it was prepared: it is not in use until it is kept once more, without this
         :param lease: what it was made under
         :returns: the one that is stored now; None where there is none and the lease is somebody else's by now

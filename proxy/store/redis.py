@@ -89,7 +89,7 @@ class RedisStore:
             found = await self._recall(chain, before, recipe)
             if found[0] is None and before:
                 found = await self._recall(chain, 0, recipe)
-        own, known, held, packed, waiting, lease = found
+        own, known, held, packed, waiting, lease, preparing = found
         return Recollection(
             conversation=chain.family + own.decode() if own else None,
             known=known,
@@ -97,6 +97,7 @@ class RedisStore:
             summary=codec.readable_summary(packed) if packed else None,
             prepared=codec.readable_summary(waiting) if waiting else None,
             preparing=codec.prepared_for(lease, chain, recipe) if lease else 0,
+            preparing_name=preparing.decode() if lease else "",
         )
 
     async def record(self, turn: TurnRecord) -> str:
@@ -129,6 +130,7 @@ class RedisStore:
         *,
         waiting: bool = False,
         lease: Lease | None = None,
+        replacing: bool = False,
     ) -> RunningSummary | None:
         """Store a summary of the first ``summary.covered`` messages of ``chain``; the first one stays.
 
@@ -155,6 +157,7 @@ class RedisStore:
                 "w" if waiting else "s",
                 lease.name if lease else "",
                 lease.value if lease else "",
+                int(replacing),
             )
         return None if kept is None else codec.readable_summary(kept) or summary
 

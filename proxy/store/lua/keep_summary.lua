@@ -1,14 +1,16 @@
--- "", 0, told, ttl, created, tenant, reference, summary, kind, lease, its value -> the summary that is stored now; nil
--- where somebody else holds the lease by now. Of the kind 's' it is in use from now on; of the kind 'w' it waits
-local told, ttl, created, tenant, ref, record, kind, lease, held = unpack(ARGV, 3, 11)
+-- "", 0, told, ttl, created, tenant, reference, summary, kind, lease, its value, whether it takes another one's place ->
+-- the summary that is stored now; nil where somebody else holds the lease by now. Of the kind 's' it is in use from now
+-- on; of the kind 'w' it waits, and its lease must be held to the end: who replaces what it took in ends the lease
+local told, ttl, created, tenant, ref, record, kind, lease, held, replacing = unpack(ARGV, 3, 12)
 ttl = tonumber(ttl)
 local conv = follow(told)
 local own = conv and conv.own or told
 local at = summary(ref, kind)
 local kept = redis.call('GET', at)
-if not kept then
+if not kept or replacing == '1' then
   local holder = lease ~= '' and redis.call('GET', key('l', lease))
   if holder and holder ~= held then return false end
+  if kind == 'w' and lease ~= '' and not holder then return false end
   redis.call('SET', at, record)
   kept = record
 end

@@ -25,9 +25,11 @@ local function alias(from, to)
   end
 end
 local function inherit(from, to)
-  for _, ref in ipairs(redis.call('LRANGE', key('r', from), 0, -1)) do
-    if on_chain(conv, k, position(ref), ref:sub(5, 20)) and not redis.call('LPOS', key('r', to), ref) then
-      redis.call('RPUSH', key('r', to), ref)
+  for _, kind in ipairs({'r', 'q'}) do
+    for _, ref in ipairs(redis.call('LRANGE', key(kind, from), 0, -1)) do
+      if on_chain(conv, k, position(ref), ref:sub(5, 20)) and not redis.call('LPOS', key(kind, to), ref) then
+        redis.call('RPUSH', key(kind, to), ref)
+      end
     end
   end
 end

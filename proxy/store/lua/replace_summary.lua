@@ -1,5 +1,5 @@
 -- "", 0, own, ttl, created, tenant, reference, summary: the summary takes the place of what is stored for its prefix;
--- those that wait for their use go, since they took in what it replaces
+-- those that wait for their use, or are being prepared for it, go, since they took in what it replaces
 local own, ttl, created, tenant, ref, record = unpack(ARGV, 3, 8)
 ttl = tonumber(ttl)
 local conv = follow(own)
@@ -7,7 +7,7 @@ own = conv and conv.own or own
 local at, c, r = summary(ref), key('c', own), key('r', own)
 redis.call('SET', at, record)
 for _, waiting in ipairs(redis.call('LRANGE', key('q', own), 0, -1)) do redis.call('DEL', summary(waiting, 'w')) end
-redis.call('DEL', key('q', own))
+redis.call('DEL', key('q', own), key('l', own))
 if not redis.call('LPOS', r, ref) then
   redis.call('RPUSH', r, ref)
   redis.call('HINCRBY', c, 'summaries', 1)
