@@ -79,7 +79,7 @@ class Compactor:
             return await asyncio.shield(flight.task)
         finally:
             flight.waiting -= 1
-            if flight.waiting == 0 and not flight.task.done() and not self._given_up.pop(key, False):
+            if flight.waiting == 0 and not flight.task.done() and key not in self._given_up:
                 self._given_up[key] = True
                 if len(self._given_up) > GIVEN_UP:
                     del self._given_up[next(iter(self._given_up))]
@@ -90,6 +90,8 @@ class Compactor:
     def _landed(self, key: _Key, flight: _Flight) -> None:
         if self._under_way.get(key) is flight:
             del self._under_way[key]
+        if flight.task.done() and not flight.task.cancelled():
+            self._given_up.pop(key, None)
 
     async def adopt(self, order: CompactionOrder, summary: RunningSummary) -> Summarized:
         """Put a prepared summary into use: it is there already, so nobody waits."""

@@ -186,3 +186,37 @@ async def test_of_two_summaries_for_one_prefix_the_first_is_kept_where_it_is_of_
     assert isinstance(third, Summarized)
     assert second.summary == first.summary
     assert third.summary.text == "third"
+
+
+@pytest.mark.anyio
+async def test_a_stored_summary_that_is_too_large_here_is_replaced(store: RedisStore) -> None:
+    """Else it would be made anew with every request, and each time with other bytes (promise 5)."""
+    await compactor(Slow(lambda _: "first " * 100, seconds=0), store).compact(order(bound=200))
+    slow = Slow(lambda _: "smaller", seconds=0)
+    made = compactor(slow, store)
+    results = [await made.compact(order(bound=70)) for _ in range(3)]
+    assert slow.asked == 1
+    assert {result.summary.text for result in results if isinstance(result, Summarized)} == {"smaller"}
+
+
+@pytest.mark.anyio
+async def test_a_client_less_patient_than_its_summarizer_gets_through(store: RedisStore) -> None:
+    """Given up once it is cancelled; given up again it goes on, and the next attempt finds it."""
+    slow = Slow(seconds=0.2)
+    made = compactor(slow, store)
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(made.compact(order()), 0.05)
+    assert isinstance(await made.compact(order()), Summarized)
+    assert (slow.asked, slow.cancelled) == (2, 1)
+
+
+@pytest.mark.anyio
+async def test_a_store_that_cannot_be_written_makes_no_model_work(store: RedisStore) -> None:
+    """Full, say: what cannot be kept would be made anew with every request."""
+    await store.ask("CONFIG", "SET", "maxmemory", "1mb")
+    await store.ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
+    slow = Slow(seconds=0)
+    result = await compactor(slow, store).compact(order())
+    assert isinstance(result, Summarized)
+    assert (result.summary.made_by, result.degraded, slow.asked) == ("extractive", True, 0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from proxy.core.assemble import assemble
 from proxy.core.budget import ModelProfile, budget_for
 from proxy.core.messages import Message
-from proxy.core.plan import plan, plan_ahead
+from proxy.core.plan import plan, plan_ahead, would_help
 from proxy.core.prefix import chain_of
 from proxy.core.situation import Compact, NoCompaction, Situation, SwapSummary
 from proxy.core.summary import RunningSummary, SummaryRecipe, render_summary
@@ -123,3 +123,18 @@ def test_a_chat_that_grows_steadily_is_compacted_to_the_low_water() -> None:
     )
     assert isinstance(swapped, SwapSummary)
     assert swapped.tokens <= marks.low_water
+
+
+def test_a_swap_keeps_what_the_retention_of_its_own_request_keeps() -> None:
+    """Prepared for a larger window, it would keep less than this one's retention: a new one is made instead."""
+    grown = situation([500] * 20, budget(high_water=8000, retention=3000))
+    assert isinstance(plan(replace(grown, prepared=summary_of(13), prepared_tokens=200)), SwapSummary)
+    assert isinstance(plan(replace(grown, prepared=summary_of(18), prepared_tokens=200)), Compact)
+
+
+def test_only_a_preparation_that_can_help_is_worth_waiting_for() -> None:
+    """One that covers no more than the present summary, or leaves the request over its mark, is not."""
+    grown = situation([1000] * 8 + [900], budget())
+    assert would_help(grown, 5)
+    assert not would_help(replace(grown, summary=summary_of(6), summary_tokens=4000), 5)
+    assert not would_help(situation([300, 300, 300, 9000, 50], budget(limit=9500)), 3)

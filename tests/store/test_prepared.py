@@ -101,3 +101,43 @@ async def test_a_preparation_under_way_is_recalled_by_the_branch_that_it_is_for(
     assert (await client.recall([*dialogue(6), user("edited")])).preparing == 0
     assert (await client.recall(dialogue(3))).preparing == 0
     assert Recollection().preparing == 0
+
+
+async def test_a_fork_inherits_what_waits_and_what_is_being_prepared(client: Client) -> None:
+    """Another answer to the same question: the prefix is the same, so nobody has to make it again."""
+    asked = dialogue(9)
+    conversation = await client.send(asked, assistant("message 10"))
+    chain = chain_of(client.tenant, asked)
+    lease = await RedisLeases(client.store.ask).take(keys.split_id(conversation)[1], chain, 7, RECIPE, 30)
+    fork = await client.send(asked, assistant("another answer"))
+    assert fork != conversation
+    grown = [*asked, assistant("another answer"), user("And then?")]
+    memory = await client.recall(grown)
+    assert (memory.preparing, memory.preparing_name) == (7, keys.split_id(conversation)[1])
+    made = summary_of(chain, 7)
+    await client.store.keep_summary(client.tenant, conversation, chain, made, waiting=True, lease=lease)
+    assert (await client.recall(grown)).prepared == made
+
+
+async def test_who_loses_the_lease_of_a_preparation_stores_nothing(client: Client) -> None:
+    """A summary made by hand ends it: what it took in is not valid any more."""
+    conversation = await client.send(dialogue(9), assistant("message 10"))
+    leases, chain = RedisLeases(client.store.ask), chain_of(client.tenant, dialogue(9))
+    lease = await leases.take(keys.split_id(conversation)[1], chain, 7, RECIPE, 30)
+    assert lease is not None
+    await leases.release(lease)
+    kept = await client.store.keep_summary(
+        client.tenant, conversation, chain, summary_of(chain, 7), waiting=True, lease=lease
+    )
+    assert kept is None
+    assert (await client.recall(dialogue(11))).prepared is None
+
+
+async def test_a_rewind_uses_the_newest_summary_that_leaves_its_newest_message(client: Client) -> None:
+    """One of all of its messages is of no use, and hides no other."""
+    conversation = await client.send(dialogue(9), assistant("message 10"))
+    chain = chain_of(client.tenant, dialogue(9))
+    older, newer = summary_of(chain, 3), summary_of(chain, 7)
+    for one in (older, newer):
+        await client.store.keep_summary(client.tenant, conversation, chain, one)
+    assert (await client.recall(dialogue(7))).summary == older
