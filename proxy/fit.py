@@ -109,6 +109,7 @@ class Fitting:
             summary_tokens=self._summary_tokens(summary, case.route) if summary else 0,
             prepared=prepared,
             prepared_tokens=self._summary_tokens(prepared, case.route) if prepared else 0,
+            summary_first=case.count.summary_first,
         )
 
     def _summary_tokens(self, summary: RunningSummary, route: Route) -> int:

@@ -68,7 +68,9 @@ async def compact_once(
     if count.total <= (budget.limit if wish.max_tokens is not None else budget.low_water):
         return Compacted(request.body, "", count.total, count.total, 0, wish.strategy)
     policy = replace(profile.policy, enabled=True, keep_last_messages=0)
-    situation = Situation(request.messages, count.messages, count.fixed, budget, policy, mode="force")
+    situation = Situation(
+        request.messages, count.messages, count.fixed, budget, policy, mode="force", summary_first=count.summary_first
+    )
     planned = plan(situation)
     needed = replace(situation, mode="auto")  # what fits once it is clipped needs no summary
     if isinstance(planned, CannotFit) and (clips := clips_for(needed)):

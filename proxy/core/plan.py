@@ -96,7 +96,7 @@ class _Case:
         self.said = [situation.messages[place] for place in self.places]
         self.total = situation.fixed + sum(situation.tokens)
         self.head_end = self.places[0] if self.places else len(situation.messages)
-        self.head = situation.fixed + sum(situation.tokens[: self.head_end])
+        self.head = situation.fixed + situation.summary_first + sum(situation.tokens[: self.head_end])
         self.summary = self._usable_summary()
         self.start = self.summary.covered if self.summary else 0
         self.told = frozenset(self.summary.absorbed if self.summary else ())

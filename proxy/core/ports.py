@@ -154,6 +154,8 @@ class RequestCount:
 
     scheme: str = ""
     """The mark of the rules it was counted by, for those who store it; empty for what must not be taken over."""
+    summary_first: int = 0
+    """By how much ``fixed`` changes where a summary becomes the first system message, which takes the tools in."""
 
     @property
     def total(self) -> int:

@@ -36,6 +36,8 @@ class Situation:
     prepared: RunningSummary | None = None
     """One that was made in the background and waits for the high water."""
     prepared_tokens: int = 0
+    summary_first: int = 0
+    """By how many tokens ``fixed`` changes once a summary stands in the request."""
 
 
 @dataclass(frozen=True, slots=True)

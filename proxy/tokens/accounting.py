@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from proxy.core.chat import LEGACY_CALL
 from proxy.core.messages import ChatRequest, JsonValue, Message
+from proxy.core.summary import render_text
 from proxy.tokens.families import Family, family_for
 from proxy.tokens.images import ImagePricing, image_tokens, pricing_for
 from proxy.tokens.media import IMAGES, part_text
@@ -38,6 +39,7 @@ SHARED_SYSTEM = -4
 CHOICES = {"tool_choice": 7, "function_call": 4}
 """What naming one function costs beside its name."""
 _TAIL_CHARS = 400
+_SUMMARY = render_text("", 0).text
 _KNOWN = frozenset({"tools", "functions", "response_format", *CHOICES})
 
 Tally = Callable[[str], int]
@@ -90,39 +92,46 @@ def message_tokens(message: Message, text: Tally, scheme: Scheme) -> int:
     return count
 
 
-def fixed_tokens(request: ChatRequest, text: Tally) -> int:
-    """All that is billed once a request: tools, choice of a tool, response_format, priming of the reply."""
+def fixed_tokens(request: ChatRequest, text: Tally) -> tuple[int, int]:
+    """All that is billed once a request: tools, choice of a tool, response_format, priming of the reply.
+
+    :returns: the tokens, and by how many they change when a summary becomes the first system message
+    """
     try:
         return _fixed_tokens(request, text)
     except RecursionError:
         # Nested deeper than the stack: every word of it, so rather too many than too few.
-        return PRIMING + NAMESPACE + sum(text(words(value)) for value in request.counted.values())
+        return PRIMING + NAMESPACE + sum(text(words(value)) for value in request.counted.values()), 0
 
 
-def _fixed_tokens(request: ChatRequest, text: Tally) -> int:
-    count = PRIMING
+def _fixed_tokens(request: ChatRequest, text: Tally) -> tuple[int, int]:
+    count, change = PRIMING, 0
     tools, others = split_tools(request.counted.get("tools") or [])
     functions, unknown = split_tools(request.counted.get("functions") or [])
     others += unknown
     if tools or functions:
         count += NAMESPACE + text(render_namespace(tools + functions, legacy=not tools))
-        count += _shared_system(request, text)
+        system = next((message.text for message in request.messages if message.is_system), None)
+        shared = 0 if system is None else _shared_system(system, text)
+        count += shared
+        change = _shared_system(_SUMMARY, text) - shared
     for name, named in CHOICES.items():
         count += _choice(request.counted.get(name), named, text)
     schema = request.counted.get("response_format")
     if isinstance(schema, dict) and schema.get("json_schema"):
         others.append(schema["json_schema"])
     others += [value for name, value in request.counted.items() if name not in _KNOWN]
-    return count + sum(text(serialised(other)) for other in others)
+    return count + sum(text(serialised(other)) for other in others), change
 
 
-def _shared_system(request: ChatRequest, text: Tally) -> int:
-    """The first system message takes the functions in: it saves an opening and gets a line end."""
-    first = next((message.text for message in request.messages if message.is_system), None)
-    if first is None:
-        return 0
+def _shared_system(first: str, text: Tally) -> int:
+    """The first system message takes the functions in: it saves an opening and gets a line end.
+
+    That joins no token of an earlier line, so every summary, whatever it tells, changes as much by it.
+    """
     tail = first[-_TAIL_CHARS:]
-    return SHARED_SYSTEM + text(tail + "\n") - text(tail)
+    line = tail[tail.rstrip().rfind("\n") + 1 :]
+    return SHARED_SYSTEM + text(line + "\n") - text(line)
 
 
 def _choice(choice: JsonValue, named: int, text: Tally) -> int:

@@ -32,8 +32,8 @@ REMEMBERED_TEXTS = 5_000
 _UNREMEMBERED_CHARS = 200
 """Below this, counting anew is as quick as looking it up."""
 OnFailure = Literal["error", "estimate"]
-_Filled = tuple[Sequence[int | None], int]
-"""The count of each message, and of all else."""
+_Filled = tuple[Sequence[int | None], tuple[int, int]]
+"""The count of each message, and of all else as ``fixed_tokens`` gives it."""
 
 
 class LocalTokenCounter:
@@ -79,25 +79,31 @@ class LocalTokenCounter:
                     self.remember(message, model, tokens)
                 found = self._found(request, scheme)
         fixed_key = _fixed_key(request, scheme)
-        fixed = self._texts.get(fixed_key)
+        change_key = (*fixed_key[:2], -2)
+        cost_known, change_known = self._texts.get(fixed_key), self._texts.get(change_key)
+        fixed = None if cost_known is None or change_known is None else (cost_known, change_known)
         if None in found or fixed is None:
             new = self._new(request, found)
             if fixed is None:
                 new += sum(len(request.fields.get(name, b"")) for name in request.counted)
             fill = partial(self._fill, request, scheme, found, fixed)
             if scheme.family.encoding not in self._loaded:
-                found, known = await asyncio.to_thread(fill)
+                found, all_else = await asyncio.to_thread(fill)
             elif new > THREAD_CHARS:
-                found, known = await self._elsewhere(fill)
+                found, all_else = await self._elsewhere(fill)
             else:
-                found, known = fill()
-            self._texts.put(fixed_key, known)
+                found, all_else = fill()
+            self._texts.put(fixed_key, all_else[0])
+            self._texts.put(change_key, all_else[1])
         else:
-            known = fixed
+            all_else = fixed
         counts = tuple([count or 0 for count in found])
         mark = "" if self._warned else scheme.mark
         exact = scheme.family.exact and not self._warned
-        return RequestCount(counts, known, scheme.family.encoding, exact=exact, scheme=mark)
+        cost, change = all_else
+        if request.messages and request.messages[0].is_system:
+            change = 0
+        return RequestCount(counts, cost, scheme.family.encoding, exact=exact, scheme=mark, summary_first=change)
 
     def _found(self, request: ChatRequest, scheme: Scheme) -> Sequence[int | None]:
         return [self._messages.get(_key(message, scheme)) for message in request.messages]
@@ -144,7 +150,9 @@ class LocalTokenCounter:
         finally:
             self._owner_works = False
 
-    def _fill(self, request: ChatRequest, scheme: Scheme, found: Sequence[int | None], fixed: int | None) -> _Filled:
+    def _fill(
+        self, request: ChatRequest, scheme: Scheme, found: Sequence[int | None], fixed: tuple[int, int] | None
+    ) -> _Filled:
         """Count what is not known yet; safe in any thread."""
         pairs = zip(request.messages, found, strict=True)
         counts = [self._message(message, scheme) if count is None else count for message, count in pairs]

@@ -6,12 +6,14 @@ import asyncio
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.core.messages import ChatRequest, JsonValue, Message
+from proxy.core.summary import render_text
 from proxy.tokens import LocalTokenCounter, measure
 from tests.tokens.asking import COUNTER, message, request, total
 
@@ -59,6 +61,22 @@ def test_a_message_more_is_never_a_token_fewer(
         body["tools"] = [{"type": "function", "function": one} for one in functions]
     for longer in ([*values, more], [more, *values]):
         assert total({**body, "messages": longer}, model) >= total(body, model)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(MESSAGES, max_size=4), st.lists(FUNCTIONS, max_size=2), TEXTS, MODELS)
+def test_what_a_summary_changes_of_all_else_is_known_before_it_is_written(
+    values: list[JsonValue], functions: list[JsonValue], told: str, model: str
+) -> None:
+    """Where one becomes the first system message, it takes the tools in; behind one of the client's it does not."""
+    body: dict[str, JsonValue] = {"messages": values}
+    if functions:
+        body["tools"] = [{"type": "function", "function": one} for one in functions]
+    asked = request(body)
+    head = next((place for place, one in enumerate(asked.messages) if not one.is_system), len(values))
+    summarized = replace(asked, messages=(*asked.messages[:head], render_text(told, 3), *asked.messages[head:]))
+    plain, changed = (asyncio.run(COUNTER.count(one, model)) for one in (asked, summarized))
+    assert changed.fixed == plain.fixed + plain.summary_first
 
 
 @settings(max_examples=150, deadline=None)
