@@ -15,6 +15,7 @@ from proxy.core.commands import (
     ContextFacts,
     command_in,
     context_text,
+    exchanges,
     failed_text,
     summarized_text,
     without,
@@ -76,13 +77,16 @@ class Commands:
         prepared: Announce = lambda _: None,
         compacting: Compacting = lambda _, __: None,
     ) -> Exchange | Refused | Answered:
-        """Answer a command, or bring the request to its upstream without those that were answered before.
+        """Answer a command, or bring the request to its upstream without those of before.
 
         :param prepared: told what was done to the request
         :param compacting: told what is summarized while the client waits
-        :raises InvalidRequest: there is nothing in the request but commands that were answered
+        :raises InvalidRequest: there is nothing in the request but commands of before
         """
-        request = without_exchanges(request, self._mark)
+        gone, lost = exchanges(request, self._mark)
+        if lost and (await self._road.profile(request, caller)).policy.commands:
+            gone |= lost
+        request = without_exchanges(request, gone)
         asked = command_in(request.messages)
         if asked is not None:
             command, place = asked

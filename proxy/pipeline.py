@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
-from proxy.core.budget import budget_for
+from proxy.core.budget import ModelProfile, budget_for
 from proxy.core.conversation import TurnRecord
 from proxy.core.delta import Reply
 from proxy.core.errors import UpstreamError
@@ -75,6 +75,13 @@ class ChatPipeline:
         route = await self._upstream.resolve(request.model)
         profile = await self._catalog.profile(route, caller)
         return await self._identity.understand(request, caller, controls, route, profile, stored=stored)
+
+    async def profile(self, request: ChatRequest, caller: Caller) -> ModelProfile:
+        """Window and policy of the model that a request names.
+
+        :raises ModelNotFound: nobody serves it
+        """
+        return await self._catalog.profile(await self._upstream.resolve(request.model), caller)
 
     async def _send(self, case: Understood, announce: Announce, compacting: Compacting) -> Exchange | Refused:
         """Plan, compact, assemble and forward one understood request."""

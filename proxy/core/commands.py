@@ -2,7 +2,8 @@
 
 Between the edge, which parses a request, and the road. Clients send the whole history back, so a command and its
 answer return with every later request; the answer carries a mark, and by it both are taken out again before anything
-is counted, recognized or forwarded. What is left is to the byte what a client without commands would have sent.
+is counted, recognized or forwarded. A command whose answer was lost on the way is known by the user's next words. What
+is left is to the byte what a client without commands would have sent.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
+from .chat import parse_message
 from .errors import InvalidRequest
 from .messages import ChatRequest, Message, render_body
 
@@ -52,40 +54,73 @@ def command_in(messages: Sequence[Message]) -> tuple[Command, int] | None:
     return None
 
 
-def without_exchanges(request: ChatRequest, mark: str) -> ChatRequest:
-    """The request as it would be had no command ever been asked; the very same one where none was.
+def exchanges(request: ChatRequest, mark: str) -> tuple[frozenset[int], frozenset[int]]:
+    """The places of what was said by commands: answers with the commands that they answer, and what lost its answer.
 
-    :raises InvalidRequest: nothing else is in it
+    The second are ours only where the model's commands are on; without them they are messages like any other.
     """
-    if mark.encode() not in request.body:  # the whole cost for a request without commands
-        return request
-    gone = exchanges(request.messages, mark)
-    if len(gone) == len(request.messages):
-        raise InvalidRequest(
-            "'messages' must hold a message beside commands and their answers.", param="messages", code="empty_array"
-        )
-    return without(request, gone) if gone else request
+    marked = mark.encode() in request.body
+    if not marked and not any(name.encode() in request.body for name in COMMANDS):
+        return frozenset(), frozenset()  # the whole cost for a request without commands
+    gone = answered(request.messages, mark) if marked else frozenset()
+    return gone, unanswered(request.messages, mark) - gone
 
 
-def exchanges(messages: Sequence[Message], mark: str) -> frozenset[int]:
-    """The places of all commands that were answered, and of the answers.
+def answered(messages: Sequence[Message], mark: str) -> frozenset[int]:
+    """The places of all answers, and of the commands before them.
 
     An answer belongs to the command before it, as a bracket to the one that it closes: clients may ask once more
-    within an exchange. One that begins a history has lost its command to a client that sends only the newest messages.
+    within an exchange. One without its command goes as well: it was sent twice, or the command was edited or cut off.
     """
     gone: set[int] = set()
     kept: list[int] = []
     for place, message in enumerate(messages):
         if message.is_system:
             continue
-        ours = message.role == "assistant" and message.text.lstrip().startswith(mark)
-        if ours and not kept:
-            gone.add(place)
-        elif ours and command_of(messages[kept[-1]]):
-            gone |= {place, kept.pop()}
-        else:
+        if message.role != "assistant" or message.calls or not message.text.lstrip().startswith(mark):
             kept.append(place)
+            continue
+        gone.add(place)
+        if kept and command_of(messages[kept[-1]]):
+            gone.add(kept.pop())
     return frozenset(gone)
+
+
+def unanswered(messages: Sequence[Message], mark: str) -> frozenset[int]:
+    """The places of commands after which the user goes on, and of answers that were stopped before their mark was out.
+
+    What anybody else answered stays, and so does a command that is the newest message.
+    """
+    gone: set[int] = set()
+    command: int | None = None
+    for place, message in enumerate(messages):
+        if message.is_system:
+            continue
+        if command is not None and message.role == "user":
+            gone.add(command)
+        elif command is not None and _stopped(message, mark):
+            gone |= {command, place}
+        command = place if command_of(message) else None
+    return frozenset(gone)
+
+
+def _stopped(message: Message, mark: str) -> bool:
+    """Whether it is a beginning of our mark, or empty, and nothing beside it: no call, no audio."""
+    if message.role != "assistant" or not mark.startswith(message.text.strip()):
+        return False
+    return message.digest == parse_message(b"", {"role": "assistant", "content": message.text}, 0).digest
+
+
+def without_exchanges(request: ChatRequest, gone: Collection[int]) -> ChatRequest:
+    """The request as it would be had no command ever been asked; the very same one where none was.
+
+    :raises InvalidRequest: nothing else is in it
+    """
+    if gone and len(gone) == len(request.messages):
+        raise InvalidRequest(
+            "'messages' must hold a message beside commands and their answers.", param="messages", code="empty_array"
+        )
+    return without(request, gone) if gone else request
 
 
 def without(request: ChatRequest, gone: Collection[int]) -> ChatRequest:

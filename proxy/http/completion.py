@@ -14,13 +14,17 @@ from proxy.http.body import decoded
 
 NO_TOKENS: Mapping[str, JsonValue] = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 """No model was asked, so nothing is billed."""
+MOST_CHOICES = 128
+"""The reference's maximum of ``n``."""
 
 
 def completion(request: ChatRequest, answer: Answered) -> bytes:
-    """The answer as one object."""
+    """The answer as one object; each of ``n`` choices is the same."""
     message: JsonValue = {"role": "assistant", "content": answer.text, "refusal": None, "annotations": []}
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
-    return _dumped({**_head("chat.completion", request, answer), "choices": [choice], "usage": NO_TOKENS})
+    choices = [
+        {"index": index, "message": message, "logprobs": None, "finish_reason": "stop"} for index in _choices(request)
+    ]
+    return _dumped({**_head("chat.completion", request, answer), "choices": choices, "usage": NO_TOKENS})
 
 
 def event_stream(request: ChatRequest, answer: Answered) -> bytes:
@@ -33,8 +37,9 @@ def event_stream(request: ChatRequest, answer: Answered) -> bytes:
         ({}, "stop"),
     ]
     chunks: list[Mapping[str, JsonValue]] = [
-        {**head, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}]}
+        {**head, "choices": [{"index": index, "delta": delta, "logprobs": None, "finish_reason": reason}]}
         for delta, reason in deltas
+        for index in _choices(request)
     ]
     if wanted:
         chunks.append({**head, "choices": [], "usage": NO_TOKENS})
@@ -43,6 +48,12 @@ def event_stream(request: ChatRequest, answer: Answered) -> bytes:
 
 def _head(kind: str, request: ChatRequest, answer: Answered) -> dict[str, JsonValue]:
     return {"id": answer.id, "object": kind, "created": int(answer.created_at), "model": request.model}
+
+
+def _choices(request: ChatRequest) -> range:
+    """The indices of the choices that are asked for."""
+    asked = decoded(request.fields.get("n", b"null"), "n")
+    return range(min(max(asked, 1), MOST_CHOICES) if isinstance(asked, int) else 1)
 
 
 def _wants_usage(request: ChatRequest) -> bool:

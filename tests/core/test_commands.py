@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from proxy.core.commands import (
     ContextFacts,
+    answered,
     command_in,
     context_text,
     exchanges,
     failed_text,
     mark_of,
     summarized_text,
+    unanswered,
     without_exchanges,
 )
 from proxy.core.errors import InvalidRequest
@@ -46,63 +48,135 @@ def parsed(said: list[Any], dump: dict[str, Any], **more: Any) -> ChatRequest:
     return BodyParser().chat(json.dumps({"model": "m", "messages": said, **more}, **dump).encode())
 
 
+def spared(request: ChatRequest, *, commands: bool = True) -> ChatRequest:
+    """What is left of a request where commands are on, or not."""
+    gone, lost = exchanges(request, MARK)
+    return without_exchanges(request, gone | lost if commands else gone)
+
+
+def ask(data: st.DataObject) -> dict[str, Any]:
+    """A command in any form."""
+    holds = data.draw(st.sampled_from(HOLDERS))
+    return {"role": "user", "content": holds(data.draw(st.sampled_from(["/context", "/summarize"])))}
+
+
+def answer(data: st.DataObject) -> dict[str, Any]:
+    """An echo in any form, cut anywhere behind its mark."""
+    text = data.draw(st.sampled_from(ANSWERS))
+    holds, end = data.draw(st.sampled_from(HOLDERS)), data.draw(st.sampled_from([len(MARK), len(MARK) + 9, len(text)]))
+    return {"role": "assistant", "content": holds(text[:end]), "refusal": None}
+
+
 @given(conversations(), st.data())
 @settings(max_examples=300, deadline=None)
 def test_exchanges_anywhere_leave_the_request_byte_for_byte(messages: list[Any], data: st.DataObject) -> None:
-    """However the client writes JSON, however often and wherever it asked, within an exchange too."""
+    """However the client writes JSON, however often and wherever it asked, within an exchange too; echoed twice."""
     plain = [json.loads(one.raw) for one in messages]
     dump, more = data.draw(st.sampled_from(DUMPS)), {"tools": [], "seed": 1, "stream": True}
     said: list[Any] = [*plain]
     for _ in range(data.draw(st.integers(0, 4))):
         place = data.draw(st.integers(0, len(said)))
-        ask = data.draw(st.sampled_from(["/context", "/summarize"]))
-        holds = data.draw(st.sampled_from(HOLDERS))
-        answer = {"role": "assistant", "content": holds(data.draw(st.sampled_from(ANSWERS))), "refusal": None}
-        said[place:place] = [{"role": "user", "content": holds(ask)}, answer]
-    expected, found = parsed(plain, dump, **more), without_exchanges(parsed(said, dump, **more), MARK)
+        said[place:place] = [
+            *([ask(data)] if data.draw(st.booleans()) else []),
+            *[answer(data) for _ in range(data.draw(st.integers(1, 2)))],
+        ]
+    expected = parsed(plain, dump, **more)
+    for commands in (True, False):
+        found = spared(parsed(said, dump, **more), commands=commands)
+        assert found.body == expected.body
+        assert found == expected
+
+
+@given(conversations(), st.data())
+@settings(max_examples=300, deadline=None)
+def test_commands_without_an_answer_leave_the_request_byte_for_byte(messages: list[Any], data: st.DataObject) -> None:
+    """Lost before the user's next words, or stopped before the mark was out, among exchanges of any kind."""
+    plain = [json.loads(one.raw) for one in messages]
+    dump, said = data.draw(st.sampled_from(DUMPS)), [*plain]
+    for _ in range(data.draw(st.integers(0, 2))):
+        place = data.draw(st.integers(0, len(said)))
+        said[place:place] = [ask(data), answer(data)]
+    for _ in range(data.draw(st.integers(0, 2))):
+        # not within another one: what was stopped follows its command at once
+        places = [place for place, one in enumerate([*said, {}]) if not MARK.startswith(str(one.get("content")))]
+        place, end = data.draw(st.sampled_from(places)), data.draw(st.integers(0, len(MARK) - 1))
+        said[place:place] = [ask(data), {"role": "assistant", "content": MARK[:end]}]
+    for _ in range(data.draw(st.integers(0, 3))):
+        before = [place for place, one in enumerate(said) if one["role"] == "user"]
+        said.insert(data.draw(st.sampled_from(before)), ask(data))
+    expected, found = parsed(plain, dump), spared(parsed(said, dump))
     assert found.body == expected.body
     assert found == expected
 
 
 @given(conversations())
 @settings(max_examples=100, deadline=None)
-def test_a_request_without_a_mark_is_the_very_same(messages: list[Any]) -> None:
-    """Promise 1, and nothing is even looked at."""
-    request = parsed([json.loads(one.raw) for one in messages], {})
-    assert without_exchanges(request, MARK) is request
+def test_a_request_without_commands_is_the_very_same(messages: list[Any]) -> None:
+    """Promise 1, and nothing is even looked at; nor does a path in it make a command."""
+    said = [json.loads(one.raw) for one in messages]
+    for more in ([], [{"role": "user", "content": "see src/context.py"}, {"role": "user", "content": "hi"}]):
+        request = parsed([*said, *more], {})
+        assert spared(request) is request
 
 
 def test_an_answer_that_was_cut_short_is_still_known() -> None:
     """A client that stopped the stream sends what it has."""
     said = [message(role="user", content="/context"), message(role="assistant", content=ANSWERS[0][: len(MARK) + 3])]
-    assert exchanges(said, MARK) == {0, 1}
+    assert answered(said, MARK) == {0, 1}
 
 
-def test_an_answer_without_its_command_goes_where_it_begins_the_history() -> None:
-    """A client that sends the newest messages only has cut the command off."""
+def test_an_answer_without_its_command_goes() -> None:
+    """A client that sends the newest messages only has cut the command off; another one has edited it."""
     said = [
         message(role="system", content="s"),
         message(role="assistant", content=ANSWERS[0]),
-        message(role="user", content="hi"),
+        message(role="user", content="What does this mean?"),
+        message(role="assistant", content=ANSWERS[1]),
+        message(role="assistant", content=ANSWERS[1]),
     ]
-    assert exchanges(said, MARK) == {1}
+    assert answered(said, MARK) == {1, 3, 4}
 
 
 @pytest.mark.parametrize(
     "said",
     [
         [("user", "/context"), ("assistant", "The model's own words.")],
-        [("user", "What does this mean?"), ("assistant", ANSWERS[0])],
         [("user", "/context"), ("assistant", f"You asked about {MARK}.")],
-        [("user", "/context please"), ("assistant", ANSWERS[0])],
+        [("user", "/context please"), ("user", "hi")],
+        [("user", "/context"), ("assistant", "Yes."), ("user", "hi")],
+        [("user", "hi"), ("assistant", ""), ("user", "/context")],
         [("user", "/context"), ("assistant", context_text(mark_of(b"another"), FACTS))],
-        [("user", "/context"), ("user", ANSWERS[0])],
+        [("user", "hi"), ("assistant", ""), ("user", ANSWERS[0])],
     ],
-    ids=["no mark", "no command", "a mark inside", "not exact", "another secret", "not an assistant"],
+    ids=["no mark", "a mark inside", "not exact", "answered", "the newest", "another secret", "of the model's"],
 )
 def test_what_is_no_exchange_stays(said: list[tuple[str, str]]) -> None:
     """Nothing of a conversation is ever taken for ours by chance."""
-    assert not exchanges([message(role=role, content=content) for role, content in said], MARK)
+    messages = [message(role=role, content=content) for role, content in said]
+    assert not answered(messages, MARK)
+    assert not unanswered(messages, MARK)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+        {"audio": {"id": "a"}},
+        {"refusal": "no"},
+    ],
+    ids=["a call", "aloud", "refused"],
+)
+@pytest.mark.parametrize("content", [None, "[Tidemark"])
+def test_what_a_model_answered_to_a_command_stays(content: str | None, more: dict[str, Any]) -> None:
+    """An answer without words is empty only where nothing stands beside them."""
+    said = [message(role="user", content="/context"), message(role="assistant", content=content, **more)]
+    assert not unanswered([*said, message(role="user", content="hi")], MARK)
+
+
+def test_a_call_beside_a_mark_stays() -> None:
+    """Promise 3: its result would be left alone."""
+    calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    assert not answered([message(role="assistant", content=ANSWERS[0], tool_calls=calls)], MARK)
 
 
 def test_system_messages_within_an_exchange_stay() -> None:
@@ -112,14 +186,14 @@ def test_system_messages_within_an_exchange_stay() -> None:
         message(role="system", content="It is noon."),
         message(role="assistant", content=ANSWERS[0]),
     ]
-    assert exchanges(said, MARK) == {0, 2}
+    assert answered(said, MARK) == {0, 2}
 
 
 def test_a_request_of_nothing_else_is_refused() -> None:
     """There is nothing to forward."""
     said = [{"role": "user", "content": "/context"}, {"role": "assistant", "content": ANSWERS[0]}]
     with pytest.raises(InvalidRequest) as caught:
-        without_exchanges(parsed(said, {}), MARK)
+        spared(parsed(said, {}))
     assert (caught.value.param, caught.value.code) == ("messages", "empty_array")
 
 
@@ -128,7 +202,7 @@ def test_half_a_character_is_left_as_it_is() -> None:
     asked = [{"role": "user", "content": "/context"}, {"role": "assistant", "content": ANSWERS[0]}]
     said = [{"role": "user", "content": "cut \ud83d"}, {"role": "assistant", "content": "ü"}]
     plain = parsed([*said, said[0]], {"indent": 1})
-    assert without_exchanges(parsed([*said, *asked, said[0]], {"indent": 1}), MARK) == plain
+    assert spared(parsed([*said, *asked, said[0]], {"indent": 1})) == plain
 
 
 def test_a_member_that_holds_the_same_array_is_left_alone() -> None:
@@ -138,7 +212,7 @@ def test_a_member_that_holds_the_same_array_is_left_alone() -> None:
         {"role": "assistant", "content": ANSWERS[0]},
         {"role": "user", "content": "hi"},
     ]
-    found = without_exchanges(parsed(said, {}, metadata={"copy": said}), MARK)
+    found = spared(parsed(said, {}, metadata={"copy": said}))
     assert json.loads(found.body) == {"model": "m", "messages": said[2:], "metadata": {"copy": said}}
 
 

@@ -220,6 +220,46 @@ def test_an_echo_of_parts_is_known(bench: Bench, client: Client) -> None:
     assert bench.upstream.last.messages == [*history(1), user("Hm?")]
 
 
+@pytest.mark.parametrize(
+    "lost", [[], [assistant("")], [system("It is noon.")]], ids=["no answer", "nothing of it", "a clock"]
+)
+def test_a_command_whose_answer_was_lost_leaves_no_trace(bench: Bench, client: Client, lost: list[Said]) -> None:
+    """Nor does it later: the conversation is the one without it."""
+    said: list[Said] = [*history(2), user("/context"), *lost, user("Hm?")]
+    kept = [*history(2), *[one for one in lost if one["role"] == "system"], user("Hm?")]
+    first = client.chat(said)
+    assert bench.upstream.last.messages == kept
+    later = client.chat([*said, assistant("Hello there."), user("/summarize"), user("And?")])
+    assert bench.upstream.last.messages == [*kept, assistant("Hello there."), user("And?")]
+    assert first.headers["x-tidemark-conversation"] == later.headers["x-tidemark-conversation"]
+    ask(client, [*said, user("/summarize")], "/context")
+
+
+def test_an_answer_goes_wherever_it_stands(bench: Bench, client: Client) -> None:
+    """Echoed twice, or after a command that was edited: the model never sees the mark."""
+    said = history(1)
+    text = ask(client, said, "/context")
+    client.chat([*said, assistant(text), user("Hm?")])
+    assert bench.upstream.last.messages == [*history(1), user("Hm?")]
+    client.chat([*history(1), user("Please tell."), assistant(text), user("Hm?")])
+    assert bench.upstream.last.messages == [*history(1), user("Please tell."), user("Hm?")]
+
+
+@pytest.mark.parametrize(("n", "choices"), [(1, 1), (3, 3), (None, 1), (0, 1), ("2", 1), (10**30, 128)])
+def test_each_choice_is_the_same(client: Client, n: Any, choices: int) -> None:
+    """A client that asks for ``n`` choices reads as many, streamed or not."""
+    body = {"messages": [*history(1), user("/context")], "n": n}
+    told = client.post({"model": "small", **body}).json()["choices"]
+    assert [choice["index"] for choice in told] == list(range(choices))
+    assert len({choice["message"]["content"] for choice in told}) == 1
+    texts = [""] * choices
+    for event in streamed(client, body)[1]:
+        for choice in event["choices"]:
+            texts[choice["index"]] += choice["delta"].get("content", "")
+    assert MARK.match(texts[0])
+    assert texts == [texts[0]] * choices
+
+
 def test_off_switches_no_command_off(bench: Bench, client: Client) -> None:
     """``X-Tidemark-Summarize: off`` is about the request that is forwarded, and a command never is."""
     got = client.chat([*history(4), user("/summarize")], summarize="off")
@@ -231,9 +271,10 @@ def test_off_switches_no_command_off(bench: Bench, client: Client) -> None:
 def test_switched_off_they_are_messages_like_any_other(bench: Bench, command: str) -> None:
     """``commands: false``: they are forwarded and answered by the model."""
     client = bench.client(f"no {command}", more=", commands: false")
-    got = client.chat([user(command)])
-    assert got.json()["choices"][0]["message"]["content"] == "Hello there."
-    assert bench.upstream.last.messages == [user(command)]
+    for said in ([user(command)], [user(command), user("Hm?")], [user(command), assistant(""), user("Hm?")]):
+        got = client.chat(said)
+        assert got.json()["choices"][0]["message"]["content"] == "Hello there."
+        assert bench.upstream.last.messages == said
 
 
 def test_an_agent_at_work_is_not_interrupted(bench: Bench, client: Client) -> None:
