@@ -149,8 +149,10 @@ class _Case:
         case = self.prepared()
         if case is None or case.summary is None:
             return None
+        # Where the budget got smaller meanwhile, it would keep less than a summary that is made for this request.
         kept = self.retained(self.candidates(), self.budget.retention)
-        if not kept or case.start > kept[0]:  # the budget got smaller meanwhile: it would keep less than it has to
+        anew = self.fitting(kept, self.budget.max_summary, None)
+        if anew is None or case.start > anew.covered:
             return None
         after = case.current().tokens
         freed = current.tokens - after

@@ -193,7 +193,7 @@ def test_no_text_is_slow_to_read(talk: Talk, unit: str) -> None:
     """Patterns are linear in the text: ten times as much takes at most about ten times as long."""
     took = []
     for size in (20_000, 200_000):
-        start = time.perf_counter()
+        start = time.process_time()
         ledger_of(talk(unit * (size // len(unit))), "")
-        took.append(time.perf_counter() - start)
+        took.append(time.process_time() - start)
     assert took[1] < 25 * took[0] + 0.5
