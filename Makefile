@@ -9,7 +9,7 @@ UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --generat
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench-counting bench-extractive bench-replay test-deep bench-turns check format lock clean
+.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-replay test-deep bench-turns check format lock clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -24,6 +24,15 @@ test: $(VENV)/dev.stamp ## Run the tests on two cores; ARGS go to pytest: make t
 
 test-deep: $(VENV)/dev.stamp ## Walk the core's road with 10,000 generated histories a test; takes a while
 	$(BIN)/pytest --numprocesses 2 --timeout 7200 --hypothesis-profile deep tests/core/test_road.py $(ARGS)
+
+bench: $(VENV)/dev.stamp ## Measure Tidemark beside a bare relay and installed peers; fails when a ratio got 20 % worse
+	@$(BIN)/python -m benchmarks.speed $(ARGS)
+
+bench-quick: $(VENV)/dev.stamp ## Three works, Tidemark and the bare relay only; a minute
+	@$(BIN)/python -m benchmarks.speed --quick $(ARGS)
+
+bench-peers: ## Install the peers of the benchmark, each into an environment of its own under .bench/
+	@$(PYTHON) -m benchmarks.speed.peers $(ARGS)
 
 bench-counting: $(VENV)/dev.stamp ## Measure token counting beside litellm's; ARGS: make bench-counting ARGS="--rounds 30"
 	@PYTHONPATH=. $(BIN)/python benchmarks/counting.py $(ARGS)

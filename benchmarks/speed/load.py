@@ -1,0 +1,155 @@
+"""The client of the benchmark: sends prepared bytes over kept connections and notes when the answer came.
+
+A bare ``asyncio.Protocol`` with httptools' parser, so that the client costs a few hundredths of a millisecond a request
+and is never what is measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import httptools
+
+HOST = "127.0.0.1"
+
+
+@dataclass
+class Answered:
+    """What came of one request; seconds since its first byte went out."""
+
+    first: float = 0.0
+    """Until the first byte of the body."""
+    whole: float = 0.0
+    status: int = 0
+    action: str = ""
+    """``X-Tidemark-Action``, where there is one."""
+    tail: bytes = b""
+    """The last piece of the body."""
+
+
+@dataclass
+class Outcome:
+    """What came of a batch of requests."""
+
+    answers: list[Answered] = field(default_factory=list)
+    seconds: float = 0.0
+    """From the first request to the last answer."""
+
+
+def request(path: str, body: bytes) -> bytes:
+    """The bytes of a request."""
+    return b"\r\n".join(
+        [
+            f"POST {path} HTTP/1.1".encode(),
+            f"host: {HOST}".encode(),
+            b"authorization: Bearer sk-bench",
+            b"content-type: application/json",
+            b"accept: */*",
+            b"user-agent: bench",
+            b"content-length: %d" % len(body),
+            b"",
+            body,
+        ]
+    )
+
+
+class Connection(asyncio.Protocol):
+    """One kept connection; one request at a time."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._parser: httptools.HttpResponseParser | None = None
+        self._waiter: asyncio.Future[Answered] | None = None
+        self._answer = Answered()
+        self._sent = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Asyncio has connected."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's own is none
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The other side closed, or the network failed."""
+        if self._waiter and not self._waiter.done():
+            self._waiter.set_exception(ConnectionError(f"closed before the end of the answer: {exc!r}"))
+
+    def data_received(self, data: bytes) -> None:
+        """A piece of the answer came."""
+        if self._parser is not None:
+            self._parser.feed_data(data)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Called by the parser for each header line."""
+        if name.lower() == b"x-tidemark-action":
+            self._answer.action = value.decode()
+
+    def on_body(self, data: bytes) -> None:
+        """Called by the parser for each piece of the body."""
+        if not self._answer.first:
+            self._answer.first = time.perf_counter() - self._sent
+        self._answer.tail = data
+
+    def on_message_complete(self) -> None:
+        """Called by the parser at the end."""
+        assert self._parser is not None
+        self._answer.whole = time.perf_counter() - self._sent
+        self._answer.status = self._parser.get_status_code()
+        if self._waiter and not self._waiter.done():
+            self._waiter.set_result(self._answer)
+
+    async def ask(self, data: bytes) -> Answered:
+        """Send a request and wait for the end of its answer."""
+        assert self._transport is not None
+        self._parser = httptools.HttpResponseParser(self)
+        self._answer = Answered()
+        self._waiter = asyncio.get_running_loop().create_future()
+        self._sent = time.perf_counter()
+        self._transport.write(data)
+        return await self._waiter
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._transport is not None:
+            self._transport.close()
+
+
+async def connect(port: int) -> Connection:
+    """A new connection."""
+    _, made = await asyncio.get_running_loop().create_connection(Connection, HOST, port)
+    return made
+
+
+async def drive(port: int, requests: Sequence[bytes], concurrency: int, limit_seconds: float) -> Outcome:
+    """Send all requests, so many at a time; those that the time limit cuts off are missing in the outcome.
+
+    A server that closes a connection gets a new one for the next request.
+    """
+    outcome, left = Outcome(), iter(requests)
+    connections = [await connect(port) for _ in range(concurrency)]
+    started = time.perf_counter()
+
+    async def work(connection: Connection) -> None:
+        try:
+            for data in left:
+                try:
+                    outcome.answers.append(await connection.ask(data))
+                except ConnectionError:
+                    outcome.answers.append(Answered())
+                    connection.close()
+                    connection = await connect(port)  # noqa: PLW2901 - the next one goes over it
+                outcome.seconds = time.perf_counter() - started
+        finally:
+            connection.close()
+
+    workers = [asyncio.create_task(work(connection)) for connection in connections]
+    _, late = await asyncio.wait(workers, timeout=limit_seconds)
+    for task in late:
+        task.cancel()
+    results = await asyncio.gather(*workers, return_exceptions=True)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    return outcome

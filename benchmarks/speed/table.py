@@ -1,0 +1,61 @@
+"""The figures as text: a table of all systems for each work, with ratios to the floor and to each peer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmarks.speed.figures import Figures, Report
+
+HEADS = ("", "CPU ms", "x floor", "store ms", "p50 ms", "p99 ms", "added p50", "added p99", "per s", "failed")
+OURS = "tidemark"
+
+
+def machine_line(report: Report) -> str:
+    """The day and the machine."""
+    facts = report.machine
+    return (
+        f"{facts['date']}: {facts['cores']} cores {facts['processor']}, {facts['system']}, Python {facts['python']}, "
+        f"load {facts['load']} at the start; {report.rounds} interleaved rounds"
+    )
+
+
+def _row(system: str, found: Figures) -> list[str]:
+    lost = found.failed + found.missing
+    return [
+        system,
+        f"{found.cpu_ms:.2f}",
+        f"{found.ratios['cpu']:.2f}" if found.ratios.get("cpu") else "",
+        f"{found.store_ms:.2f}" if found.store_ms else "",
+        f"{found.first_p50_ms:.2f}",
+        f"{found.first_p99_ms:.2f}",
+        f"{found.added_p50_ms:.2f}",
+        f"{found.added_p99_ms:.2f}",
+        f"{found.per_second:.0f}",
+        str(lost) if lost else "",
+    ]
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns of one width, the first to the left."""
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.rjust(width) if place else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def text(report: Report) -> str:
+    """The whole report, for a terminal."""
+    lines = [machine_line(report), ""]
+    rows = [["", "ready s", "MB at rest", "MB after"]]
+    for name, system in report.systems.items():
+        rows.append([name, f"{system['ready_seconds']:.2f}", f"{system['rest_mb']:.0f}", f"{system['after_mb']:.0f}"])
+    lines += aligned(rows)
+    for work, title in report.works.items():
+        found = {system: one for system in report.figures if (one := report.at(system, work))}
+        lines += ["", f"{title} ({work})", *aligned([list(HEADS), *(_row(name, one) for name, one in found.items())])]
+    lines += [f"\n{name} was left out: {why}" for name, why in report.skipped.items()]
+    return "\n".join(lines)

@@ -1,0 +1,105 @@
+"""The scripted upstream of the benchmark: answers at once, or in as many chunks and at such a pace as the request says.
+
+A process of its own, ``python -m benchmarks.speed.upstream PORT``. The wish stands in the text of a message, as
+``chunks=100 pace=20``, since that is what every proxy carries; a request without one is answered whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+from functools import cache
+from typing import Any
+
+import uvicorn
+
+REPLY = "Noted. The next step follows from what was said before."
+"""What a request without a wish is answered: histories that grow by a turn quote it."""
+USAGE = {"prompt_tokens": 11, "completion_tokens": 12, "total_tokens": 23}
+JSON_LINES = [(b"content-type", b"application/json"), (b"x-request-id", b"req_bench")]
+STREAM_LINES = [(b"content-type", b"text/event-stream"), (b"x-request-id", b"req_bench")]
+_WISH = re.compile(rb"chunks=(\d+) pace=(\d+)")
+
+
+def _answer(kind: str, **rest: Any) -> bytes:
+    return json.dumps({"id": "chatcmpl-bench", "object": kind, "created": 1, "model": "bench", **rest}).encode()
+
+
+def _event(**choice: Any) -> bytes:
+    value = {"index": 0, "finish_reason": None, **choice}
+    return b"data: " + _answer("chat.completion.chunk", choices=[value]) + b"\n\n"
+
+
+MESSAGE = {"role": "assistant", "content": REPLY}
+WHOLE = _answer(
+    "chat.completion", choices=[{"index": 0, "message": MESSAGE, "finish_reason": "stop"}], usage=dict(USAGE)
+)
+MODELS = json.dumps({"object": "list", "data": [{"id": "bench", "object": "model", "owned_by": "bench"}]}).encode()
+
+
+@cache
+def pieces(chunks: int) -> list[bytes]:
+    """The events of a stream with so many words."""
+    last = b"data: " + _answer("chat.completion.chunk", choices=[], usage=dict(USAGE)) + b"\n\ndata: [DONE]\n\n"
+    words = [_event(delta={"content": f" word{place}"}) for place in range(chunks)]
+    return [_event(delta={"role": "assistant", "content": ""}), *words, _event(delta={}, finish_reason="stop"), last]
+
+
+def wish(body: bytes) -> tuple[int, float]:
+    """How many chunks the newest message asks for, and the seconds between them; 0 for an answer that is whole."""
+    place = body.rfind(b"chunks=")
+    found = _WISH.match(body, place) if place >= 0 else None
+    return (int(found[1]), int(found[2]) / 1000) if found else (0, 0.0)
+
+
+async def _body(receive: Any) -> bytes:
+    parts = []
+    while True:
+        event = await receive()
+        parts.append(event.get("body", b""))
+        if not event.get("more_body"):
+            return b"".join(parts)
+
+
+async def app(scope: Any, receive: Any, send: Any) -> None:
+    """Answer one request."""
+    if scope["type"] != "http":
+        return
+    body = await _body(receive)
+    chunks, pace = wish(body)
+    if scope["method"] == "GET" or not chunks:
+        data = MODELS if scope["method"] == "GET" else WHOLE
+        lines = [*JSON_LINES, (b"content-length", b"%d" % len(data))]
+        await send({"type": "http.response.start", "status": 200, "headers": lines})
+        await send({"type": "http.response.body", "body": data})
+        return
+    await send({"type": "http.response.start", "status": 200, "headers": STREAM_LINES})
+    for piece in pieces(chunks):
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+        if pace:
+            await asyncio.sleep(pace)
+    await send({"type": "http.response.body", "body": b""})
+
+
+def serve(application: Any, port: int) -> None:
+    """Run an application as the bare servers of the benchmark run: the fastest that uvicorn offers, and silent."""
+    uvicorn.run(
+        application,
+        host="127.0.0.1",
+        port=port,
+        http="httptools",
+        loop="uvloop",
+        ws="none",
+        lifespan="off",
+        backlog=2048,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+    )
+
+
+if __name__ == "__main__":
+    serve(app, int(sys.argv[1]))

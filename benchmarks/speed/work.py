@@ -1,0 +1,190 @@
+"""The works: what every system is given to do, made anew for each round, the same bytes in the same order for all.
+
+Texts are made of common words by reproducible chance, and every message bears the tag of its round, so that nothing is
+known from a round before. Histories grow as clients' do: the whole conversation each time, and one turn more.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from benchmarks.speed.upstream import REPLY
+
+WIDE, NARROW = "bench", "bench-narrow"
+"""Two names of the scripted model: one whose window holds everything, and one of ``NARROW_TOKENS``."""
+WIDE_TOKENS, NARROW_TOKENS = 1_000_000, 64_000
+WORDS = (
+    "the a to of and in that for with on this as are be from was by an have not or which can when will more if one all "
+    "about up time there into only new some could these two may then first other do any should after how work use need "
+    "server request file table index value error change build test branch review deploy client window token message"
+).split()
+FAILS = "an action that the work did not expect"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The bodies of one round of a work."""
+
+    measured: list[bytes]
+    before: list[bytes] = field(default_factory=list)
+    """Sent one after another before anything is measured."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Something to be done, and how much of it."""
+
+    name: str
+    title: str
+    make: Callable[[str], Batch]
+    """From a tag that no other round has."""
+    concurrency: int = 1
+    limit_seconds: float = 60.0
+    """A system that needs longer is measured by what it did in time."""
+    action: str = "none"
+    """What Tidemark must say that it did."""
+    ours: bool = False
+    """Only for Tidemark and what bounds it: peers do not know the thing, or would take hours."""
+    rounds: int | None = None
+    """No more rounds than these, for works that take long."""
+
+
+class Talk:
+    """A conversation that grows."""
+
+    def __init__(self, tag: str, size: int = 440) -> None:
+        self._chance = random.Random(tag)
+        self._tag = tag
+        self._size = size
+        self._parts: list[str] = []
+
+    def say(self, role: str, text: str) -> None:
+        """Add a message."""
+        self._parts.append(json.dumps({"role": role, "content": text}))
+
+    def text(self, size: int) -> str:
+        """About so many bytes of text, which no other message has."""
+        words = [f"{self._tag}.{len(self._parts)}:", *self._chance.choices(WORDS, k=size // 5)]
+        return " ".join(words)[:size]
+
+    def turn(self, size: int = 0) -> None:
+        """The user asks; after an answer that is quoted as the upstream gave it."""
+        if self._parts:
+            self.say("assistant", REPLY)
+        self.say("user", self.text(size or self._size))
+
+    def fill(self, messages: int) -> None:
+        """Messages of both sides, the user's last."""
+        while len(self._parts) < messages - 1:
+            self.say("assistant" if len(self._parts) % 2 else "user", self.text(self._size))
+        if len(self._parts) % 2:
+            self._parts.pop()
+        self.say("user", self.text(self._size))
+
+    def body(self, model: str = WIDE) -> bytes:
+        """The request, not streamed."""
+        return b'{"model": "%b", "messages": [%b]}' % (model.encode(), ", ".join(self._parts).encode())
+
+
+def small(count: int) -> Callable[[str], Batch]:
+    """One short message each; every request begins a conversation."""
+
+    def make(tag: str) -> Batch:
+        bodies = []
+        for place in range(count):
+            talk = Talk(f"{tag}-{place}")
+            talk.say("user", talk.text(60))
+            bodies.append(talk.body())
+        return Batch(bodies)
+
+    return make
+
+
+def history(messages: int, size: int, turns: int, model: str = WIDE) -> Callable[[str], Batch]:
+    """A conversation that the system has seen, growing by a turn with each request."""
+
+    def make(tag: str) -> Batch:
+        talk = Talk(tag, size - 36)
+        talk.fill(messages)
+        bodies = [talk.body(model)]
+        for _ in range(turns + 1):
+            talk.turn()
+            bodies.append(talk.body(model))
+        return Batch(bodies[2:], bodies[:2])
+
+    return make
+
+
+def unseen(messages: int, size: int, count: int) -> Callable[[str], Batch]:
+    """Long conversations that nobody has seen before."""
+
+    def make(tag: str) -> Batch:
+        bodies = []
+        for place in range(count):
+            talk = Talk(f"{tag}-{place}", size - 36)
+            talk.fill(messages)
+            bodies.append(talk.body())
+        return Batch(bodies)
+
+    return make
+
+
+def crossing(count: int, *, ready: int = 360, size: int = 467, jump: int = 60_000) -> Callable[[str], Batch]:
+    """Conversations above the prepare mark, for which a summary is prepared; then the turn that crosses the high water."""
+
+    def make(tag: str) -> Batch:
+        before, measured = [], []
+        for place in range(count):
+            talk = Talk(f"{tag}-{place}", size - 36)
+            talk.fill(ready)
+            before.append(talk.body(NARROW))
+            talk.turn(jump)
+            measured.append(talk.body(NARROW))
+        return Batch(measured, before)
+
+    return make
+
+
+def streams(count: int, chunks: int, pace_ms: int = 0) -> Callable[[str], Batch]:
+    """Short questions with long answers."""
+
+    def make(tag: str) -> Batch:
+        bodies = []
+        for place in range(count):
+            text = f"{tag}-{place}: tell it in chunks={chunks} pace={pace_ms}"
+            value = {"model": WIDE, "stream": True, "stream_options": {"include_usage": True}}
+            bodies.append(json.dumps({**value, "messages": [{"role": "user", "content": text}]}).encode())
+        return Batch(bodies)
+
+    return make
+
+
+def works(*, quick: bool) -> list[Work]:
+    """All works, in the order in which they are done; ``quick`` leaves those that a developer looks at between changes."""
+    found = [
+        Work("small", "small request", small(60 if quick else 100)),
+        Work("history-1000", "467 KB, 1,000 messages, a turn more each", history(1000, 467, 12 if quick else 25)),
+        Work("stream-100-paced", "100 chunks at 20 ms, 10 streams at once", streams(10, 100, 20), 10),
+    ]
+    if quick:
+        return found
+    return [
+        *found,
+        Work("small-16", "small request, 16 at once", small(400), 16),
+        Work("history-10", "4 KB, 10 messages", history(10, 400, 40)),
+        Work("history-100", "40 KB, 100 messages", history(100, 400, 40)),
+        Work("history-100-16", "40 KB, first seen, 16 at once", unseen(100, 400, 160), 16),
+        Work("history-300", "140 KB, 300 messages", history(300, 467, 25)),
+        Work("unseen-1000", "467 KB, first seen", unseen(1000, 467, 4)),
+        Work("stream-100", "100 chunks, unpaced", streams(30, 100)),
+        Work("stream-100-16", "100 chunks, unpaced, 16 at once", streams(96, 100), 16),
+        Work("stream-1000", "1,000 chunks, unpaced", streams(5, 1000)),
+        Work("stream-1000-paced", "1,000 chunks at 20 ms, 10 at once", streams(10, 1000, 20), 10, rounds=1),
+        Work("reused", "467 KB, a stored summary put in", history(1000, 467, 25, NARROW), action="reused", ours=True),
+        Work("crossing", "170 KB crosses, summary prepared", crossing(5), action="compacted", ours=True),
+        Work("streams-500", "500 slow streams at once", streams(500, 20, 200), 500, rounds=2),
+        Work("endurance", "20,000 small requests", small(20_000), 16, 300.0, ours=True, rounds=1),
+    ]
