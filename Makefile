@@ -31,8 +31,8 @@ bench: $(VENV)/dev.stamp ## Measure Tidemark beside a bare relay and installed p
 bench-quick: $(VENV)/dev.stamp ## Three works, Tidemark and the bare relay only; a minute
 	@$(BIN)/python -m benchmarks.speed --quick $(ARGS)
 
-bench-peers: ## Install the peers of the benchmark, each into an environment of its own under .bench/
-	@$(PYTHON) -m benchmarks.speed.peers $(ARGS)
+bench-peers: $(VENV)/dev.stamp ## Install the peers of the benchmark, each into an environment of its own under .bench/
+	@$(BIN)/python -m benchmarks.speed.peers $(ARGS)
 
 bench-counting: $(VENV)/dev.stamp ## Measure token counting beside litellm's; ARGS: make bench-counting ARGS="--rounds 30"
 	@PYTHONPATH=. $(BIN)/python benchmarks/counting.py $(ARGS)

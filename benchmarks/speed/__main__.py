@@ -1,9 +1,10 @@
-"""``python -m benchmarks.speed``: what Tidemark costs, beside a bare relay and its peers. See ``docs/benchmarks.md``."""
+"""``python -m benchmarks.speed``: what Tidemark costs, beside a bare relay and its peers (``docs/benchmarks.md``)."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -12,67 +13,100 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks.speed import figures, machine, table
-from benchmarks.speed.peers import FLOOR, TIDEMARK, System
-from benchmarks.speed.run import Bench, measure, open_bench
-from benchmarks.speed.work import Work, works
+import msgspec
 
-COMMITTED = Path(__file__).with_name("ratios.json")
+from benchmarks.speed import figures, goals, machine, saved, table
+from benchmarks.speed.figures import Report
+from benchmarks.speed.peers import PEERS, installed
+from benchmarks.speed.run import measure, open_bench
+from benchmarks.speed.systems import FLOOR, TIDEMARK, TRANSLATED, System
+from benchmarks.speed.work import COLD, Work, works
 
 
 def import_seconds() -> float:
-    """How long importing litellm takes in a fresh interpreter; Tidemark cannot forward before that."""
+    """How long importing litellm takes in a fresh interpreter: the translate lane cannot answer before that."""
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", "import litellm"], check=True, env={"LITELLM_LOCAL_MODEL_COST_MAP": "True"})
     return time.perf_counter() - began
 
 
-def run(systems: Sequence[System], chosen: Sequence[Work], rounds: int) -> figures.Report:
+def parsing_ms(work: Work) -> float:
+    """Processor time of reading the JSON of a body of a work, and nothing else."""
+    bodies = work.make("parsing").measured[:5]
+    times = []
+    for body in bodies * 5:
+        began = time.process_time_ns()
+        msgspec.json.decode(body)
+        times.append((time.process_time_ns() - began) / 1e6)
+    return statistics.median(times)
+
+
+def run(systems: Sequence[System], chosen: Sequence[Work], rounds: int, starts: int) -> Report:
     """Start, measure and stop everything."""
     facts = machine.facts()
-    extra = {"litellm_import_seconds": import_seconds()}
+    extra = {"litellm_import_seconds": statistics.median(import_seconds() for _ in range(starts))}
+    extra |= {f"parsing_{work.name}_ms": parsing_ms(work) for work in chosen if work.name.startswith("history")}
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder, ExitStack() as stack:
-        bench = open_bench(systems, Path(folder), stack)
+        bench = open_bench(systems, Path(folder), stack, starts)
         for line in measure(bench, chosen, rounds):
             print(line, file=sys.stderr, flush=True)
         after = {one.system.name: machine.memory_kb(one.pid) for one in bench.running}
-        return report_of(bench, chosen, facts, rounds, after, extra)
+        return Report(
+            machine=facts,
+            rounds=rounds,
+            works={work.name: work.title for work in (COLD, *chosen)},
+            systems=figures.of_systems(bench, after),
+            figures=figures.all_figures(bench.rounds),
+            skipped=bench.skipped,
+            extra=extra,
+        )
 
 
-def report_of(
-    bench: Bench,
-    chosen: Sequence[Work],
-    facts: dict[str, str],
-    rounds: int,
-    after: dict[str, int],
-    extra: dict[str, float],
-) -> figures.Report:
-    """What a bench found."""
-    return figures.Report(
-        machine=facts,
-        rounds=rounds,
-        works={work.name: work.title for work in chosen},
-        systems=figures.of_systems(bench, after),
-        figures=figures.all_figures(bench.rounds),
-        skipped=bench.skipped,
-        extra=extra,
-    )
+def surprises(report: Report, chosen: Sequence[Work]) -> list[str]:
+    """Where Tidemark did something else than the work is about, or failed: such figures mean nothing."""
+    found = []
+    for work in chosen:
+        done = report.at(TIDEMARK.name, work.name)
+        if done and (done.failed or set(done.actions) != {work.action}):
+            found.append(f"{work.name}: expected {work.action}, got {dict(done.actions)}, {done.failed} failed")
+    return found
+
+
+def systems(*, quick: bool, peers: Sequence[str] | None) -> list[System]:
+    """Who is measured."""
+    if quick:
+        return [FLOOR, TIDEMARK]
+    there = [peer for peer in PEERS if installed(peer)]
+    for peer in PEERS:
+        if peer not in there:
+            print(f"{peer.name} is not installed and left out; make bench-peers installs it", file=sys.stderr)
+    return [FLOOR, TIDEMARK, TRANSLATED, *(peer for peer in there if peers is None or peer.name in peers)]
 
 
 def main() -> int:
-    """Measure as the arguments say; the exit code is 1 where something regressed."""
+    """Measure as the arguments say; the exit code is 1 where a ratio regressed, 2 where the works went wrong."""
     parser = argparse.ArgumentParser(prog="benchmarks.speed", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds (7)")
+    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (5)")
     parser.add_argument("--only", nargs="+", metavar="WORK", help="these works")
+    parser.add_argument("--peers", nargs="*", metavar="PEER", help="these peers of those installed; none named: none")
     parser.add_argument("--quick", action="store_true", help="three works, Tidemark and the floor")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was found")
+    parser.add_argument("--save", action="store_true", help="keep the ratios, the page and the plots of this run")
     asked = parser.parse_args()
     chosen = [work for work in works(quick=asked.quick) if not asked.only or work.name in asked.only]
-    report = run([FLOOR, TIDEMARK], chosen, asked.rounds)
+    report = run(systems(quick=asked.quick, peers=asked.peers), chosen, asked.rounds, 1 if asked.quick else 3)
     print(table.text(report))
+    print("\n".join(["", *goals.lines(report)]))
     if asked.json:
         asked.json.write_text(json.dumps(report.plain(), indent=1), encoding="utf-8")
-    return 0
+    wrong = surprises(report, chosen)
+    print("\n".join(wrong), file=sys.stderr)
+    if asked.save and not wrong:
+        saved.keep(report)
+        return 0
+    worse = saved.compared(report)
+    print("\n".join(worse))
+    return 2 if wrong else 1 if worse else 0
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -39,6 +40,7 @@ class Figures:
     failed: int
     missing: int
     answers: int
+    actions: Mapping[str, int] = field(default_factory=dict)
     ratios: Ratios = field(default_factory=dict)
     """To the floor: ``cpu``, ``first`` and ``per_second``."""
 
@@ -111,6 +113,7 @@ def of_work(rounds: Sequence[Measured], direct: Sequence[Measured], floor: Seque
         failed=sum(one.failed for one in rounds),
         missing=sum(one.missing for one in rounds),
         answers=len(firsts),
+        actions=dict(sum((Counter(one.actions) for one in rounds), Counter())),
         ratios=_ratios(rounds, floor),
     )
 
@@ -127,12 +130,12 @@ def all_figures(rounds: Rounds) -> dict[str, dict[str, Figures]]:
 def of_systems(bench: Bench, after_kb: Mapping[str, int]) -> dict[str, dict[str, float]]:
     """What is true of each system as a whole."""
     return {
-        one.system.name: {
-            "ready_seconds": one.ready_seconds,
-            "rest_mb": one.rest_kb / 1024,
-            "after_mb": after_kb[one.system.name] / 1024,
+        name: {
+            "ready_seconds": statistics.median(one.ready_seconds for one in starts),
+            "rest_mb": statistics.median(one.rest_kb for one in starts) / 1024,
+            "after_mb": after_kb.get(name, 0) / 1024,
         }
-        for one in bench.running
+        for name, starts in bench.starts.items()
     }
 
 

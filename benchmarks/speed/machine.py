@@ -5,7 +5,7 @@ Linux only: the figures come from ``/proc`` and from the processes' own clocks.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
 import platform
 import time
@@ -101,7 +101,7 @@ def facts() -> dict[str, str]:
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
     return {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
         "system": f"{platform.system()} {platform.machine()}",
         "cores": str(len(os.sched_getaffinity(0))),
         "processor": model,

@@ -1,174 +1,123 @@
-"""The systems that are measured, each a process of its own: the floor, Tidemark, and the peers that are installed.
+"""The peers: other proxies that Tidemark is compared with. ``python -m benchmarks.speed.peers`` installs them.
 
-Peers live in environments of their own under ``.bench/``, made by ``make bench-peers``, since what they depend on
-conflicts with Tidemark's pins. Their settings keep them from compacting: the works measure what a proxy costs.
+Each lives in an environment of its own under ``.bench/``, at a pinned version, since what they depend on conflicts with
+Tidemark's pins and with one another's. Their settings raise each threshold out of the works' reach: what is measured is
+what a proxy costs while nothing is compacted. Whatever they write stays in the run's own folder.
 """
 
 from __future__ import annotations
 
-import os
-import socket
 import subprocess
 import sys
-import time
+import venv
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.speed.load import HOST, request
-from benchmarks.speed.work import NARROW, NARROW_TOKENS, WIDE, WIDE_TOKENS
+from benchmarks.speed.systems import ROOT, Place, System
 
-ROOT = Path(__file__).parents[2]
 ENVIRONMENTS = ROOT / ".bench"
-START_SECONDS = 120.0
-PATH = "/v1/chat/completions"
+BEYOND_TOKENS = "10000000"
+"""A threshold that no work reaches."""
+REQUIREMENTS = {
+    "awecompress": "awecompress==0.2.0",
+    "cliffcompaction": "cliffcompaction==0.1.0",
+    "context-guardian": "context-guardian==0.12.0",
+    "ctxkeeper": "ctxkeeper==1.2.0",
+    "headroom": "headroom-ai[proxy]==0.42.0",
+    "litellm": "litellm[proxy]==1.105.3",
+}
+DONE = "installed.txt"
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a system runs."""
-
-    port: int
-    upstream: str
-    """Without a path: ``http://127.0.0.1:PORT``."""
-    folder: Path
-    """For its configuration and data."""
+def _program(peer: str, name: str = "") -> str:
+    return str(ENVIRONMENTS / peer / "bin" / (name or peer))
 
 
-@dataclass(frozen=True)
-class System:
-    """How a system is started."""
-
-    name: str
-    title: str
-    command: Callable[[Place], list[str]]
-    environ: Callable[[Place], Mapping[str, str]] = lambda _: {}
-    path: str = PATH
-    requirement: str = ""
-    """Of a peer: what pip is asked for."""
-
-    @property
-    def installed(self) -> bool:
-        """Whether it can be started."""
-        return not self.requirement or (ENVIRONMENTS / self.name / "installed").exists()
+def _awecompress(place: Place) -> list[str]:
+    config = place.folder / "config.json"
+    config.write_text(f'{{"upstream": "{place.upstream}", "thresholdTokens": {BEYOND_TOKENS}}}', encoding="utf-8")
+    return [_program("awecompress"), "serve", "--port", str(place.port), "--config", str(config)]
 
 
-def _tidemark(place: Place) -> list[str]:
-    def entry(name: str, tokens: int) -> list[str]:
-        return [
-            f"- model_name: {name}",
-            f"  litellm_params: {{model: openai/{name}, api_base: {place.upstream}/v1}}",
-            f"  model_info: {{max_input_tokens: {tokens}, max_output_tokens: 4096}}",
-        ]
-
-    lines = [f"data_dir: {place.folder}", "model_list:", *entry(WIDE, WIDE_TOKENS), *entry(NARROW, NARROW_TOKENS)]
-    lines.append("compaction: {defaults: {strategy: extractive}}")
-    config = place.folder / "tidemark.yaml"
-    config.write_text("\n".join(lines), encoding="utf-8")
-    return [sys.executable, "-m", "proxy", "serve", "--config", str(config), "--port", str(place.port)]
+def _cliffcompaction(place: Place) -> list[str]:
+    settings = ["--openai-upstream", place.upstream, "--threshold", BEYOND_TOKENS, "--port", str(place.port)]
+    return [_program("cliffcompaction", "cliff"), "serve", *settings]
 
 
-FLOOR = System(
-    "floor",
-    "bare relay",
-    lambda place: [sys.executable, "-m", "benchmarks.speed.relay", str(place.port), place.upstream],
-)
-TIDEMARK = System("tidemark", "Tidemark", _tidemark)
-UPSTREAM = System(
-    "upstream", "upstream", lambda place: [sys.executable, "-m", "benchmarks.speed.upstream", str(place.port)]
-)
+def _context_guardian(place: Place) -> Mapping[str, str]:
+    return {
+        "GUARDIAN_PORT": str(place.port),
+        "GUARDIAN_UPSTREAM_URL": f"{place.upstream}/v1",
+        "GUARDIAN_NUM_CTX": BEYOND_TOKENS,
+        "GUARDIAN_DATA_DIR": str(place.folder),
+        "GUARDIAN_VERSION_CHECK": "0",
+    }
 
 
-@dataclass
-class Running:
-    """A system that runs."""
+def _ctxkeeper(place: Place) -> list[str]:
+    settings = ["--upstream", place.upstream, "--port", str(place.port), "--budget", BEYOND_TOKENS]
+    return [_program("ctxkeeper"), *settings, "--state-dir", str(place.folder)]
 
-    system: System
-    process: subprocess.Popen[bytes]
-    place: Place
-    ready_seconds: float = 0.0
-    """From its start to the end of the first answered request."""
-    rest_kb: int = 0
-    """Memory when it has come to rest after that."""
-    notes: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def pid(self) -> int:
-        """Its process."""
-        return self.process.pid
+def _headroom(place: Place) -> list[str]:
+    quiet = ["--no-rate-limit", "--no-subscription-tracking", "--no-cache"]
+    return [_program("headroom"), "proxy", "--port", str(place.port), *quiet]
 
-    @property
-    def port(self) -> int:
-        """Where it listens."""
-        return self.place.port
 
-    def stop(self) -> None:
-        """End it."""
-        self.process.terminate()
+def _litellm(place: Place) -> list[str]:
+    entry = f"{{model_name: bench, litellm_params: {{model: openai/bench, api_base: {place.upstream}/v1, api_key: k}}}}"
+    config = place.folder / "litellm.yaml"
+    config.write_text(f"model_list: [{entry}]\n", encoding="utf-8")
+    return [_program("litellm"), "--config", str(config), "--port", str(place.port), "--host", "127.0.0.1"]
+
+
+def _peer(
+    name: str, command: Callable[[Place], list[str]], environ: Callable[[Place], Mapping[str, str]] = lambda _: {}
+) -> System:
+    return System(name, REQUIREMENTS[name].replace("==", " "), command, environ, is_peer=True)
+
+
+PEERS = [
+    _peer("awecompress", _awecompress),
+    _peer("cliffcompaction", _cliffcompaction),
+    _peer("context-guardian", lambda _: [_program("context-guardian")], _context_guardian),
+    _peer("ctxkeeper", _ctxkeeper),
+    _peer(
+        "headroom",
+        _headroom,
+        lambda place: {"OPENAI_TARGET_API_URL": place.upstream, "HEADROOM_TELEMETRY": "off", "HF_HUB_OFFLINE": "1"},
+    ),
+    _peer("litellm", _litellm, lambda _: {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}),
+]
+
+
+def installed(peer: System) -> bool:
+    """Whether a peer is there at the pinned version."""
+    done = ENVIRONMENTS / peer.name / DONE
+    return done.exists() and done.read_text(encoding="utf-8") == REQUIREMENTS[peer.name]
+
+
+def install(name: str) -> None:
+    """Make a peer's environment anew."""
+    folder = ENVIRONMENTS / name
+    venv.create(folder, clear=True, with_pip=True)
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+    subprocess.run([*pip, REQUIREMENTS[name]], check=True)
+    (folder / DONE).write_text(REQUIREMENTS[name], encoding="utf-8")
+
+
+def main(names: list[str]) -> int:
+    """Install those named, or all; the exit code is the number of those that could not be."""
+    failed = 0
+    for name in names or list(REQUIREMENTS):
+        print(f"{REQUIREMENTS[name]} into {Path('.bench') / name}", flush=True)
         try:
-            self.process.wait(15)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            install(name)
+        except subprocess.CalledProcessError:
+            failed += 1
+            print(f"{name} could not be installed; the benchmark leaves it out", file=sys.stderr)
+    return failed
 
 
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as tried:
-        tried.bind((HOST, 0))
-        port: int = tried.getsockname()[1]
-        return port
-
-
-def start(system: System, upstream: str, folder: Path) -> Running:
-    """Start a system, and wait until it has answered a request.
-
-    :raises RuntimeError: it ended or did not answer in time; its log stands in its folder
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    place = Place(free_port(), upstream, folder)
-    kept = {name: value for name, value in os.environ.items() if name in {"PATH", "HOME", "LANG", "TMPDIR"}}
-    with (folder / "log").open("ab") as log:
-        command = system.command(place)
-        began = time.perf_counter()
-        process = subprocess.Popen(
-            command,
-            cwd=ROOT if not system.requirement else folder,
-            env={**kept, **system.environ(place)},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
-    running = Running(system, process, place)
-    try:
-        _until_answered(running, began)
-    except BaseException:
-        running.stop()
-        raise
-    return running
-
-
-def _until_answered(running: Running, began: float) -> None:
-    body = b'{"model": "%b", "messages": [{"role": "user", "content": "Are you there?"}]}' % WIDE.encode()
-    data = request(running.system.path, body)
-    while True:
-        if _status(running.port, data) == 200:
-            running.ready_seconds = time.perf_counter() - began
-            return
-        if running.process.poll() is not None or time.perf_counter() - began > START_SECONDS:
-            log = (running.place.folder / "log").read_text("utf-8", errors="replace").splitlines()[-5:]
-            raise RuntimeError("\n".join([f"{running.system.name} did not come up. Its last words:", *log]))
-        time.sleep(0.02)
-
-
-def _status(port: int, data: bytes) -> int:
-    """The status of an answer; 0 where there is none."""
-    with socket.socket() as asked:
-        asked.settimeout(START_SECONDS)
-        try:
-            asked.connect((HOST, port))
-            asked.sendall(data)
-            head = asked.recv(64).split(b" ", 2)
-        except OSError:
-            return 0
-    return int(head[1]) if len(head) > 1 else 0
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -16,12 +16,15 @@ from pathlib import Path
 import uvloop
 
 from benchmarks.speed import load, machine
-from benchmarks.speed.peers import UPSTREAM, Running, System, start
-from benchmarks.speed.work import Batch, Work
+from benchmarks.speed.systems import UPSTREAM, Running, System, start
+from benchmarks.speed.work import COLD, Batch, Work
 
 DIRECT = "direct"
 """The upstream without any proxy: what the others' latency is added to."""
-QUIET_SECONDS = 5.0
+QUIET_SECONDS, REST_SECONDS = 5.0, 30.0
+"""The longest wait until a system has nothing left to do: between works, and after its start."""
+WATCHED = 100
+"""From so many requests at once on, memory is looked at meanwhile too."""
 
 
 @dataclass
@@ -43,6 +46,16 @@ class Measured:
     peak_kb: int = 0
 
 
+@dataclass(frozen=True)
+class Start:
+    """One start of a system."""
+
+    ready_seconds: float
+    """Until the end of the first answered request."""
+    rest_kb: int
+    """Memory when it has come to rest after that."""
+
+
 Rounds = dict[str, dict[str, list[Measured]]]
 """By system, then by work."""
 
@@ -52,31 +65,50 @@ class Bench:
     """The systems that run, and what was measured."""
 
     upstream: Running
-    running: list[Running]
+    running: list[Running] = field(default_factory=list)
     rounds: Rounds = field(default_factory=dict)
+    starts: dict[str, list[Start]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     """Systems that could not be started, and why."""
 
+    def keep(self, system: str, work: Work, measured: Measured) -> None:
+        """Note a round."""
+        self.rounds.setdefault(system, {}).setdefault(work.name, []).append(measured)
 
-def open_bench(systems: Iterable[System], folder: Path, stack: ExitStack) -> Bench:
-    """Start everything, one after another, so that each start has the machine to itself."""
+
+def open_bench(systems: Iterable[System], folder: Path, stack: ExitStack, starts: int = 1) -> Bench:
+    """Start everything, one after another, so that each start has the machine to itself; the last one stays."""
     upstream = start(UPSTREAM, "", folder / "upstream")
     stack.callback(upstream.stop)
-    bench = Bench(upstream, [])
-    for system in systems:
-        try:
-            running = start(system, f"http://{load.HOST}:{upstream.port}", folder / system.name)
-        except RuntimeError as error:
-            bench.skipped[system.name] = str(error)
-            continue
-        stack.callback(running.stop)
-        machine.settled(running.pid, 30.0)
-        running.rest_kb = machine.memory_kb(running.pid)
-        bench.running.append(running)
+    bench = Bench(upstream)
+    for number in range(starts):
+        batch = COLD.make(f"cold-{number}")
+        bench.keep(DIRECT, COLD, uvloop.run(_measured(upstream, COLD, batch)))
+        for system in systems:
+            if system.name not in bench.skipped:
+                running = _started(bench, system, folder / f"{system.name}-{number}", batch)
+                if running and number < starts - 1:
+                    running.stop()
+                elif running:
+                    stack.callback(running.stop)
+                    bench.running.append(running)
     return bench
 
 
-def measure(bench: Bench, works: Sequence[Work], rounds: int, told: float = 0.0) -> Iterator[str]:
+def _started(bench: Bench, system: System, folder: Path, batch: Batch) -> Running | None:
+    """Start one system, and give it its first conversation."""
+    try:
+        running = start(system, f"http://{load.HOST}:{bench.upstream.port}", folder)
+    except RuntimeError as error:
+        bench.skipped[system.name] = str(error)
+        return None
+    machine.settled(running.pid, REST_SECONDS)
+    bench.starts.setdefault(system.name, []).append(Start(running.ready_seconds, machine.memory_kb(running.pid)))
+    bench.keep(system.name, COLD, uvloop.run(_measured(running, COLD, batch)))
+    return running
+
+
+def measure(bench: Bench, works: Sequence[Work], rounds: int) -> Iterator[str]:
     """All rounds of all works; yields a line of progress for each."""
     for number in range(rounds):
         began = time.perf_counter()
@@ -92,10 +124,13 @@ def _round(bench: Bench, work: Work, number: int) -> None:
     shift = number % len(turns)  # nobody is always the first
     for running in turns[shift:] + turns[:shift]:
         name = DIRECT if running is bench.upstream else running.system.name
-        if work.ours and running.system.requirement:
-            continue
-        measured = uvloop.run(_measured(running, work, batch))
-        bench.rounds.setdefault(name, {}).setdefault(work.name, []).append(measured)
+        if suits(work, running.system):
+            bench.keep(name, work, uvloop.run(_measured(running, work, batch)))
+
+
+def suits(work: Work, system: System) -> bool:
+    """Whether a system is given a work."""
+    return not (work.ours and system.is_peer) and (not system.only or work.name in system.only)
 
 
 async def _measured(running: Running, work: Work, batch: Batch) -> Measured:
@@ -107,7 +142,7 @@ async def _measured(running: Running, work: Work, batch: Batch) -> Measured:
     await asyncio.to_thread(machine.settled, running.pid, QUIET_SECONDS)
     found = Measured(before_kb=machine.memory_kb(running.pid))
     start = machine.usage(running.pid)
-    watch = asyncio.create_task(_watch(running.pid, found)) if work.concurrency > 1 else None
+    watch = asyncio.create_task(_watch(running.pid, found)) if work.concurrency >= WATCHED else None
     outcome = await load.drive(running.port, data, work.concurrency, work.limit_seconds)
     if watch:
         watch.cancel()

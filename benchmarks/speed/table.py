@@ -24,7 +24,7 @@ def _row(system: str, found: Figures) -> list[str]:
     return [
         system,
         f"{found.cpu_ms:.2f}",
-        f"{found.ratios['cpu']:.2f}" if found.ratios.get("cpu") else "",
+        f"{found.ratios['cpu']:.2f}" if found.ratios.get("cpu") and system != "direct" else "",
         f"{found.store_ms:.2f}" if found.store_ms else "",
         f"{found.first_p50_ms:.2f}",
         f"{found.first_p99_ms:.2f}",
@@ -59,3 +59,32 @@ def text(report: Report) -> str:
         lines += ["", f"{title} ({work})", *aligned([list(HEADS), *(_row(name, one) for name, one in found.items())])]
     lines += [f"\n{name} was left out: {why}" for name, why in report.skipped.items()]
     return "\n".join(lines)
+
+
+def markdown(report: Report) -> str:
+    """The pages' tables: what was measured where, each work on each system, and the goals."""
+    works = [work for work in report.works if report.at(OURS, work)]
+    lines = [f"Measured {machine_line(report)}.", ""]
+    for title, cell in (
+        ("CPU of the proxy per request, ms (times the bare relay's)", _cost),
+        ("p50 / p99 to the first byte, ms", _waits),
+    ):
+        systems = [name for name in report.figures if name != "direct" or cell is _waits]
+        lines += [f"{title}:", "", f"| work | {' | '.join(systems)} |", f"|---|{'---|' * len(systems)}"]
+        for work in works:
+            cells = [cell(one) if (one := report.at(name, work)) and one.answers else "" for name in systems]
+            lines.append(f"| {report.works[work]} | {' | '.join(cells)} |")
+        lines.append("")
+    lines += ["| | " + " | ".join(report.systems) + " |", f"|---|{'---|' * len(report.systems)}"]
+    for field, title in (("ready_seconds", "ready, s"), ("rest_mb", "MB at rest"), ("after_mb", "MB afterwards")):
+        lines.append(f"| {title} | " + " | ".join(f"{one[field]:.3g}" for one in report.systems.values()) + " |")
+    return "\n".join(lines)
+
+
+def _cost(found: Figures) -> str:
+    ratio = found.ratios.get("cpu")
+    return f"{found.cpu_ms:.2f} ({ratio:.1f})" if ratio else f"{found.cpu_ms:.2f}"
+
+
+def _waits(found: Figures) -> str:
+    return f"{found.first_p50_ms:.1f} / {found.first_p99_ms:.1f}"

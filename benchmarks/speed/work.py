@@ -16,12 +16,12 @@ from benchmarks.speed.upstream import REPLY
 WIDE, NARROW = "bench", "bench-narrow"
 """Two names of the scripted model: one whose window holds everything, and one of ``NARROW_TOKENS``."""
 WIDE_TOKENS, NARROW_TOKENS = 1_000_000, 64_000
-WORDS = (
-    "the a to of and in that for with on this as are be from was by an have not or which can when will more if one all "
-    "about up time there into only new some could these two may then first other do any should after how work use need "
-    "server request file table index value error change build test branch review deploy client window token message"
-).split()
-FAILS = "an action that the work did not expect"
+TEXT = """
+the a to of and in that for with on this as are be from was by an have not or which can when will more if one all
+about up time there into only new some could these two may then first other do any should after how work use need
+server request file table index value error change build test branch review deploy client window token message
+"""
+WORDS = TEXT.split()
 
 
 @dataclass(frozen=True)
@@ -103,17 +103,19 @@ def small(count: int) -> Callable[[str], Batch]:
     return make
 
 
-def history(messages: int, size: int, turns: int, model: str = WIDE) -> Callable[[str], Batch]:
-    """A conversation that the system has seen, growing by a turn with each request."""
+def history(messages: int, size: int, talks: int, turns: int, model: str = WIDE) -> Callable[[str], Batch]:
+    """Conversations that the system has seen, each growing by a turn with every request."""
 
     def make(tag: str) -> Batch:
-        talk = Talk(tag, size - 36)
-        talk.fill(messages)
-        bodies = [talk.body(model)]
-        for _ in range(turns + 1):
-            talk.turn()
-            bodies.append(talk.body(model))
-        return Batch(bodies[2:], bodies[:2])
+        before, measured = [], []
+        for place in range(talks):
+            talk = Talk(f"{tag}-{place}", size - 36)
+            talk.fill(messages)
+            before.append(talk.body(model))
+            for _ in range(turns):
+                talk.turn()
+                measured.append(talk.body(model))
+        return Batch(measured, before)
 
     return make
 
@@ -132,8 +134,8 @@ def unseen(messages: int, size: int, count: int) -> Callable[[str], Batch]:
     return make
 
 
-def crossing(count: int, *, ready: int = 360, size: int = 467, jump: int = 60_000) -> Callable[[str], Batch]:
-    """Conversations above the prepare mark, for which a summary is prepared; then the turn that crosses the high water."""
+def crossing(count: int, *, ready: int = 450, size: int = 467, jump: int = 60_000) -> Callable[[str], Batch]:
+    """Conversations for which a summary is prepared, and then the turn that crosses the high water."""
 
     def make(tag: str) -> Batch:
         before, measured = [], []
@@ -163,28 +165,52 @@ def streams(count: int, chunks: int, pace_ms: int = 0) -> Callable[[str], Batch]
 
 
 def works(*, quick: bool) -> list[Work]:
-    """All works, in the order in which they are done; ``quick`` leaves those that a developer looks at between changes."""
+    """All works in their order; ``quick`` leaves those that a developer looks at between changes."""
     found = [
         Work("small", "small request", small(60 if quick else 100)),
-        Work("history-1000", "467 KB, 1,000 messages, a turn more each", history(1000, 467, 12 if quick else 25)),
+        Work("history-1000", "467 KB, 1,000 messages, one turn more each", history(1000, 467, 1, 12 if quick else 25)),
         Work("stream-100-paced", "100 chunks at 20 ms, 10 streams at once", streams(10, 100, 20), 10),
     ]
-    if quick:
-        return found
+    return found if quick else [*found, *_latency(), *_compaction(), *_endurance()]
+
+
+def _latency() -> list[Work]:
     return [
-        *found,
         Work("small-16", "small request, 16 at once", small(400), 16),
-        Work("history-10", "4 KB, 10 messages", history(10, 400, 40)),
-        Work("history-100", "40 KB, 100 messages", history(100, 400, 40)),
-        Work("history-100-16", "40 KB, first seen, 16 at once", unseen(100, 400, 160), 16),
-        Work("history-300", "140 KB, 300 messages", history(300, 467, 25)),
+        Work("history-10", "4 KB, 10 messages, one turn more each", history(10, 400, 20, 2)),
+        Work("history-100", "40 KB, 100 messages, one turn more each", history(100, 400, 8, 5)),
+        Work("history-300", "140 KB, 300 messages, one turn more each", history(300, 467, 3, 8)),
+        Work("unseen-100-16", "40 KB, first seen, 16 at once", unseen(100, 400, 160), 16),
         Work("unseen-1000", "467 KB, first seen", unseen(1000, 467, 4)),
         Work("stream-100", "100 chunks, unpaced", streams(30, 100)),
         Work("stream-100-16", "100 chunks, unpaced, 16 at once", streams(96, 100), 16),
         Work("stream-1000", "1,000 chunks, unpaced", streams(5, 1000)),
-        Work("stream-1000-paced", "1,000 chunks at 20 ms, 10 at once", streams(10, 1000, 20), 10, rounds=1),
-        Work("reused", "467 KB, a stored summary put in", history(1000, 467, 25, NARROW), action="reused", ours=True),
-        Work("crossing", "170 KB crosses, summary prepared", crossing(5), action="compacted", ours=True),
-        Work("streams-500", "500 slow streams at once", streams(500, 20, 200), 500, rounds=2),
-        Work("endurance", "20,000 small requests", small(20_000), 16, 300.0, ours=True, rounds=1),
+        Work("stream-1000-paced", "1,000 chunks at 20 ms, 10 streams at once", streams(10, 1000, 20), 10, rounds=1),
     ]
+
+
+def _compaction() -> list[Work]:
+    return [
+        Work(
+            "reused",
+            "467 KB, a stored summary put in",
+            history(1000, 467, 1, 25, NARROW),
+            action="reused",
+            ours=True,
+        ),
+        Work("crossing", "270 KB, crosses with a summary prepared", crossing(5), action="compacted", ours=True),
+    ]
+
+
+def _endurance() -> list[Work]:
+    def many(tag: str) -> Batch:
+        return Batch(small(20_000)(tag).measured, small(1_000)(f"{tag}-before").measured)
+
+    return [
+        Work("streams-500", "500 slow streams at once", streams(500, 20, 200), 500, rounds=2),
+        Work("endurance", "20,000 small requests", many, 16, 300.0, ours=True, rounds=1),
+    ]
+
+
+COLD = Work("cold", "467 KB, first seen, by a worker just started", unseen(1000, 467, 1))
+"""Done once with every start."""

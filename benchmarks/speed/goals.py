@@ -1,0 +1,179 @@
+"""The figures that Tidemark is to reach, each as a number of one run and its bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from benchmarks.speed.figures import Figures, Report
+
+OURS, FLOOR = "tidemark", "floor"
+Number = float | None
+"""None where the run did not measure it."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One figure."""
+
+    name: str
+    measure: Callable[[Report], Number]
+    bound: Callable[[Report], Number]
+    at_least: bool = False
+    """Whether more is better."""
+    unit: str = ""
+
+
+def _constant(value: float) -> Callable[[Report], Number]:
+    return lambda _: value
+
+
+def _cpu(work: str) -> Callable[[Report], Number]:
+    """Processor time as a multiple of the floor's."""
+
+    def measure(report: Report) -> Number:
+        found = report.at(OURS, work)
+        return found.ratios.get("cpu") if found else None
+
+    return measure
+
+
+def _of(work: str, take: Callable[[Figures], float], system: str = OURS) -> Callable[[Report], Number]:
+    def measure(report: Report) -> Number:
+        found = report.at(system, work)
+        return take(found) if found and found.answers else None
+
+    return measure
+
+
+def _less(one: Callable[[Report], Number], other: Callable[[Report], Number]) -> Callable[[Report], Number]:
+    def measure(report: Report) -> Number:
+        first, second = one(report), other(report)
+        return None if first is None or second is None else first - second
+
+    return measure
+
+
+def _over(one: Callable[[Report], Number], other: Callable[[Report], Number]) -> Callable[[Report], Number]:
+    def measure(report: Report) -> Number:
+        first, second = one(report), other(report)
+        return None if first is None or not second else first / second
+
+    return measure
+
+
+def _cpu_ms(work: str, system: str = OURS) -> Callable[[Report], Number]:
+    return _of(work, lambda found: found.cpu_ms, system)
+
+
+def _p50(work: str, system: str = OURS) -> Callable[[Report], Number]:
+    return _of(work, lambda found: found.first_p50_ms, system)
+
+
+def _p99(work: str, system: str = OURS) -> Callable[[Report], Number]:
+    return _of(work, lambda found: found.first_p99_ms, system)
+
+
+def _extra(name: str, more: float = 0.0) -> Callable[[Report], Number]:
+    def measure(report: Report) -> Number:
+        value = report.extra.get(name)
+        return None if value is None else value + more
+
+    return measure
+
+
+def _system(name: str, field: str) -> Callable[[Report], Number]:
+    return lambda report: report.systems[name][field] if name in report.systems else None
+
+
+def _beyond_parsing(work: str) -> Callable[[Report], Number]:
+    return _less(_cpu_ms(work), _extra(f"parsing_{work}_ms"))
+
+
+GOALS = [
+    Goal("small request: CPU, times the floor", _cpu("small"), _constant(2.5)),
+    Goal(
+        "small request: LiteLLM's CPU, times ours",
+        _over(_cpu_ms("small", "litellm"), _cpu_ms("small")),
+        _constant(30),
+        at_least=True,
+    ),
+    Goal(
+        "small request: p50 to first byte, against awecompress's",
+        _p50("small"),
+        _p50("small", "awecompress"),
+        unit="ms",
+    ),
+    Goal("100 chunks, paced: CPU, times the floor", _cpu("stream-100-paced"), _constant(1.5)),
+    Goal(
+        "100 chunks, paced: LiteLLM's CPU, times ours",
+        _over(_cpu_ms("stream-100-paced", "litellm"), _cpu_ms("stream-100-paced")),
+        _constant(60),
+        at_least=True,
+    ),
+    Goal("467 KB, warm: CPU, times the floor", _cpu("history-1000"), _constant(3)),
+    Goal(
+        "467 KB, warm: p50 to first byte above the floor",
+        _less(_p50("history-1000"), _p50("history-1000", FLOOR)),
+        _constant(2.5),
+        unit="ms",
+    ),
+    Goal(
+        "a turn at 1,000 messages, times one at 10, beyond parsing",
+        _over(_beyond_parsing("history-1000"), _beyond_parsing("history-10")),
+        _constant(4),
+    ),
+    Goal(
+        "the same beyond the floor's carrying, too",
+        _over(
+            _less(_beyond_parsing("history-1000"), _cpu_ms("history-1000", FLOOR)),
+            _less(_beyond_parsing("history-10"), _cpu_ms("history-10", FLOOR)),
+        ),
+        _constant(4),
+    ),
+    Goal(
+        "a stored summary put into 100k tokens: p99 above the same without",
+        _less(_p99("reused"), _p99("history-1000")),
+        _constant(5),
+        unit="ms",
+    ),
+    Goal("ready to serve", _system(OURS, "ready_seconds"), _extra("litellm_import_seconds", 0.5), unit="s"),
+    Goal(
+        "ready to serve through litellm",
+        _system("tidemark-translate", "ready_seconds"),
+        _extra("litellm_import_seconds", 0.5),
+        unit="s",
+    ),
+    Goal("memory at rest", _system(OURS, "rest_mb"), _constant(220), unit="MB"),
+    Goal("memory at rest with litellm", _system("tidemark-translate", "rest_mb"), _constant(220), unit="MB"),
+    Goal(
+        "500 streams: memory for each",
+        _of("streams-500", lambda found: found.grown_kb / 500),
+        _constant(100),
+        unit="KB",
+    ),
+    Goal(
+        "20,000 requests: memory grown", _of("endurance", lambda found: found.grown_kb / 1024), _constant(5), unit="MB"
+    ),
+]
+"""The last bound allows for what an allocator keeps back: 5 MB in 20,000 requests are 262 bytes each."""
+
+
+def verdict(goal: Goal, report: Report) -> tuple[Number, Number, bool | None]:
+    """The figure, its bound and whether it is reached; None where it was not measured."""
+    found, bound = goal.measure(report), goal.bound(report)
+    if found is None or bound is None or math.isnan(found):
+        return found, bound, None
+    return found, bound, found >= bound if goal.at_least else found <= bound
+
+
+def lines(report: Report) -> Iterator[str]:
+    """The goals that the run says something about, a line each."""
+    for goal in GOALS:
+        found, bound, reached = verdict(goal, report)
+        if reached is None:
+            continue
+        side = "at least" if goal.at_least else "at most"
+        unit = f" {goal.unit}" if goal.unit else ""
+        yield f"{'reached' if reached else 'MISSED '}  {goal.name}: {found:.2f}{unit} ({side} {bound:.2f})"

@@ -1,0 +1,51 @@
+"""What is kept of a run: ratios that later runs are held against, the tables of the pages, and the plots."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from benchmarks.speed import figures, plot, table
+from benchmarks.speed.figures import Report
+from benchmarks.speed.systems import ROOT, TIDEMARK
+
+RATIOS = Path(__file__).with_name("ratios.json")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md")
+PLOTS = ROOT / "docs" / "plots"
+BEGIN, END = "<!-- figures: made by make bench -->", "<!-- end of figures -->"
+
+
+def compared(report: Report, path: Path = RATIOS) -> list[str]:
+    """What regressed since the ratios that are kept; nothing where they are another machine's."""
+    if not path.exists():
+        return []
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    if not same_machine(kept["machine"], report.machine):
+        return []
+    return figures.regressions(figures.ratios_of(report, TIDEMARK.name), kept["ratios"])
+
+
+def same_machine(one: object, other: object) -> bool:
+    """Whether ratios may be held against each other: the same processor, cores and Python."""
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return False
+    return all(one.get(fact) == other.get(fact) for fact in ("system", "processor", "cores"))
+
+
+def keep(report: Report, path: Path = RATIOS, plots: Path = PLOTS) -> None:
+    """Write what is kept."""
+    kept = {"machine": dict(report.machine), "ratios": figures.ratios_of(report, TIDEMARK.name)}
+    path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    plots.mkdir(exist_ok=True)
+    for name, drawn in plot.all_plots(report).items():
+        (plots / f"{name}.svg").write_text(drawn, encoding="utf-8")
+    for page in PAGES:
+        if page.exists():
+            page.write_text(placed(page.read_text(encoding="utf-8"), table.markdown(report)), encoding="utf-8")
+
+
+def placed(page: str, part: str) -> str:
+    """A page with its figures renewed; one that has no place for them stays as it is."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    return f"{before}{begin}\n{part}\n{end}{after}" if begin and end else page

@@ -1,0 +1,173 @@
+"""The systems that are measured, each a process of its own on a port of its own: how they are started and ended.
+
+The upstream, the floor and Tidemark stand here; the others in ``peers.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.speed.load import HOST, request
+from benchmarks.speed.work import NARROW, NARROW_TOKENS, WIDE, WIDE_TOKENS
+
+ROOT = Path(__file__).parents[2]
+START_SECONDS = 120.0
+PATH = "/v1/chat/completions"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a system runs."""
+
+    port: int
+    upstream: str
+    """Without a path: ``http://127.0.0.1:PORT``."""
+    folder: Path
+    """For its configuration and data."""
+
+
+@dataclass(frozen=True)
+class System:
+    """How a system is started."""
+
+    name: str
+    title: str
+    command: Callable[[Place], list[str]]
+    environ: Callable[[Place], Mapping[str, str]] = lambda _: {}
+    path: str = PATH
+    is_peer: bool = False
+    only: frozenset[str] = frozenset()
+    """The works that it is given; none named: all."""
+
+
+def _tidemark(place: Place, lane: str = "wire") -> list[str]:
+    def entry(name: str, tokens: int) -> list[str]:
+        return [
+            f"- model_name: {name}",
+            f"  litellm_params: {{model: openai/{name}, api_base: {place.upstream}/v1}}",
+            f"  model_info: {{max_input_tokens: {tokens}, max_output_tokens: 4096}}",
+            f"  lane: {lane}",
+        ]
+
+    lines = [f"data_dir: {place.folder}", "model_list:", *entry(WIDE, WIDE_TOKENS), *entry(NARROW, NARROW_TOKENS)]
+    lines.append("compaction: {defaults: {strategy: extractive}}")
+    config = place.folder / "tidemark.yaml"
+    config.write_text("\n".join(lines), encoding="utf-8")
+    return [sys.executable, "-m", "proxy", "serve", "--config", str(config), "--port", str(place.port)]
+
+
+FLOOR = System(
+    "floor",
+    "bare relay",
+    lambda place: [sys.executable, "-m", "benchmarks.speed.relay", str(place.port), place.upstream],
+)
+TIDEMARK = System("tidemark", "Tidemark", _tidemark)
+TRANSLATED = System(
+    "tidemark-translate",
+    "Tidemark, through litellm",
+    lambda place: _tidemark(place, "translate"),
+    only=frozenset({"small", "stream-100"}),
+)
+"""The other lane, which cannot answer before litellm is imported, and holds it in memory."""
+UPSTREAM = System(
+    "upstream", "upstream", lambda place: [sys.executable, "-m", "benchmarks.speed.upstream", str(place.port)]
+)
+
+
+@dataclass
+class Running:
+    """A system that runs."""
+
+    system: System
+    process: subprocess.Popen[bytes]
+    place: Place
+    ready_seconds: float = 0.0
+    """From its start to the end of the first answered request."""
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self.process.pid
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return self.place.port
+
+    def stop(self) -> None:
+        """End it."""
+        self.process.terminate()
+        try:
+            self.process.wait(15)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as tried:
+        tried.bind((HOST, 0))
+        port: int = tried.getsockname()[1]
+        return port
+
+
+def start(system: System, upstream: str, folder: Path) -> Running:
+    """Start a system, and wait until it has answered a request.
+
+    :raises RuntimeError: it ended or did not answer in time; its log stands in its folder
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    place = Place(free_port(), upstream, folder)
+    kept = {name: value for name, value in os.environ.items() if name in {"PATH", "LANG", "TMPDIR"}}
+    with (folder / "log").open("ab") as log:
+        command = system.command(place)
+        began = time.perf_counter()
+        process = subprocess.Popen(
+            command,
+            cwd=folder if system.is_peer else ROOT,
+            env={**kept, "HOME": str(folder), **system.environ(place)},  # nothing of it goes into the user's own
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    running = Running(system, process, place)
+    try:
+        _until_answered(running, began)
+    except BaseException:
+        running.stop()
+        raise
+    return running
+
+
+def _until_answered(running: Running, began: float) -> None:
+    body = b'{"model": "%b", "messages": [{"role": "user", "content": "Are you there?"}]}' % WIDE.encode()
+    data = request(running.system.path, body)
+    while True:
+        if _status(running.port, data) == 200:
+            running.ready_seconds = time.perf_counter() - began
+            return
+        if running.process.poll() is not None or time.perf_counter() - began > START_SECONDS:
+            log = (running.place.folder / "log").read_text("utf-8", errors="replace").splitlines()[-5:]
+            raise RuntimeError("\n".join([f"{running.system.name} did not come up. Its last words:", *log]))
+        time.sleep(0.02)
+
+
+def _status(port: int, data: bytes) -> int:
+    """The status of an answer; 0 where there is none."""
+    with socket.socket() as asked:
+        asked.settimeout(START_SECONDS)
+        try:
+            asked.connect((HOST, port))
+            asked.sendall(data)
+            head = asked.recv(64).split(b" ", 2)
+        except OSError:
+            return 0
+    return int(head[1]) if len(head) > 1 else 0
