@@ -14,7 +14,11 @@ from typing import cast
 
 import httptools
 
+from benchmarks.speed.upstream import REPLY as REPLY_TEXT
+
 HOST = "127.0.0.1"
+REPLY = REPLY_TEXT.encode()
+TAIL_BYTES = 1000
 
 
 @dataclass
@@ -28,7 +32,12 @@ class Answered:
     action: str = ""
     """``X-Tidemark-Action``, where there is one."""
     tail: bytes = b""
-    """The last piece of the body."""
+    """The end of the body."""
+
+    @property
+    def good(self) -> bool:
+        """Whether it is what the upstream said, to its end."""
+        return self.status == 200 and (b"[DONE]" in self.tail or REPLY in self.tail)
 
 
 @dataclass
@@ -66,13 +75,16 @@ class Connection(asyncio.Protocol):
         self._waiter: asyncio.Future[Answered] | None = None
         self._answer = Answered()
         self._sent = 0.0
+        self._framed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Asyncio has connected."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's own is none
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The other side closed, or the network failed."""
+        """The other side closed, or the network failed. Some answers have no other end (RFC 9112, section 6.3)."""
+        if self._answer.first and not self._framed and exc is None:
+            self.on_message_complete()
         if self._waiter and not self._waiter.done():
             self._waiter.set_exception(ConnectionError(f"closed before the end of the answer: {exc!r}"))
 
@@ -83,14 +95,17 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Called by the parser for each header line."""
-        if name.lower() == b"x-tidemark-action":
+        lower = name.lower()
+        if lower == b"x-tidemark-action":
             self._answer.action = value.decode()
+        elif lower in {b"content-length", b"transfer-encoding"}:
+            self._framed = True
 
     def on_body(self, data: bytes) -> None:
         """Called by the parser for each piece of the body."""
         if not self._answer.first:
             self._answer.first = time.perf_counter() - self._sent
-        self._answer.tail = data
+        self._answer.tail = data if len(data) >= TAIL_BYTES else (self._answer.tail + data)[-TAIL_BYTES:]
 
     def on_message_complete(self) -> None:
         """Called by the parser at the end."""
@@ -105,10 +120,16 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         self._parser = httptools.HttpResponseParser(self)
         self._answer = Answered()
+        self._framed = False
         self._waiter = asyncio.get_running_loop().create_future()
         self._sent = time.perf_counter()
         self._transport.write(data)
         return await self._waiter
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no further request."""
+        return self._transport is None or self._transport.is_closing()
 
     def close(self) -> None:
         """Close the connection."""
@@ -134,12 +155,13 @@ async def drive(port: int, requests: Sequence[bytes], concurrency: int, limit_se
     async def work(connection: Connection) -> None:
         try:
             for data in left:
+                if connection.closed:
+                    connection = await connect(port)
                 try:
                     outcome.answers.append(await connection.ask(data))
                 except ConnectionError:
                     outcome.answers.append(Answered())
                     connection.close()
-                    connection = await connect(port)
                 outcome.seconds = time.perf_counter() - started
         finally:
             connection.close()

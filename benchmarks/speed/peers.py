@@ -26,6 +26,10 @@ REQUIREMENTS = {
     "headroom": "headroom-ai[proxy]==0.42.0",
     "litellm": "litellm[proxy]==1.105.3",
 }
+LITELLM = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",  # asks clients for no key: the least work for it
+}
 DONE = "installed.txt"
 
 
@@ -87,13 +91,13 @@ PEERS = [
         _headroom,
         lambda place: {"OPENAI_TARGET_API_URL": place.upstream, "HEADROOM_TELEMETRY": "off", "HF_HUB_OFFLINE": "1"},
     ),
-    _peer("litellm", _litellm, lambda _: {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}),
+    _peer("litellm", _litellm, lambda _: LITELLM),
 ]
 
 
-def installed(peer: System) -> bool:
+def installed(peer: System, environments: Path = ENVIRONMENTS) -> bool:
     """Whether a peer is there at the pinned version."""
-    done = ENVIRONMENTS / peer.name / DONE
+    done = environments / peer.name / DONE
     return done.exists() and done.read_text(encoding="utf-8") == REQUIREMENTS[peer.name]
 
 

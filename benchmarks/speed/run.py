@@ -124,8 +124,15 @@ def _round(bench: Bench, work: Work, number: int) -> None:
     shift = number % len(turns)  # nobody is always the first
     for running in turns[shift:] + turns[:shift]:
         name = DIRECT if running is bench.upstream else running.system.name
-        if suits(work, running.system):
+        if not suits(work, running.system):
+            continue
+        try:
             bench.keep(name, work, uvloop.run(_measured(running, work, batch)))
+        except OSError as error:
+            if not running.system.is_peer:
+                raise
+            bench.skipped[name] = f"{work.name}: {error}"
+            bench.running.remove(running)
 
 
 def suits(work: Work, system: System) -> bool:
@@ -154,7 +161,7 @@ async def _measured(running: Running, work: Work, batch: Batch) -> Measured:
 
 def _filled(found: Measured, outcome: load.Outcome, asked: int, start: machine.Usage, end: machine.Usage) -> Measured:
     done = max(1, len(outcome.answers))
-    good = [answer for answer in outcome.answers if answer.status == 200]
+    good = [answer for answer in outcome.answers if answer.good]
     found.cpu_ms = (end.cpu_ms - start.cpu_ms) / done
     found.store_ms = (end.store_ms - start.store_ms) / done
     found.first_ms = [answer.first * 1000 for answer in good]

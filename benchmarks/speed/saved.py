@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.speed import figures, plot, table
@@ -32,14 +33,14 @@ def same_machine(one: object, other: object) -> bool:
     return all(one.get(fact) == other.get(fact) for fact in ("system", "processor", "cores"))
 
 
-def keep(report: Report, path: Path = RATIOS, plots: Path = PLOTS) -> None:
+def keep(report: Report, path: Path = RATIOS, plots: Path = PLOTS, pages: Sequence[Path] = PAGES) -> None:
     """Write what is kept."""
     kept = {"machine": dict(report.machine), "ratios": figures.ratios_of(report, TIDEMARK.name)}
     path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
     plots.mkdir(exist_ok=True)
     for name, drawn in plot.all_plots(report).items():
         (plots / f"{name}.svg").write_text(drawn, encoding="utf-8")
-    for page in PAGES:
+    for page in pages:
         if page.exists():
             page.write_text(placed(page.read_text(encoding="utf-8"), table.markdown(report)), encoding="utf-8")
 

@@ -20,6 +20,7 @@ REPLY = "Noted. The next step follows from what was said before."
 USAGE = {"prompt_tokens": 11, "completion_tokens": 12, "total_tokens": 23}
 JSON_LINES = [(b"content-type", b"application/json"), (b"x-request-id", b"req_bench")]
 STREAM_LINES = [(b"content-type", b"text/event-stream"), (b"x-request-id", b"req_bench")]
+_STREAM = re.compile(rb'"stream"\s*:\s*true')
 _WISH = re.compile(rb"chunks=(\d+) pace=(\d+)")
 
 
@@ -32,10 +33,12 @@ def _event(**choice: Any) -> bytes:
     return b"data: " + _answer("chat.completion.chunk", choices=[value]) + b"\n\n"
 
 
-MESSAGE = {"role": "assistant", "content": REPLY}
-WHOLE = _answer(
-    "chat.completion", choices=[{"index": 0, "message": MESSAGE, "finish_reason": "stop"}], usage=dict(USAGE)
-)
+def _whole(text: str) -> bytes:
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    return _answer("chat.completion", choices=[choice], usage=dict(USAGE))
+
+
+WHOLE = _whole(REPLY)
 MODELS = json.dumps({"object": "list", "data": [{"id": "bench", "object": "model", "owned_by": "bench"}]}).encode()
 
 
@@ -63,17 +66,27 @@ async def _body(receive: Any) -> bytes:
             return b"".join(parts)
 
 
+async def _once(send: Any, data: bytes) -> None:
+    lines = [*JSON_LINES, (b"content-length", b"%d" % len(data))]
+    await send({"type": "http.response.start", "status": 200, "headers": lines})
+    await send({"type": "http.response.body", "body": data})
+
+
 async def app(scope: Any, receive: Any, send: Any) -> None:
     """Answer one request."""
     if scope["type"] != "http":
         return
     body = await _body(receive)
     chunks, pace = wish(body)
-    if scope["method"] == "GET" or not chunks:
-        data = MODELS if scope["method"] == "GET" else WHOLE
-        lines = [*JSON_LINES, (b"content-length", b"%d" % len(data))]
-        await send({"type": "http.response.start", "status": 200, "headers": lines})
-        await send({"type": "http.response.body", "body": data})
+    if scope["method"] == "GET":
+        await _once(send, MODELS)
+        return
+    if not chunks:
+        await _once(send, WHOLE)
+        return
+    if not _STREAM.search(body):  # a proxy that turns a stream into one answer
+        await asyncio.sleep(chunks * pace)
+        await _once(send, _whole("".join(f" word{place}" for place in range(chunks))))
         return
     await send({"type": "http.response.start", "status": 200, "headers": STREAM_LINES})
     for piece in pieces(chunks):

@@ -134,7 +134,7 @@ def unseen(messages: int, size: int, count: int) -> Callable[[str], Batch]:
     return make
 
 
-def crossing(count: int, *, ready: int = 450, size: int = 467, jump: int = 60_000) -> Callable[[str], Batch]:
+def crossing(count: int, *, ready: int = 490, size: int = 467, jump: int = 60_000) -> Callable[[str], Batch]:
     """Conversations for which a summary is prepared, and then the turn that crosses the high water."""
 
     def make(tag: str) -> Batch:
@@ -198,7 +198,7 @@ def _compaction() -> list[Work]:
             action="reused",
             ours=True,
         ),
-        Work("crossing", "270 KB, crosses with a summary prepared", crossing(5), action="compacted", ours=True),
+        Work("crossing", "290 KB, crosses with a summary prepared", crossing(5), action="compacted", ours=True),
     ]
 
 
