@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import statistics
 import subprocess
 import sys
@@ -83,16 +84,22 @@ def systems(*, quick: bool, peers: Sequence[str] | None) -> list[System]:
     return [FLOOR, TIDEMARK, TRANSLATED, *(peer for peer in there if peers is None or peer.name in peers)]
 
 
-def main() -> int:
-    """Measure as the arguments say; the exit code is 1 where a ratio regressed, 2 where the works went wrong."""
+def arguments() -> argparse.ArgumentParser:
+    """What can be asked."""
     parser = argparse.ArgumentParser(prog="benchmarks.speed", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (5)")
     parser.add_argument("--only", nargs="+", metavar="WORK", help="these works")
     parser.add_argument("--peers", nargs="*", metavar="PEER", help="these peers of those installed; none named: none")
     parser.add_argument("--quick", action="store_true", help="three works, Tidemark and the floor")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was found")
-    parser.add_argument("--save", action="store_true", help="keep the ratios, the page and the plots of this run")
-    asked = parser.parse_args()
+    parser.add_argument("--save", action="store_true", help="keep the ratios, the tables and the plots of this run")
+    return parser
+
+
+def main() -> int:
+    """Measure as the arguments say; the exit code is 1 where a ratio regressed, 2 where the works went wrong."""
+    asked = arguments().parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C does: what was started is ended
     chosen = [work for work in works(quick=asked.quick) if not asked.only or work.name in asked.only]
     report = run(systems(quick=asked.quick, peers=asked.peers), chosen, asked.rounds, 1 if asked.quick else 3)
     print(table.text(report))

@@ -14,10 +14,12 @@ from typing import Any
 
 from benchmarks.speed.run import DIRECT, Bench, Measured, Rounds
 
-FLOOR = "floor"
+FLOOR, OURS = "floor", "tidemark"
 Ratios = dict[str, float]
 TOLERANCE = 0.20
 """A ratio that has grown by more has regressed."""
+ENOUGH = 10
+"""Of fewer answers chance decides."""
 COMPARED = ("cpu", "first")
 """Of the ratios, those that noise leaves alone well enough to be held against an earlier run."""
 
@@ -42,7 +44,7 @@ class Figures:
     answers: int
     actions: Mapping[str, int] = field(default_factory=dict)
     ratios: Ratios = field(default_factory=dict)
-    """To the floor: ``cpu``, ``first`` and ``per_second``."""
+    """To the floor: ``cpu``, ``first`` and ``per_second``; to Tidemark: ``cpu_to_ours``. 0 where there is none."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,9 @@ def _ratio(ours: Sequence[float], floor: Sequence[float]) -> float:
     return statistics.median(pairs) if pairs else 0.0
 
 
-def _ratios(rounds: Sequence[Measured], floor: Sequence[Measured]) -> Ratios:
+def _ratios(rounds: Sequence[Measured], floor: Sequence[Measured], ours: Sequence[Measured]) -> Ratios:
     return {
+        "cpu_to_ours": _ratio([one.cpu_ms for one in rounds], [one.cpu_ms for one in ours]),
         "cpu": _ratio([one.cpu_ms for one in rounds], [one.cpu_ms for one in floor]),
         "first": _ratio(
             [percentile(one.first_ms, 0.5) for one in rounds], [percentile(one.first_ms, 0.5) for one in floor]
@@ -96,7 +99,9 @@ def _ratios(rounds: Sequence[Measured], floor: Sequence[Measured]) -> Ratios:
     }
 
 
-def of_work(rounds: Sequence[Measured], direct: Sequence[Measured], floor: Sequence[Measured]) -> Figures:
+def of_work(
+    rounds: Sequence[Measured], direct: Sequence[Measured], floor: Sequence[Measured], ours: Sequence[Measured] = ()
+) -> Figures:
     """The figures of one work on one system."""
     firsts, bare = _pooled(rounds), _pooled(direct)
     p50, p99 = percentile(firsts, 0.5), percentile(firsts, 0.99)
@@ -114,15 +119,18 @@ def of_work(rounds: Sequence[Measured], direct: Sequence[Measured], floor: Seque
         missing=sum(one.missing for one in rounds),
         answers=len(firsts),
         actions=dict(sum((Counter(one.actions) for one in rounds), Counter())),
-        ratios=_ratios(rounds, floor),
+        ratios=_ratios(rounds, floor, ours),
     )
 
 
 def all_figures(rounds: Rounds) -> dict[str, dict[str, Figures]]:
     """The figures of all works on all systems."""
-    direct, floor = rounds.get(DIRECT, {}), rounds.get(FLOOR, {})
+    direct, floor, ours = (rounds.get(name, {}) for name in (DIRECT, FLOOR, OURS))
     return {
-        system: {work: of_work(done, direct.get(work, []), floor.get(work, [])) for work, done in of_system.items()}
+        system: {
+            work: of_work(done, direct.get(work, []), floor.get(work, []), ours.get(work, []))
+            for work, done in of_system.items()
+        }
         for system, of_system in rounds.items()
     }
 
@@ -145,7 +153,7 @@ def ratios_of(report: Report, system: str) -> Ratios:
         f"{work}/{kind}": round(found.ratios[kind], 3)
         for work, found in report.figures.get(system, {}).items()
         for kind in COMPARED
-        if found.ratios.get(kind)
+        if found.ratios.get(kind) and found.answers >= ENOUGH
     }
 
 

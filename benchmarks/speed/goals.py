@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from benchmarks.speed.figures import Figures, Report
+from benchmarks.speed.figures import FLOOR, OURS, Figures, Report
 
-OURS, FLOOR = "tidemark", "floor"
 Number = float | None
 """None where the run did not measure it."""
 

@@ -6,6 +6,7 @@ Processor time is the figure that other programs on the machine disturb least; r
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -111,11 +112,11 @@ def _started(bench: Bench, system: System, folder: Path, batch: Batch) -> Runnin
 def measure(bench: Bench, works: Sequence[Work], rounds: int) -> Iterator[str]:
     """All rounds of all works; yields a line of progress for each."""
     for number in range(rounds):
-        began = time.perf_counter()
         for work in works:
             if work.rounds is None or number < work.rounds:
+                began = time.perf_counter()
                 _round(bench, work, number)
-        yield f"round {number + 1} of {rounds}: {time.perf_counter() - began:.0f} s"
+                yield f"round {number + 1} of {rounds}: {work.name}, {time.perf_counter() - began:.0f} s"
 
 
 def _round(bench: Bench, work: Work, number: int) -> None:
@@ -150,7 +151,11 @@ async def _measured(running: Running, work: Work, batch: Batch) -> Measured:
     found = Measured(before_kb=machine.memory_kb(running.pid))
     start = machine.usage(running.pid)
     watch = asyncio.create_task(_watch(running.pid, found)) if work.concurrency >= WATCHED else None
-    outcome = await load.drive(running.port, data, work.concurrency, work.limit_seconds)
+    gc.disable()  # the client's own pauses are nobody's latency
+    try:
+        outcome = await load.drive(running.port, data, work.concurrency, work.limit_seconds)
+    finally:
+        gc.enable()
     if watch:
         watch.cancel()
     await asyncio.to_thread(machine.settled, running.pid, QUIET_SECONDS, 0.05)  # what is done after the answer counts

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.speed.figures import Figures, Report
+from benchmarks.speed.figures import OURS, Figures, Report
 
-HEADS = ("", "CPU ms", "x floor", "store ms", "p50 ms", "p99 ms", "added p50", "added p99", "per s", "failed")
-OURS = "tidemark"
+HEADS = ("", "CPU ms", "x floor", "x ours", "store ms", "p50 ms", "p99 ms", "added p50", "added p99", "per s", "failed")
 
 
 def machine_line(report: Report) -> str:
@@ -25,6 +24,7 @@ def _row(system: str, found: Figures) -> list[str]:
         system,
         f"{found.cpu_ms:.2f}",
         f"{found.ratios['cpu']:.2f}" if found.ratios.get("cpu") and system != "direct" else "",
+        f"{found.ratios['cpu_to_ours']:.2f}" if found.ratios.get("cpu_to_ours") and system != "direct" else "",
         f"{found.store_ms:.2f}" if found.store_ms else "",
         f"{found.first_p50_ms:.2f}",
         f"{found.first_p99_ms:.2f}",
@@ -67,6 +67,7 @@ def markdown(report: Report) -> str:
     lines = [f"Measured {machine_line(report)}.", ""]
     for title, cell in (
         ("CPU of the proxy per request, ms (times the bare relay's)", _cost),
+        ("CPU as a multiple of Tidemark's", _beside_ours),
         ("p50 / p99 to the first byte, ms", _waits),
     ):
         systems = [name for name in report.figures if name != "direct" or cell is _waits]
@@ -84,6 +85,10 @@ def markdown(report: Report) -> str:
 def _cost(found: Figures) -> str:
     ratio = found.ratios.get("cpu")
     return f"{found.cpu_ms:.2f} ({ratio:.1f})" if ratio else f"{found.cpu_ms:.2f}"
+
+
+def _beside_ours(found: Figures) -> str:
+    return f"{found.ratios['cpu_to_ours']:.2g}" if found.ratios.get("cpu_to_ours") else ""
 
 
 def _waits(found: Figures) -> str:

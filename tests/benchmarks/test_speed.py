@@ -14,11 +14,13 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from benchmarks.speed import figures, goals, load, plot, saved, table, upstream, work
+from benchmarks.speed.__main__ import arguments
 from benchmarks.speed.figures import Figures, Report
 from benchmarks.speed.peers import DONE, PEERS, REQUIREMENTS, installed
 from benchmarks.speed.run import Bench, Measured, measure, open_bench, suits
 from benchmarks.speed.systems import FLOOR, TIDEMARK, TRANSLATED
 from benchmarks.speed.work import NARROW, Work
+from tests.docs.pages import named
 
 MACHINE = {
     "date": "2026-11-22",
@@ -47,11 +49,12 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         yield made
 
 
-def made_up(cpu: float = 1.0, first: float = 1.0, **other: float) -> Figures:
+def made_up(cpu: float = 1.0, first: float = 1.0) -> Figures:
     """Figures of a work."""
     round_ = Measured(cpu_ms=cpu, first_ms=[first] * 3, whole_ms=[first] * 3, per_second=10)
     floor = Measured(cpu_ms=0.5, first_ms=[0.5] * 3, whole_ms=[0.5] * 3, per_second=20)
-    return replace(figures.of_work([round_], [floor], [floor]), **other)  # type: ignore[arg-type]
+    ours = Measured(cpu_ms=1.0)
+    return figures.of_work([round_], [floor], [floor], [ours])
 
 
 def report(tidemark: Figures | None = None, litellm: Figures | None = None) -> Report:
@@ -122,6 +125,13 @@ def test_the_works_are_as_large_as_their_titles_say() -> None:
     sizes = {one.name: len(one.make("t").before[0]) for one in work.works(quick=False) if one.name.startswith("hist")}
     for name, size in {"history-1000": 467_000, "history-100": 40_000, "history-10": 4_000}.items():
         assert sizes[name] == pytest.approx(size, rel=0.2)
+
+
+def test_the_page_names_every_work_and_argument() -> None:
+    """And no other."""
+    assert named("docs/benchmarks.md", "work") == {one.name for one in (work.COLD, *work.works(quick=False))}
+    options = {name for name in arguments().format_help().replace("[", " ").split() if name.startswith("--")}
+    assert named("docs/benchmarks.md", "argument") == {name.strip(",]") for name in options} - {"--help"}
 
 
 def test_the_newest_wish_holds() -> None:
@@ -223,7 +233,7 @@ def test_the_table_shows_every_system_with_its_ratio() -> None:
     assert "made up" in text
     assert "headroom was left out: it is not installed" in text
     row = next(line for line in text.splitlines() if line.startswith("litellm")).split()
-    assert row[1:3] == ["40.00", "80.00"]
+    assert row[1:4] == ["40.00", "80.00", "40.00"]
 
 
 def test_a_page_gets_the_figures_where_it_has_a_place_for_them() -> None:
@@ -233,6 +243,7 @@ def test_a_page_gets_the_figures_where_it_has_a_place_for_them() -> None:
     assert once.startswith("before\n")
     assert once.endswith("\nafter\n")
     assert "| small request | 0.50 (1.0) | 1.00 (2.0) | 40.00 (80.0) |" in once
+    assert "| small request | 0.5 | 1 | 40 |" in once
     assert saved.placed(once, table.markdown(report())) == once
     assert saved.placed("no place", "figures") == "no place"
 
