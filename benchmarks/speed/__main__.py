@@ -92,6 +92,9 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--peers", nargs="*", metavar="PEER", help="these peers of those installed; none named: none")
     parser.add_argument("--quick", action="store_true", help="three works, Tidemark and the floor")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was found")
+    parser.add_argument(
+        "--from", type=Path, metavar="FILE", dest="kept", help="show what --json wrote; measure nothing"
+    )
     parser.add_argument("--save", action="store_true", help="keep the ratios, the tables and the plots of this run")
     return parser
 
@@ -101,7 +104,10 @@ def main() -> int:
     asked = arguments().parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C does: what was started is ended
     chosen = [work for work in works(quick=asked.quick) if not asked.only or work.name in asked.only]
-    report = run(systems(quick=asked.quick, peers=asked.peers), chosen, asked.rounds, 1 if asked.quick else 3)
+    if asked.kept:
+        report = figures.read(asked.kept)
+    else:
+        report = run(systems(quick=asked.quick, peers=asked.peers), chosen, asked.rounds, 1 if asked.quick else 3)
     print(table.text(report))
     print("\n".join(["", *goals.lines(report)]))
     if asked.json:

@@ -10,7 +10,10 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from benchmarks.speed.run import DIRECT, Bench, Measured, Rounds
 
@@ -70,6 +73,11 @@ class Report:
     def at(self, system: str, work: str) -> Figures | None:
         """What a system needed for a work, where it did it."""
         return self.figures.get(system, {}).get(work)
+
+
+def read(path: Path) -> Report:
+    """A report that was written as JSON."""
+    return msgspec.json.decode(path.read_bytes(), type=Report)
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -98,14 +98,20 @@ def open_bench(systems: Iterable[System], folder: Path, stack: ExitStack, starts
 
 def _started(bench: Bench, system: System, folder: Path, batch: Batch) -> Running | None:
     """Start one system, and give it its first conversation."""
-    try:
-        running = start(system, f"http://{load.HOST}:{bench.upstream.port}", folder)
-    except RuntimeError as error:
-        bench.skipped[system.name] = str(error)
-        return None
-    machine.settled(running.pid, REST_SECONDS)
-    bench.starts.setdefault(system.name, []).append(Start(running.ready_seconds, machine.memory_kb(running.pid)))
-    bench.keep(system.name, COLD, uvloop.run(_measured(running, COLD, batch)))
+    with ExitStack() as failing:
+        try:
+            running = start(system, f"http://{load.HOST}:{bench.upstream.port}", folder)
+            failing.callback(running.stop)
+            machine.settled(running.pid, REST_SECONDS)
+            begun = Start(running.ready_seconds, machine.memory_kb(running.pid))
+            bench.keep(system.name, COLD, uvloop.run(_measured(running, COLD, batch)))
+        except (RuntimeError, OSError) as error:
+            if not system.is_peer:
+                raise
+            bench.skipped[system.name] = str(error)
+            return None
+        bench.starts.setdefault(system.name, []).append(begun)
+        failing.pop_all()
     return running
 
 

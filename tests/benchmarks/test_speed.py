@@ -51,7 +51,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 def made_up(cpu: float = 1.0, first: float = 1.0) -> Figures:
     """Figures of a work."""
-    round_ = Measured(cpu_ms=cpu, first_ms=[first] * 3, whole_ms=[first] * 3, per_second=10)
+    round_ = Measured(cpu_ms=cpu, first_ms=[first] * 20, whole_ms=[first] * 20, per_second=10)
     floor = Measured(cpu_ms=0.5, first_ms=[0.5] * 3, whole_ms=[0.5] * 3, per_second=20)
     ours = Measured(cpu_ms=1.0)
     return figures.of_work([round_], [floor], [floor], [ours])
@@ -214,6 +214,13 @@ def test_ratios_are_held_against_those_of_the_same_machine_only(tmp_path: Path) 
         "small/first: 2.00 before, 3.00 now (+50%)",
     ]
     assert saved.compared(replace(slower, machine={**MACHINE, "processor": "another"}), path) == []
+
+
+def test_a_run_that_was_kept_is_read_back(tmp_path: Path) -> None:
+    """All of it."""
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(report().plain()))
+    assert figures.read(path) == report()
 
 
 def test_goals_are_reached_or_missed() -> None:
