@@ -58,6 +58,7 @@ def run(systems: Sequence[System], chosen: Sequence[Work], rounds: int, starts: 
             works={work.name: work.title for work in (COLD, *chosen)},
             systems=figures.of_systems(bench, after),
             figures=figures.all_figures(bench.rounds),
+            alone=[work.name for work in chosen if work.concurrency == 1],
             skipped=bench.skipped,
             extra=extra,
         )
@@ -87,7 +88,7 @@ def systems(*, quick: bool, peers: Sequence[str] | None) -> list[System]:
 def arguments() -> argparse.ArgumentParser:
     """What can be asked."""
     parser = argparse.ArgumentParser(prog="benchmarks.speed", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (5)")
+    parser.add_argument("--rounds", type=int, help="interleaved rounds (5, quickly 8)")
     parser.add_argument("--only", nargs="+", metavar="WORK", help="these works")
     parser.add_argument("--peers", nargs="*", metavar="PEER", help="these peers of those installed; none named: none")
     parser.add_argument("--quick", action="store_true", help="three works, Tidemark and the floor")
@@ -107,7 +108,8 @@ def main() -> int:
     if asked.kept:
         report = figures.read(asked.kept)
     else:
-        report = run(systems(quick=asked.quick, peers=asked.peers), chosen, asked.rounds, 1 if asked.quick else 3)
+        rounds, starts = (8, 1) if asked.quick else (5, 3)
+        report = run(systems(quick=asked.quick, peers=asked.peers), chosen, asked.rounds or rounds, starts)
     print(table.text(report))
     print("\n".join(["", *goals.lines(report)]))
     if asked.json:

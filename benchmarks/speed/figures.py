@@ -62,6 +62,8 @@ class Report:
     """Of each: ``ready_seconds``, ``rest_mb``, ``after_mb``."""
     figures: Mapping[str, Mapping[str, Figures]]
     """By system and work."""
+    alone: Sequence[str] = ()
+    """Works whose requests come one at a time; with several at once, the first byte waits for the others' turns."""
     skipped: Mapping[str, str] = field(default_factory=dict)
     extra: Mapping[str, float] = field(default_factory=dict)
     """What is measured beside the systems: ``litellm_import_seconds`` and the parsing of bodies."""
@@ -161,7 +163,7 @@ def ratios_of(report: Report, system: str) -> Ratios:
         f"{work}/{kind}": round(found.ratios[kind], 3)
         for work, found in report.figures.get(system, {}).items()
         for kind in COMPARED
-        if found.ratios.get(kind) and found.answers >= ENOUGH
+        if found.ratios.get(kind) and found.answers >= ENOUGH and (kind == "cpu" or work in report.alone)
     }
 
 

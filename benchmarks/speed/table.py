@@ -92,4 +92,6 @@ def _beside_ours(found: Figures) -> str:
 
 
 def _waits(found: Figures) -> str:
-    return f"{found.first_p50_ms:.1f} / {found.first_p99_ms:.1f}"
+    lost = found.failed + found.missing
+    said = f"{found.first_p50_ms:.1f} / {found.first_p99_ms:.1f}"
+    return f"{said}, {lost} of {lost + found.answers} failed" if lost else said

@@ -167,8 +167,8 @@ def streams(count: int, chunks: int, pace_ms: int = 0) -> Callable[[str], Batch]
 def works(*, quick: bool) -> list[Work]:
     """All works in their order; ``quick`` leaves those that a developer looks at between changes."""
     found = [
-        Work("small", "small request", small(60 if quick else 100)),
-        Work("history-1000", "467 KB, 1,000 messages, one turn more each", history(1000, 467, 1, 12 if quick else 25)),
+        Work("small", "small request", small(200 if quick else 100)),
+        Work("history-1000", "467 KB, 1,000 messages, one turn more each", history(1000, 467, 1, 15 if quick else 25)),
         Work("stream-100-paced", "100 chunks at 20 ms, 10 streams at once", streams(10, 100, 20), 10),
     ]
     return found if quick else [*found, *_latency(), *_compaction(), *_endurance()]
@@ -190,14 +190,10 @@ def _latency() -> list[Work]:
 
 
 def _compaction() -> list[Work]:
+    replaced, kept = history(1000, 467, 1, 40, NARROW), history(1000, 467, 1, 40)
     return [
-        Work(
-            "reused",
-            "467 KB, a stored summary put in",
-            history(1000, 467, 1, 25, NARROW),
-            action="reused",
-            ours=True,
-        ),
+        Work("reused", "467 KB, a stored summary put in", replaced, action="reused", ours=True),
+        Work("kept", "467 KB, the same with nothing put in", kept, ours=True),
         Work("crossing", "290 KB, crosses with a summary prepared", crossing(5), action="compacted", ours=True),
     ]
 

@@ -68,6 +68,7 @@ def report(tidemark: Figures | None = None, litellm: Figures | None = None) -> R
         works={"small": "small request", "history-1000": "467 KB"},
         systems={"tidemark": {"ready_seconds": 1.5, "rest_mb": 140.0, "after_mb": 150.0}},
         figures={"direct": both, "floor": both, "tidemark": ours, "litellm": theirs},
+        alone=["small", "history-1000"],
         skipped={"headroom": "it is not installed"},
         extra={"litellm_import_seconds": 4.0},
     )
@@ -253,6 +254,12 @@ def test_a_page_gets_the_figures_where_it_has_a_place_for_them() -> None:
     assert "| small request | 0.5 | 1 | 40 |" in once
     assert saved.placed(once, table.markdown(report())) == once
     assert saved.placed("no place", "figures") == "no place"
+
+
+def test_the_page_says_how_many_requests_failed() -> None:
+    """A fast answer to a fifth of the requests is no achievement."""
+    losing = replace(made_up(), failed=4, missing=6)
+    assert "1.0 / 1.0, 10 of 30 failed" in table.markdown(report(losing))
 
 
 def test_a_plot_is_a_drawing_with_a_line_for_each_system() -> None:
