@@ -121,7 +121,8 @@ def measure(bench: Bench, works: Sequence[Work], rounds: int) -> Iterator[str]:
         for work in works:
             if work.rounds is None or number < work.rounds:
                 began = time.perf_counter()
-                _round(bench, work, number)
+                for repeat in range(work.repeats):
+                    _round(bench, work, number * work.repeats + repeat)
                 yield f"round {number + 1} of {rounds}: {work.name}, {time.perf_counter() - began:.0f} s"
 
 

@@ -48,6 +48,8 @@ class Work:
     """What Tidemark must say that it did."""
     ours: bool = False
     """Only for Tidemark and what bounds it: peers do not know the thing, or would take hours."""
+    repeats: int = 1
+    """So many times in each round, for works that are over before the machine has changed its mind."""
     rounds: int | None = None
     """No more rounds than these, for works that take long."""
 
@@ -167,8 +169,8 @@ def streams(count: int, chunks: int, pace_ms: int = 0) -> Callable[[str], Batch]
 def works(*, quick: bool) -> list[Work]:
     """All works in their order; ``quick`` leaves those that a developer looks at between changes."""
     found = [
-        Work("small", "small request", small(200 if quick else 100)),
-        Work("history-1000", "467 KB, 1,000 messages, one turn more each", history(1000, 467, 1, 15 if quick else 25)),
+        Work("small", "small request", small(100), repeats=4),
+        Work("history-1000", "467 KB, 1,000 messages, one turn more each", history(1000, 467, 1, 12), repeats=2),
         Work("stream-100-paced", "100 chunks at 20 ms, 10 streams at once", streams(10, 100, 20), 10),
     ]
     return found if quick else [*found, *_latency(), *_compaction(), *_endurance()]
@@ -177,8 +179,8 @@ def works(*, quick: bool) -> list[Work]:
 def _latency() -> list[Work]:
     return [
         Work("small-16", "small request, 16 at once", small(400), 16),
-        Work("history-10", "4 KB, 10 messages, one turn more each", history(10, 400, 20, 2)),
-        Work("history-100", "40 KB, 100 messages, one turn more each", history(100, 400, 8, 5)),
+        Work("history-10", "4 KB, 10 messages, one turn more each", history(10, 400, 20, 2), repeats=2),
+        Work("history-100", "40 KB, 100 messages, one turn more each", history(100, 400, 8, 5), repeats=2),
         Work("history-300", "140 KB, 300 messages, one turn more each", history(300, 467, 3, 8)),
         Work("unseen-100-16", "40 KB, first seen, 16 at once", unseen(100, 400, 160), 16),
         Work("unseen-1000", "467 KB, first seen", unseen(1000, 467, 4)),
