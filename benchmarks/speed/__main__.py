@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -110,6 +111,7 @@ def main() -> int:
     else:
         rounds, starts = (8, 1) if asked.quick else (5, 3)
         report = run(systems(quick=asked.quick, peers=asked.peers), chosen, asked.rounds or rounds, starts)
+        report = replace(report, kind="quick" if asked.quick else "full")
     print(table.text(report))
     print("\n".join(["", *goals.lines(report)]))
     if asked.json:

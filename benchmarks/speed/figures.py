@@ -65,6 +65,8 @@ class Report:
     alone: Sequence[str] = ()
     """Works whose requests come one at a time; with several at once, the first byte waits for the others' turns."""
     skipped: Mapping[str, str] = field(default_factory=dict)
+    kind: str = "full"
+    """``quick`` or ``full``: what else a process did before moves its figures, so only like is held against like."""
     extra: Mapping[str, float] = field(default_factory=dict)
     """What is measured beside the systems: ``litellm_import_seconds`` and the parsing of bodies."""
 

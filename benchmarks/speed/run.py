@@ -119,7 +119,7 @@ def measure(bench: Bench, works: Sequence[Work], rounds: int) -> Iterator[str]:
     """All rounds of all works; yields a line of progress for each."""
     for number in range(rounds):
         for work in works:
-            if work.rounds is None or number < work.rounds:
+            if work.rounds is None or number >= rounds - work.rounds:
                 began = time.perf_counter()
                 for repeat in range(work.repeats):
                     _round(bench, work, number * work.repeats + repeat)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.speed import figures, plot, table
 from benchmarks.speed.figures import Report
@@ -17,13 +18,17 @@ BEGIN, END = "<!-- figures: made by make bench -->", "<!-- end of figures -->"
 
 
 def compared(report: Report, path: Path = RATIOS) -> list[str]:
-    """What regressed since the ratios that are kept; nothing where they are another machine's."""
-    if not path.exists():
+    """What regressed since the ratios that are kept; nothing where they are another machine's or another kind's."""
+    before = _kept(path).get(report.kind)
+    if before is None or not same_machine(before["machine"], report.machine):
         return []
-    kept = json.loads(path.read_text(encoding="utf-8"))
-    if not same_machine(kept["machine"], report.machine):
-        return []
-    return figures.regressions(figures.ratios_of(report, TIDEMARK.name), kept["ratios"])
+    return figures.regressions(figures.ratios_of(report, TIDEMARK.name), before["ratios"])
+
+
+def _kept(path: Path) -> dict[str, Any]:
+    """What stands in the file, by kind of run."""
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return found
 
 
 def same_machine(one: object, other: object) -> bool:
@@ -34,9 +39,11 @@ def same_machine(one: object, other: object) -> bool:
 
 
 def keep(report: Report, path: Path = RATIOS, plots: Path = PLOTS, pages: Sequence[Path] = PAGES) -> None:
-    """Write what is kept."""
-    kept = {"machine": dict(report.machine), "ratios": figures.ratios_of(report, TIDEMARK.name)}
-    path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    """Write what is kept; the pages and plots show a full run only."""
+    ratios = {"machine": dict(report.machine), "ratios": figures.ratios_of(report, TIDEMARK.name)}
+    path.write_text(json.dumps(_kept(path) | {report.kind: ratios}, indent=1) + "\n", encoding="utf-8")
+    if report.kind != "full":
+        return
     plots.mkdir(exist_ok=True)
     for name, drawn in plot.all_plots(report).items():
         (plots / f"{name}.svg").write_text(drawn, encoding="utf-8")

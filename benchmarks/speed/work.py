@@ -51,7 +51,7 @@ class Work:
     repeats: int = 1
     """So many times in each round, for works that are over before the machine has changed its mind."""
     rounds: int | None = None
-    """No more rounds than these, for works that take long."""
+    """No more rounds than these, the last ones, for works that take long and leave processes changed."""
 
 
 class Talk:

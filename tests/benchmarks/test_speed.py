@@ -215,6 +215,10 @@ def test_ratios_are_held_against_those_of_the_same_machine_only(tmp_path: Path) 
         "small/first: 2.00 before, 3.00 now (+50%)",
     ]
     assert saved.compared(replace(slower, machine={**MACHINE, "processor": "another"}), path) == []
+    assert saved.compared(replace(slower, kind="quick"), path) == []
+    saved.keep(replace(slower, kind="quick"), path, tmp_path / "none", pages=())
+    assert saved.compared(slower, path) != []
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_run_that_was_kept_is_read_back(tmp_path: Path) -> None:
