@@ -18,6 +18,8 @@ from benchmarks.speed.load import HOST, REPLY, request
 from benchmarks.speed.work import NARROW, NARROW_TOKENS, WIDE, WIDE_TOKENS
 
 ROOT = Path(__file__).parents[2]
+LEASH = ROOT / "proxy" / "store" / "leash.py"
+"""Ends what it becomes when the benchmark ends, however it ends."""
 START_SECONDS = 120.0
 PATH = "/v1/chat/completions"
 
@@ -128,7 +130,7 @@ def start(system: System, upstream: str, folder: Path) -> Running:
     place = Place(free_port(), upstream, folder)
     kept = {name: value for name, value in os.environ.items() if name in {"PATH", "LANG", "TMPDIR"}}
     with (folder / "log").open("ab") as log:
-        command = system.command(place)
+        command = [sys.executable, "-I", "-S", str(LEASH), str(os.getpid()), *system.command(place)]
         began = time.perf_counter()
         process = subprocess.Popen(
             command,
