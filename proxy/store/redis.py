@@ -7,6 +7,7 @@ and the library's errors become ours.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
 import time
@@ -72,6 +73,8 @@ class RedisStore:
         self._recall_seconds = recall_timeout_seconds
         self._record_seconds = record_timeout_seconds
         self._rest = Rest()
+        self._answered = -math.inf
+        """When the store last answered, by the loop's clock."""
         self._seen = Seen()
 
     async def recall(self, tenant: str, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
@@ -286,13 +289,14 @@ class RedisStore:
         if not self._rest.admits(time.monotonic()) and not probe:
             raise StoreUnavailable(_GONE, internal="left alone for a while after a failure")
         try:
-            async with patience(seconds):
+            async with patience(seconds, lambda: self._answered):
                 yield
         except _FAILURES as error:
             if isinstance(error, _OUTAGES):
                 self._rest.failed(time.monotonic())
             raise StoreUnavailable(_GONE, internal=f"{type(error).__name__}: {error}") from error
         self._rest.succeeded()
+        self._answered = asyncio.get_running_loop().time()
 
 
 def _connect(url: str) -> tuple[Redis | RedisCluster, bool]:

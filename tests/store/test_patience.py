@@ -50,3 +50,14 @@ async def test_a_loop_that_is_always_busy_is_waited_for_a_few_times_only() -> No
             await asyncio.sleep(30)
     stop = True
     await work
+
+
+async def test_a_store_that_answers_others_is_slow_and_not_gone() -> None:
+    """Each answer to anybody begins the wait anew; without one it ends as said."""
+    loop = asyncio.get_running_loop()
+    async with patience(0.1, loop.time):
+        await asyncio.sleep(0.35)
+    before = loop.time()
+    with pytest.raises(TimeoutError):
+        async with patience(0.1, lambda: before - 1):
+            await asyncio.sleep(0.35)
