@@ -19,8 +19,8 @@ install: $(VENV)/local.stamp ## Install the proxy and its local model into .venv
 demo: $(VENV)/local.stamp ## Show a long conversation being compacted; needs no key and no network
 	@$(BIN)/tidemark demo
 
-test: $(VENV)/dev.stamp ## Run the tests on two cores; ARGS go to pytest: make test ARGS="-k plan"
-	$(BIN)/pytest --numprocesses 2 --dist loadfile $(ARGS)
+test: $(VENV)/dev.stamp ## Run the tests, three at a time; ARGS go to pytest: make test ARGS="-k plan"
+	$(BIN)/pytest --numprocesses 3 --dist loadfile $(ARGS)
 
 test-deep: $(VENV)/dev.stamp ## Walk the core's road with 10,000 generated histories a test; takes a while
 	$(BIN)/pytest --numprocesses 2 --timeout 7200 --hypothesis-profile deep tests/core/test_road.py $(ARGS)
