@@ -1,8 +1,8 @@
 """The store's adapter: ``ConversationStore`` over Redis or Valkey, one server or a cluster.
 
 Met twice on the road of a request: ``recall`` before it is forwarded, ``record`` when its response has ended.
-This is the one door to redis-py. What is atomic happens in ``scripts.py``; here it is sent, bounded in time,
-and the library's errors become ours.
+What is atomic happens in ``scripts.py``, how it travels in ``carriers.py``; here it is sent, bounded in time, and the
+carriers' errors become ours.
 """
 
 from __future__ import annotations
@@ -14,19 +14,13 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-import redis.exceptions
-from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.maint_notifications import MaintNotificationsConfig
-
 from proxy.core.conversation import Recollection, StoredConversation, StoredMessage, TurnRecord
-from proxy.core.errors import ConfigError, StoreError, StoreUnavailable
+from proxy.core.errors import StoreError, StoreUnavailable
 from proxy.core.ports import Lease
 from proxy.core.prefix import PrefixChain
 from proxy.core.summary import RunningSummary, SummaryRecipe
 from proxy.store import codec, keys, scripts
-from proxy.store.address import read_address
+from proxy.store.carriers import FAILURES, OUTAGES, UNKNOWN_SCRIPT, connect
 from proxy.store.patience import patience
 from proxy.store.rest import Rest
 from proxy.store.seen import Seen
@@ -37,18 +31,7 @@ RECORD_SECONDS = 1.0
 """The last byte of the response waits for it."""
 _PAGE = 500
 """Messages read at a time."""
-_CONNECTIONS = 64
-"""At most so many to one server; further calls wait for a free one, within their time."""
 
-_OUTAGES = (
-    OSError,  # TimeoutError is one
-    redis.exceptions.ConnectionError,
-    redis.exceptions.TimeoutError,
-    redis.exceptions.ClusterDownError,
-    redis.exceptions.RedisClusterException,
-)
-"""The server is not there: the next calls would fail as well."""
-_FAILURES = (*_OUTAGES, redis.exceptions.RedisError)
 _GONE = "The conversation store does not answer."
 
 
@@ -68,7 +51,7 @@ class RedisStore:
         recall_timeout_seconds: float = RECALL_SECONDS,
         record_timeout_seconds: float = RECORD_SECONDS,
     ) -> None:
-        self._client, self._cluster = _connect(url)
+        self._carrier, self._cluster = connect(url)
         self._ttl = max(1, math.ceil(ttl_seconds)) if ttl_seconds else 0
         self._recall_seconds = recall_timeout_seconds
         self._record_seconds = record_timeout_seconds
@@ -222,7 +205,7 @@ class RedisStore:
         :raises StoreUnavailable: the store does not answer
         """
         async with self._asking(self._record_seconds, probe=True):
-            await self._client.execute_command("PING")
+            await self._carrier.call("PING")
 
     async def ask(self, *command: str | bytes | float, probe: bool = False, briefly: bool = False) -> Any:
         """Send one command; the rest of the room shares the connections through this.
@@ -232,11 +215,11 @@ class RedisStore:
         :raises StoreUnavailable: the store did not answer in time
         """
         async with self._asking(self._recall_seconds if briefly else self._record_seconds, probe=probe):
-            return await self._client.execute_command(*command)
+            return await self._carrier.call(*command)
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._client.aclose()
+        await self._carrier.aclose()
 
     async def _recall(self, chain: PrefixChain, before: int, recipe: SummaryRecipe) -> Any:
         given = scripts.chain_arguments(chain, before)
@@ -251,12 +234,12 @@ class RedisStore:
     async def _index(self, turn: TurnRecord, conversation: str) -> None:
         """List the conversation; it is only a convenience, so a failure here is none of the turn's."""
         index = keys.tenant_index(turn.tenant)
-        with contextlib.suppress(*_FAILURES):
-            await self._client.execute_command("ZADD", index, turn.created_at, conversation)
+        with contextlib.suppress(*FAILURES):
+            await self._carrier.call("ZADD", index, turn.created_at, conversation)
             if self._ttl:
                 oldest = turn.created_at - self._ttl
-                await self._client.execute_command("ZREMRANGEBYSCORE", index, "-inf", oldest)
-                await self._client.execute_command("EXPIRE", index, self._ttl)
+                await self._carrier.call("ZREMRANGEBYSCORE", index, "-inf", oldest)
+                await self._carrier.call("EXPIRE", index, self._ttl)
 
     async def _path(self, conversation: str) -> list[tuple[str, int, int]]:
         family, _ = keys.split_id(conversation)
@@ -279,9 +262,9 @@ class RedisStore:
         """Run a script by name; a server that does not know it yet is sent the source."""
         prefix = keys.family_prefix(family)
         try:
-            return await self._client.execute_command("EVALSHA", script.sha, 1, prefix, *arguments)
-        except redis.exceptions.NoScriptError:
-            return await self._client.execute_command("EVAL", script.source, 1, prefix, *arguments)
+            return await self._carrier.call("EVALSHA", script.sha, 1, prefix, *arguments)
+        except UNKNOWN_SCRIPT:
+            return await self._carrier.call("EVAL", script.source, 1, prefix, *arguments)
 
     @contextlib.asynccontextmanager
     async def _asking(self, seconds: float, *, probe: bool = False) -> AsyncIterator[None]:
@@ -291,33 +274,9 @@ class RedisStore:
         try:
             async with patience(seconds, lambda: self._answered):
                 yield
-        except _FAILURES as error:
-            if isinstance(error, _OUTAGES):
+        except FAILURES as error:
+            if isinstance(error, OUTAGES):
                 self._rest.failed(time.monotonic())
             raise StoreUnavailable(_GONE, internal=f"{type(error).__name__}: {error}") from error
         self._rest.succeeded()
         self._answered = asyncio.get_running_loop().time()
-
-
-def _connect(url: str) -> tuple[Redis | RedisCluster, bool]:
-    plain, cluster = read_address(url)
-    # One retry at once: a restart may have closed a pooled connection. Every operation may be repeated.
-    retry = Retry(NoBackoff(), 1, supported_errors=(redis.exceptions.ConnectionError,))
-    options: dict[str, Any] = {
-        "protocol": 3,
-        "retry": retry,
-        "socket_timeout": None,
-        "socket_connect_timeout": None,
-    }
-    options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
-    try:
-        if cluster:
-            return RedisCluster.from_url(plain, **options), True
-        pool = BlockingConnectionPool.from_url(plain, max_connections=_CONNECTIONS, timeout=None, **options)
-        pool.connection_class(**pool.connection_kwargs)  # an unknown option in the URL shows here, not at a request
-        return Redis.from_pool(pool), False
-    except (ValueError, TypeError, *_FAILURES) as error:
-        raise ConfigError(
-            "store.url cannot be used: write redis://, rediss://, redis+cluster:// or unix://.",
-            internal=f"{type(error).__name__}: {error}",
-        ) from error
