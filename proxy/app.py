@@ -22,6 +22,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.commands import Commands
 from proxy.compactor import Compactor
@@ -68,6 +69,7 @@ from proxy.upstream.registry import ModelRegistry
 from proxy.writing import SummaryWriter
 
 SECONDS_A_DAY = 86_400
+CHAT = "/v1/chat/completions"
 _NOT_FOUND = "Tidemark has no {method} {path}. It serves POST /v1/chat/completions and GET /v1/models."
 
 
@@ -262,7 +264,7 @@ def create_app(
     token = settings.secrets.admin_token
     access = OperatorAccess(settings.server.host, token.reveal() if token else None)
     routes = [
-        HttpRoute("/v1/chat/completions", chat, methods=["POST"]),
+        HttpRoute(CHAT, chat, methods=["POST"]),
         *Ops(
             store=store,
             models=parts.catalog,
@@ -276,9 +278,23 @@ def create_app(
         *Conversations(_manual(stored, pipeline, engine, emit), auth, access).routes(),
     ]
     handlers = {404: _missing, 405: _missing, 500: _failed}
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
+    app = _Application(chat, routes=routes, lifespan=lifespan, exception_handlers=handlers)
     app.router.redirect_slashes = False  # behind TLS the redirect would send the next request, key and all, to http://
     return app
+
+
+class _Application(Starlette):
+    """Routes and their errors are starlette's. Chat requests go past its layers: their endpoint does it all."""
+
+    def __init__(self, chat: ASGIApp, **given: Any) -> None:
+        super().__init__(**given)
+        self._chat = chat
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == CHAT and scope["method"] == "POST":
+            await self._chat(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
 
 
 def _manual(stored: StoredParts, road: ChatPipeline, engine: Engine, emit: Listener) -> ManualCompaction:

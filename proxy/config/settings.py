@@ -24,6 +24,9 @@ from proxy.config.sections import (
 )
 from proxy.core.budget import CompactionPolicy, ModelWindow
 
+POLICIES = 1024
+"""Remembered, by the names that clients choose, so there must be a bound."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionByModel:
@@ -69,6 +72,8 @@ class Settings:
     """The file; None without one."""
     warnings: tuple[str, ...] = field(default=(), compare=False)
     """``file:line: message`` for what could be used, but may be meant otherwise."""
+    _policies: dict[str, CompactionPolicy] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What ``policy_for`` has found: every request asks, and all patterns are looked through to answer."""
 
     def entry_for(self, model: str) -> ModelEntry | None:
         """The entry that serves the name the client uses: its own, else the longest wildcard's."""
@@ -100,7 +105,12 @@ class Settings:
 
     def policy_for(self, model: str) -> CompactionPolicy:
         """The compaction policy for the name the client uses."""
-        return self.compaction_for(model).policy()
+        policy = self._policies.get(model)
+        if policy is None:
+            policy = self._policies[model] = self.compaction_for(model).policy()
+            if len(self._policies) > POLICIES:
+                del self._policies[next(iter(self._policies))]
+        return policy
 
     def windows(self) -> Mapping[str, ModelWindow]:
         """The windows that ``model_info`` states, by ``model_name``, wildcards as written."""

@@ -121,8 +121,5 @@ def printable(text: str) -> str:
 
 def digest_of(*pieces: bytes) -> bytes:
     """A digest of the pieces in order, each framed by its length, so that no two lists of pieces are confused."""
-    state = hashlib.blake2b(digest_size=DIGEST_BYTES)
-    for piece in pieces:
-        state.update(len(piece).to_bytes(8, "little"))
-        state.update(piece)
-    return state.digest()
+    framed = b"".join([part for piece in pieces for part in (len(piece).to_bytes(8, "little"), piece)])
+    return hashlib.blake2b(framed, digest_size=DIGEST_BYTES).digest()

@@ -5,7 +5,9 @@ No middleware class stands between the server and a stream: what is sent here go
 
 from __future__ import annotations
 
+import asyncio
 import math
+from asyncio import CancelledError
 from collections.abc import Sequence
 
 from starlette.types import Receive, Send
@@ -15,6 +17,8 @@ from proxy.core.ports import Headers
 from proxy.http.errors import envelope, event, status_of
 
 JSON = (b"content-type", b"application/json")
+UNATTENDED_SECONDS = 0.005
+"""So late it begins to be noticed that a client leaves."""
 
 
 class ClientGone(Exception):
@@ -49,6 +53,43 @@ async def disconnected(receive: Receive) -> None:
     """Return when the client is gone; only after the body has been read."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+class Attended:
+    """Cancels what is done inside when the client goes, and ends with it; only after the body has been read.
+
+    Listening costs a task, so it begins a moment later: most small requests are answered by then, and a client that
+    left meanwhile is noticed all the same.
+    """
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._listener: asyncio.Task[None] | None = None
+        self._left = self._over = False
+
+    async def __aenter__(self) -> None:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("outside of a task")
+        self._task = task
+        self._timer = task.get_loop().call_later(UNATTENDED_SECONDS, self._listen)
+
+    async def __aexit__(self, kind: type[BaseException] | None, _: BaseException | None, __: object) -> bool:
+        self._over = True
+        self._timer.cancel()
+        if self._listener is not None:
+            self._listener.cancel()
+        # Of a cancellation that is not only ours, whoever else asked for it must hear.
+        return self._left and self._task.uncancel() <= 0 and kind is not None and issubclass(kind, CancelledError)
+
+    def _listen(self) -> None:
+        self._listener = asyncio.create_task(disconnected(self._receive))
+        self._listener.add_done_callback(self._gone)
+
+    def _gone(self, listener: asyncio.Task[None]) -> None:
+        if not self._over and not listener.cancelled():
+            self._left = True
+            self._task.cancel()
 
 
 class Response:

@@ -21,7 +21,7 @@ class PassthroughAuth:
     """``auth.mode: passthrough``: the client's own key goes upstream, and the upstream judges it."""
 
     def __init__(self, secret: bytes) -> None:
-        self._secret = secret
+        self._keyed = hmac.new(secret, digestmod=hashlib.sha256)
 
     def caller(self, headers: Iterable[tuple[bytes, bytes]]) -> Caller:
         """The caller of a request; without a credential all callers are one.
@@ -29,7 +29,7 @@ class PassthroughAuth:
         Every credential that goes upstream counts (promise 8), whatever the order of the lines.
         """
         lines = forwarded(headers)
-        state = hmac.new(self._secret, digestmod=hashlib.sha256)
+        state = self._keyed.copy()
         for name, value in sorted(_credentials(lines)):
             for field in (name, value):
                 state.update(len(field).to_bytes(8, "little") + field)

@@ -1,15 +1,14 @@
 """``POST /v1/chat/completions``: a request comes in, its exchange goes out, and one fact is told at the end.
 
-The edge of the road of a request. The answering runs in a task of its own beside one that listens for the
-client's leaving, so that a client who goes away cancels everything that was done for it, at any step.
+The edge of the road of a request. Beside the answering somebody listens for the client's leaving (``http/asgi.py``), so
+that a client who goes away cancels everything that was done for it, at any step.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from starlette.types import Receive, Scope, Send
 
@@ -20,7 +19,7 @@ from proxy.core.messages import ChatRequest, JsonValue
 from proxy.core.ports import Caller, Headers
 from proxy.exchange import Controls, Exchange, Refused, Report
 from proxy.fit import Compacting
-from proxy.http.asgi import JSON, ClientGone, Response, disconnected, read_body
+from proxy.http.asgi import JSON, Attended, ClientGone, Response, read_body
 from proxy.http.auth import PassthroughAuth
 from proxy.http.body import BodyParser
 from proxy.http.completion import completion, event_stream
@@ -97,20 +96,11 @@ class ChatEndpoint:
 
     async def _attended(self, visit: _Visit, headers: Headers, body: bytes, receive: Receive) -> None:
         """Answer as long as the client is there."""
-        work = asyncio.create_task(self._answered(visit, headers, body))
-        gone = asyncio.create_task(disconnected(receive))
         try:
-            await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+            async with Attended(receive):
+                visit.outcome = await self._answered(visit, headers, body)
         finally:
-            gone.cancel()
-            work.cancel()
-            try:
-                if not work.done():
-                    await asyncio.wait((work,))  # unlike awaiting it, this ends with a cancellation of our own
-                if not work.cancelled():
-                    visit.outcome = work.result()
-            finally:
-                self._emit(visit.served(visit.outcome))
+            self._emit(visit.served(visit.outcome))
 
     async def _answered(self, visit: _Visit, headers: Headers, body: bytes) -> Outcome:
         try:
@@ -242,7 +232,7 @@ class _Visit:
         """The fact that the listeners get."""
         request, report = self.request, self.report
         prompt, cached, completion = _usage(self.ending)
-        fact = RequestServed(
+        return RequestServed(
             path=self.path,
             status=self.response.status or 499,  # nginx's number for a client that left before the status
             outcome=outcome,
@@ -255,23 +245,25 @@ class _Visit:
             prompt_tokens=prompt,
             cached_tokens=cached,
             completion_tokens=completion,
+            **(_reported(report) if report else {}),
         )
-        if report is None:
-            return fact
-        return replace(
-            fact,
-            overhead_seconds=report.overhead_seconds,
-            conversation=report.conversation,
-            tenant=report.tenant,
-            action=report.action,
-            tokens_before=report.tokens_before,
-            tokens_after=report.tokens_after,
-            limit=report.limit,
-            summarized_messages=report.summarized,
-            strategy=report.strategy,
-            warning=report.warning,
-            store="degraded" if report.degraded else "ok",
-        )
+
+
+def _reported(report: Report) -> dict[str, Any]:
+    """What was done to the request, in the words of the fact."""
+    return {
+        "overhead_seconds": report.overhead_seconds,
+        "conversation": report.conversation,
+        "tenant": report.tenant,
+        "action": report.action,
+        "tokens_before": report.tokens_before,
+        "tokens_after": report.tokens_after,
+        "limit": report.limit,
+        "summarized_messages": report.summarized,
+        "strategy": report.strategy,
+        "warning": report.warning,
+        "store": "degraded" if report.degraded else "ok",
+    }
 
 
 def _usage(ending: Ending | None) -> tuple[int | None, int | None, int | None]:

@@ -11,6 +11,9 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from json import JSONEncoder
 from typing import Any, TextIO
 
 import structlog
@@ -42,6 +45,8 @@ QUIET_LIBRARIES = (
 """Heard from WARNING on only, whatever the level: below it they write URLs with keys, or requests."""
 _UVICORN = ("uvicorn", "uvicorn.error", "uvicorn.asgi")
 _SILENT = logging.CRITICAL + 1
+_LEVELS = {level: logging.getLevelName(level).lower() for level in (10, 20, 30, 40, 50)}
+_JSON = JSONEncoder(ensure_ascii=False, default=str).encode
 
 _NAMES: Mapping[type[Event], tuple[str, int]] = {
     CompactionStarted: ("compaction.started", logging.DEBUG),
@@ -70,16 +75,23 @@ class FactLog:
 
     def __call__(self, event: Event) -> None:
         """Log one fact."""
-        fields = _fields(event)
         if isinstance(event, RequestServed):
-            self._log.log(_loudness(event), "request.served", **fields)
+            name, level = "request.served", _loudness(event)
+        else:
+            name, level = _NAMES[type(event)]
+        root = logging.root
+        if level < root.level:
             return
+        fields = _fields(event)
         if isinstance(event, StoreDegraded):
             if not self._due(event.operation):
                 return
             fields["untold"] = self._untold.pop(event.operation, 0)
-        name, level = _NAMES[type(event)]
-        self._log.log(level, name, **fields)
+        handlers = root.handlers
+        if len(handlers) == 1 and isinstance(handlers[0], _JsonLines):
+            handlers[0].fact(name, level, fields)
+        else:
+            self._log.log(level, name, **fields)
 
     def _due(self, operation: str) -> bool:
         now = self._clock()
@@ -90,6 +102,27 @@ class FactLog:
         return True
 
 
+class _JsonLines(logging.StreamHandler[TextIO]):
+    """Writes JSON lines; our own facts without structlog's and logging's detours, and in the same form.
+
+    One fact a request is a tenth of what a small request costs otherwise.
+    """
+
+    def fact(self, name: str, level: int, fields: dict[str, Any]) -> None:
+        """Write one line."""
+        _fit(None, name, fields)
+        fields["event"] = name
+        fields["level"] = _LEVELS[level]
+        fields["timestamp"] = datetime.now(UTC).replace(tzinfo=None).isoformat() + "Z"
+        line = _JSON(fields) + self.terminator
+        with self.lock or nullcontext():
+            try:
+                self.stream.write(line)
+                self.flush()
+            except Exception:  # noqa: BLE001 - as logging has it: a log that fails must not fail a request
+                self.handleError(logging.makeLogRecord({"msg": name, "levelno": level}))
+
+
 def configure(level: str = "info", *, json: bool | None = None, stream: TextIO | None = None) -> None:
     """Send every log of the process, structlog's and the standard library's, to one stream in one form.
 
@@ -98,8 +131,9 @@ def configure(level: str = "info", *, json: bool | None = None, stream: TextIO |
     :param stream: None: stderr
     """
     stream = stream or sys.stderr
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(_formatter(json=not stream.isatty() if json is None else json, colors=stream.isatty()))
+    as_json = not stream.isatty() if json is None else json
+    handler = _JsonLines(stream) if as_json else logging.StreamHandler(stream)
+    handler.setFormatter(_formatter(json=as_json, colors=stream.isatty()))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

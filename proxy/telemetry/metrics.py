@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -22,6 +23,8 @@ from proxy.core.events import (
     SummaryPrepared,
 )
 
+M = TypeVar("M", Counter, Histogram)
+
 MAX_MODELS = 100
 """Distinct values of the label ``model``. Clients choose the names, and each costs some 50 time series."""
 OTHER = "other"
@@ -36,7 +39,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series be
 
 
 class Metrics:
-    """The listener that counts; state: its own registry and the model names that have a label."""
+    """The listener that counts; state: its own registry, its series, and the model names that have a label."""
 
     def __init__(self, shared: Path | None = None) -> None:
         """Nothing is counted yet.
@@ -47,6 +50,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._shared = shared
         self._models: set[str] = set()
+        self._children: dict[tuple[Any, ...], Any] = {}
         if shared is None:
             ProcessCollector(registry=self.registry)
         labels = ("model", "status", "action", "outcome")
@@ -113,10 +117,10 @@ class Metrics:
 
     def _served(self, event: RequestServed) -> None:
         model = self._label(event)
-        self._requests.labels(model, str(event.status), event.action or "", event.outcome).inc()
-        self._seconds.labels(model).observe(event.seconds)
+        self._child(self._requests, model, str(event.status), event.action or "", event.outcome).inc()
+        self._child(self._seconds, model).observe(event.seconds)
         if event.first_byte_seconds is not None:
-            self._first_byte.labels(model).observe(event.first_byte_seconds)
+            self._child(self._first_byte, model).observe(event.first_byte_seconds)
         if event.overhead_seconds is not None:
             self._overhead.observe(event.overhead_seconds)
         counted = (
@@ -128,7 +132,16 @@ class Metrics:
         )
         for counter, tokens in counted:
             if tokens is not None and tokens > 0:  # a counter refuses what an upstream might send below 0
-                counter.labels(model).inc(tokens)
+                self._child(counter, model).inc(tokens)
+
+    def _child(self, metric: M, *labels: str) -> M:
+        """``metric.labels(...)``, found without its checks and its lock; there are as many as there are series."""
+        key = (metric, *labels)
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = metric.labels(*labels)
+        found: M = child
+        return found
 
     def _label(self, event: RequestServed) -> str:
         """The model's name, if it has a label or may still get one.
