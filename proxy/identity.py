@@ -16,7 +16,7 @@ from proxy.core.errors import StoreError, StoreUnavailable
 from proxy.core.events import Action, Listener, StoreDegraded
 from proxy.core.messages import ChatRequest, Message, digest_of
 from proxy.core.ports import CalibrationStore, Caller, ConversationStore, RequestCount, Route, TokenCounter
-from proxy.core.prefix import PrefixChain, chain_of
+from proxy.core.prefix import Chains, PrefixChain
 from proxy.core.registry import model_id
 from proxy.core.summary import SummaryRecipe
 from proxy.exchange import Controls, Report
@@ -80,7 +80,7 @@ def tenant_of(caller: Caller, route: Route) -> str:
 
 
 class Identity:
-    """Understands requests; holds no state of its own."""
+    """Understands requests; of its own it remembers chains, which saves time only."""
 
     def __init__(
         self,
@@ -100,6 +100,7 @@ class Identity:
         self._emit = emit
         self._clock = clock
         self._timer = timer
+        self._chains = Chains()
 
     async def understand(
         self,
@@ -117,7 +118,9 @@ class Identity:
         """
         started = self._timer()
         tenant = stored.tenant if stored else tenant_of(caller, route)
-        chain = stored.chain if stored else chain_of(tenant, request.messages, conversation=controls.conversation)
+        chain = (
+            stored.chain if stored else self._chains.of(tenant, request.messages, conversation=controls.conversation)
+        )
         recipe = self._choose(profile, route).recipe
         measure = Measure(budget_for(profile, request.max_output_tokens, controls.retention))
         if profile.policy.calibrate:

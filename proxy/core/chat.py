@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from .errors import InvalidRequest
@@ -155,7 +155,7 @@ def _audio(value: Mapping[str, JsonValue]) -> str:
 
 def _digest(
     role: Role,
-    parts: Iterable[Part],
+    parts: Sequence[Part],
     calls: Iterable[ToolCall],
     *,
     answers: str | None,
@@ -169,6 +169,10 @@ def _digest(
     a call's arguments is written.
     """
     pieces = [role.encode()]
+    if len(parts) == 1 and isinstance(parts[0], str):  # nearly always, and quicker
+        text = parts[0].strip() if role == "assistant" else parts[0]
+        pieces += [b"text", _encoded(text)] if text else []
+        parts = ()
     for textual, run in groupby(parts, lambda part: isinstance(part, str)):
         if textual:
             text = "\n".join([part for part in run if isinstance(part, str)])

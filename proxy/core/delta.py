@@ -18,6 +18,7 @@ from .pieces import Pieces
 Decode = Callable[[bytes], JsonValue]
 """JSON bytes to a value; raises ValueError or RecursionError. An argument: the outer rooms choose the fastest."""
 DONE = b"[DONE]"
+_JSON = json.JSONEncoder(ensure_ascii=False).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +279,6 @@ def _message(value: Mapping[str, JsonValue]) -> Message | None:
 
 def _encoded(value: JsonValue) -> bytes:
     try:
-        return json.dumps(value, ensure_ascii=False).encode()
+        return _JSON(value).encode()
     except UnicodeEncodeError:
         return json.dumps(value).encode()

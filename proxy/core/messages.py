@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
+from zlib import crc32
 
 Role = Literal["system", "user", "assistant", "tool"]
 """``developer`` is read as ``system``, the legacy ``function`` as ``tool`` (OpenAI chat reference)."""
@@ -49,16 +50,36 @@ class Message:
     """The id of the call whose result this is; only for ``tool``."""
     media: tuple[Mapping[str, JsonValue], ...] = ()
     """Parts that are no text (images, audio, files), as the client wrote them."""
+    is_system: bool = field(init=False, compare=False)
+    """Whether the message is the operator's (system or developer) and so never part of a prefix."""
+    measure: int = field(init=False, compare=False)
+    """What tells messages of one digest apart whose tokens differ, the same in every process; see ``_measure``."""
+
+    def __post_init__(self) -> None:
+        # Both are asked for every message of every request, while the message itself is made once.
+        object.__setattr__(self, "is_system", self.role == "system")
+        object.__setattr__(self, "measure", _measure(self))
 
     def __repr__(self) -> str:
         """Short, and without contents, which must not reach a log."""
         marks = [*(f"calls {call.id}" for call in self.calls), *([f"answers {self.answers}"] if self.answers else [])]
         return f"<{' '.join([self.role, f'{len(self.raw)}B', *marks])}>"
 
-    @property
-    def is_system(self) -> bool:
-        """Whether the message is the operator's (system or developer) and so never part of a prefix."""
-        return self.role == "system"
+
+def _measure(message: Message) -> int:
+    """A digest passes over white space around an assistant's text and how the JSON of arguments is written.
+
+    Both cost tokens.
+    """
+    text = message.text
+    if message.role != "assistant":
+        return len(text)
+    written = [call.arguments for call in message.calls]
+    if message.media or (text and (text[0].isspace() or text[-1].isspace())):
+        written.append(text)
+    if not written:
+        return len(text)
+    return len(text) + (crc32("\0".join(written).encode(errors="surrogatepass")) << 32)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,11 @@ CHAIN_VERSION = b"v1"
 OWN_CHARACTERS = 16
 """Hex characters of a conversation id that set it apart within its family: 64 bits."""
 
+REMEMBERED_LINKS = 100_000
+"""Of all remembered chains together; each takes about 110 bytes."""
+SHORT = 16
+"""A chain of fewer messages is made anew as quickly as it is found."""
+
 
 @dataclass(frozen=True, slots=True)
 class PrefixChain:
@@ -58,8 +63,38 @@ def chain_of(tenant: str, messages: Sequence[Message], *, conversation: str | No
     :param tenant: hex id of the tenant; chains of two tenants share nothing (promise 8)
     :param conversation: the client's own name for the conversation (``X-Tidemark-Conversation``)
     """
-    seed = digest_of(tenant.encode(), CHAIN_VERSION, (conversation or "").encode())
+    seed = _seed(tenant, conversation)
     return PrefixChain(seed, tuple(_links(seed, messages)), conversation is not None)
+
+
+class Chains:
+    """Chains that were made before, so that a turn hashes only what is new. Losing them costs time only.
+
+    State: the digests and hashes of the newest chains, by their beginning; the oldest go first.
+    """
+
+    def __init__(self, links: int = REMEMBERED_LINKS) -> None:
+        self._made: dict[tuple[bytes, bytes], tuple[list[bytes], tuple[bytes, ...]]] = {}
+        self._room = links
+
+    def of(self, tenant: str, messages: Sequence[Message], *, conversation: str | None = None) -> PrefixChain:
+        """The same as ``chain_of``."""
+        digests = [message.digest for message in messages if not message.is_system]
+        if len(digests) < SHORT:
+            return chain_of(tenant, messages, conversation=conversation)
+        seed = _seed(tenant, conversation)
+        key = (seed, digests[0])
+        before, known = self._made.pop(key, ([], ()))
+        self._room += len(before)
+        same = len(before)
+        if digests[:same] != before:
+            same = next(place for place, one in enumerate(before) if digests[place : place + 1] != [one])
+        hashes = (*known[:same], *_linked(known[same - 1] if same else seed, digests[same:]))
+        self._made[key] = (digests, hashes)
+        self._room -= len(digests)
+        while self._room < 0:
+            self._room += len(self._made.pop(next(iter(self._made)))[0])
+        return PrefixChain(seed, hashes, conversation is not None)
 
 
 def conversation_id(chain: PrefixChain, known: int) -> str:
@@ -73,10 +108,17 @@ def conversation_id(chain: PrefixChain, known: int) -> str:
     return chain.family + own.hex()[:OWN_CHARACTERS]
 
 
+def _seed(tenant: str, conversation: str | None) -> bytes:
+    return digest_of(tenant.encode(), CHAIN_VERSION, (conversation or "").encode())
+
+
 def _links(previous: bytes, messages: Sequence[Message]) -> list[bytes]:
+    return _linked(previous, [message.digest for message in messages if not message.is_system])
+
+
+def _linked(previous: bytes, digests: Sequence[bytes]) -> list[bytes]:
     links: list[bytes] = []
-    for message in messages:
-        if not message.is_system:
-            previous = digest_of(previous, message.digest)
-            links.append(previous)
+    for digest in digests:
+        previous = digest_of(previous, digest)
+        links.append(previous)
     return links

@@ -90,4 +90,6 @@ def _refused(header: str, value: str, allowed: str) -> InvalidRequest:
 
 def _field(value: str) -> bytes:
     """A value as a header field: one line of visible ASCII (RFC 9110, section 5.5)."""
+    if len(value) <= 500 and value.isascii() and value.isprintable():
+        return value.encode("ascii")
     return "".join(char if " " <= char <= "~" else "?" for char in value)[:500].encode("ascii")

@@ -7,7 +7,7 @@ published formulas, ``media`` reads parts that are no text, ``accounting`` adds 
 
 from __future__ import annotations
 
-from proxy.tokens.counting import LocalTokenCounter, measure
+from proxy.tokens.counting import LocalTokenCounter
 from proxy.tokens.families import encoding_for
 
-__all__ = ["LocalTokenCounter", "encoding_for", "measure"]
+__all__ = ["LocalTokenCounter", "encoding_for"]

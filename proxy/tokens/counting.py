@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
-from zlib import crc32
 
 from proxy.core.errors import TokenizerFailed
 from proxy.core.messages import ChatRequest, Message, digest_of
@@ -106,7 +105,8 @@ class LocalTokenCounter:
         return RequestCount(counts, cost, scheme.family.encoding, exact=exact, scheme=mark, summary_first=change)
 
     def _found(self, request: ChatRequest, scheme: Scheme) -> Sequence[int | None]:
-        return [self._messages.get(_key(message, scheme)) for message in request.messages]
+        key = scheme.key
+        return self._messages.all([(key, message.digest, message.measure) for message in request.messages])
 
     @staticmethod
     def _new(request: ChatRequest, found: Sequence[int | None]) -> int:
@@ -201,25 +201,8 @@ class LocalTokenCounter:
             self._on_warning(f"Tokens are estimated at {ESTIMATED_CHARS} characters each: {error.message}")
 
 
-def measure(message: Message) -> int:
-    """What tells messages of one digest apart whose tokens differ: a whole number, the same in every process.
-
-    A digest passes over white space around an assistant's text and over how the JSON of arguments is written,
-    both of which cost tokens.
-    """
-    text = message.text
-    if message.role != "assistant":
-        return len(text)
-    written = [call.arguments for call in message.calls]
-    if message.media or (text and (text[0].isspace() or text[-1].isspace())):
-        written.append(text)
-    if not written:
-        return len(text)
-    return len(text) + (crc32("\0".join(written).encode(errors="surrogatepass")) << 32)
-
-
 def _key(message: Message, scheme: Scheme) -> Key:
-    return scheme.key, message.digest, measure(message)
+    return scheme.key, message.digest, message.measure
 
 
 def _fixed_key(request: ChatRequest, scheme: Scheme) -> Key:

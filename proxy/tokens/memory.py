@@ -5,6 +5,8 @@ Below ``counting``, which keeps one of messages and one of texts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 Key = tuple[str, bytes, int]
 """How it was counted, a digest of what was counted, and its length in characters."""
 
@@ -28,6 +30,11 @@ class Remembered:
             if found is not None:
                 self.put(key, found)
         return found
+
+    def all(self, keys: Sequence[Key]) -> list[int | None]:
+        """The counts of many at once."""
+        young = self._young.get
+        return [self.get(key) if (count := young(key)) is None else count for key in keys]
 
     def put(self, key: Key, count: int) -> None:
         """Keep a count; at most ``size`` are kept."""

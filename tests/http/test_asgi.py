@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from proxy.core.errors import UpstreamBroken, UpstreamError
-from proxy.http.asgi import Response
+from proxy.http.asgi import UNATTENDED_SECONDS, Attended, Response
 from proxy.http.errors import belated, event
 
 ERROR = UpstreamBroken("The upstream stopped.")
@@ -74,3 +74,96 @@ def test_a_refusal_that_is_none_in_openais_words_is_told_in_ours(body: bytes) ->
 def test_a_refusal_in_openais_words_is_passed_on() -> None:
     """Its message, type and code are the upstream's own."""
     assert belated(429, b'{"error":\n {"message": "slow"}}') == b'\n\ndata: {"error": {"message": "slow"}}\n\n'
+
+
+class Connection:
+    """A client, as the server sees it; it leaves when it is told to."""
+
+    def __init__(self) -> None:
+        self.left = asyncio.Event()
+        self.asked = 0
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        """Nothing until the client leaves."""
+        self.asked += 1
+        await self.left.wait()
+        return {"type": "http.disconnect"}
+
+
+async def test_who_leaves_ends_what_is_done_for_him() -> None:
+    """At any step, and what comes after it goes on."""
+    client, told = Connection(), []
+
+    async def answer() -> str:
+        async with Attended(client.receive):
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                told.append("cancelled")
+                raise
+        return "over"
+
+    task = asyncio.create_task(answer())
+    await asyncio.sleep(2 * UNATTENDED_SECONDS)
+    client.left.set()
+    assert await asyncio.wait_for(task, 5) == "over"
+    assert told == ["cancelled"]
+    assert task.cancelling() == 0
+
+
+async def test_who_has_left_before_anybody_listened_is_missed_all_the_same() -> None:
+    """The server says it whenever it is asked."""
+    client = Connection()
+    client.left.set()
+    async with asyncio.timeout(5):
+        async with Attended(client.receive):
+            await asyncio.Event().wait()
+
+
+async def test_nobody_listens_for_the_end_of_what_is_quick() -> None:
+    """Listening has its price."""
+    client = Connection()
+    async with Attended(client.receive):
+        await asyncio.sleep(0)
+    await asyncio.sleep(2 * UNATTENDED_SECONDS)
+    assert client.asked == 0
+
+
+async def test_a_client_that_leaves_after_the_end_cancels_nothing() -> None:
+    """The same task goes on to other things."""
+    client = Connection()
+    async with Attended(client.receive):
+        await asyncio.sleep(2 * UNATTENDED_SECONDS)
+    client.left.set()
+    await asyncio.sleep(2 * UNATTENDED_SECONDS)
+    assert client.asked == 1
+
+
+async def test_a_cancellation_from_outside_goes_on_outwards() -> None:
+    """The shutdown's, even where the client leaves at the same moment."""
+    for leaves in (False, True):
+        client = Connection()
+
+        async def answer(client: Connection = client) -> None:
+            async with Attended(client.receive):
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(answer())
+        await asyncio.sleep(2 * UNATTENDED_SECONDS)
+        if leaves:
+            client.left.set()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def test_an_error_inside_is_told_whether_the_client_is_there_or_not() -> None:
+    """It is never taken for the client's leaving."""
+    client = Connection()
+    client.left.set()
+    with pytest.raises(ValueError, match="ours"):
+        async with Attended(client.receive):
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise ValueError("ours") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -114,6 +115,36 @@ class TestFacts:
             "summarized_messages": 12,
             "store": "ok",
         }
+
+    def test_a_fact_is_written_as_structlog_would(self) -> None:
+        """It goes past structlog because of its cost; who reads the log sees no difference."""
+        stream, other = io.StringIO(), io.StringIO()
+        fact = RequestServed("/v1/ü", 200, "error", 1.5, model="sk-abcdef123456", cause="a\nb", tenant="0" * 32)
+        configure("info", json=True, stream=stream)
+        FactLog()(fact)
+        configure("info", json=True, stream=other)
+        logging.getLogger().addHandler(logging.NullHandler())  # with another listener, it takes structlog's way
+        FactLog()(fact)
+        direct, usual = stream.getvalue(), other.getvalue()
+        stamp = r'"timestamp": "\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"'
+        assert re.sub(stamp, "", direct) == re.sub(stamp, "", usual)
+        assert re.search(stamp, direct)
+        assert "sk-abcdef" not in direct
+
+    def test_what_is_not_loud_enough_is_not_written(self) -> None:
+        """As for every other line."""
+        stream = io.StringIO()
+        configure("warning", json=True, stream=stream)
+        FactLog()(SERVED)
+        assert stream.getvalue() == ""
+
+    def test_a_stream_that_cannot_be_written_fails_no_request(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A listener must not raise."""
+        stream = io.StringIO()
+        configure("info", json=True, stream=stream)
+        monkeypatch.setattr(logging, "raiseExceptions", False)
+        stream.close()
+        FactLog()(SERVED)
 
     @pytest.mark.parametrize(
         ("outcome", "warning", "level"),
