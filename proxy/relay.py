@@ -8,13 +8,15 @@ is done with the bytes here, folding, counting or storing, can keep them from th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from proxy.core.conversation import TurnRecord
 from proxy.core.delta import NOTHING, Decode, Reply, StreamFold, fold_body
 from proxy.core.errors import TidemarkError, UpstreamBroken
 from proxy.core.events import Listener, Outcome, StoreDegraded, TurnStored
+from proxy.core.messages import Message
 from proxy.core.ports import ConversationStore, TokenCounter, UpstreamReply
 
 Deliver = Callable[[bytes], Awaitable[None]]
@@ -197,7 +199,7 @@ class Relay:
         except Exception as error:  # noqa: BLE001 - whatever it is, the client is owed its bytes
             self._unread(error)
             return None
-        new = [message for message in turn.messages if not message.is_system][turn.known :]
+        new = _newest(turn.messages, len(turn.chain) - turn.known)
         self._emit(
             TurnStored(conversation, len(new), sum(len(message.raw) for message in new), self._timer() - started)
         )
@@ -269,6 +271,12 @@ class _Heard:
             except Exception as error:  # noqa: BLE001 - see the class
                 self._failed(error)
         return self._reply
+
+
+def _newest(messages: Sequence[Message], count: int) -> list[Message]:
+    """The newest messages that are no system messages, the newest first."""
+    said = (message for message in reversed(messages) if not message.is_system)
+    return list(islice(said, max(count, 0)))
 
 
 def _ending(said: Reply | None, broken: UpstreamBroken | None) -> Ending:

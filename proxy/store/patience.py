@@ -8,9 +8,9 @@ on without its history.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
+from types import TracebackType
 
 LATE_SECONDS = 0.02
 """A timer that fires so much later than it was set for tells of a busy loop."""
@@ -18,31 +18,36 @@ MOST = 16
 """Times the patience may begin anew: with all else that is late then, some seconds are not what a client notices."""
 
 
-@contextlib.asynccontextmanager
-async def patience(seconds: float, answered: Callable[[], float] = lambda: -math.inf) -> AsyncIterator[None]:
-    """Bound what happens inside in time.
+def _never() -> float:
+    return -math.inf
 
-    :param answered: when the store last answered anybody, by the loop's clock
-    :raises TimeoutError: it took longer, the loop had time to notice the answer, and nobody else had one meanwhile
+
+class Patience:
+    """Bounds what happens inside in time: ``async with Patience(seconds)``.
+
+    Raises ``TimeoutError`` where it took longer, the loop had time to notice the answer, and nobody else had one
+    meanwhile. A class, and not a generator, as every request passes through it twice.
     """
-    async with asyncio.timeout(None) as limit:
-        watch = _Watch(limit, seconds, answered)
-        try:
-            yield
-        finally:
-            watch.timer.cancel()
 
+    __slots__ = ("_answered", "_left", "_limit", "_loop", "_seconds", "_timer")
 
-class _Watch:
-    """Looks whether the time is over, and whether that says anything."""
-
-    def __init__(self, limit: asyncio.Timeout, seconds: float, answered: Callable[[], float]) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._limit = limit
+    def __init__(self, seconds: float, answered: Callable[[], float] = _never) -> None:
+        """:param answered: when the store last answered anybody, by the loop's clock"""
         self._seconds = seconds
         self._answered = answered
         self._left = MOST
-        self.timer = self._set()
+        self._limit = asyncio.Timeout(None)
+        self._loop = asyncio.get_running_loop()
+
+    async def __aenter__(self) -> None:
+        await self._limit.__aenter__()
+        self._timer = self._set()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+        await self._limit.__aexit__(kind, error, trace)
 
     def _set(self) -> asyncio.TimerHandle:
         due = self._loop.time() + self._seconds
@@ -52,6 +57,6 @@ class _Watch:
         self._left -= 1
         now = self._loop.time()
         if self._left and (now - due > LATE_SECONDS or self._answered() > due - self._seconds):
-            self.timer = self._set()
+            self._timer = self._set()
         else:
             self._limit.reschedule(now)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from types import TracebackType
 from typing import Any
 
 from proxy.core.conversation import Recollection, StoredConversation, StoredMessage, TurnRecord
@@ -21,7 +21,7 @@ from proxy.core.prefix import PrefixChain
 from proxy.core.summary import RunningSummary, SummaryRecipe
 from proxy.store import codec, keys, scripts
 from proxy.store.carriers import FAILURES, OUTAGES, UNKNOWN_SCRIPT, connect
-from proxy.store.patience import patience
+from proxy.store.patience import Patience
 from proxy.store.rest import Rest
 from proxy.store.seen import Seen
 
@@ -56,8 +56,6 @@ class RedisStore:
         self._recall_seconds = recall_timeout_seconds
         self._record_seconds = record_timeout_seconds
         self._rest = Rest()
-        self._answered = -math.inf
-        """When the store last answered, by the loop's clock."""
         self._seen = Seen()
 
     async def recall(self, tenant: str, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
@@ -266,17 +264,32 @@ class RedisStore:
         except UNKNOWN_SCRIPT:
             return await self._carrier.call("EVAL", script.source, 1, prefix, *arguments)
 
-    @contextlib.asynccontextmanager
-    async def _asking(self, seconds: float, *, probe: bool = False) -> AsyncIterator[None]:
-        """Bound what happens inside in time, and turn the library's errors into ours."""
-        if not self._rest.admits(time.monotonic()) and not probe:
+    def _asking(self, seconds: float, *, probe: bool = False) -> _Asking:
+        """Bound what happens inside in time, and turn the carriers' errors into ours."""
+        if not self._rest.admits(asyncio.get_running_loop().time()) and not probe:
             raise StoreUnavailable(_GONE, internal="left alone for a while after a failure")
+        return _Asking(self._rest, seconds)
+
+
+class _Asking(Patience):
+    """While the store is asked: how that goes is told to the rest."""
+
+    __slots__ = ("_rest",)
+
+    def __init__(self, rest: Rest, seconds: float) -> None:
+        super().__init__(seconds, rest.answered)
+        self._rest = rest
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
-            async with patience(seconds, lambda: self._answered):
-                yield
-        except FAILURES as error:
+            await super().__aexit__(kind, error, trace)
+        except TimeoutError as late:
+            error = late
+        if error is None:
+            self._rest.succeeded(self._loop.time())
+        elif isinstance(error, FAILURES):
             if isinstance(error, OUTAGES):
-                self._rest.failed(time.monotonic())
+                self._rest.failed(self._loop.time())
             raise StoreUnavailable(_GONE, internal=f"{type(error).__name__}: {error}") from error
-        self._rest.succeeded()
-        self._answered = asyncio.get_running_loop().time()

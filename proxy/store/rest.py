@@ -5,15 +5,21 @@ Asked by the adapter before it touches the network, told how it went afterwards.
 
 from __future__ import annotations
 
+import math
+
 FIRST_SECONDS = 1.0
 LONGEST_SECONDS = 10.0
 """Rest doubles from the first to this: a store that is back is noticed within ten seconds."""
 
 
 class Rest:
-    """When the store may be asked again. Its state: how long to rest, until when, whether one call probes."""
+    """When the store may be asked again.
+
+    Its state: how long to rest, until when, whether one call probes, and when the last answer came.
+    """
 
     def __init__(self) -> None:
+        self._answered = -math.inf
         self._seconds = 0.0
         self._until = 0.0
         self._probing = False
@@ -35,7 +41,12 @@ class Rest:
         self._until = now_seconds + self._seconds
         self._probing = False
 
-    def succeeded(self) -> None:
+    def succeeded(self, now_seconds: float) -> None:
         """The store answered."""
+        self._answered = now_seconds
         self._seconds = self._until = 0.0
         self._probing = False
+
+    def answered(self) -> float:
+        """When the store answered last; minus infinity where it never did."""
+        return self._answered

@@ -38,6 +38,8 @@ REMEMBERED = 1024
 OPENAI_KEYS = ("sk-proj-", "sk-svcacct-")
 """Keys that can only be OpenAI's; a key of another form is not shown to OpenAI to find out."""
 
+NOTHING_KNOWN = Known()
+
 ModelInfo = Mapping[str, JsonValue]
 """``max_input_tokens``, ``max_output_tokens``, ``context_window``: LiteLLM's ``model_info`` words, in
 tokens."""
@@ -223,6 +225,8 @@ class Catalog:
         return NOTHING_SET if self._live is None else self._live.of(route)
 
     def _manual(self, name: str) -> Known:
+        if not self._overrides:
+            return NOTHING_KNOWN
         info = self._overrides.get(name)
         if info is None:
             globs = sorted((glob for glob in self._overrides if fnmatchcase(name, glob)), key=len)

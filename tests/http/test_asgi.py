@@ -161,9 +161,13 @@ async def test_an_error_inside_is_told_whether_the_client_is_there_or_not() -> N
     """It is never taken for the client's leaving."""
     client = Connection()
     client.left.set()
-    with pytest.raises(ValueError, match="ours"):
+
+    async def answer() -> None:
         async with Attended(client.receive):
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
                 raise ValueError("ours") from None
+
+    with pytest.raises(ValueError, match="ours"):
+        await answer()

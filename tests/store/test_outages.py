@@ -107,6 +107,7 @@ def test_rest_doubles_up_to_ten_seconds() -> None:
         assert rest.admits(now)
         assert not rest.admits(now)
         expected = min(2 * expected, LONGEST_SECONDS)
-    rest.succeeded()
+    rest.succeeded(now)
+    assert rest.answered() == now
     assert rest.admits(now)
     assert rest.admits(now)

@@ -7,14 +7,14 @@ import time
 
 import pytest
 
-from proxy.store.patience import patience
+from proxy.store.patience import Patience
 
 
 async def test_who_does_not_answer_is_waited_for_no_longer_than_said() -> None:
     """The loop is idle, so nothing else can be the reason."""
     started = time.monotonic()
     with pytest.raises(TimeoutError):
-        async with patience(0.1):
+        async with Patience(0.1):
             await asyncio.sleep(5)
     assert time.monotonic() - started < 2
 
@@ -30,7 +30,7 @@ async def test_an_answer_that_came_in_time_is_taken_however_busy_the_loop_was() 
         answer.set_result(True)
 
     work = asyncio.create_task(busy())
-    async with patience(0.1):
+    async with Patience(0.1):
         assert await answer
     await work
 
@@ -46,7 +46,7 @@ async def test_a_loop_that_is_always_busy_is_waited_for_a_few_times_only() -> No
 
     work = asyncio.create_task(busy())
     with pytest.raises(TimeoutError):
-        async with patience(0.03):
+        async with Patience(0.03):
             await asyncio.sleep(30)
     stop = True
     await work
@@ -55,9 +55,9 @@ async def test_a_loop_that_is_always_busy_is_waited_for_a_few_times_only() -> No
 async def test_a_store_that_answers_others_is_slow_and_not_gone() -> None:
     """Each answer to anybody begins the wait anew; without one it ends as said."""
     loop = asyncio.get_running_loop()
-    async with patience(0.1, loop.time):
+    async with Patience(0.1, loop.time):
         await asyncio.sleep(0.35)
     before = loop.time()
     with pytest.raises(TimeoutError):
-        async with patience(0.1, lambda: before - 1):
+        async with Patience(0.1, lambda: before - 1):
             await asyncio.sleep(0.35)
