@@ -74,8 +74,15 @@ class WireReply:
 
     async def body(self) -> AsyncIterator[bytes]:
         """The body's bytes, each piece as soon as it is there."""
+        content, clock = self._response.content, asyncio.get_running_loop().time
+        silence = _Silence(content)
         try:
-            async for piece in self._response.content.iter_any():
+            while True:
+                silence.since = clock()
+                piece = await content.readany()
+                if not piece:
+                    break
+                silence.since = None
                 yield piece
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UpstreamBroken(
@@ -83,6 +90,7 @@ class WireReply:
                 internal=f"{self._route!r}: {error!r}",
             ) from error
         finally:
+            silence.over()
             await self.close()
 
     async def close(self) -> None:
@@ -91,6 +99,32 @@ class WireReply:
         if connection is not None and connection.transport is not None:
             connection.transport.abort()
         self._response.close()
+
+
+class _Silence:
+    """Ends a body whose upstream has said nothing for ``IDLE_SECONDS``; a client that reads slowly is none of that.
+
+    One timer that looks now and then. aiohttp's own, ``sock_read``, is set anew for every piece that comes.
+    """
+
+    def __init__(self, content: aiohttp.StreamReader) -> None:
+        self.since: float | None = None
+        """When the next piece began to be waited for, by the loop's clock; None while nobody waits."""
+        self._content = content
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(IDLE_SECONDS, self._look)
+
+    def over(self) -> None:
+        """The body has ended."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        due = (now if self.since is None else self.since) + IDLE_SECONDS
+        if due <= now:
+            self._content.set_exception(aiohttp.SocketTimeoutError(f"silent for {IDLE_SECONDS:g} s"))
+        else:
+            self._timer = self._loop.call_at(due, self._look)
 
 
 class WireLane:
@@ -205,7 +239,7 @@ class WireLane:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=_Connector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS),
-                timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=IDLE_SECONDS),
+                timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 skip_auto_headers=("accept", "accept-encoding", "content-type", "user-agent"),

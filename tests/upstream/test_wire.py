@@ -13,7 +13,7 @@ import pytest
 from proxy.core.chat import parse_message
 from proxy.core.errors import SummaryRejected, UpstreamBroken, UpstreamError, UpstreamTimedOut, UpstreamUnreachable
 from proxy.core.messages import LivePrefix
-from proxy.core.ports import Route
+from proxy.core.ports import Route, UpstreamReply
 from proxy.upstream.wire import WireLane, proxy_for
 from tests.upstream.scripted import Exchange, ScriptedServer, calling, collect, everything, serving
 
@@ -325,6 +325,32 @@ async def test_stream_has_no_total_time(wire: WireLane) -> None:
 
     async with serving(script) as server:
         assert await everything(await wire.send(route_to(server, timeout_seconds=0.2), b"{}", calling())) == b"late"
+
+
+async def test_a_body_that_falls_silent_is_broken_off(wire: WireLane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the silence between two pieces, not by the whole time, nor by the time that a client takes to read."""
+    monkeypatch.setattr("proxy.upstream.wire.IDLE_SECONDS", 0.3)
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.write(CHUNKED)
+        for _ in range(4):
+            await exchange.chunk(b"x")
+            await asyncio.sleep(0.15)
+        await asyncio.sleep(5)
+
+    read: list[bytes] = []
+
+    async def slowly(reply: UpstreamReply) -> None:
+        async for piece in reply.body():
+            if not read:
+                await asyncio.sleep(0.5)
+            read.append(piece)
+
+    async with serving(script) as server:
+        reply = await wire.send(route_to(server), b"{}", calling())
+        with pytest.raises(UpstreamBroken):
+            await slowly(reply)
+    assert b"".join(read) == b"xxxx"
 
 
 async def test_kept_connection_that_died_is_replaced(wire: WireLane) -> None:
