@@ -236,7 +236,7 @@ def _run(settings: Settings, config: Path | None, listener: socket.socket, store
         told["TIDEMARK_HOST"] = settings.server.host
         os.environ.update(told | ({"TIDEMARK_CONFIG": str(config)} if config else {}))
         workers = settings.server.workers
-        several = uvicorn.Config("proxy.app:from_environment", factory=True, workers=workers, **plain)
+        several = uvicorn.Config("proxy.app.workers:from_environment", factory=True, workers=workers, **plain)
         Multiprocess(several, sockets=[listener]).run()
 
 

@@ -25,7 +25,7 @@ from proxy.writing import write_summary
 FILL_RETENTION_RATIO = 0.25
 """Share of a given budget that the newest messages may take; what they leave is the summary's."""
 ChooseStrategy = Callable[[Strategy, Route | None], Summarizer]
-"""The summarizer for a strategy; ``app.py`` knows them all."""
+"""The summarizer for a strategy; ``app`` knows them all."""
 
 
 @dataclass(frozen=True, slots=True)

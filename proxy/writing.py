@@ -23,7 +23,7 @@ from proxy.core.summary import Cause, RunningSummary, Strategy, SummaryRecipe, r
 
 Clock = Callable[[], float]
 ChooseSummarizer = Callable[[ModelProfile, Route], Summarizer]
-"""The strategy that a model's policy names; ``app.py`` knows them all."""
+"""The strategy that a model's policy names; ``app`` knows them all."""
 _LATE = "the summarizer did not answer in time"
 _FAIR_SHARE = 0.4
 """Of the summarizer's time: who got less and did not answer has not failed. The default wait is half of it."""

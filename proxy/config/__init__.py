@@ -1,7 +1,7 @@
 """Configuration: file and environment into one frozen ``Settings``.
 
 Roads into it: ``load`` for ``serve``, ``check_report`` for ``tidemark check``, ``load_model_defaults`` for
-what is known of models without a file. ``app.py`` hands parts on; no other room reads file or environment.
+what is known of models without a file. ``app`` hands parts on; no other room reads file or environment.
 """
 
 from __future__ import annotations

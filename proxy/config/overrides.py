@@ -1,6 +1,6 @@
 """What a person may set of a model while Tidemark runs: the same fields and ranges as in the file.
 
-``app.py`` hands ``read_override`` to the registry; values come from JSON or, as text, from the command line.
+``app`` hands ``read_override`` to the registry; values come from JSON or, as text, from the command line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""All settings of a process in one frozen value, and the questions that ``app.py`` asks of it.
+"""All settings of a process in one frozen value, and the questions that ``app`` asks of it.
 
 ``loading.py`` makes it from file and environment.
 """

@@ -1,6 +1,6 @@
 """Strategies that write a summary: ``extractive`` without a model, ``llm`` with one, ``hybrid`` with both.
 
-Adapters beside the core: each implements ``proxy.core.ports.Summarizer``, is built in ``app.py`` and called
+Adapters beside the core: each implements ``proxy.core.ports.Summarizer``, is built in ``app`` and called
 by the compactor. They are strangers to each other; below them lie ``ledger`` (carried verbatim),
 ``prompts`` and ``answers`` (asking a model, judging it), ``salience`` and ``signals`` (what is
 worth keeping), ``transcript`` (messages as lines) and ``fitting`` (the bound).

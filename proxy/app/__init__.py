@@ -1,0 +1,8 @@
+"""The composition root: the only room that knows every adapter. Wiring, no rules."""
+
+from __future__ import annotations
+
+from .application import create_app
+from .parts import Parts, StoredParts
+
+__all__ = ["Parts", "StoredParts", "create_app"]

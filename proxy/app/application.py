@@ -1,0 +1,166 @@
+"""Binding the parts to routes: what comes out is an ASGI application.
+
+``cli.py`` brings settings, the store's address and the secret.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route as HttpRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from proxy.commands import Commands
+from proxy.config import Settings
+from proxy.core.commands import mark_of
+from proxy.core.errors import InvalidRequest, TidemarkError
+from proxy.core.events import Event, Listener
+from proxy.http.admin import OperatorAccess
+from proxy.http.auth import PassthroughAuth
+from proxy.http.chat import ChatEndpoint, EdgeLimits
+from proxy.http.conversations import Conversations
+from proxy.http.errors import envelope, status_of
+from proxy.http.models import Models
+from proxy.http.ops import Ops
+from proxy.manual import ManualCompaction
+from proxy.pipeline import ChatPipeline
+from proxy.relay import Relay
+from proxy.telemetry.logging import FactLog
+from proxy.telemetry.metrics import Metrics
+
+from .parts import Engine, StoredParts
+
+CHAT = "/v1/chat/completions"
+_NOT_FOUND = "Tidemark has no {method} {path}. It serves POST /v1/chat/completions and GET /v1/models."
+
+
+def create_app(
+    settings: Settings,
+    *,
+    store_url: str,
+    secret: bytes,
+    warn: Callable[[str], None],
+    shared_metrics: Path | None = None,
+) -> Starlette:
+    """The application of one worker process.
+
+    :param store_url: where the store is, ``embedded`` resolved already
+    :param secret: key of the HMAC that tells tenants apart; the same in all workers and replicas
+    :param shared_metrics: the folder that several workers count into
+    """
+    stored = StoredParts(settings, store_url, warn)
+    parts, store = stored.parts, stored.store
+    metrics = Metrics(shared_metrics)
+    emit = _both(FactLog(), metrics)
+    engine = Engine(stored, emit)
+    pipeline = ChatPipeline(
+        upstream=parts.upstream,
+        catalog=parts.catalog,
+        calibrations=stored.calibrations,
+        identity=engine.identity,
+        fitting=engine.fitting,
+        clock=time.time,
+        timer=time.perf_counter,
+    )
+    relay = Relay(store, parts.counter, emit, msgspec.json.decode, time.perf_counter)
+    auth = PassthroughAuth(secret)
+    max_body = settings.server.max_body_mb * 1024 * 1024
+    chat = ChatEndpoint(
+        pipeline=Commands(
+            road=pipeline, fitting=engine.fitting, store=store, mark=mark_of(secret), emit=emit, clock=time.time
+        ),
+        relay=relay,
+        parser=parts.parser,
+        auth=auth,
+        limits=EdgeLimits(max_body, settings.server.keepalive_seconds, settings.server.notice_seconds),
+        emit=emit,
+        timer=time.perf_counter,
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        parts.upstream.warm()
+        await stored.live.start()
+        yield
+        await relay.settle()
+        await engine.preparation.aclose()
+        await stored.aclose()
+
+    token = settings.secrets.admin_token
+    access = OperatorAccess(settings.server.host, token.reveal() if token else None)
+    routes = [
+        HttpRoute(CHAT, chat, methods=["POST"]),
+        *Ops(
+            store=store,
+            models=parts.catalog,
+            auth=auth,
+            stateless=parts.stateless(),
+            metrics=metrics.render,
+            resting=engine.writer.resting,
+            max_body_bytes=max_body,
+        ).routes(),
+        *Models(stored.registry, auth, access).routes(),
+        *Conversations(_manual(stored, pipeline, engine, emit), auth, access).routes(),
+    ]
+    handlers = {404: _missing, 405: _missing, 500: _failed}
+    app = _Application(chat, routes=routes, lifespan=lifespan, exception_handlers=handlers)
+    app.router.redirect_slashes = False  # behind TLS the redirect would send the next request, key and all, to http://
+    return app
+
+
+class _Application(Starlette):
+    """Routes and their errors are starlette's. Chat requests go past its layers: their endpoint does it all."""
+
+    def __init__(self, chat: ASGIApp, **given: Any) -> None:
+        super().__init__(**given)
+        self._chat = chat
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == CHAT and scope["method"] == "POST":
+            await self._chat(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+
+def _manual(stored: StoredParts, road: ChatPipeline, engine: Engine, emit: Listener) -> ManualCompaction:
+    return ManualCompaction(
+        road=road,
+        fitting=engine.fitting,
+        writer=engine.writer,
+        upstream=stored.parts.upstream,
+        store=stored.store,
+        kept=stored.by_hand,
+        parse=stored.parts.parser.chat,
+        emit=emit,
+    )
+
+
+async def _missing(request: Request, error: Exception) -> Response:
+    """A path or method that is not served, told in OpenAI's envelope."""
+    message = _NOT_FOUND.format(method=request.method, path=request.url.path)
+    told = InvalidRequest(message, code="unknown_url")
+    status, allow = (error.status_code, error.headers) if isinstance(error, HTTPException) else (404, None)
+    return Response(envelope(told), status, allow, media_type="application/json")
+
+
+async def _failed(_: Request, __: Exception) -> Response:
+    """A failure of ours at an endpoint beside the road; the server logs it."""
+    error = TidemarkError("Tidemark failed to serve this request; its log says why.")
+    return Response(envelope(error), status_of(error), media_type="application/json")
+
+
+def _both(first: Listener, second: Listener) -> Listener:
+    def tell(event: Event) -> None:
+        first(event)
+        second(event)
+
+    return tell

@@ -1,0 +1,195 @@
+"""What an application is made of: adapters, the store's rooms, and what brings requests within their budgets.
+
+Below the application, which binds these to routes; the command line uses them without one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from proxy.compactor import Compactor
+from proxy.config import ModelEntry, Settings, WindowNote, read_override
+from proxy.core.budget import ModelProfile
+from proxy.core.events import Listener
+from proxy.core.ports import Caller, LessonStore, Route, Summarizer
+from proxy.core.summary import Strategy
+from proxy.fit import Fitting
+from proxy.http.body import BodyParser
+from proxy.http.stateless import Stateless
+from proxy.identity import Identity
+from proxy.preparation import Preparation
+from proxy.store.byhand import RedisByHand
+from proxy.store.calibrations import RedisCalibrations
+from proxy.store.leases import RedisLeases
+from proxy.store.lessons import RedisLessons
+from proxy.store.models import RedisModels
+from proxy.store.redis import RedisStore
+from proxy.summarizers.extractive import ExtractiveSummarizer
+from proxy.summarizers.hybrid import HybridSummarizer
+from proxy.summarizers.llm import LlmSummarizer
+from proxy.summarizers.request import CarriesRequest
+from proxy.tokens import LocalTokenCounter
+from proxy.upstream.catalog import Catalog
+from proxy.upstream.litellm import LiteLLMUpstream
+from proxy.upstream.modeldata import LiteLLMModelData
+from proxy.upstream.overrides import LiveOverrides
+from proxy.upstream.registry import ModelRegistry
+from proxy.writing import SummaryWriter
+
+SECONDS_A_DAY = 86_400
+
+
+class Parts:
+    """Everything that neither store nor server is needed for; the command line uses it as it is.
+
+    :param live: what a person set of models, where there is a store
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        warn: Callable[[str], None],
+        live: LiveOverrides | None = None,
+        lessons: LessonStore | None = None,
+    ) -> None:
+        self.settings = settings
+        self.parser = BodyParser()
+        self.counter = LocalTokenCounter(on_failure=settings.tokenizer.on_failure, on_warning=warn)
+        self.data = data = LiteLLMModelData()
+        entries = [_entry(entry) for entry in settings.model_list]
+        self.upstream = LiteLLMUpstream(entries, settings.upstream, data=data)
+        self.catalog = Catalog(
+            self.upstream,
+            policy_for=settings.policy_for,
+            overrides={entry.name: _window(entry.window) for entry in settings.model_list},
+            shipped={name: _window(known.window) for name, known in settings.model_defaults.patterns.items()},
+            data=data,
+            live=live,
+            lessons=lessons,
+        )
+        self.extractive = ExtractiveSummarizer(self.counter)
+        self._strategies: dict[tuple[Any, ...], Summarizer] = {}
+
+    def strategy(self, strategy: Strategy, **asked: Any) -> Summarizer:
+        """The summarizer of a strategy; made once for the same wishes.
+
+        :param asked: what ``LlmSummarizer`` takes by name
+        """
+        key = (strategy, *sorted(asked.items()))
+        if key not in self._strategies:
+            self._strategies[key] = self._made(strategy, asked)
+        return self._strategies[key]
+
+    def _made(self, strategy: Strategy, asked: Mapping[str, Any]) -> Summarizer:
+        if strategy == "extractive":
+            return self.extractive
+        narrator = LlmSummarizer(self.upstream, self.counter, window_of=self._window_of, **asked)
+        carrier = CarriesRequest if strategy == "llm" else HybridSummarizer
+        return carrier(self.counter, narrator)
+
+    async def _window_of(self, route: Route, caller: Caller) -> int | None:
+        """What a summarizer's model takes in, where that is more than an assumption."""
+        window = (await self.catalog.profile(route, caller)).window
+        return None if window.source == "default" else min(window.window, window.max_input_tokens)
+
+    def summarizer_for(self, profile: ModelProfile, _: Route) -> Summarizer:
+        """The summarizer that a model's policy names."""
+        policy = profile.policy
+        return self.strategy(
+            policy.strategy,
+            template=policy.template,
+            model=policy.summarizer_model,
+            cache_friendly=policy.summarizer_cache_friendly,
+        )
+
+    def stateless(self) -> Stateless:
+        """Counting and compacting of single requests."""
+        return Stateless(
+            parser=self.parser,
+            counter=self.counter,
+            catalog=self.catalog,
+            upstream=self.upstream,
+            choose=lambda strategy, _: self.strategy(strategy),
+            timer=time.perf_counter,
+        )
+
+
+class StoredParts:
+    """What is kept in the store, and the registry of models upon it."""
+
+    def __init__(self, settings: Settings, url: str, warn: Callable[[str], None]) -> None:
+        ttl_seconds = settings.store.ttl_days * SECONDS_A_DAY
+        self.store = RedisStore(url, ttl_seconds=ttl_seconds)
+        self.by_hand = RedisByHand(self.store.ask, ttl_seconds=ttl_seconds)
+        self.calibrations = RedisCalibrations(self.store.ask, ttl_seconds=ttl_seconds)
+        models = RedisModels(self.store.ask)
+        self.live = LiveOverrides(models, time.time)
+        self.parts = Parts(settings, warn, self.live, RedisLessons(self.store.ask, ttl_seconds=ttl_seconds))
+        self.registry = ModelRegistry(
+            store=models,
+            calibrations=self.calibrations,
+            live=self.live,
+            catalog=self.parts.catalog,
+            upstream=self.parts.upstream,
+            data=self.parts.data,
+            policy_for=settings.policy_for,
+            read_field=read_override,
+            clock=time.time,
+        )
+
+    async def aclose(self) -> None:
+        """Write what waits, and close all connections."""
+        try:
+            await self.live.aclose()
+        finally:
+            await self.parts.upstream.aclose()
+            await self.store.close()
+
+
+class Engine:
+    """What understands requests and brings them within their budgets."""
+
+    def __init__(self, stored: StoredParts, emit: Listener) -> None:
+        parts, store, leases = stored.parts, stored.store, RedisLeases(stored.store.ask)
+        self.writer = writer = SummaryWriter(
+            choose=parts.summarizer_for,
+            fallback=parts.extractive,
+            counter=parts.counter,
+            emit=emit,
+            clock=time.time,
+            timer=time.perf_counter,
+        )
+        self.compactor = Compactor(writer=writer, store=store, leases=leases, counter=parts.counter, emit=emit)
+        self.preparation = Preparation(writer=writer, store=store, leases=leases, emit=emit)
+        self.fitting = Fitting(
+            counter=parts.counter, compactor=self.compactor, preparation=self.preparation, timer=time.perf_counter
+        )
+        self.identity = Identity(
+            store=store,
+            calibrations=stored.calibrations,
+            counter=parts.counter,
+            choose=parts.summarizer_for,
+            emit=emit,
+            clock=time.time,
+            timer=time.perf_counter,
+        )
+
+
+def _entry(entry: ModelEntry) -> Mapping[str, Any]:
+    """An entry in LiteLLM's own words."""
+    return {
+        "model_name": entry.name,
+        "litellm_params": dict(entry.litellm_params),
+        "model_info": dict(entry.model_info),
+        "lane": entry.lane,
+    }
+
+
+def _window(note: WindowNote) -> Mapping[str, Any]:
+    return {
+        "max_input_tokens": note.max_input_tokens,
+        "max_output_tokens": note.max_output_tokens,
+        "context_window": note.context_window,
+    }

@@ -1,0 +1,29 @@
+"""What the flow needs from the world, as protocols; adapters implement them, ``app`` brings both together."""
+
+from __future__ import annotations
+
+from .counting import RequestCount, Stored, TokenCounter
+from .store import CalibrationStore, ConversationStore, Lease, LeaseStore, LessonStore, ModelStore
+from .summarizing import Summarizer, SummaryTask
+from .upstream import Caller, Headers, Lane, ModelCatalog, Route, Upstream, UpstreamReply
+
+__all__ = [
+    "CalibrationStore",
+    "Caller",
+    "ConversationStore",
+    "Headers",
+    "Lane",
+    "Lease",
+    "LeaseStore",
+    "LessonStore",
+    "ModelCatalog",
+    "ModelStore",
+    "RequestCount",
+    "Route",
+    "Stored",
+    "Summarizer",
+    "SummaryTask",
+    "TokenCounter",
+    "Upstream",
+    "UpstreamReply",
+]

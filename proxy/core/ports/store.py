@@ -1,0 +1,181 @@
+"""What is kept: conversations, leases, what was learned of models. What the flow needs of ``proxy/store``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from proxy.core.calibration import Calibration, CalibrationKey, Reading
+from proxy.core.conversation import Recollection, StoredConversation, StoredMessage, TurnRecord
+from proxy.core.prefix import PrefixChain
+from proxy.core.registry import ModelRecord, Overrides, RegistryVersion, Sighting
+from proxy.core.summary import RunningSummary, SummaryRecipe
+
+
+class ConversationStore(Protocol):
+    """The one shared store of all workers (NFR-7.3, FR-4.3)."""
+
+    async def recall(self, tenant: str, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
+        """What is known of a request's conversation: one round trip in the common case.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        ...
+
+    async def record(self, turn: TurnRecord) -> str:
+        """Append what a turn adds, in one atomic write; writing it twice changes nothing.
+
+        A conversation that went on otherwise meanwhile is left as it is, and the turn becomes a fork of it.
+
+        :returns: the id of the conversation that holds the turn now
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        ...
+
+    async def keep_summary(
+        self,
+        tenant: str,
+        conversation: str,
+        chain: PrefixChain,
+        summary: RunningSummary,
+        *,
+        waiting: bool = False,
+        lease: Lease | None = None,
+        replacing: bool = False,
+    ) -> RunningSummary | None:
+        """Store a summary of the first ``summary.covered`` messages of ``chain``; of two for one prefix, the first.
+
+        :param replacing: in place of the one that is stored
+        :param waiting: it was prepared: it is not in use until it is kept once more, without this
+        :param lease: what it was made under
+        :returns: the one that is stored now; None where there is none and the lease is somebody else's by now
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        ...
+
+    async def summary(
+        self, chain: PrefixChain, covered: int, recipe: SummaryRecipe, *, waiting: bool = False
+    ) -> RunningSummary | None:
+        """The stored summary of the first ``covered`` messages of ``chain``, or the one that waits for its use.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        ...
+
+    async def conversation(self, conversation: str) -> StoredConversation | None:
+        """A conversation's record; None when there is none."""
+        ...
+
+    async def messages(self, conversation: str, *, start: int = 1, stop: int | None = None) -> Sequence[StoredMessage]:
+        """The original messages ``start`` to ``stop``, both included, a fork's earlier ones too (promise 6)."""
+        ...
+
+    async def summaries(self, conversation: str) -> Sequence[RunningSummary]:
+        """All summaries of a conversation, oldest first."""
+        ...
+
+    async def ping(self) -> None:
+        """:raises StoreUnavailable: the store does not answer"""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to make a summary, held by one worker of all for a while."""
+
+    family: str
+    name: str
+    value: bytes
+    """Another one at each taking: who holds an older one is told apart (fencing)."""
+
+
+class LeaseStore(Protocol):
+    """Who is making what. Every method raises ``StoreUnavailable`` when the store did not answer in time."""
+
+    async def take(
+        self, name: str, chain: PrefixChain, covered: int, recipe: SummaryRecipe, seconds: float
+    ) -> Lease | None:
+        """Take the lease of that name, to make a summary of the first ``covered`` messages; None where it is taken.
+
+        Of a preparation the name is the second part of the conversation's id, so ``recall`` finds it.
+        """
+        ...
+
+    async def renew(self, lease: Lease, seconds: float) -> bool:
+        """Hold a lease for longer; False where it has gone to somebody else."""
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Give a lease back."""
+        ...
+
+    async def taken(self, family: str, name: str) -> bool:
+        """Whether somebody holds a lease."""
+        ...
+
+
+class ModelStore(Protocol):
+    """The registry's records (FR-4.1.3). They are the operator's: no tenant has any of their own.
+
+    Every method raises ``StoreUnavailable`` when the store did not answer in time.
+    """
+
+    async def version(self) -> RegistryVersion:
+        """Another one after every change of overrides, and after the store was emptied."""
+        ...
+
+    async def changed(self) -> tuple[RegistryVersion, Sequence[ModelRecord]]:
+        """The version, and the records that a person set something of; without what was found."""
+        ...
+
+    async def records(self) -> Sequence[ModelRecord]:
+        """All records, by id."""
+        ...
+
+    async def record(self, model: str) -> ModelRecord | None:
+        """The record with this id."""
+        ...
+
+    async def sight(self, sighting: Sighting, now: float) -> None:
+        """Keep what a request found of a model, as ``sighted`` says, and that it was seen now."""
+        ...
+
+    async def override(self, record: ModelRecord, change: Callable[[Overrides], Overrides], now: float) -> None:
+        """Keep what a person set, in place of what was set before; it is the record's id that counts.
+
+        :param change: from what is set to what shall be; asked again where somebody else was faster. What it raises
+            leaves everything as it is
+        """
+        ...
+
+
+class CalibrationStore(Protocol):
+    """What was learned of providers' tokenizers. Calibration is a refinement, so nothing here fails a request."""
+
+    async def calibration(self, key: CalibrationKey) -> Calibration:
+        """Of a tool set, else of its model; the last one known where the store does not answer."""
+        ...
+
+    async def learn(self, key: CalibrationKey, counted: int, told: int, now: float) -> None:
+        """Take in one more reply, for the tool set and for the model; in vain where the store does not answer."""
+        ...
+
+    async def readings(self, owner: str | None) -> Mapping[str, Sequence[Reading]]:
+        """By model id, what is known to an owner; for None, the operator, the newest of each model.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        ...
+
+
+class LessonStore(Protocol):
+    """What overflows taught, by credential; packed by whoever learns. Raises ``StoreUnavailable``."""
+
+    async def lessons(self, owner: str) -> Sequence[bytes]:
+        """All that was taught to one credential."""
+        ...
+
+    async def keep_lesson(self, owner: str, name: str, packed: bytes) -> None:
+        """Keep one, in place of an older one of that name."""
+        ...

@@ -1,0 +1,137 @@
+"""Who asks, which model answers and where; and how an upstream is spoken to.
+
+What the flow needs of ``proxy/upstream``. The wire lane and the translate lane both answer as an ``UpstreamReply``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from proxy.core.budget import ModelProfile
+from proxy.core.messages import JsonValue, LivePrefix
+
+Headers = Sequence[tuple[bytes, bytes]]
+"""Header lines in order, repeated ones too; names in lower case."""
+Lane = Literal["wire", "translate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sends a request, as far as Tidemark needs to know."""
+
+    fingerprint: bytes
+    """HMAC of the credential; the credential itself is in ``headers`` only."""
+    headers: Headers
+    """The client's request headers that go upstream, credential included."""
+
+    def __repr__(self) -> str:
+        return f"Caller({self.fingerprint.hex()[:8]})"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a model's requests go."""
+
+    lane: Lane
+    name: str
+    """The model's name as the client uses it; profiles and windows are looked up by it."""
+    upstream_model: str
+    """The model's name as the upstream uses it."""
+    provider: str
+    base_url: str
+    """Of the wire lane: ``{base_url}/chat/completions`` is asked. May be empty on the translate lane."""
+    api_key: str | None = None
+    """A configured key, which takes the place of the client's."""
+    headers: Headers = ()
+    """Configured extra headers."""
+    params: Mapping[str, JsonValue] | None = None
+    """Configured ``litellm_params`` for the translate lane, credentials included."""
+    timeout_seconds: float = 600.0
+
+    def __repr__(self) -> str:
+        return (
+            f"Route({self.lane} {self.name} -> {self.provider}/{self.upstream_model} at {self.base_url or 'litellm'})"
+        )
+
+
+class UpstreamReply(Protocol):
+    """An upstream's answer whose status and headers are there and whose body is on its way."""
+
+    status: int
+    headers: Headers
+
+    def body(self) -> AsyncIterator[bytes]:
+        """The body's bytes as they arrive, never gathered.
+
+        :raises UpstreamBroken: the connection ended before the body did
+        """
+        ...
+
+    async def close(self) -> None:
+        """Give up the rest; the upstream call is cancelled. May be called more than once."""
+        ...
+
+
+class Upstream(Protocol):
+    """The way to the providers: litellm decides where and how, bytes travel."""
+
+    async def resolve(self, model: str) -> Route:
+        """Where requests for ``model`` go.
+
+        :raises ModelNotFound: nobody serves it; the message names what is configured
+        """
+        ...
+
+    async def send(self, route: Route, body: bytes, caller: Caller, *, stream: bool) -> UpstreamReply:
+        """Send a chat request, its ``model`` already the upstream's, and wait for status and headers.
+
+        :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
+        """
+        ...
+
+    async def complete(
+        self,
+        route: Route,
+        messages: Sequence[Mapping[str, JsonValue]],
+        caller: Caller,
+        *,
+        max_tokens: int,
+        timeout_seconds: float,
+        live: LivePrefix | None = None,
+    ) -> str:
+        """One short text for a summarizer, not streamed.
+
+        :param live: what goes before ``messages``, byte by byte
+        :raises UpstreamError: there was no answer
+        :raises SummaryRejected: it holds no text: tool calls or a refusal in its place, or nothing
+        """
+        ...
+
+
+class ModelCatalog(Protocol):
+    """What is known of models."""
+
+    async def profile(self, route: Route, caller: Caller) -> ModelProfile:
+        """Window and policy of a model, from the sources in DESIGN.md's order; never fails, the last is a default."""
+        ...
+
+    async def learn(
+        self,
+        route: Route,
+        caller: Caller,
+        profile: ModelProfile,
+        *,
+        status: int,
+        body: bytes,
+        sent_tokens: int,
+        factor: float = 1.0,
+    ) -> ModelProfile | None:
+        """What an upstream's error teaches of a model's window.
+
+        :param sent_tokens: what was sent, as counted here; the upstream may count more for the same
+        :param factor: how many times more it was believed to count
+        :returns: the profile to go on with, its window smaller; None when the error is none of context length
+        """
+        ...
