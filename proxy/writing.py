@@ -7,8 +7,10 @@ which makes one while nobody waits. The strategies write texts; this file decide
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 
 from proxy.core.breaker import CLOSED, Breaker
 from proxy.core.budget import ModelProfile
@@ -29,6 +31,8 @@ _FAIR_SHARE = 0.4
 """Of the summarizer's time: who got less and did not answer has not failed. The default wait is half of it."""
 AUTO = "auto"
 """A recipe's model that follows the conversation's."""
+_PLACES = 4
+"""Of a slip, so many calls are logged, the innermost last."""
 _BREAKERS = 1024
 """Remembered; of summarizers that fail nowhere near as many are in use at once."""
 
@@ -105,7 +109,7 @@ class SummaryWriter:
 
         :param seconds: the longest it may take, where that is less than the summarizer's own time
         """
-        started, policy = self.timer(), order.profile.policy
+        started, policy, detail = self.timer(), order.profile.policy, ""
         if not (breaker := self._breaker(order, summarizer)).admits(started):
             left = breaker.left(started)
             return NotSummarized(f"the summarizer failed {breaker.failures} times and rests for {left:.0f} s", left)
@@ -121,15 +125,15 @@ class SummaryWriter:
             self._learn(order, summarizer, self._breaker(order, summarizer).abandoned(self.timer()))
             raise
         except TidemarkError as error:
-            reason = str(error)
+            reason, detail = str(error), error.internal
         except Exception as error:  # noqa: BLE001 - a strategy's slip must not cost the client its answer
-            reason = f"the summarizer failed: {type(error).__name__}"
+            reason, detail = f"the summarizer failed: {type(error).__name__}", _places(error)
         else:
             self._learn(order, summarizer, self._breaker(order, summarizer).succeeded())
             return text
         strategy = summarizer.recipe.strategy
         model, taken = order.profile.name, self.timer() - started
-        self._emit(SummaryFailed(order.conversation, model, strategy, reason, policy.on_failure, taken))
+        self._emit(SummaryFailed(order.conversation, model, strategy, reason, policy.on_failure, taken, detail))
         # Who was cut short, because the client waits no longer than that, may have been about to answer.
         fair = allowed >= _FAIR_SHARE * policy.summarizer_timeout_seconds
         after = self._breaker(order, summarizer)
@@ -202,6 +206,12 @@ async def write_summary(summarizer: Summarizer, task: SummaryTask, covered: int,
         message = f"the {summarizer.recipe.strategy} summarizer gave an empty text"
         raise SummaryRejected(message)
     return text
+
+
+def _places(error: Exception) -> str:
+    """Where an error came from; not its words, which may quote a conversation."""
+    frames = traceback.extract_tb(error.__traceback__)[-_PLACES:]
+    return " > ".join(f"{PurePath(one.filename).name}:{one.lineno} {one.name}" for one in frames)
 
 
 _BreakerKey = tuple[str, str, str, str, bytes]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from proxy.core.errors import TokenizerFailed
 from proxy.tokens import LocalTokenCounter
+from proxy.tokens import vocabulary as vocabularies
 from proxy.tokens.vocabulary import Vocabulary, pieces, vocabulary
 
 TEXTS = st.text(alphabet=st.sampled_from("ab Z9.,'\n\t/\r-éß中😀\u200d\x1c\xa0"), max_size=400)
@@ -52,9 +54,26 @@ def test_estimates_are_opt_in_and_warned_of_once(tmp_path: Path) -> None:
 def test_loading_leaves_the_environment_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """The operator's own cache folder is set aside only while a vocabulary is read."""
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "elsewhere")
-    vocabulary.cache_clear()
+    monkeypatch.setattr(vocabularies, "_loaded", {})
     assert vocabulary("cl100k_base").count("hello") == 1
     assert os.environ["TIKTOKEN_CACHE_DIR"] == "elsewhere"
+
+
+def test_loading_takes_nothing_out_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread that walks the environment meanwhile, looking for proxies say, would fail with a KeyError."""
+    monkeypatch.delenv("TIKTOKEN_CACHE_DIR", raising=False)
+    monkeypatch.setattr(vocabularies, "_loaded", {})
+    taken: list[str] = []
+    monkeypatch.setattr(type(os.environ), "__delitem__", lambda _, name: taken.append(name))
+    assert vocabulary("cl100k_base").count("hello") == 1
+    assert taken == []
+
+
+def test_a_vocabulary_is_loaded_once_however_many_threads_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker's first requests come together; each load costs half a second."""
+    monkeypatch.setattr(vocabularies, "_loaded", {})
+    with ThreadPoolExecutor(8) as pool:
+        assert len({id(one) for one in pool.map(vocabulary, ["cl100k_base"] * 8)}) == 1
 
 
 def test_a_panic_of_the_tokenizer_is_a_tokenizer_failure() -> None:

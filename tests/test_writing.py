@@ -9,6 +9,7 @@ import pytest
 
 from proxy.core.budget import CompactionPolicy
 from proxy.core.errors import SummaryRejected
+from proxy.core.events import Event, Listener, SummaryFailed
 from proxy.core.ports import Caller, SummaryTask
 from proxy.core.summary import SummaryRecipe
 from proxy.summarizers import ExtractiveSummarizer
@@ -24,13 +25,13 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def writer(strategy: Slow) -> SummaryWriter:
+def writer(strategy: Slow, emit: Listener = lambda _: None) -> SummaryWriter:
     """A writer whose models all use ``strategy``."""
     return SummaryWriter(
         choose=lambda _, __: strategy,
         fallback=ExtractiveSummarizer(COUNTER),
         counter=COUNTER,
-        emit=lambda _: None,
+        emit=emit,
         clock=lambda: 1.0,
         timer=lambda: 0.0,
     )
@@ -91,3 +92,19 @@ async def test_each_model_and_each_credential_has_a_breaker_of_its_own() -> None
     assert not made.admits(wanted)
     assert made.admits(replace(wanted, route=replace(wanted.route, upstream_model="other")))
     assert made.admits(replace(wanted, caller=Caller(b"another", ())))
+
+
+@pytest.mark.anyio
+async def test_where_a_strategy_slipped_is_logged_and_what_it_said_is_not() -> None:
+    """An error's words may quote a conversation; without the place nobody could find its cause."""
+
+    def slipping(_: SummaryTask) -> str:
+        return {"a": "b"}["a secret of the conversation"]
+
+    told: list[Event] = []
+    slow = Slow(answer=slipping)
+    assert isinstance(await writer(slow, told.append).write(order(policy=HALF), slow), NotSummarized)
+    (failure,) = [event for event in told if isinstance(event, SummaryFailed)]
+    assert failure.reason == "the summarizer failed: KeyError"
+    assert "slipping" in failure.detail
+    assert "secret" not in str(failure)

@@ -113,6 +113,8 @@ class SummaryFailed:
     reason: str
     policy: str
     seconds: float
+    detail: str = ""
+    """For the log: what a client may not read, or where a strategy slipped."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -35,6 +34,7 @@ _FILES = {
 }
 _FOLDER_VARIABLE = "TIKTOKEN_CACHE_DIR"
 _loading = threading.Lock()
+_loaded: dict[tuple[str, Path | None], Vocabulary] = {}
 
 OWNER = ThreadPoolExecutor(1, "tidemark-tokens")
 """The thread that is first to use every vocabulary. tiktoken's regular expressions serve their first thread some
@@ -146,31 +146,39 @@ def _last_boundary(text: str, start: int, stop: int) -> int:
     return 0
 
 
-@cache
 def vocabulary(encoding: str, folder: Path | None = None) -> Vocabulary:
-    """Load an encoding, once; 0.2 to 0.6 s of CPU the first time.
+    """Load an encoding, once, whoever asks at the same time; 0.2 to 0.6 s of CPU the first time.
 
     :param folder: where the files lie; None for the folder in litellm's wheel
     :raises TokenizerFailed: its file is missing or altered; the message says how to mend that
     """
+    found = _loaded.get((encoding, folder))
+    if found is None:
+        with _loading:
+            found = _loaded.get((encoding, folder))
+            if found is None:
+                found = _loaded[encoding, folder] = _load(encoding, folder)
+    return found
+
+
+def _load(encoding: str, folder: Path | None) -> Vocabulary:
     ranks = _SAME_RANKS.get(encoding, encoding)
     place = folder if folder is not None else _wheel_folder()
     _check(place, ranks)
-    with _loading:
-        before = os.environ.get(_FOLDER_VARIABLE)
-        os.environ[_FOLDER_VARIABLE] = str(place)
-        try:
-            encoder = tiktoken.get_encoding(ranks)
-            if not threading.current_thread().name.startswith("tidemark-tokens"):
-                OWNER.submit(encoder.encode_ordinary, "first").result()
-            return Vocabulary(encoding, encoder)
-        except Exception as error:
-            raise _unusable(ranks, repr(error)) from error
-        finally:
-            if before is None:
-                del os.environ[_FOLDER_VARIABLE]
-            else:
-                os.environ[_FOLDER_VARIABLE] = before
+    # What nobody had set stays: to take a variable out again is to break whoever walks the environment in another
+    # thread, as the client of an upstream does when it looks for proxies. Nobody but tiktoken reads this one.
+    before = os.environ.get(_FOLDER_VARIABLE)
+    os.environ[_FOLDER_VARIABLE] = str(place)
+    try:
+        encoder = tiktoken.get_encoding(ranks)
+        if not threading.current_thread().name.startswith("tidemark-tokens"):
+            OWNER.submit(encoder.encode_ordinary, "first").result()
+        return Vocabulary(encoding, encoder)
+    except Exception as error:
+        raise _unusable(ranks, repr(error)) from error
+    finally:
+        if before is not None:
+            os.environ[_FOLDER_VARIABLE] = before
 
 
 def _wheel_folder() -> Path:
