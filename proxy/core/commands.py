@@ -59,11 +59,23 @@ def exchanges(request: ChatRequest, mark: str) -> tuple[frozenset[int], frozense
 
     The second are ours only where the model's commands are on; without them they are messages like any other.
     """
-    marked = mark.encode() in request.body
-    if not marked and not any(name.encode() in request.body for name in COMMANDS):
+    if _quiet(request, mark):
         return frozenset(), frozenset()  # the whole cost for a request without commands
-    gone = answered(request.messages, mark) if marked else frozenset()
+    gone = answered(request.messages, mark)
     return gone, unanswered(request.messages, mark) - gone
+
+
+def _quiet(request: ChatRequest, mark: str) -> bool:
+    """Whether no message is a command or bears our mark; where a request continues another, new ones are read only."""
+    lineage, key = request.lineage, ("quiet", mark)
+    known = lineage.known if lineage is not None and lineage.before.get(key) else 0
+    quiet = not any(
+        command_of(message) is not None or (message.role == "assistant" and message.text.lstrip().startswith(mark))
+        for message in request.messages[known:]
+    )
+    if lineage is not None:
+        lineage.found[key] = quiet
+    return quiet
 
 
 def answered(messages: Sequence[Message], mark: str) -> frozenset[int]:

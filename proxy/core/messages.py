@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 from zlib import crc32
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -82,6 +82,22 @@ def _measure(message: Message) -> int:
     return len(text) + (crc32("\0".join(written).encode(errors="surrogatepass")) << 32)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Lineage:
+    """What a request has from an earlier one that it continues, so that a turn's work grows with what is new only.
+
+    Steps of the road leave in ``found`` what they found of all messages, under a key of their own, and look into
+    ``before`` for what they found of the known ones. To lose it costs time, and nothing else.
+    """
+
+    messages: tuple[Message, ...]
+    """Of the request that this belongs to; for no other does it hold."""
+    known: int = 0
+    """How many leading messages the earlier request had, to the byte."""
+    before: Mapping[object, Any] = field(default_factory=dict)
+    found: dict[object, Any] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
     """A chat request as it came in: ``POST /v1/chat/completions``."""
@@ -97,6 +113,14 @@ class ChatRequest:
     """``max_completion_tokens`` or else ``max_tokens``, in tokens."""
     counted: Mapping[str, JsonValue] = field(default_factory=dict)
     """Decoded members that the provider bills as input: tools, tool_choice, functions, response_format, ..."""
+    parsed: Lineage | None = field(default=None, compare=False, repr=False)
+    """Where the request is a long one."""
+
+    @property
+    def lineage(self) -> Lineage | None:
+        """What is known of exactly these messages; none where some were taken out since they were parsed."""
+        parsed = self.parsed
+        return parsed if parsed is not None and parsed.messages is self.messages else None
 
 
 @dataclass(frozen=True, slots=True)

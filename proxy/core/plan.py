@@ -35,15 +35,18 @@ FORCED_RETENTION_RATIO = 0.25
 
 def plan(situation: Situation) -> CompactionPlan:
     """Decide what to do with a request (FR-1.2, FR-1.3, FR-2.2, FR-5.3, FR-5.4)."""
-    case = _Case(situation)
     if situation.mode == "off":
-        return NoCompaction("off", case.total)
+        return NoCompaction("off", situation.total)
     if situation.mode == "auto" and not situation.policy.enabled:
-        return NoCompaction("disabled", case.total)
+        return NoCompaction("disabled", situation.total)
+    budget = situation.budget
+    if situation.mode == "auto" and situation.summary is None and situation.total <= budget.high_water:
+        return NoCompaction("fits", situation.total)  # most requests end here, and no message was looked at
+    case = _Case(situation)
     current = case.current()
     if situation.mode == "force":
         planned = case.forced(current)
-    elif current.tokens <= situation.budget.high_water:
+    elif current.tokens <= budget.high_water:
         planned = current
     else:
         planned = case.due(current)
@@ -59,9 +62,14 @@ def plan_ahead(situation: Situation) -> Compact | None:
     The summary is used when the high water is crossed, and the messages that bring the conversation there will
     stand after it. So the room up to the high water is taken off what has to stay of today's messages.
     """
-    budget, policy, case = situation.budget, situation.policy, _Case(situation)
+    budget, policy = situation.budget, situation.policy
+    if situation.mode != "auto" or not policy.enabled:
+        return None
+    if situation.summary is None and situation.total <= budget.prepare_mark:
+        return None
+    case = _Case(situation)
     current = case.current()
-    if situation.mode != "auto" or not policy.enabled or not budget.prepare_mark < current.tokens <= budget.high_water:
+    if not budget.prepare_mark < current.tokens <= budget.high_water:
         return None
     if case.total < budget.min_tokens or len(case.said) < policy.min_messages or case.prepared() is not None:
         return None
@@ -94,7 +102,7 @@ class _Case:
         self.budget = situation.budget
         self.places = [place for place, message in enumerate(situation.messages) if not message.is_system]
         self.said = [situation.messages[place] for place in self.places]
-        self.total = situation.fixed + sum(situation.tokens)
+        self.total = situation.total
         self.head_end = self.places[0] if self.places else len(situation.messages)
         self.head = situation.fixed + situation.summary_first + sum(situation.tokens[: self.head_end])
         self.summary = self._usable_summary()

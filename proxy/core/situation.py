@@ -39,6 +39,11 @@ class Situation:
     summary_first: int = 0
     """By how many tokens ``fixed`` changes once a summary stands in the request."""
 
+    @property
+    def total(self) -> int:
+        """Tokens of the request as it came in."""
+        return self.fixed + sum(self.tokens)
+
 
 @dataclass(frozen=True, slots=True)
 class NoCompaction:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
@@ -20,13 +19,15 @@ import msgspec
 from proxy.core.chat import HALF, parse_message
 from proxy.core.errors import InvalidRequest
 from proxy.core.messages import ChatRequest, JsonValue, Message, printable
+from proxy.http.beginnings import Beginnings
+from proxy.http.held import held_bytes
 
 COUNTED = ("tools", "tool_choice", "functions", "function_call", "response_format")
 """Members beside the messages that the provider bills as input."""
 CACHE_BYTES = 64 * 1024 * 1024
 """Memory for messages that were parsed, all of it counted; some hundred long conversations."""
-ENTRY_BYTES = 190
-"""What a message takes beside its parts: the object itself and its place in the cache (CPython 3.11, measured)."""
+BEGINNINGS_SHARE = 3
+"""At most one part of so many is for beginnings of long requests, and the messages that they hold."""
 MAX_OUTPUT_TOKENS = 100_000_000
 """Above this a reply length is a slip, not a wish."""
 
@@ -37,11 +38,12 @@ _MARK = re.compile(r"[ \t\n\r]*([{}\[\]:,])[ \t\n\r]*")
 
 
 class BodyParser:
-    """Parses chat requests. The mutable state is the cache of messages, oldest first."""
+    """Parses chat requests. The mutable state is the cache of messages, oldest first, and that of beginnings."""
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self._messages: OrderedDict[bytes, Message] = OrderedDict()
         self._room = cache_bytes
+        self._beginnings = Beginnings(cache_bytes // BEGINNINGS_SHARE)
 
     def chat(self, body: bytes, *, anonymous: bool = False) -> ChatRequest:
         """Parse the body of ``POST /v1/chat/completions``.
@@ -49,9 +51,17 @@ class BodyParser:
         :param anonymous: whether ``model`` may be left out, where nothing is forwarded
         :raises InvalidRequest: with ``param`` and a stable ``code``, as OpenAI words it
         """
-        fields = members(body)
+        continued = self._beginnings.continued(body)
+        fields = members(body) if continued is None else continued.fields
         model = "" if anonymous and "model" not in fields else _model(fields)
-        messages = self._parse_messages(fields)
+        if continued is None:
+            messages = self._all_messages(fields)
+            parsed = self._beginnings.begun(body, fields, messages)
+        else:
+            known = continued.beginning.lineage.messages
+            messages = (*known, *self._parsed(continued.added, len(known)))
+            parsed = self._beginnings.grown(body, continued, messages)
+        self._make_room()
         return ChatRequest(
             body=body,
             fields=fields,
@@ -60,9 +70,10 @@ class BodyParser:
             stream=_flag(fields, "stream"),
             max_output_tokens=_max_output(fields),
             counted={name: decoded(fields[name], name) for name in COUNTED if name in fields},
+            parsed=parsed,
         )
 
-    def _parse_messages(self, fields: dict[str, bytes]) -> tuple[Message, ...]:
+    def _all_messages(self, fields: dict[str, bytes]) -> tuple[Message, ...]:
         if "messages" not in fields:
             raise InvalidRequest(
                 "Missing required parameter: 'messages'.", param="messages", code="missing_required_parameter"
@@ -73,16 +84,20 @@ class BodyParser:
             raise InvalidRequest("'messages' must be an array.", param="messages", code="invalid_type") from error
         if not raws:
             raise InvalidRequest("'messages' must hold at least one message.", param="messages", code="empty_array")
+        return tuple(self._parsed(raws, 0))
+
+    def _parsed(self, raws: Sequence[bytes], first: int) -> list[Message]:
+        """Messages from their bytes; ``first`` is the place of the first one in the request."""
         known, used = self._messages.get, self._messages.move_to_end
         messages: list[Message] = []
-        for index, raw in enumerate(raws):
+        for index, raw in enumerate(raws, first):
             message = known(raw)
             if message is None:
                 message = self._message(raw, index)
             else:
                 used(raw)
             messages.append(message)
-        return tuple(messages)
+        return messages
 
     def _message(self, raw: bytes, index: int) -> Message:
         where = f"messages.[{index}]"
@@ -92,30 +107,13 @@ class BodyParser:
             raise InvalidRequest(f"{where} is nested too deeply.", param=where, code="invalid_json") from error
         self._messages[raw] = message
         self._room -= held_bytes(message)
-        while self._room < 0:
-            _, oldest = self._messages.popitem(last=False)
-            self._room += held_bytes(oldest)
+        self._make_room()
         return message
 
-
-def held_bytes(message: Message) -> int:
-    """Memory that a message in the cache takes.
-
-    Text with an emoji in it takes four bytes a letter, and small objects twenty times their JSON, so it is
-    measured, not reckoned from the length.
-    """
-    size = ENTRY_BYTES
-    parts: list[object] = [message.raw, message.text, message.name, message.answers, message.digest, message.media]
-    for call in message.calls:
-        parts += [call, call.id, call.name, call.arguments]
-    while parts:
-        part = parts.pop()
-        if isinstance(part, dict):
-            parts += part.values()
-        elif isinstance(part, list | tuple):
-            parts += part
-        size += sys.getsizeof(part)
-    return size
+    def _make_room(self) -> None:
+        while self._room < self._beginnings.held and self._messages:
+            _, oldest = self._messages.popitem(last=False)
+            self._room += held_bytes(oldest)
 
 
 def members(body: bytes) -> dict[str, bytes]:

@@ -98,22 +98,25 @@ class TurnParts:
 
 
 def part_turn(turn: TurnRecord, known: int) -> TurnParts:
-    """Take a turn apart; the only pass over all of its messages.
+    """Take a turn apart.
 
     :param known: how many leading non-system messages need not be written
     """
+    messages, tokens = turn.messages, turn.tokens
+    places = [place for place, message in enumerate(messages) if message.is_system]
+    total = sum(tokens) - sum([tokens[place] for place in places])
+    systems = [
+        PlacedSystem(place - before, digest_of(messages[place].raw), messages[place].raw)
+        for before, place in enumerate(places)
+    ]
+    left, place = len(messages) - len(places) - known, len(messages)
     new: list[tuple[Message, int]] = []
-    systems: list[PlacedSystem] = []
-    position = total_tokens = 0
-    for message, tokens in zip(turn.messages, turn.tokens, strict=True):
-        if message.is_system:
-            systems.append(PlacedSystem(position, digest_of(message.raw), message.raw))
-        else:
-            position += 1
-            total_tokens += tokens
-            if position > known:
-                new.append((message, tokens))
-    return TurnParts(new, total_tokens, systems)
+    while left > 0:
+        place -= 1
+        if not messages[place].is_system:
+            new.append((messages[place], tokens[place]))
+            left -= 1
+    return TurnParts(new[::-1], total, systems)
 
 
 def pack_message(message: Message, tokens: int, created_at: float, scheme: str = "") -> bytes:

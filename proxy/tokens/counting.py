@@ -32,7 +32,7 @@ _UNREMEMBERED_CHARS = 200
 """Below this, counting anew is as quick as looking it up."""
 OnFailure = Literal["error", "estimate"]
 _Filled = tuple[Sequence[int | None], tuple[int, int]]
-"""The count of each message, and of all else as ``fixed_tokens`` gives it."""
+"""The count of each message that was asked for, and of all else as ``fixed_tokens`` gives it."""
 
 
 class LocalTokenCounter:
@@ -70,22 +70,25 @@ class LocalTokenCounter:
         :raises TokenizerFailed: nothing is approximated unless that was chosen
         """
         scheme = scheme_for(model)
-        found = self._found(request, scheme)
-        if stored is not None and None in found:
-            first, characters = _missing(request, found, known)
+        known_here = self._known(request, scheme)
+        added = request.messages[len(known_here) :]
+        found = self._found(added, scheme)
+        new = _characters(added, found)
+        if stored is not None and new > THREAD_CHARS:
+            first, characters = _missing(request, (*known_here, *found), known)
             if characters > THREAD_CHARS:
                 for message, tokens in await stored(scheme.mark, first):
                     self.remember(message, model, tokens)
-                found = self._found(request, scheme)
+                found = self._found(added, scheme)
+                new = _characters(added, found)
         fixed_key = _fixed_key(request, scheme)
         change_key = (*fixed_key[:2], -2)
         cost_known, change_known = self._texts.get(fixed_key), self._texts.get(change_key)
         fixed = None if cost_known is None or change_known is None else (cost_known, change_known)
         if None in found or fixed is None:
-            new = self._new(request, found)
             if fixed is None:
                 new += sum(len(request.fields.get(name, b"")) for name in request.counted)
-            fill = partial(self._fill, request, scheme, found, fixed)
+            fill = partial(self._fill, request, added, scheme, found, fixed)
             if scheme.family.encoding not in self._loaded:
                 found, all_else = await asyncio.to_thread(fill)
             elif new > THREAD_CHARS:
@@ -96,7 +99,9 @@ class LocalTokenCounter:
             self._texts.put(change_key, all_else[1])
         else:
             all_else = fixed
-        counts = tuple([count or 0 for count in found])
+        counts = (*known_here, *[count or 0 for count in found])
+        if (lineage := request.lineage) is not None:
+            lineage.found["tokens", scheme.key] = counts
         mark = "" if self._warned else scheme.mark
         exact = scheme.family.exact and not self._warned
         cost, change = all_else
@@ -104,17 +109,14 @@ class LocalTokenCounter:
             change = 0
         return RequestCount(counts, cost, scheme.family.encoding, exact=exact, scheme=mark, summary_first=change)
 
-    def _found(self, request: ChatRequest, scheme: Scheme) -> Sequence[int | None]:
-        key = scheme.key
-        return self._messages.all([(key, message.digest, message.measure) for message in request.messages])
+    def _known(self, request: ChatRequest, scheme: Scheme) -> tuple[int, ...]:
+        """The counts of the leading messages that an earlier request had too, as long as none was an estimate."""
+        lineage = request.lineage
+        return () if lineage is None or self._warned else lineage.before.get(("tokens", scheme.key), ())
 
-    @staticmethod
-    def _new(request: ChatRequest, found: Sequence[int | None]) -> int:
-        """Characters that are still to be counted."""
-        if None not in found:
-            return 0
-        pairs = zip(request.messages, found, strict=True)
-        return sum(_size(message) for message, count in pairs if count is None)
+    def _found(self, messages: Sequence[Message], scheme: Scheme) -> Sequence[int | None]:
+        key = scheme.key
+        return self._messages.all([(key, message.digest, message.measure) for message in messages])
 
     def count_message(self, message: Message, model: str) -> int:
         """Tokens of one message, its overhead included."""
@@ -151,10 +153,15 @@ class LocalTokenCounter:
             self._owner_works = False
 
     def _fill(
-        self, request: ChatRequest, scheme: Scheme, found: Sequence[int | None], fixed: tuple[int, int] | None
+        self,
+        request: ChatRequest,
+        added: Sequence[Message],
+        scheme: Scheme,
+        found: Sequence[int | None],
+        fixed: tuple[int, int] | None,
     ) -> _Filled:
         """Count what is not known yet; safe in any thread."""
-        pairs = zip(request.messages, found, strict=True)
+        pairs = zip(added, found, strict=True)
         counts = [self._message(message, scheme) if count is None else count for message, count in pairs]
         return counts, fixed_tokens(request, partial(self._text, scheme)) if fixed is None else fixed
 
@@ -211,6 +218,11 @@ def _fixed_key(request: ChatRequest, scheme: Scheme) -> Key:
     members = request.counted.items()
     parts = [request.fields.get(name) or serialised(value).encode(errors="surrogatepass") for name, value in members]
     return scheme.key, digest_of(system, *[name.encode() for name in request.counted], *parts), -1
+
+
+def _characters(messages: Sequence[Message], found: Sequence[int | None]) -> int:
+    """Characters that are still to be counted."""
+    return sum(_size(message) for message, count in zip(messages, found, strict=True) if count is None)
 
 
 def _missing(request: ChatRequest, found: Sequence[int | None], known: int) -> tuple[int, int]:

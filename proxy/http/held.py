@@ -1,0 +1,30 @@
+"""What a parsed message takes in memory. Below the caches of ``body.py`` and ``beginnings.py``."""
+
+from __future__ import annotations
+
+import sys
+
+from proxy.core.messages import Message
+
+ENTRY_BYTES = 190
+"""What a message takes beside its parts: the object itself and its place in a cache (CPython 3.11, measured)."""
+
+
+def held_bytes(message: Message) -> int:
+    """Memory that a message in the cache takes.
+
+    Text with an emoji in it takes four bytes a letter, and small objects twenty times their JSON, so it is
+    measured, not reckoned from the length.
+    """
+    size = ENTRY_BYTES
+    parts: list[object] = [message.raw, message.text, message.name, message.answers, message.digest, message.media]
+    for call in message.calls:
+        parts += [call, call.id, call.name, call.arguments]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            parts += part.values()
+        elif isinstance(part, list | tuple):
+            parts += part
+        size += sys.getsizeof(part)
+    return size
