@@ -18,6 +18,8 @@ from .pieces import Pieces
 Decode = Callable[[bytes], JsonValue]
 """JSON bytes to a value; raises ValueError or RecursionError. An argument: the outer rooms choose the fastest."""
 DONE = b"[DONE]"
+HELD_BYTES = 16_384
+"""Of whole events, until they are folded: some hundred chunks."""
 _JSON = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -38,10 +40,11 @@ NOTHING = Reply(None, complete=False)
 
 
 class StreamFold:
-    """Folds an event stream as it comes; only the event that is not over yet is held as bytes.
+    """Folds an event stream as it comes; at most ``HELD_BYTES`` and an event that is not over yet are held as bytes.
 
     The pieces may end anywhere. An event that cannot be read is passed over: the client has had it anyway. So
-    is all that comes after ``[DONE]``, where clients stop reading.
+    is all that comes after ``[DONE]``, where clients stop reading. Pieces that are plainly whole events wait until
+    there are some of them: folded together they cost half, and none delays the next one.
     """
 
     def __init__(self, decode: Decode) -> None:
@@ -53,11 +56,24 @@ class StreamFold:
         """The beginning of an event, its line ends written as LF."""
         self._after_return = False
         """Whether the last byte was a CR, so that an LF now is the same line end."""
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
 
     def feed(self, data: bytes) -> None:
         """Take in the next bytes."""
         if self.ended or not data:
             return
+        self._waiting.append(data)
+        self._waiting_bytes += len(data)
+        if self._waiting_bytes > HELD_BYTES or self._rest or not data.endswith(b"}\n\n") or b"[DONE]" in data:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Fold what waits."""
+        if not self._waiting:
+            return
+        data = b"".join(self._waiting)
+        self._waiting, self._waiting_bytes = [], 0
         if b"\r" in data or self._after_return:
             data = self._with_line_feeds(data)
         if self._rest:
@@ -76,6 +92,7 @@ class StreamFold:
 
     def reply(self) -> Reply:
         """What was said; to be called when the stream is over or ``ended``, since it takes the rest for whole."""
+        self._catch_up()
         self._take(bytes(self._rest))
         self._rest.clear()
         return self._fold.reply()
@@ -161,6 +178,8 @@ class _Fold:
 
     def add(self, chunk: Mapping[str, JsonValue]) -> None:
         """Take in one chunk."""
+        if self._goes_on(chunk):
+            return
         usage = chunk.get("usage")
         if isinstance(usage, dict):
             self.usage = usage
@@ -177,6 +196,19 @@ class _Fold:
             delta = choice.get("delta")
             if index == 0 and isinstance(delta, dict):
                 self.add_delta(delta)
+
+    def _goes_on(self, chunk: Mapping[str, JsonValue]) -> bool:
+        """Take in what nearly every chunk is: the next piece of the first choice's text, and nothing beside it."""
+        choices = chunk.get("choices")
+        if not isinstance(choices, list) or len(choices) != 1 or chunk.get("usage") is not None or chunk.get("error"):
+            return False
+        choice = choices[0]
+        if not isinstance(choice, dict) or choice.get("finish_reason") or choice.get("index") != 0:
+            return False
+        delta = choice.get("delta")
+        if 0 not in self.choices or not isinstance(delta, dict) or len(delta) != 1:
+            return False
+        return self.said.goes_on("content", delta.get("content"))
 
     def add_delta(self, delta: Mapping[str, JsonValue]) -> None:
         """Take in what the first choice says."""

@@ -45,6 +45,14 @@ class Pieces:
             elif value is not None:
                 members[key] = value
 
+    def goes_on(self, key: str, value: JsonValue) -> bool:
+        """Join a string to the one that is there; False where that is not what there is to do."""
+        known = self.members.get(key)
+        if not isinstance(known, _Text) or not isinstance(value, str):
+            return False
+        known.append(value)
+        return True
+
     def value(self) -> dict[str, JsonValue]:
         """The object as it is so far."""
         return {key: _value(member) for key, member in self.members.items()}
