@@ -175,13 +175,8 @@ class Fitting:
 
     def _with_summary(self, case: Understood, result: Summarized, after: int, action: Action) -> Fitted | Refused:
         summary = result.summary
-        report = replace(
-            case.report(action, after, self._timer()),
-            summarized=summary.covered,
-            strategy=summary.made_by,
-            warning=result.warning or by_hand_warning(case, after),
-            degraded=case.memory.degraded or result.degraded,
-        )
+        warning = result.warning or by_hand_warning(case, after)
+        report = case.report(action, after, self._timer(), summary=summary, warning=warning, degraded=result.degraded)
         if after > case.budget.limit:
             return Refused(_does_not_fit(case, after), replace(report, action="failed"))
         return Fitted(assemble(case.request.messages, summary), report, summary=summary)
@@ -198,7 +193,7 @@ class Fitting:
                 internal=result.reason,
                 retry_after=result.retry_after,
             )
-            return Refused(error, replace(case.report("failed", case.count.total, self._timer()), warning=warning))
+            return Refused(error, case.report("failed", case.count.total, self._timer(), warning=warning))
         if isinstance(planned.fallback, ReuseSummary):
             fitted = self._reused(case, planned.fallback)
         else:
@@ -207,17 +202,13 @@ class Fitting:
 
     def _unchanged(self, case: Understood, planned: NoCompaction) -> Fitted:
         action: Action = "bypassed" if planned.reason == "off" else "none"
-        report = replace(case.report(action, planned.tokens, self._timer()), warning=WARNINGS.get(planned.reason))
+        report = case.report(action, planned.tokens, self._timer(), warning=WARNINGS.get(planned.reason))
         return Fitted(case.request.messages, report, changed=False)
 
     def _reused(self, case: Understood, planned: ReuseSummary) -> Fitted:
         summary = planned.summary
-        report = replace(
-            case.report("reused", planned.tokens, self._timer()),
-            summarized=summary.covered,
-            strategy=summary.made_by,
-            warning=WARNINGS.get(planned.reason),
-        )
+        warning = WARNINGS.get(planned.reason)
+        report = case.report("reused", planned.tokens, self._timer(), summary=summary, warning=warning)
         return Fitted(assemble(case.request.messages, summary), report, summary=summary)
 
 

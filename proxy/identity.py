@@ -18,7 +18,7 @@ from proxy.core.messages import ChatRequest, Message, digest_of
 from proxy.core.ports import CalibrationStore, Caller, ConversationStore, RequestCount, Route, TokenCounter
 from proxy.core.prefix import Chains, PrefixChain
 from proxy.core.registry import model_id
-from proxy.core.summary import SummaryRecipe
+from proxy.core.summary import RunningSummary, SummaryRecipe
 from proxy.exchange import Controls, Report
 from proxy.writing import ChooseSummarizer, Clock
 
@@ -47,11 +47,22 @@ class Understood:
         """The marks, in the tokens that ``count`` and all summaries are in."""
         return self.measure.marks
 
-    def report(self, action: Action, after: int, now: float) -> Report:
+    def report(
+        self,
+        action: Action,
+        after: int,
+        now: float,
+        *,
+        summary: RunningSummary | None = None,
+        warning: str | None = None,
+        degraded: bool = False,
+    ) -> Report:
         """What is done to the request.
 
         :param after: tokens of what is forwarded, counted locally
         :param now: by the timer
+        :param summary: what stands for the oldest messages
+        :param degraded: whether something could not be stored, beside what the memory says of the store
         """
         return Report(
             conversation=self.conversation,
@@ -61,7 +72,10 @@ class Understood:
             tokens_before=self.measure.told(self.count.total),
             tokens_after=self.measure.told(after),
             local_tokens=after,
-            degraded=self.memory.degraded,
+            summarized=summary.covered if summary else 0,
+            strategy=summary.made_by if summary else None,
+            warning=warning,
+            degraded=degraded or self.memory.degraded,
             overhead_seconds=now - self.started,
         )
 

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 from proxy.core.budget import CompactionPolicy, ModelProfile, ModelWindow
 from proxy.core.errors import UpstreamError
@@ -199,7 +200,7 @@ class Catalog:
         """The window by the file, our data and the servers."""
         manual = self._manual(route.name)
         if manual.has_window:
-            return _model_window(replace(manual, max_output_tokens=await self._output(route)), manual=True)
+            return _model_window(manual.answering(await self._output(route)), manual=True)
         sources: list[Callable[[], Awaitable[Known | None]]] = [
             lambda: self._lookup(route),
             lambda: self._ask(route, caller),
@@ -210,7 +211,7 @@ class Catalog:
             known = await source()
             if known is not None:
                 output = manual.max_output_tokens or known.max_output_tokens
-                return _model_window(replace(known, max_output_tokens=output))
+                return _model_window(known.answering(output))
         return ModelWindow(max_output_tokens=manual.max_output_tokens)
 
     async def _output(self, route: Route) -> int | None:
@@ -260,6 +261,7 @@ class Catalog:
         return None if window is None else Known(context_window=window)
 
 
+@lru_cache(maxsize=REMEMBERED)
 def _model_window(known: Known, *, manual: bool = False) -> ModelWindow:
     most = known.max_input_tokens or known.context_window
     if most is None:

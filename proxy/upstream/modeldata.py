@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -36,6 +36,12 @@ class Known:
     def has_window(self) -> bool:
         """Whether the source tells how much goes in."""
         return self.max_input_tokens is not None or self.context_window is not None
+
+    def answering(self, max_output_tokens: int | None) -> Known:
+        """The same with this as the longest reply."""
+        return (
+            self if max_output_tokens == self.max_output_tokens else replace(self, max_output_tokens=max_output_tokens)
+        )
 
 
 def known_from(info: Mapping[str, JsonValue]) -> Known:
