@@ -21,7 +21,7 @@ from benchmarks.speed import figures, goals, machine, saved, table
 from benchmarks.speed.figures import Report
 from benchmarks.speed.peers import PEERS, installed
 from benchmarks.speed.run import measure, open_bench
-from benchmarks.speed.systems import FLOOR, TIDEMARK, TRANSLATED, System
+from benchmarks.speed.systems import FLOOR, SKETCH, TIDEMARK, TRANSLATED, System
 from benchmarks.speed.work import COLD, Work, works
 
 
@@ -83,7 +83,7 @@ def systems(*, quick: bool, peers: Sequence[str] | None) -> list[System]:
     for peer in PEERS:
         if peer not in there:
             print(f"{peer.name} is not installed and left out; make bench-peers installs it", file=sys.stderr)
-    return [FLOOR, TIDEMARK, TRANSLATED, *(peer for peer in there if peers is None or peer.name in peers)]
+    return [FLOOR, SKETCH, TIDEMARK, TRANSLATED, *(peer for peer in there if peers is None or peer.name in peers)]
 
 
 def arguments() -> argparse.ArgumentParser:

@@ -78,6 +78,16 @@ TRANSLATED = System(
     only=frozenset({"small", "stream-100"}),
 )
 """The other lane, which cannot answer before litellm is imported, and holds it in memory."""
+SKETCH = System(
+    "sketch",
+    "the least road",
+    lambda place: [
+        *(sys.executable, "-m", "benchmarks.speed.sketch"),
+        *(str(place.port), place.upstream, str(place.folder)),
+    ],
+    only=frozenset({"small"}),
+)
+"""What Python itself leaves to be won on a small request."""
 UPSTREAM = System(
     "upstream", "upstream", lambda place: [sys.executable, "-m", "benchmarks.speed.upstream", str(place.port)]
 )
