@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from proxy.core.budget import Budget, ModelProfile, budget_for
 from proxy.core.calibration import Measure, calibration_key
@@ -90,7 +91,12 @@ class Place:
 
 def tenant_of(caller: Caller, route: Route) -> str:
     """Whose a request is: a credential together with an upstream (promise 8)."""
-    return digest_of(caller.fingerprint, route.provider.encode(), route.base_url.encode()).hex()
+    return _tenant(caller.fingerprint, route.provider, route.base_url)
+
+
+@lru_cache(maxsize=4096)
+def _tenant(fingerprint: bytes, provider: str, base_url: str) -> str:
+    return digest_of(fingerprint, provider.encode(), base_url.encode()).hex()
 
 
 class Identity:
