@@ -1,0 +1,170 @@
+"""One running summary for graphs and for clients of the proxy: the proxy's own store, asked by a graph.
+
+Beside ``langgraph.py``, which is given it as ``store``. It stands where the proxy stands: the same configuration, secret,
+upstream and strategy, hence the same tenant, prefix chain and recipe, so each finds what the other made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from proxy.app import StoredParts
+from proxy.config import Settings, load
+from proxy.config.signing import kept_secret
+from proxy.core.conversation import told_id
+from proxy.core.errors import StoreError
+from proxy.core.prefix import PrefixChain, chain_of
+from proxy.core.summary import RunningSummary, SummaryRecipe, render_text
+from proxy.http.auth import PassthroughAuth
+from proxy.identity import tenant_of
+from proxy.store.embedded import EmbeddedValkey
+
+from .summarizing import Find, Keep, Shared
+
+_T = TypeVar("_T")
+_LOG = logging.getLogger("tidemark")
+CLOSE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the proxy keeps what a client with this credential and model sends."""
+
+    tenant: str
+    recipe: SummaryRecipe
+    upstream_model: str
+
+
+class SharedSummaries:
+    """The summaries of one credential and model in the store of a proxy.
+
+    The store belongs to an event loop in a thread of its own, so graphs may be run from anywhere. A store that does not
+    answer holds nothing: the graph summarizes by itself, and the log says so.
+
+    :param model: as a client of the proxy names it
+    :param api_key: the client's; it is what tells tenants apart, and is kept nowhere
+    :param config: the proxy's configuration file; by default what ``tidemark serve`` takes by default
+    :param conversation: the client's ``X-Tidemark-Conversation``, where it sends one
+    :param headers: further header lines of the client that are credentials
+    :param environ: the proxy's environment; by default this process's
+    :raises ConfigError: the configuration cannot be used
+    :raises ModelNotFound: the proxy serves no such model
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        api_key: str | None = None,
+        config: Path | str | None = None,
+        conversation: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        given = os.environ if environ is None else environ
+        path = config if config is not None else given.get("TIDEMARK_CONFIG")
+        settings = load(Path(path) if path else None, given)
+        lines = {"authorization": f"Bearer {api_key}"} if api_key is not None else {}
+        lines |= {name.lower(): value for name, value in (headers or {}).items()}
+        self._conversation = conversation
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="tidemark-shared", daemon=True)
+        self._thread.start()
+        self._stored: StoredParts | None = None
+        try:
+            self._place = self._soon(self._open(settings, model, lines)).result()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"SharedSummaries({self._place.upstream_model})"
+
+    def perform(self, step: Find | Keep) -> Shared | None:
+        """Find or keep a summary; None where there is none, or no store."""
+        return self._soon(self._answered(step)).result()
+
+    async def aperform(self, step: Find | Keep) -> Shared | None:
+        """The same, awaited."""
+        return await asyncio.wrap_future(self._soon(self._answered(step)))
+
+    def close(self) -> None:
+        """Close the connections and end the thread. May be called more than once."""
+        if self._loop.is_closed():
+            return
+        if self._stored is not None:
+            self._soon(self._stored.aclose()).result(CLOSE_SECONDS)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(CLOSE_SECONDS)
+        self._loop.close()
+
+    def _soon(self, asked: Coroutine[Any, Any, _T]) -> Future[_T]:
+        return asyncio.run_coroutine_threadsafe(asked, self._loop)
+
+    async def _open(self, settings: Settings, model: str, lines: Mapping[str, str]) -> _Place:
+        signing = settings.secrets.signing
+        secret = kept_secret(settings.data_dir) if signing is None else signing.reveal()
+        url = str(settings.store.url)
+        url = EmbeddedValkey(settings.data_dir / "store").url if url == "embedded" else url
+        stored = self._stored = StoredParts(settings, url, _LOG.warning)
+        encoded = [(name.encode(), value.encode()) for name, value in lines.items()]
+        caller = PassthroughAuth(secret.encode()).caller(encoded)
+        route = await stored.parts.upstream.resolve(model)
+        profile = await stored.parts.catalog.profile(route, caller)
+        recipe = stored.parts.summarizer_for(profile, route).recipe
+        return _Place(tenant_of(caller, route), recipe, route.upstream_model)
+
+    async def _answered(self, step: Find | Keep) -> Shared | None:
+        if self._stored is None:
+            return None
+        chain = chain_of(self._place.tenant, step.messages, conversation=self._conversation)
+        try:
+            if isinstance(step, Find):
+                return _shared(await self._found(self._stored, chain))
+            return _shared(await self._kept(self._stored, chain, step))
+        except StoreError as error:
+            _LOG.warning("the shared store was not asked: %s", error)
+            return None
+
+    async def _found(self, stored: StoredParts, chain: PrefixChain) -> RunningSummary | None:
+        return (await stored.store.recall(self._place.tenant, chain, self._place.recipe)).summary
+
+    async def _kept(self, stored: StoredParts, chain: PrefixChain, step: Keep) -> RunningSummary | None:
+        place, shared, now = self._place, step.shared, time.time()
+        memory = await stored.store.recall(place.tenant, chain, place.recipe)
+        tokens = stored.parts.counter.count_message(render_text(shared.text, shared.covered), place.upstream_model)
+        summary = RunningSummary(
+            prefix=chain.at(shared.covered),
+            covered=shared.covered,
+            text=shared.text,
+            recipe=place.recipe,
+            made_by="llm",
+            cause="automatic",
+            created_at=now,
+            previous=memory.summary.prefix if memory.summary else None,
+            tokens=tokens,
+            absorbed=shared.absorbed,
+        )
+        return await stored.store.keep_summary(place.tenant, told_id(memory, chain, now), chain, summary)
+
+
+def _shared(summary: RunningSummary | None) -> Shared | None:
+    return None if summary is None else Shared(summary.text, summary.covered, summary.absorbed)
