@@ -1,7 +1,7 @@
 """One running summary for graphs and for clients of the proxy: the proxy's own store, asked by a graph.
 
-Beside ``langgraph.py``, which is given it as ``store``. It stands where the proxy stands: the same configuration, secret,
-upstream and strategy, hence the same tenant, prefix chain and recipe, so each finds what the other made.
+Beside ``langgraph.py``, which is given it as ``store``. It stands where the proxy stands: the same configuration,
+secret, upstream and strategy, hence the same tenant, prefix chain and recipe, so each finds what the other made.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from proxy.core.prefix import PrefixChain, chain_of
 from proxy.core.summary import RunningSummary, SummaryRecipe, render_text
 from proxy.http.auth import PassthroughAuth
 from proxy.identity import tenant_of
-from proxy.store.embedded import EmbeddedValkey
+from proxy.store.embedded import url_of
 
 from .summarizing import Find, Keep, Shared
 
@@ -123,7 +123,7 @@ class SharedSummaries:
         signing = settings.secrets.signing
         secret = kept_secret(settings.data_dir) if signing is None else signing.reveal()
         url = str(settings.store.url)
-        url = EmbeddedValkey(settings.data_dir / "store").url if url == "embedded" else url
+        url = url_of(settings.data_dir / "store") if url == "embedded" else url
         stored = self._stored = StoredParts(settings, url, _LOG.warning)
         encoded = [(name.encode(), value.encode()) for name, value in lines.items()]
         caller = PassthroughAuth(secret.encode()).caller(encoded)

@@ -250,3 +250,14 @@ def _ask(path: Path, command: bytes) -> bytes:
             return asked.recv(256)
         except OSError:
             return b""
+
+
+def url_of(folder: Path) -> str:
+    """Where the server of a data folder answers, for another process than the one that started it.
+
+    :raises ConfigError: the folder belongs to someone else
+    """
+    try:
+        return f"unix://{quote(str(_socket_path(folder.absolute())))}"
+    except OSError as error:
+        raise ConfigError(f"The data folder {folder} cannot be used: {error.strerror}.") from error
