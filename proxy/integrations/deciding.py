@@ -69,8 +69,9 @@ class Case:
         self.told = told
         self.given = [(core_message(message), message) for message in messages]
         self.said = [(core, message) for core, message in self.given if not core.is_system]
-        last = next((n for n, (_, message) in enumerate(self.said, 1) if told and message.id == told.last), 0)
-        self.covered = last if told and told.last is not None else 0
+        ends = [place for place, message in enumerate(messages) if told and told.last and message.id == told.last]
+        upto = self.given[: ends[-1] + 1] if ends else []  # LangMem's may end with a system message
+        self.covered = sum(not core.is_system for core, _ in upto)
         for _, message in self.said[self.covered :]:
             if told and message.id in told.ids:
                 error = f"Message with ID {message.id} has already been summarized."

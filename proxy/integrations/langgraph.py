@@ -22,6 +22,7 @@ from .summarizing import (
     DEFAULT_EXISTING_SUMMARY_PROMPT,
     DEFAULT_FINAL_SUMMARY_PROMPT,
     DEFAULT_INITIAL_SUMMARY_PROMPT,
+    DEFAULT_MAX_SUMMARY_TOKENS,
     Ask,
     Model,
     RunningSummary,
@@ -51,7 +52,7 @@ def summarize_messages(
     model: Model,
     max_tokens: int,
     max_tokens_before_summary: int | None = None,
-    max_summary_tokens: int = 256,
+    max_summary_tokens: int = DEFAULT_MAX_SUMMARY_TOKENS,
     token_counter: TokenCounter = count_tokens_approximately,
     initial_summary_prompt: ChatPromptTemplate = DEFAULT_INITIAL_SUMMARY_PROMPT,
     existing_summary_prompt: ChatPromptTemplate = DEFAULT_EXISTING_SUMMARY_PROMPT,
@@ -66,7 +67,8 @@ def summarize_messages(
     :param max_tokens: of the result, counted by ``token_counter``; a newest turn that is larger alone stays all the
         same, with a ``RuntimeWarning``
     :param max_tokens_before_summary: from so many tokens that no summary tells, one is made; ``max_tokens`` by default
-    :param max_summary_tokens: bound of the summary as the final prompt renders it; what is beyond is cut
+    :param max_summary_tokens: bound of the summary as the final prompt renders it; what is beyond is cut. Of its text
+        alone where that prompt's own words take more than half of the bound
     :param initial_summary_prompt: takes ``messages``
     :param existing_summary_prompt: takes ``messages`` and ``existing_summary``
     :param final_prompt: takes ``system_message``, ``summary`` and ``messages``
@@ -93,7 +95,7 @@ async def asummarize_messages(
     model: Model,
     max_tokens: int,
     max_tokens_before_summary: int | None = None,
-    max_summary_tokens: int = 256,
+    max_summary_tokens: int = DEFAULT_MAX_SUMMARY_TOKENS,
     token_counter: TokenCounter = count_tokens_approximately,
     initial_summary_prompt: ChatPromptTemplate = DEFAULT_INITIAL_SUMMARY_PROMPT,
     existing_summary_prompt: ChatPromptTemplate = DEFAULT_EXISTING_SUMMARY_PROMPT,
@@ -126,7 +128,7 @@ class SummarizationNode(Runnable[Any, dict[str, Any]]):
         model: Model,
         max_tokens: int,
         max_tokens_before_summary: int | None = None,
-        max_summary_tokens: int = 256,
+        max_summary_tokens: int = DEFAULT_MAX_SUMMARY_TOKENS,
         token_counter: TokenCounter = count_tokens_approximately,
         initial_summary_prompt: ChatPromptTemplate = DEFAULT_INITIAL_SUMMARY_PROMPT,
         existing_summary_prompt: ChatPromptTemplate = DEFAULT_EXISTING_SUMMARY_PROMPT,

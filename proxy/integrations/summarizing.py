@@ -20,6 +20,7 @@ from proxy.core.situation import Compact, NoCompaction
 
 from .deciding import Case, Limits, TokenCounter, Told
 
+DEFAULT_MAX_SUMMARY_TOKENS = 256
 _INITIAL = (
     "Write down what has to be known of this conversation to go on with it: what was asked and is still open, what was "
     "decided, rules, names, numbers and results. At most {max_summary_tokens} tokens. Answer with that text alone."
@@ -31,11 +32,11 @@ _EXISTING = (
 )
 DEFAULT_INITIAL_SUMMARY_PROMPT = ChatPromptTemplate.from_messages(
     [("placeholder", "{messages}"), ("user", _INITIAL)]
-).partial(max_summary_tokens="256")
+).partial(max_summary_tokens=str(DEFAULT_MAX_SUMMARY_TOKENS))
 """Takes ``messages``; ``max_summary_tokens`` is filled in."""
 DEFAULT_EXISTING_SUMMARY_PROMPT = ChatPromptTemplate.from_messages(
     [("placeholder", "{messages}"), ("user", _EXISTING)]
-).partial(max_summary_tokens="256")
+).partial(max_summary_tokens=str(DEFAULT_MAX_SUMMARY_TOKENS))
 """Takes ``messages`` and ``existing_summary``; ``max_summary_tokens`` is filled in."""
 DEFAULT_FINAL_SUMMARY_PROMPT = ChatPromptTemplate.from_messages(
     [
@@ -45,6 +46,7 @@ DEFAULT_FINAL_SUMMARY_PROMPT = ChatPromptTemplate.from_messages(
     ]
 )
 """Takes ``system_message``, ``summary`` and ``messages``."""
+_PROBE = "word " * 50
 _LANGMEM = "Summary of the conversation so far: {}"
 """How LangMem's default prompt leaves a summary in the messages of a checkpoint; read, never written."""
 
@@ -145,11 +147,14 @@ def steps(messages: Sequence[AnyMessage], running: Any, wish: Wish, *, shared: b
     :param running: a ``RunningSummary``, LangMem's, or its fields where a checkpoint could not make one of them
     :param shared: whether there is a store to be asked
     """
-    _check(messages, wish)
+    if wish.max_summary_tokens >= wish.max_tokens:
+        error = "`max_summary_tokens` must be less than `max_tokens`."
+        raise ValueError(error)
     summary = _read(running)
     if not messages:
         return SummarizationResult([], summary)
     given = _without_rendered(messages, summary, wish)
+    _refuse_nameless(given)
     case = _case(given, summary, wish)
     if shared and not case.gone and (found := (yield Find(case.messages))) is not None:
         adopted = case.adopted(found.covered, found.absorbed)
@@ -171,17 +176,14 @@ def steps(messages: Sequence[AnyMessage], running: Any, wish: Wish, *, shared: b
     result = _rendered(wish, text, *case.around(planned.covered, planned.absorbed))
     if (tokens := sum(wish.token_counter([one]) for one in result)) > wish.max_tokens:
         warnings.warn(
-            f"The newest turn alone takes more than max_tokens: {tokens} of {wish.max_tokens} tokens stay.",
+            f"What cannot be summarized takes more than max_tokens: {tokens} instead of {wish.max_tokens} are sent.",
             RuntimeWarning,
             stacklevel=4,
         )
     return SummarizationResult(result, RunningSummary(text, *_ids(case.told_by(planned))))
 
 
-def _check(messages: Sequence[AnyMessage], wish: Wish) -> None:
-    if wish.max_summary_tokens >= wish.max_tokens:
-        error = "`max_summary_tokens` must be less than `max_tokens`."
-        raise ValueError(error)
+def _refuse_nameless(messages: Sequence[AnyMessage]) -> None:
     first = 1 if messages and isinstance(messages[0], SystemMessage) else 0
     if any(message.id is None for message in messages[first:]):
         error = "Messages are required to have ID field."
@@ -220,9 +222,8 @@ def _without_rendered(messages: Sequence[AnyMessage], summary: RunningSummary | 
 
 
 def _case(messages: Sequence[AnyMessage], summary: RunningSummary | None, wish: Wish) -> Case:
-    bound, frame = wish.max_summary_tokens, wish.token_counter(_rendered(wish, "", [], []))
     before = wish.max_tokens if wish.max_tokens_before_summary is None else wish.max_tokens_before_summary
-    limits = Limits(wish.max_tokens, before, max(bound, frame), wish.token_counter)
+    limits = Limits(wish.max_tokens, before, _allotted(wish)[0], wish.token_counter)
     if summary is None:
         return Case(messages, limits, None)
     tokens = wish.token_counter(_rendered(wish, summary.summary, [], []))
@@ -241,8 +242,9 @@ def _written(case: Case, planned: Compact, wish: Wish) -> Generator[Ask, Any, st
     """The new summary: of the one before and what came since, a portion at a time."""
     text = planned.previous.text if planned.previous else None
     room = case.room(planned)
+    asked = min(_allotted(wish)[1], room) or DEFAULT_MAX_SUMMARY_TOKENS
     for portion in case.portions(planned):
-        values: dict[str, Any] = {"messages": portion, "max_summary_tokens": str(room)}
+        values: dict[str, Any] = {"messages": portion, "max_summary_tokens": str(asked)}
         if text is None:
             prompt = wish.initial_summary_prompt.invoke(values)
         else:
@@ -256,6 +258,17 @@ def _written(case: Case, planned: Compact, wish: Wish) -> Generator[Ask, Any, st
     return text or ""
 
 
+def _allotted(wish: Wish) -> tuple[int, int]:
+    """Tokens for the rendered summary, and of these for its text.
+
+    Where the final prompt's own words would take more than half of a small bound, the bound is the text's alone.
+    """
+    bound, frame = wish.max_summary_tokens, wish.token_counter(_rendered(wish, "", [], []))
+    if wish.token_counter(_rendered(wish, _PROBE, [], [])) == frame:  # it counts messages
+        return max(bound, frame), 0  # no bound of tokens can be told of
+    return (bound, bound - frame) if 2 * frame <= bound else (frame + bound, bound)
+
+
 def _held(text: str, room: int, wish: Wish) -> str:
     """The text, cut at a word's end where the rendered summary would take more than ``room`` tokens."""
 
@@ -263,8 +276,8 @@ def _held(text: str, room: int, wish: Wish) -> str:
         return wish.token_counter(_rendered(wish, text[:size].rstrip(), [], []))
 
     frame = tokens(0)
-    most = room if frame < room else frame + room  # a frame that takes the whole bound leaves it to the text
-    if tokens(len(text)) <= most or tokens(len(text)) == frame:
+    most = room if room > frame else frame + room  # never an empty text, whatever the final prompt takes
+    if tokens(len(text)) <= most:
         return text
     low, high = 0, len(text)
     while low < high:

@@ -50,14 +50,14 @@ def client(bench: Bench, request: pytest.FixtureRequest) -> Client:
     return bench.client(request.node.nodeid)
 
 
-def shelf(folder: Path, store_url: str, key: str) -> SharedSummaries:
+def shelf(folder: Path, store_url: str, key: str, **given: Any) -> SharedSummaries:
     """What a graph's author writes, with the proxy's own file and environment."""
     environ = {
         "TIDEMARK_DATA_DIR": str(folder),
         "TIDEMARK_SECRET": SECRET.decode(),
         "TIDEMARK_STORE_URL": store_url,
     }
-    return SharedSummaries(model="small", api_key=key, config=folder / "tidemark.yaml", environ=environ)
+    return SharedSummaries(model="small", api_key=key, config=folder / "tidemark.yaml", environ=environ, **given)
 
 
 @pytest.fixture
@@ -176,6 +176,20 @@ def test_another_credential_sees_nothing(bench: Bench, client: Client, tmp_path:
         got = summarize_messages(given, running_summary=None, model=model, store=other, **ROOM)
     assert got.running_summary
     assert got.running_summary.summary == "Notes."
+
+
+def test_a_conversation_that_the_client_names_is_named_for_the_graph(
+    bench: Bench, client: Client, tmp_path: Path, store_url: str
+) -> None:
+    """``X-Tidemark-Conversation``: the same messages under another name are another conversation."""
+    said = [system("Be brief."), *history(12), user("What was first?")]
+    with shelf(tmp_path, store_url, client.key, conversation="mine") as named:
+        model = Scribe(responses=["Ada asked twelve times."])
+        summarize_messages(messages(said), running_summary=None, model=model, store=named, **ROOM)
+    client.chat(said, conversation="mine")
+    assert "Ada asked twelve times." in bench.upstream.last.messages[1]["content"]
+    client.chat(said, conversation="another")
+    assert "Ada asked twelve times." not in str(bench.upstream.last.messages)
 
 
 def test_two_graphs_at_once_agree_on_the_first_summary(shared: SharedSummaries, client: Client) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -43,7 +45,7 @@ def test_the_newest_message_stays_where_the_threshold_is_met_exactly() -> None:
 def test_the_newest_message_stays_where_it_is_larger_than_the_budget() -> None:
     """It is sent, and a warning says that ``max_tokens`` could not be held."""
     limits = {**LIMITS, "token_counter": weighing(m2=20)}
-    with pytest.warns(RuntimeWarning, match="takes more than max_tokens: 21 of 6"):
+    with pytest.warns(RuntimeWarning, match="takes more than max_tokens: 21 instead of 6"):
         got = summarize_messages(talk(3), running_summary=None, model=Scribe(), **limits)
     assert ids(got.messages) == [None, "m2"]
 
@@ -67,6 +69,23 @@ def test_a_summary_is_held_to_its_bound() -> None:
     assert count_tokens_approximately(got.messages) <= 400
     assert got.running_summary.summary.startswith("The build fails. The build")
     assert got.running_summary.summary.split()[-1] in ("The", "build", "fails."), "cut at the end of a word"
+
+
+@pytest.mark.parametrize("bound", [5, 10, 15, 20, 30, 35, 40, 100])
+def test_a_small_bound_leaves_a_text_and_max_tokens_holds(bound: int) -> None:
+    """The final prompt's own words do not eat a summary up: then the bound is the text's, and room is kept for both."""
+    model = Scribe(responses=["The build fails. " * 400])
+    messages: list[AnyMessage] = [
+        (AIMessage if n % 2 else HumanMessage)(f"Message number {n}. " * 3, id=f"m{n}") for n in range(12)
+    ]
+    got = summarize_messages(messages, running_summary=None, model=model, max_tokens=160, max_summary_tokens=bound)
+    assert got.running_summary
+    tokens = len(got.running_summary.summary) / 4  # as the counter reckons, which rounds the whole message up
+    assert min(bound, 17) * 0.4 <= tokens < bound + 1
+    assert count_tokens_approximately(got.messages) <= 160
+    told = re.search(r"At most (\d+) tokens", str(model.asked[0][-1].content))
+    assert told
+    assert 0 < int(told[1]) <= bound, "the model is told what it may write"
 
 
 def test_nothing_is_told_by_a_summary_that_did_not_read_it() -> None:
@@ -112,6 +131,14 @@ def test_results_that_langmem_tore_off_are_summarized_before_they_are_sent() -> 
     assert model.read == ["rb"]
     assert ids(got.messages) == [None, "m2", "m3"]
     assert got.running_summary == RunningSummary("Notes, number 1.", {"m0", "t", "ra", "rb"}, "rb")
+
+
+def test_a_summary_of_langmems_that_ends_with_a_system_message_is_found() -> None:
+    """Where LangMem summarized an operator's message last, its id is the end of what is told."""
+    messages: list[AnyMessage] = [*talk(3), SystemMessage("Answer in verse.", id="s"), *talk(6, 3)]
+    running = RunningSummary("text", {"m0", "m1", "m2", "s"}, "s")
+    got = summarize_messages(messages, running_summary=running, model=Scribe(), **LIMITS)
+    assert ids(got.messages) == [None, "m3", "m4", "m5"]
 
 
 def test_system_messages_in_the_middle_stay() -> None:
@@ -190,3 +217,32 @@ def test_at_every_turn_all_is_told_or_sent_and_no_pair_is_torn(history: list[Any
         assert told <= set(model.read)
         if running != asked_before and not caught:
             assert count(got.messages) <= most
+
+
+@given(histories(), st.data())
+def test_the_same_where_the_graph_keeps_only_what_is_sent(history: list[AnyMessage], data: st.DataObject) -> None:
+    """Equal keys: the state is what was returned, with what came since; nothing is told and sent, or neither."""
+    weights = {message.id or "": data.draw(st.integers(1, 9)) for message in history}
+    model, running = Scribe(responses=["noted"]), None
+    limits: dict[str, Any] = {"max_tokens": data.draw(st.integers(8, 60)), "max_summary_tokens": 3}
+    limits["max_tokens_before_summary"] = data.draw(st.none() | st.integers(2, 80))
+    turns = [place + 1 for place, message in enumerate(history) if isinstance(message, HumanMessage)]
+    state: list[AnyMessage] = []
+    for start, stop in pairwise([0, *turns]):
+        state += history[start:stop]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            got = summarize_messages(
+                state, running_summary=running, model=model, token_counter=weighing(**weights), **limits
+            )
+        running, state = got.running_summary, list(got.messages)
+        kept = [message.id for message in state if not str(message.content).endswith("noted")]
+        told = running.summarized_message_ids if running else set()
+        assert set(kept) | told == set(ids(history[:stop]))
+        assert not set(kept) & told
+        assert len(state) - len(kept) == bool(told), "one summary"
+        assert state[-1] == history[stop - 1]
+        assert orphans(state) == []
+        assert len(model.read) == len(set(model.read)), "read once"
+        for message in state:
+            message.id = message.id or f"given at {stop}"
