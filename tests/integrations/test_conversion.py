@@ -35,8 +35,8 @@ PAIRS: list[tuple[BaseMessage, dict[str, Any]]] = [
         ToolMessage("found", tool_call_id="c1", name="look", artifact=object()),
         {"role": "tool", "content": "found", "tool_call_id": "c1"},
     ),
-    (FunctionMessage("found", name="look"), {"role": "function", "content": "found", "name": "look"}),
-    (ChatMessage("Hello", role="user"), {"role": "user", "content": "Hello"}),
+    (FunctionMessage(content="found", name="look"), {"role": "function", "content": "found", "name": "look"}),
+    (ChatMessage(content="Hello", role="user"), {"role": "user", "content": "Hello"}),
     (HumanMessage("half \ud83d"), {"role": "user", "content": "half \ud83d"}),
 ]
 ODD: list[BaseMessage] = [
@@ -45,7 +45,7 @@ ODD: list[BaseMessage] = [
     AIMessage(
         "", invalid_tool_calls=[{"name": "look", "args": "{", "id": "c1", "error": "cut", "type": "invalid_tool_call"}]
     ),
-    ChatMessage("Hello", role="narrator"),
+    ChatMessage(content="Hello", role="narrator"),
     HumanMessage([{"type": "unheard_of", "data": b"bytes"}]),
     HumanMessage([]),
 ]
