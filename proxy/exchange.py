@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Literal
 
 from proxy.core.errors import TidemarkError
 from proxy.core.events import Action
 from proxy.core.ports import Headers, UpstreamReply
 from proxy.core.situation import Mode
 from proxy.relay import PendingTurn
+
+History = Literal["client", "stored"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,8 @@ class Controls:
     mode: Mode = "auto"
     retention: int | None = None
     conversation: str | None = None
+    history: History = "client"
+    """Who has the conversation's earlier messages: the client, which sends them all, or the store."""
     acknowledge: bool = False
     """``X-Tidemark-Overflow: acknowledge``: send the request although it could not be compacted (FR-5.1.2)."""
 
@@ -42,6 +47,8 @@ class Report:
     summarized: int = 0
     strategy: str | None = None
     warning: str | None = None
+    gap: str = ""
+    """What of a stored history client and store do not both know (``core/alignment.py``)."""
     degraded: bool = False
     overhead_seconds: float = 0.0
     """Tidemark's own time from the model's profile to the upstream's turn, the making of a summary left out."""

@@ -35,6 +35,28 @@ async def held(leases: LeaseStore, lease: Lease, seconds: float = LEASE_SECONDS)
             await leases.release(lease)
 
 
+class Holder:
+    """Holds a lease beyond a block of code, for as long as the task that took it runs."""
+
+    def __init__(self, leases: LeaseStore, lease: Lease, seconds: float) -> None:
+        self._leases = leases
+        self._lease = lease
+        self._renewing = asyncio.create_task(_renewed(leases, lease, seconds))
+        task = asyncio.current_task()
+        if task is not None:
+            task.add_done_callback(lambda _: self.leave())
+
+    def leave(self) -> None:
+        """Hold it no longer; somebody else gives it back, or it expires."""
+        self._renewing.cancel()
+
+    async def end(self) -> None:
+        """Give it back."""
+        self.leave()
+        with contextlib.suppress(StoreError):
+            await self._leases.release(self._lease)
+
+
 async def _renewed(leases: LeaseStore, lease: Lease, seconds: float) -> None:
     holding = True
     while holding:

@@ -13,17 +13,17 @@ from typing import Protocol
 
 from proxy.core.budget import MIN_SUMMARY_TOKENS
 from proxy.core.conversation import StoredConversation
-from proxy.core.errors import CompactionFailed, ConversationNotFound, ModelNotFound, StoreUnavailable
+from proxy.core.errors import CompactionFailed, ModelNotFound, StoreUnavailable
 from proxy.core.events import CompactionStarted, ConversationCompacted, Listener
 from proxy.core.messages import ChatRequest
 from proxy.core.ports import Caller, ConversationStore, Route, Summarizer, Upstream
-from proxy.core.prefix import PrefixChain
 from proxy.core.situation import Compact
 from proxy.core.summary import RunningSummary
 from proxy.exchange import Controls, Refused, Report
 from proxy.fit import Fitting, by_hand_warning, order_of
 from proxy.identity import Place, Understood, tenant_of
 from proxy.pipeline import ChatPipeline
+from proxy.readback import Readback, chain_of_stored, missing
 from proxy.writing import NotSummarized, SummaryWriter
 
 NOBODY = Caller(b"", ())
@@ -116,29 +116,24 @@ class ManualCompaction:
     async def _found(self, wish: Wish, caller: Caller | None) -> tuple[StoredConversation, Route]:
         """The record, if the caller may see it. Whether there is one of somebody else's cannot be told (promise 8)."""
         route = None if wish.model is None else await self._upstream.resolve(wish.model)
-        missing = ConversationNotFound(
-            f"There is no conversation {wish.conversation[:80]!r} of this credential, or its model is not served."
-        )
         record = await self._store.conversation(wish.conversation)
         if record is None or not record.message_count:
-            raise missing
+            raise missing(wish.conversation)
         if route is None:
             try:
                 route = await self._upstream.resolve(record.model)
             except ModelNotFound as error:
-                raise missing from error
+                raise missing(wish.conversation) from error
         if caller is not None and tenant_of(caller, route) != record.tenant:
-            raise missing
+            raise missing(wish.conversation)
         return record, route
 
     async def _understood(self, record: StoredConversation, route: Route, wish: Wish, caller: Caller) -> Understood:
         """The stored conversation as a request that asks for a compaction."""
-        kept = await self._store.messages(record.id)
-        if [one.position for one in kept] != list(range(1, record.message_count + 1)):
-            raise ConversationNotFound(f"Messages of the conversation {record.id!r} have expired.")
+        kept = await Readback(self._store, self._upstream).messages(record)
         raws = [*await self._kept.head(record.id), *(one.raw for one in kept)]
         request = self._parse(b'{"model":%b,"messages":[%b]}' % (json.dumps(route.name).encode(), b",".join(raws)))
-        chain = _chain(record.id, [bytes.fromhex(one.message_id) for one in kept])
+        chain = chain_of_stored(record.id, kept)
         controls = Controls(mode="force", retention=wish.retention)
         case = await self._road.understand(request, caller, controls, stored=Place(record.tenant, chain))
         if case.memory.degraded:
@@ -206,10 +201,3 @@ def _anew(case: Understood, newest: RunningSummary, stored: Sequence[RunningSumm
         rest_tokens=case.count.total - sum(tokens for _, tokens in said),
         fallback=None,
     )
-
-
-def _chain(conversation: str, hashes: Sequence[bytes]) -> PrefixChain:
-    """The chain of a stored conversation. Of one that its client named, the family is the seed's."""
-    family = bytes.fromhex(conversation)[: len(hashes[0])]
-    named = family != hashes[0]
-    return PrefixChain(family if named else b"", tuple(hashes), named)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from proxy.core.budget import ModelProfile, budget_for
+from proxy.core.calibration import owner_of
 from proxy.core.conversation import TurnRecord
 from proxy.core.delta import Reply
 from proxy.core.errors import UpstreamError
@@ -154,6 +155,8 @@ class ChatPipeline:
             summarized=report.summarized,
             created_at=self._clock(),
             scheme=case.count.scheme,
+            owner=owner_of(case.caller.fingerprint),
+            name=case.controls.conversation or "",
         )
         lesson, ahead = self._lesson(case, report.local_tokens), self._fitting.ahead(case, report)
         return PendingTurn(record, case.route.upstream_model, lesson, ahead)

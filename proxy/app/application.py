@@ -24,6 +24,7 @@ from proxy.config import Settings
 from proxy.core.commands import mark_of
 from proxy.core.errors import InvalidRequest, TidemarkError
 from proxy.core.events import Event, Listener
+from proxy.history import StoredHistory, TurnRules
 from proxy.http.admin import OperatorAccess
 from proxy.http.auth import PassthroughAuth
 from proxy.http.chat import ChatEndpoint, EdgeLimits
@@ -34,6 +35,7 @@ from proxy.http.ops import Ops
 from proxy.manual import ManualCompaction
 from proxy.pipeline import ChatPipeline
 from proxy.relay import Relay
+from proxy.store.leases import RedisLeases
 from proxy.telemetry.logging import FactLog
 from proxy.telemetry.metrics import Metrics
 
@@ -74,10 +76,11 @@ def create_app(
     relay = Relay(store, parts.counter, emit, msgspec.json.decode, time.perf_counter)
     auth = PassthroughAuth(secret)
     max_body = settings.server.max_body_mb * 1024 * 1024
+    commands = Commands(
+        road=pipeline, fitting=engine.fitting, store=store, mark=mark_of(secret), emit=emit, clock=time.time
+    )
     chat = ChatEndpoint(
-        pipeline=Commands(
-            road=pipeline, fitting=engine.fitting, store=store, mark=mark_of(secret), emit=emit, clock=time.time
-        ),
+        pipeline=_history(settings, stored, commands),
         relay=relay,
         parser=parts.parser,
         auth=auth,
@@ -129,6 +132,19 @@ class _Application(Starlette):
             await self._chat(scope, receive, send)
         else:
             await super().__call__(scope, receive, send)
+
+
+def _history(settings: Settings, stored: StoredParts, road: Commands) -> StoredHistory:
+    return StoredHistory(
+        road=road,
+        upstream=stored.parts.upstream,
+        store=stored.store,
+        turns=stored.store,
+        heads=stored.by_hand,
+        leases=RedisLeases(stored.store.ask),
+        parse=stored.parts.parser.chat,
+        rules=TurnRules(settings.history.on_conflict, settings.history.wait_seconds),
+    )
 
 
 def _manual(stored: StoredParts, road: ChatPipeline, engine: Engine, emit: Listener) -> ManualCompaction:

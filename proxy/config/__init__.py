@@ -14,6 +14,7 @@ from proxy.config.report import check_report
 from proxy.config.sections import (
     AuthSettings,
     CompactionSettings,
+    HistorySettings,
     KeyNote,
     ServerSettings,
     StoreSettings,
@@ -29,6 +30,7 @@ __all__ = [
     "AuthSettings",
     "CompactionByModel",
     "CompactionSettings",
+    "HistorySettings",
     "KeyNote",
     "LaneChoice",
     "ModelDefault",

@@ -120,6 +120,19 @@ class StoreSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HistorySettings:
+    """Conversations of which the client sends new messages only (``X-Tidemark-History: stored``)."""
+
+    on_conflict: Literal["reject", "wait"] = field(
+        default="reject", metadata=takes(kinds.choice(Literal["reject", "wait"]))
+    )
+    """A request while another one of its conversation is being answered. ``reject``: 409, so that a client that sends
+    twice by mistake learns of it; ``wait``: one after the other."""
+    wait_seconds: float = field(default=30.0, metadata=takes(kinds.positive("seconds")))
+    """The longest that a request waits for the one before it; then 409 all the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
     """How Tidemark listens."""
 
@@ -172,6 +185,7 @@ class KeyNote:
 SECTIONS: Mapping[str, Any] = {
     "compaction.defaults": CompactionSettings(),
     "store": StoreSettings(),
+    "history": HistorySettings(),
     "server": ServerSettings(),
     "auth": AuthSettings(),
     "tokenizer": TokenizerSettings(),

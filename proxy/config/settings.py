@@ -16,6 +16,7 @@ from proxy.config.sections import (
     AuthSettings,
     CompactionSettings,
     Given,
+    HistorySettings,
     Preset,
     ServerSettings,
     StoreSettings,
@@ -60,6 +61,7 @@ class Settings:
     """One OpenAI-compatible base URL for every model that the list does not name. None: litellm decides."""
     compaction: CompactionByModel = field(default_factory=CompactionByModel)
     store: StoreSettings = field(default_factory=StoreSettings)
+    history: HistorySettings = field(default_factory=HistorySettings)
     server: ServerSettings = field(default_factory=ServerSettings)
     auth: AuthSettings = field(default_factory=AuthSettings)
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)

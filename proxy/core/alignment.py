@@ -32,7 +32,7 @@ class Alignment:
     unseen: int = 0
     """Stored messages that the client did not know: they stand before its new ones."""
     strange: int = 0
-    """Messages that the client sent before known ones, and that are not stored: they have no place, and are left out."""
+    """Messages that the client sent before known ones, and that are not stored: they have no place and are left out."""
 
     @property
     def gap(self) -> str:

@@ -76,6 +76,16 @@ class TurnRecord:
     """The mark of the rules that ``tokens`` were counted by, so that another worker can take them over."""
     usage: Mapping[str, object] = field(default_factory=dict)
     """The provider's own counts, kept for monitoring only (FR-1.1.5)."""
+    owner: str = ""
+    """Of the credential alone: whose list the conversation stands in. Empty: the tenant's."""
+    name: str = ""
+    """What the client calls the conversation; empty where it gave no name."""
+    head: str = ""
+    """Second part of the id of the conversation that the turn goes on from, where the client sent new messages only."""
+    lease: str = ""
+    """The name of the lease that such a turn is under; given back with the write. Empty where there is none."""
+    held: bytes = b""
+    """That lease's value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +120,7 @@ class StoredConversation:
     parent: str | None = None
     """The conversation this one forked from, and after how many messages."""
     parent_messages: int = 0
+    owner: str = ""
+    """Of the credential that it was made with."""
+    name: str = ""
+    """What the client calls it."""

@@ -8,6 +8,8 @@
         * ``Forbidden``
         * ``ModelNotFound``
         * ``ConversationNotFound``
+        * ``ConversationConflict``
+        * ``BadImport``
         * ``ContextLengthExceeded``
     * ``ServiceError``: we are at fault
         * ``ConfigError``
@@ -88,6 +90,18 @@ class ConversationNotFound(ClientError):
     """There is no such conversation, or it is another tenant's: which of both, nobody is told (promise 8)."""
 
     code = "conversation_not_found"
+
+
+class ConversationConflict(ClientError):
+    """Somebody else's turn is under way, or the conversation has gone on from where the request stands."""
+
+    code = "conversation_conflict"
+
+
+class BadImport(ClientError):
+    """The lines are no conversation; the message names them, counted from 1."""
+
+    code = "invalid_import"
 
 
 class ContextLengthExceeded(ClientError):

@@ -15,6 +15,7 @@ STATUS: dict[type[errors.TidemarkError], HTTPStatus] = {
     errors.Forbidden: HTTPStatus.FORBIDDEN,
     errors.ModelNotFound: HTTPStatus.NOT_FOUND,
     errors.ConversationNotFound: HTTPStatus.NOT_FOUND,
+    errors.ConversationConflict: HTTPStatus.CONFLICT,
     errors.BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     errors.CompactionFailed: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.TokenizerFailed: HTTPStatus.SERVICE_UNAVAILABLE,

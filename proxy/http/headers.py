@@ -8,11 +8,12 @@ from proxy.core.errors import InvalidRequest
 from proxy.core.headers import NOT_SENT, end_to_end
 from proxy.core.ports import Headers
 from proxy.core.situation import Mode
-from proxy.exchange import Controls, Report
+from proxy.exchange import Controls, History, Report
 
 OWN_PREFIX = b"x-tidemark-"
 MAX_NAME_LENGTH = 256
 """Characters of a conversation id of the client's own."""
+_HISTORIES: Mapping[str, History] = {"client": "client", "stored": "stored"}
 _MODES: Mapping[str, Mode] = {"auto": "auto", "force": "force", "off": "off"}
 
 
@@ -38,6 +39,7 @@ def report_lines(report: Report) -> list[tuple[bytes, bytes]]:
         "summarized-messages": str(report.summarized),
         "strategy": report.strategy,
         "warning": report.warning,
+        "history-gap": report.gap,
         "store": "degraded" if report.degraded else "ok",
     }
     return [(OWN_PREFIX + name.encode(), _field(value)) for name, value in lines.items() if value]
@@ -50,8 +52,10 @@ def controls(headers: Iterable[tuple[bytes, bytes]]) -> Controls:
     """
     asked = {name: value.decode("latin-1").strip() for name, value in headers if name.startswith(OWN_PREFIX)}
     history = asked.get(b"x-tidemark-history", "client").lower()
-    if history != "client":
-        raise _refused("X-Tidemark-History", history, "client ('stored' is not available yet)")
+    if history not in _HISTORIES:
+        raise _refused("X-Tidemark-History", history, "client or stored")
+    if history == "stored" and b"x-tidemark-conversation" not in asked:
+        raise _refused("X-Tidemark-History", history, "stored beside X-Tidemark-Conversation only")
     said = asked.get(b"x-tidemark-summarize", "auto").lower()
     if said not in _MODES:
         raise _refused("X-Tidemark-Summarize", said, "force, auto or off")
@@ -62,6 +66,7 @@ def controls(headers: Iterable[tuple[bytes, bytes]]) -> Controls:
         mode=_MODES[said],
         retention=_retention(asked.get(b"x-tidemark-retention-tokens")),
         conversation=_conversation(asked.get(b"x-tidemark-conversation")),
+        history=_HISTORIES[history],
         acknowledge=overflow is not None,
     )
 

@@ -229,9 +229,9 @@ def readable_summary(packed: bytes) -> RunningSummary | None:
 def read_conversation(family: str, answer: Sequence[Any]) -> StoredConversation | None:
     """A conversation's record from what ``describe.lua`` answers; without a turn it counts no messages."""
     own, flat = answer or (b"", ())
-    pairs = [piece.decode() for piece in flat]
+    pairs = [piece.decode(errors="replace") for piece in flat]
     fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
-    if not fields:
+    if not fields or "stem" in fields:  # of one that was forgotten, only what others rest on is left
         return None
     parent = fields.get("parent")
     last_summary = fields.get("last_summary")
@@ -248,6 +248,8 @@ def read_conversation(family: str, answer: Sequence[Any]) -> StoredConversation 
         last_summary_at=float(last_summary) if last_summary else None,
         parent=family + parent if parent else None,
         parent_messages=int(fields.get("base", 0)),
+        owner=fields.get("owner", ""),
+        name=fields.get("name", ""),
     )
 
 

@@ -18,9 +18,14 @@ key                      type     holds
 ``tm:{F}:s:RECIPE:HASH`` string   a summary of the prefix with that hash (``codec.pack_summary``)
 ``tm:{F}:w:RECIPE:HASH`` string   the same of one that was prepared and waits for its use
 ``tm:{F}:q:OWN``         list     references to those that wait
-``tm:{F}:l:NAME``        string   a lease: its number and what is done under it; ``NAME`` is ``OWN`` for a preparation
+``tm:{F}:l:NAME``        string   a lease: its number and what is done under it; ``NAME`` is ``OWN`` for a preparation,
+                                  ``turn:OWN`` for a turn of stored history
 ``tm:{F}:f``             string   the number of the last lease
-``tm:i:TENANT``          zset     the tenant's conversations by time of last use; in a slot of its own
+``tm:{F}:b:OWN``         set      the conversations that forked from it
+``tm:{F}:d``             string   of a family that its client named: the conversation that its name leads to
+``tm:{F}:x:OWN``         string   when it was forgotten; for ten minutes, so that no turn under way brings it back
+``tm:i:OWNER``           zset     a credential's conversations by time of last use; in a slot of its own
+``tm:i:all``             zset     everybody's, for the operator
 ``tm:{models}:v``        string   ``EPOCH:CHANGE``, the version of what is set of models; another one after every change
 ``tm:{models}:o``        hash     ``provider:model`` -> what a person set (``models.py``)
 ``tm:{models}:r``        hash     ``provider:model`` -> what was found of it
@@ -47,9 +52,14 @@ def family_prefix(family: str) -> str:
     return f"tm:{{{family}}}"
 
 
-def tenant_index(tenant: str) -> str:
-    """The key of the tenant's list of conversations."""
-    return f"tm:i:{tenant}"
+def tenant_index(owner: str) -> str:
+    """The key of a credential's list of conversations."""
+    return f"tm:i:{owner}"
+
+
+def everybodys_index() -> str:
+    """The key of the list of all conversations."""
+    return "tm:i:all"
 
 
 def lease(family: str, name: str) -> str:

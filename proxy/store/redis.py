@@ -8,7 +8,6 @@ carriers' errors become ours.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -16,11 +15,13 @@ from typing import Any
 
 from proxy.core.conversation import Recollection, StoredConversation, StoredMessage, TurnRecord
 from proxy.core.errors import StoreError, StoreUnavailable
-from proxy.core.ports import Lease
+from proxy.core.ports import BegunTurn, Lease
 from proxy.core.prefix import PrefixChain
 from proxy.core.summary import RunningSummary, SummaryRecipe
 from proxy.store import codec, keys, scripts
 from proxy.store.carriers import FAILURES, OUTAGES, UNKNOWN_SCRIPT, connect
+from proxy.store.lifetimes import Lifetimes, lifetime
+from proxy.store.listing import Listing
 from proxy.store.patience import Patience
 from proxy.store.rest import Rest
 from proxy.store.seen import Seen
@@ -40,6 +41,7 @@ class RedisStore:
 
     :param url: ``redis://``, ``rediss://``, ``unix://``; ``redis+cluster://`` or ``?cluster=true``
     :param ttl_seconds: how long what nobody uses is kept; None keeps it for good
+    :param lifetimes: the same and more, by tenant
     :raises ConfigError: the URL cannot be used
     """
 
@@ -48,15 +50,17 @@ class RedisStore:
         url: str,
         *,
         ttl_seconds: float | None,
+        lifetimes: Lifetimes | None = None,
         recall_timeout_seconds: float = RECALL_SECONDS,
         record_timeout_seconds: float = RECORD_SECONDS,
     ) -> None:
-        self._carrier, self._cluster = connect(url)
-        self._ttl = max(1, math.ceil(ttl_seconds)) if ttl_seconds else 0
+        self._carrier, _ = connect(url)
+        self._lifetimes = lifetimes or Lifetimes(lifetime(ttl_seconds))
         self._recall_seconds = recall_timeout_seconds
         self._record_seconds = record_timeout_seconds
         self._rest = Rest()
         self._seen = Seen()
+        self.listing = Listing(self.ask)
 
     async def recall(self, tenant: str, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
         """What is known of a request's conversation; ``tenant`` is in the chain already.
@@ -93,14 +97,15 @@ class RedisStore:
         parts = codec.part_turn(turn, turn.known)
         async with self._asking(self._record_seconds):
             own = await self._record(turn, parts, turn.known)
-            if own is None:  # what was known is gone meanwhile: expired, or flushed
+            if own is None and not turn.lease:  # what was known is gone meanwhile: expired, or flushed
                 parts = codec.part_turn(turn, 0)
                 own = await self._record(turn, parts, 0)
             if own is None:
                 raise StoreError("The turn has no place in the store.", internal=f"of {turn.conversation}")
-            conversation = turn.chain.family + own.decode()
-            if self._cluster:  # the index lives in another slot
-                await self._index(turn, conversation)
+        conversation = turn.chain.family + own.decode()
+        self.listing.note(
+            turn.owner or turn.tenant, conversation, turn.created_at, self._lifetimes.of(turn.tenant).idle
+        )
         for system in parts.systems:
             self._seen.add((conversation, system.digest))
         return conversation
@@ -133,7 +138,7 @@ class RedisStore:
                 b"",
                 0,
                 own,
-                self._ttl,
+                self._lifetimes.of(tenant).idle,
                 summary.created_at,
                 tenant,
                 reference,
@@ -194,8 +199,35 @@ class RedisStore:
 
     async def recent(self, tenant: str, *, limit: int = 100) -> Sequence[str]:
         """The ids of the tenant's conversations, last used first; some may have expired."""
-        ids = await self.ask("ZREVRANGE", keys.tenant_index(tenant), 0, limit - 1)
-        return [one.decode() for one in ids]
+        return [conversation for _, conversation in await self.listing.newest(tenant, limit)]
+
+    async def begin_turn(self, family: str, own: str, tenant: str, seconds: float) -> BegunTurn | None:
+        """Take the turn of a conversation of which the client sends new messages only.
+
+        :param own: empty for the one that the family's name leads to, which may be yet to begin
+        :returns: None where the conversation is another tenant's, or there is none with this id
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        async with self._asking(self._record_seconds):
+            found = await self._run(scripts.BEGIN_TURN, family, b"", 0, own, tenant, math.ceil(seconds * 1000))
+        if not found:
+            return None
+        head, flat, name, *value = found
+        record = codec.read_conversation(family, (head, flat)) if head else None
+        lease = Lease(family, name.decode(), value[0]) if value and value[0] is not None else None
+        return BegunTurn(record, head.decode(), lease)
+
+    async def forget(self, conversation: str, owner: str, now: float) -> bool:
+        """Delete a conversation's messages, summaries, turns and name; what other forks rest on stays theirs.
+
+        :returns: whether there was one
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        family, own = keys.split_id(conversation)
+        async with self._asking(self._record_seconds):
+            gone = await self._run(scripts.FORGET, family, b"", 0, own, now)
+        await self.listing.drop(owner, conversation)
+        return bool(gone)
 
     async def ping(self) -> None:
         """Ask for a sign of life, even while the store rests.
@@ -216,7 +248,8 @@ class RedisStore:
             return await self._carrier.call(*command)
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Write what waits, and close all connections."""
+        await self.listing.aclose()
         await self._carrier.aclose()
 
     async def _recall(self, chain: PrefixChain, before: int, recipe: SummaryRecipe) -> Any:
@@ -224,20 +257,10 @@ class RedisStore:
         return await self._run(scripts.RECALL, chain.family, *given, codec.recipe_digest(recipe))
 
     async def _record(self, turn: TurnRecord, parts: codec.TurnParts, known: int) -> bytes | None:
-        index = "" if self._cluster else keys.tenant_index(turn.tenant)
-        given = scripts.record_arguments(turn, parts, known=known, ttl_seconds=self._ttl, index=index, seen=self._seen)
+        lasting = self._lifetimes.of(turn.tenant)
+        given = scripts.record_arguments(turn, parts, known=known, lifetime=lasting, seen=self._seen)
         own: bytes | None = await self._run(scripts.RECORD, turn.chain.family, *given)
         return own
-
-    async def _index(self, turn: TurnRecord, conversation: str) -> None:
-        """List the conversation; it is only a convenience, so a failure here is none of the turn's."""
-        index = keys.tenant_index(turn.tenant)
-        with contextlib.suppress(*FAILURES):
-            await self._carrier.call("ZADD", index, turn.created_at, conversation)
-            if self._ttl:
-                oldest = turn.created_at - self._ttl
-                await self._carrier.call("ZREMRANGEBYSCORE", index, "-inf", oldest)
-                await self._carrier.call("EXPIRE", index, self._ttl)
 
     async def _path(self, conversation: str) -> list[tuple[str, int, int]]:
         family, _ = keys.split_id(conversation)

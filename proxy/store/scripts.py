@@ -14,6 +14,7 @@ from pathlib import Path
 from proxy.core.conversation import TurnRecord
 from proxy.core.prefix import PrefixChain
 from proxy.store import codec, keys
+from proxy.store.lifetimes import Lifetime
 from proxy.store.seen import Seen
 
 NEAR = 64
@@ -43,6 +44,8 @@ REPLACE_SUMMARY = _script("replace_summary")
 DESCRIBE = _script("describe")
 PATH = _script("path")
 SUMMARIES = _script("summaries")
+BEGIN_TURN = _script("begin_turn")
+FORGET = _script("forget")
 
 
 def chain_arguments(chain: PrefixChain, before: int) -> tuple[bytes, int]:
@@ -51,12 +54,11 @@ def chain_arguments(chain: PrefixChain, before: int) -> tuple[bytes, int]:
 
 
 def record_arguments(
-    turn: TurnRecord, parts: codec.TurnParts, *, known: int, ttl_seconds: int, index: str, seen: Seen
+    turn: TurnRecord, parts: codec.TurnParts, *, known: int, lifetime: Lifetime, seen: Seen
 ) -> Sequence[Argument]:
     """What ``record.lua`` is given: the new messages, and a bounded piece of the chain before them.
 
     :param known: how many leading messages are not sent; 0 sends all, system messages too
-    :param index: the key of the tenant's list of conversations; empty where the script cannot reach it
     """
     family, told = keys.split_id(turn.conversation)
     fresh = [one for one in parts.systems if not known or (turn.conversation, one.digest) not in seen]
@@ -65,13 +67,18 @@ def record_arguments(
         *chain_arguments(turn.chain, max(0, known - NEAR)),
         told if family == turn.chain.family else "",
         known,
-        ttl_seconds,
+        lifetime.idle,
+        lifetime.age,
         turn.created_at,
         turn.tenant,
+        turn.owner,
         turn.model,
         parts.total_tokens,
         codec.pack_turn(turn, known, noted),
-        index,
+        turn.name,
+        turn.head,
+        turn.lease,
+        turn.held,
         len(fresh),
         *(piece for one in fresh for piece in (one.digest, one.raw)),
         *(codec.pack_message(message, tokens, turn.created_at, turn.scheme) for message, tokens in parts.new),

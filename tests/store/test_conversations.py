@@ -170,6 +170,7 @@ async def test_conversations_are_listed_by_last_use(client: Client) -> None:
 async def test_nothing_is_kept_for_good(alone: RedisStore, admin: redis.Redis, tenant: str) -> None:
     """Every key of a conversation has a time to live."""
     conversation = await Client(alone, tenant).send([system("s"), *dialogue(3)], assistant("reply"))
+    await alone.listing.settle()
     names = [*admin.scan_iter(f"tm:{{{conversation[:32]}}}:*"), f"tm:i:{tenant}"]
     assert len(names) == 8
     assert all(0 < admin.ttl(name) <= 30 * 86_400 for name in names)

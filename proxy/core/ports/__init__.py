@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from .counting import RequestCount, Stored, TokenCounter
-from .store import CalibrationStore, ConversationStore, Lease, LeaseStore, LessonStore, ModelStore
+from .store import (
+    BegunTurn,
+    CalibrationStore,
+    ConversationStore,
+    Forgets,
+    Lease,
+    LeaseStore,
+    LessonStore,
+    ModelStore,
+    TurnStore,
+)
 from .summarizing import Summarizer, SummaryTask
 from .upstream import Caller, Headers, Lane, ModelCatalog, Route, Upstream, UpstreamReply
 
 __all__ = [
+    "BegunTurn",
     "CalibrationStore",
     "Caller",
     "ConversationStore",
+    "Forgets",
     "Headers",
     "Lane",
     "Lease",
@@ -24,6 +36,7 @@ __all__ = [
     "Summarizer",
     "SummaryTask",
     "TokenCounter",
+    "TurnStore",
     "Upstream",
     "UpstreamReply",
 ]

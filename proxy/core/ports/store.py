@@ -90,6 +90,40 @@ class Lease:
     """Another one at each taking: who holds an older one is told apart (fencing)."""
 
 
+@dataclass(frozen=True, slots=True)
+class BegunTurn:
+    """A turn of a conversation whose history is the store's (``X-Tidemark-History: stored``)."""
+
+    record: StoredConversation | None
+    """None where the conversation is yet to begin."""
+    head: str
+    """Second part of its id."""
+    lease: Lease | None
+    """None where another turn is under way."""
+
+
+class TurnStore(Protocol):
+    """Turns of stored history. Raises ``StoreUnavailable`` when the store did not answer in time."""
+
+    async def begin_turn(self, family: str, own: str, tenant: str, seconds: float) -> BegunTurn | None:
+        """Take the turn of a conversation: of this id, or, where ``own`` is empty, of the family's name.
+
+        :returns: None where the id's conversation is another tenant's, or there is none
+        """
+        ...
+
+
+class Forgets(Protocol):
+    """Whoever keeps something of a conversation beside the store: called before the store itself forgets it."""
+
+    async def forget(self, tenant: str, conversation: str) -> None:
+        """Delete all that is kept of a conversation; once more changes nothing.
+
+        :raises TidemarkError: something is left; the deletion is refused and may be asked for again
+        """
+        ...
+
+
 class LeaseStore(Protocol):
     """Who is making what. Every method raises ``StoreUnavailable`` when the store did not answer in time."""
 

@@ -2,9 +2,10 @@
 -- the summary that is stored now; nil where somebody else holds the lease by now. Of the kind 's' it is in use from now
 -- on; of the kind 'w' it waits, and its lease must be held to the end: who replaces what it took in ends the lease
 local told, ttl, created, tenant, ref, record, kind, lease, held, replacing = unpack(ARGV, 3, 12)
-ttl = tonumber(ttl)
 local conv = follow(told)
 local own = conv and conv.own or told
+if redis.call('EXISTS', key('x', own)) == 1 and not conv then return false end  -- it was forgotten meanwhile
+ttl = span(own, tonumber(ttl))
 local at = summary(ref, kind)
 local kept = redis.call('GET', at)
 if not kept or replacing == '1' then

@@ -1,10 +1,17 @@
--- hashes, before, told, known, ttl, created, tenant, model, tokens, turn, index, n, n x (digest, system message),
--- messages known + 1 to N -> own; nil where earlier messages are gone, so that all must be sent
-local told, known, ttl, created, tenant, model, total, turn, index = unpack(ARGV, 3, 11)
-known, ttl = tonumber(known), tonumber(ttl)
-local systems = tonumber(ARGV[12])
-local first = 13 + 2 * systems  -- of the messages known + 1 to N
+-- hashes, before, told, known, ttl, age, created, tenant, owner, model, tokens, turn, its client's name, the head it goes
+-- on from, its lease, the lease's value, n, n x (digest, system message), messages known + 1 to N -> own; nil where
+-- earlier messages are gone, so that all must be sent, or where the conversation was forgotten meanwhile
+local told, known, ttl, age, created, tenant, owner, model, total, turn = unpack(ARGV, 3, 12)
+local called, head, lease, held = unpack(ARGV, 13, 16)
+known, ttl, age = tonumber(known), tonumber(ttl), tonumber(age)
+local systems = tonumber(ARGV[17])
+local first = 18 + 2 * systems  -- of the messages known + 1 to N
 local now = tonumber(redis.call('TIME')[1])
+
+local forgotten = told ~= '' and redis.call('GET', key('x', told))
+if forgotten and tonumber(created) <= tonumber(forgotten) then return false end
+local holder = lease ~= '' and redis.call('GET', key('l', lease))
+local lost = holder and holder ~= held  -- somebody else's turn: this one must not come in between
 
 local conv, k = locate(told, known)
 if conv then conv, k = settle(conv, k) else k = 0 end
@@ -35,15 +42,18 @@ local function inherit(from, to)
 end
 
 local own, record
-if conv and (k == N or k == conv.count) then
+if conv and (k == N or k == conv.count) and not lost then
   own, record = conv.own, key('c', conv.own)
+  redis.call('HDEL', record, 'stem')
 else
   own = free_name()
   record = key('c', own)
   redis.call('DEL', key('h', own), key('m', own))  -- what is left of one that lost its parts
   redis.call('HSET', record, 'base', k, 'count', k, 'parent', conv and conv.own or '',
-    'tenant', tenant, 'touched', conv and conv.touched or now)
+    'tenant', tenant, 'owner', owner, 'touched', conv and conv.touched or now)
   redis.call('HSETNX', record, 'created', created)
+  if age > 0 then redis.call('HSETNX', record, 'dies', redis.call('HGET', record, 'created') + age) end
+  if conv then redis.call('SADD', key('b', conv.own), own) end
   opened[own] = nil
   if conv then inherit(conv.own, own) end
   if k < N then alias(name(k + 1), own) end
@@ -60,7 +70,7 @@ if k < N then
   end
   redis.call('HSET', record, 'count', N, 'tokens', total)
 end
-for i = 13, first - 1, 2 do redis.call('HSETNX', key('y', own), ARGV[i], ARGV[i + 1]) end
+for i = 18, first - 1, 2 do redis.call('HSETNX', key('y', own), ARGV[i], ARGV[i + 1]) end
 
 local fresh = true
 for _, entry in ipairs(redis.call('LRANGE', key('t', own), -8, -1)) do
@@ -70,27 +80,32 @@ if fresh then
   redis.call('RPUSH', key('t', own), turn)
   redis.call('HINCRBY', record, 'turns', 1)
   redis.call('HSET', record, 'updated', created, 'model', model)
-  if index ~= '' then redis.call('ZADD', index, created, P:sub(5, 36) .. own) end
 end
+if called ~= '' then
+  redis.call('HSET', record, 'name', called)
+  local at = redis.call('GET', P .. ':d')
+  if lease == '' or (not lost and (not at or at == head or not open(at))) then redis.call('SET', P .. ':d', own) end
+  if ttl > 0 then redis.call('EXPIRE', P .. ':d', ttl) end
+end
+if holder == held then redis.call('DEL', key('l', lease)) end
 redis.call('HSET', record, 'summaries', redis.call('LLEN', key('r', own)))
 for pos = math.max(1, N - 1, W + 1), N do redis.call('SET', key('n', chain(pos)), own) end
 
-if ttl > 0 then
-  local function keep(of)
-    for _, kind in ipairs({'c', 'h', 'm', 't', 'y', 'r', 'q'}) do redis.call('EXPIRE', key(kind, of), ttl) end
-  end
-  for pos = math.max(1, N - 1, W + 1), N do redis.call('EXPIRE', key('n', chain(pos)), ttl) end
-  keep(own)
+local function keep(of)
+  local seconds = span(of, ttl)
+  if seconds <= 0 then return end
+  for _, kind in ipairs({'c', 'h', 'm', 't', 'y', 'r', 'q', 'b'}) do redis.call('EXPIRE', key(kind, of), seconds) end
+  return seconds
+end
+local seconds = keep(own)
+if seconds then
+  for pos = math.max(1, N - 1, W + 1), N do redis.call('EXPIRE', key('n', chain(pos)), seconds) end
   local placed = redis.call('HMGET', record, 'touched', 'parent')
-  if now - tonumber(placed[1]) >= math.min(ttl / 8, 86400) then  -- what it rests on, about once a day
+  if now - tonumber(placed[1]) >= math.min(seconds / 8, 86400) then  -- what it rests on, about once a day
     redis.call('HSET', record, 'touched', now)
-    for _, ref in ipairs(redis.call('LRANGE', key('r', own), 0, -1)) do redis.call('EXPIRE', summary(ref), ttl) end
+    for _, ref in ipairs(redis.call('LRANGE', key('r', own), 0, -1)) do redis.call('EXPIRE', summary(ref), seconds) end
     local up = open(placed[2])
     while up do keep(up.own) up = open(up.parent) end
-  end
-  if index ~= '' then
-    redis.call('ZREMRANGEBYSCORE', index, '-inf', '(' .. (tonumber(created) - ttl))
-    redis.call('EXPIRE', index, ttl)
   end
 end
 return own

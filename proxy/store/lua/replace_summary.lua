@@ -1,9 +1,10 @@
 -- "", 0, own, ttl, created, tenant, reference, summary: the summary takes the place of what is stored for its prefix;
 -- those that wait for their use, or are being prepared for it, go, since they took in what it replaces
 local own, ttl, created, tenant, ref, record = unpack(ARGV, 3, 8)
-ttl = tonumber(ttl)
 local conv = follow(own)
 own = conv and conv.own or own
+if redis.call('EXISTS', key('x', own)) == 1 and not conv then return 0 end  -- it was forgotten meanwhile
+ttl = span(own, tonumber(ttl))
 local at, c, r = summary(ref), key('c', own), key('r', own)
 redis.call('SET', at, record)
 for _, waiting in ipairs(redis.call('LRANGE', key('q', own), 0, -1)) do redis.call('DEL', summary(waiting, 'w')) end

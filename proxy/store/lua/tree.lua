@@ -42,7 +42,15 @@ local function open(own)  -- nil where there is none, or where parts of it are g
 end
 
 local function follow(own)
+  if not own or own == '' then return nil end
   return open(own) or open(redis.call('GET', key('a', own)))
+end
+
+local function span(own, ttl)  -- seconds that a conversation's parts are kept: unused, and at most; 0 for good
+  local dies = redis.call('HGET', key('c', own), 'dies')
+  if not dies then return ttl end
+  local left = math.max(1, math.ceil(tonumber(dies) - tonumber(redis.call('TIME')[1])))
+  return ttl > 0 and math.min(ttl, left) or left
 end
 
 local function hash_at(conv, pos)

@@ -1,0 +1,145 @@
+"""The lists of conversations, by credential and of all: written beside the road, since they lie in slots of their own.
+
+After a turn is recorded, its conversation is noted here, and a moment later written by a task of its own. One that was
+written of late is written again once a minute at most. What is lost, by a crash or with an emptied store, comes back
+with the conversation's next turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from proxy.core.errors import StoreError
+from proxy.store import keys
+
+Ask = Callable[..., Awaitable[Any]]
+PAUSE_SECONDS = 60.0
+"""Between two writes of one conversation; a list's order is no older."""
+_REMEMBERED = 20_000
+"""Conversations that are known to be listed; about 4 MB."""
+
+
+class Listing:
+    """Lists in Redis. The mutable state is what is yet to be written, and what was written of late."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._waiting: dict[tuple[str, str], tuple[float, int]] = {}
+        self._listed: dict[tuple[str, str], float] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def note(self, owner: str, conversation: str, used_at: float, ttl_seconds: int) -> None:
+        """A conversation was used; it is listed soon."""
+        entry = (owner, conversation)
+        self._waiting[entry] = (used_at, ttl_seconds)
+        loop = asyncio.get_running_loop()
+        fresh = loop.time() - self._listed.get(entry, -math.inf) >= PAUSE_SECONDS
+        if fresh:
+            self._begin()
+        elif self._timer is None:
+            self._timer = loop.call_later(PAUSE_SECONDS, self._begin)
+
+    async def newest(
+        self, owner: str | None, limit: int, before: tuple[float, str] | None = None
+    ) -> Sequence[tuple[float, str]]:
+        """When they were used last, and the ids of a list's conversations, the newest first.
+
+        :param owner: None for all conversations of everybody
+        :param before: the last entry of the page before
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        await self.settle()
+        index = keys.everybodys_index() if owner is None else keys.tenant_index(owner)
+        top: str | float = "+inf" if before is None else before[0]
+        found: list[tuple[float, str]] = []
+        skip = 0
+        while len(found) < limit:
+            flat = await self._ask("ZREVRANGEBYSCORE", index, top, "-inf", "WITHSCORES", "LIMIT", skip, limit + 1)
+            page = _pairs(flat)
+            found += [entry for entry in page if before is None or _after(entry, before)]
+            skip += len(page)
+            if len(page) <= limit:
+                break
+        return found[:limit]
+
+    async def drop(self, owner: str, conversation: str) -> None:
+        """Take a conversation off the lists.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        await self.settle()
+        self._listed.pop((owner, conversation), None)
+        for index in (keys.tenant_index(owner), keys.everybodys_index()):
+            await self._ask("ZREM", index, conversation)
+
+    async def settle(self) -> None:
+        """Write what waits now."""
+        if self._waiting:
+            self._begin()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def aclose(self) -> None:
+        """Write what waits, and end."""
+        await self.settle()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _begin(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._written())
+
+    async def _written(self) -> None:
+        """Write all that waits; what the store does not take is dropped, since lists are only a convenience."""
+        while self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            with contextlib.suppress(StoreError):
+                for index, entries in _by_index(waiting).items():
+                    await self._write(index, entries)
+                now = asyncio.get_running_loop().time()
+                for entry in waiting:
+                    self._listed.pop(entry, None)
+                    self._listed[entry] = now
+                while len(self._listed) > _REMEMBERED:
+                    del self._listed[next(iter(self._listed))]
+
+    async def _write(self, index: str, entries: Sequence[tuple[str, float, int]]) -> None:
+        flat = [piece for conversation, used_at, _ in entries for piece in (used_at, conversation)]
+        await self._ask("ZADD", index, *flat)
+        ttl = max(seconds for _, _, seconds in entries)
+        if all(seconds for _, _, seconds in entries):
+            await self._ask("EXPIRE", index, ttl)
+            if index != keys.everybodys_index():  # tenants may keep theirs for different times
+                oldest = max(used_at for _, used_at, _ in entries) - ttl
+                await self._ask("ZREMRANGEBYSCORE", index, "-inf", f"({oldest}")
+
+
+def _by_index(
+    waiting: dict[tuple[str, str], tuple[float, int]],
+) -> dict[str, list[tuple[str, float, int]]]:
+    lists: dict[str, list[tuple[str, float, int]]] = {}
+    for (owner, conversation), (used_at, ttl) in waiting.items():
+        for index in (keys.tenant_index(owner), keys.everybodys_index()):
+            lists.setdefault(index, []).append((conversation, used_at, ttl))
+    return lists
+
+
+def _pairs(flat: Sequence[Any]) -> list[tuple[float, str]]:
+    """What ZREVRANGEBYSCORE answers, by whichever carrier: flat, or in pairs."""
+    if flat and isinstance(flat[0], list | tuple):
+        return [(float(score), member.decode()) for member, score in flat]
+    return [(float(flat[i + 1]), flat[i].decode()) for i in range(0, len(flat), 2)]
+
+
+def _after(entry: tuple[float, str], before: tuple[float, str]) -> bool:
+    """Whether an entry stands behind another in Redis' order: by time, then by name, both falling."""
+    return entry < before

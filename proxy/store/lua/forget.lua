@@ -1,0 +1,67 @@
+-- "", 0, own, now -> the chain's family is left without the conversation: 1, or 0 where there is none. What other branches
+-- rest on stays as their beginning, without a record of its own, until the last of them is forgotten as well
+local conv = follow(ARGV[3])
+if not conv then return 0 end
+
+local function needed(of)  -- how many messages other branches rest on
+  local most = 0
+  for _, child in ipairs(redis.call('SMEMBERS', key('b', of))) do
+    local branch = open(child)
+    if branch and branch.parent == of then
+      most = math.max(most, branch.base)
+    else
+      redis.call('SREM', key('b', of), child)
+    end
+  end
+  return most
+end
+
+local function hex(hash) return (hash:sub(1, 8):gsub('.', function(c) return string.format('%02x', c:byte()) end)) end
+
+local function drop(of, branch, keep)  -- its messages after the first `keep` of its own, and what was made of them
+  local h = redis.call('GET', key('h', of)) or ''
+  for from = 16 * keep + 1, #h, 16 do
+    local hash = h:sub(from, from + 15)
+    redis.call('DEL', key('n', hash), key('a', hex(hash)))
+  end
+  for _, kind in ipairs({'r', 'q'}) do
+    for _, ref in ipairs(redis.call('LRANGE', key(kind, of), 0, -1)) do
+      local elsewhere = keep > 0 or (branch.parent ~= '' and redis.call('LPOS', key(kind, branch.parent), ref))
+      if position(ref) > branch.base + keep or not elsewhere then
+        redis.call('DEL', summary(ref), summary(ref, 'w'))
+        redis.call('LREM', key(kind, of), 0, ref)
+      end
+    end
+  end
+  redis.call('DEL', key('t', of), key('y', of), key('l', of), key('l', 'turn:' .. of))
+  if keep == 0 then
+    redis.call('DEL', key('c', of), key('h', of), key('m', of), key('r', of), key('q', of), key('b', of))
+  else
+    redis.call('SET', key('h', of), h:sub(1, 16 * keep), 'KEEPTTL')
+    redis.call('LTRIM', key('m', of), 0, keep - 1)
+  end
+end
+
+local up = conv.own
+local first = true
+while up and up ~= '' do
+  local branch = open(up)
+  if not branch then break end
+  local stem = redis.call('HGET', key('c', up), 'stem')
+  if not first and not stem then break end
+  local most = needed(up)
+  local keep = math.max(0, most - branch.base)
+  drop(up, branch, keep)
+  if redis.call('GET', P .. ':d') == up then redis.call('DEL', P .. ':d') end
+  if first then redis.call('SET', key('x', up), ARGV[4], 'EX', 600) end
+  first = false
+  if keep > 0 then
+    redis.call('HDEL', key('c', up), 'name', 'model', 'turns', 'tokens', 'summaries', 'last_summary', 'updated')
+    redis.call('HSET', key('c', up), 'count', branch.base + keep, 'stem', 1)
+    break
+  end
+  if branch.parent ~= '' then redis.call('SREM', key('b', branch.parent), up) end
+  opened[up] = nil
+  up = branch.parent
+end
+return 1
