@@ -109,7 +109,7 @@ class Commands:
 
     async def _told(self, case: Understood) -> tuple[str, Report]:
         """``/context``: the state of the conversation, and nothing is done to it (S2-6)."""
-        report = (await self._fitting.fit(_at_rest(case), lambda _, __: None)).report
+        report = (await self._fitting.fit(at_rest(case), lambda _, __: None)).report
         made = await self._summaries(case)
         facts = ContextFacts(
             tokens=report.tokens_before,
@@ -162,7 +162,7 @@ def _on_what_is_stored(case: Understood) -> Understood:
     return replace(case, conversation=case.memory.conversation or case.conversation)
 
 
-def _at_rest(case: Understood) -> Understood:
+def at_rest(case: Understood) -> Understood:
     """The same request where nothing is ever due, so that only what is sent as things are is told."""
     budget = replace(case.measure.budget, high_water=sys.maxsize, prepare_mark=sys.maxsize)
     return replace(case, measure=replace(case.measure, budget=budget))

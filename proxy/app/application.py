@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from proxy.archive import Archive
 from proxy.commands import Commands
 from proxy.config import Settings
 from proxy.core.commands import mark_of
@@ -26,6 +27,7 @@ from proxy.core.errors import InvalidRequest, TidemarkError
 from proxy.core.events import Event, Listener
 from proxy.history import StoredHistory, TurnRules
 from proxy.http.admin import OperatorAccess
+from proxy.http.archive import Archived
 from proxy.http.auth import PassthroughAuth
 from proxy.http.chat import ChatEndpoint, EdgeLimits
 from proxy.http.conversations import Conversations
@@ -35,6 +37,7 @@ from proxy.http.ops import Ops
 from proxy.manual import ManualCompaction
 from proxy.pipeline import ChatPipeline
 from proxy.relay import Relay
+from proxy.searching import MessageSearch
 from proxy.store.leases import RedisLeases
 from proxy.telemetry.logging import FactLog
 from proxy.telemetry.metrics import Metrics
@@ -112,6 +115,7 @@ def create_app(
             max_body_bytes=max_body,
         ).routes(),
         *Models(stored.registry, auth, access).routes(),
+        *Archived(_archive(stored, pipeline, engine), auth, access, max_body).routes(),
         *Conversations(_manual(stored, pipeline, engine, emit), auth, access).routes(),
     ]
     handlers = {404: _missing, 405: _missing, 500: _failed}
@@ -144,6 +148,23 @@ def _history(settings: Settings, stored: StoredParts, road: Commands) -> StoredH
         leases=RedisLeases(stored.store.ask),
         parse=stored.parts.parser.chat,
         rules=TurnRules(settings.history.on_conflict, settings.history.wait_seconds),
+    )
+
+
+def _archive(stored: StoredParts, road: ChatPipeline, engine: Engine) -> Archive:
+    return Archive(
+        store=stored.store,
+        heads=stored.by_hand,
+        leases=RedisLeases(stored.store.ask),
+        road=road,
+        fitting=engine.fitting,
+        upstream=stored.parts.upstream,
+        counter=stored.parts.counter,
+        choose=stored.parts.summarizer_for,
+        search=MessageSearch(),
+        forgets=stored.forgets,
+        parse=stored.parts.parser.chat,
+        clock=time.time,
     )
 
 

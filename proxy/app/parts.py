@@ -13,7 +13,7 @@ from proxy.compactor import Compactor
 from proxy.config import ModelEntry, Settings, WindowNote, read_override
 from proxy.core.budget import ModelProfile
 from proxy.core.events import Listener
-from proxy.core.ports import Caller, LessonStore, Route, Summarizer
+from proxy.core.ports import Caller, Forgets, LessonStore, Route, Summarizer
 from proxy.core.summary import Strategy
 from proxy.fit import Fitting
 from proxy.http.body import BodyParser
@@ -122,6 +122,8 @@ class StoredParts:
     def __init__(self, settings: Settings, url: str, warn: Callable[[str], None]) -> None:
         ttl_seconds = settings.store.ttl_days * SECONDS_A_DAY
         self.store = RedisStore(url, ttl_seconds=ttl_seconds)
+        self.forgets: list[Forgets] = []
+        """Whoever keeps something of a conversation beside the store, and is told when it is forgotten."""
         self.by_hand = RedisByHand(self.store.ask, ttl_seconds=ttl_seconds)
         self.calibrations = RedisCalibrations(self.store.ask, ttl_seconds=ttl_seconds)
         models = RedisModels(self.store.ask)

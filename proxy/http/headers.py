@@ -65,7 +65,7 @@ def controls(headers: Iterable[tuple[bytes, bytes]]) -> Controls:
     return Controls(
         mode=_MODES[said],
         retention=_retention(asked.get(b"x-tidemark-retention-tokens")),
-        conversation=_conversation(asked.get(b"x-tidemark-conversation")),
+        conversation=conversation_name(asked.get(b"x-tidemark-conversation")),
         history=_HISTORIES[history],
         acknowledge=overflow is not None,
     )
@@ -79,7 +79,11 @@ def _retention(value: str | None) -> int | None:
     return int(value)
 
 
-def _conversation(value: str | None) -> str | None:
+def conversation_name(value: str | None) -> str | None:
+    """A name that a client gives a conversation.
+
+    :raises InvalidRequest: it is empty, too long, or holds what cannot be seen
+    """
     if value is None:
         return None
     if not value or len(value) > MAX_NAME_LENGTH or not value.isprintable():

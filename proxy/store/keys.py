@@ -25,6 +25,7 @@ key                      type     holds
 ``tm:{F}:d``             string   of a family that its client named: the conversation that its name leads to
 ``tm:{F}:x:OWN``         string   when it was forgotten; for ten minutes, so that no turn under way brings it back
 ``tm:i:OWNER``           zset     a credential's conversations by time of last use; in a slot of its own
+``tm:n:DIGEST``          string   what a client calls a conversation, and by whose credential -> its id
 ``tm:i:all``             zset     everybody's, for the operator
 ``tm:{models}:v``        string   ``EPOCH:CHANGE``, the version of what is set of models; another one after every change
 ``tm:{models}:o``        hash     ``provider:model`` -> what a person set (``models.py``)
@@ -42,6 +43,8 @@ from __future__ import annotations
 
 import re
 
+from proxy.core.messages import digest_of
+
 _ID = re.compile(r"[0-9a-f]{48}")
 FAMILY_CHARACTERS = 32
 """Of a conversation id, these lead to the family; the rest is its own (``conversation_id``)."""
@@ -55,6 +58,16 @@ def family_prefix(family: str) -> str:
 def tenant_index(owner: str) -> str:
     """The key of a credential's list of conversations."""
     return f"tm:i:{owner}"
+
+
+def name(owner: str, said: str) -> str:
+    """The key of what a credential's client calls a conversation; the name itself is not in it."""
+    return f"tm:n:{digest_of(owner.encode(), said.encode()).hex()}"
+
+
+def head(family: str) -> str:
+    """The key of the conversation that a family's name leads to."""
+    return f"{family_prefix(family)}:d"
 
 
 def everybodys_index() -> str:

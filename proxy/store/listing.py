@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from proxy.core.errors import StoreError
@@ -23,20 +24,39 @@ _REMEMBERED = 20_000
 """Conversations that are known to be listed; about 4 MB."""
 
 
+@dataclass(frozen=True, slots=True)
+class Used:
+    """A conversation and its use."""
+
+    owner: str
+    conversation: str
+    name: str
+    """What its client calls it; empty for nothing."""
+    at: float
+    """Unix time, seconds."""
+    ttl_seconds: int
+    """After which it is forgotten; 0 for never."""
+
+    @property
+    def entry(self) -> tuple[str, str]:
+        """Its place in the lists."""
+        return (self.owner, self.conversation)
+
+
 class Listing:
     """Lists in Redis. The mutable state is what is yet to be written, and what was written of late."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
-        self._waiting: dict[tuple[str, str], tuple[float, int]] = {}
+        self._waiting: dict[tuple[str, str], Used] = {}
         self._listed: dict[tuple[str, str], float] = {}
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def note(self, owner: str, conversation: str, used_at: float, ttl_seconds: int) -> None:
+    def note(self, used: Used) -> None:
         """A conversation was used; it is listed soon."""
-        entry = (owner, conversation)
-        self._waiting[entry] = (used_at, ttl_seconds)
+        entry = used.entry
+        self._waiting[entry] = used
         loop = asyncio.get_running_loop()
         fresh = loop.time() - self._listed.get(entry, -math.inf) >= PAUSE_SECONDS
         if fresh:
@@ -67,8 +87,8 @@ class Listing:
                 break
         return found[:limit]
 
-    async def drop(self, owner: str, conversation: str) -> None:
-        """Take a conversation off the lists.
+    async def drop(self, owner: str, conversation: str, name: str) -> None:
+        """Take a conversation off the lists, and its name away.
 
         :raises StoreUnavailable: the store did not answer in time
         """
@@ -76,6 +96,8 @@ class Listing:
         self._listed.pop((owner, conversation), None)
         for index in (keys.tenant_index(owner), keys.everybodys_index()):
             await self._ask("ZREM", index, conversation)
+        if name:
+            await self._ask("DEL", keys.name(owner, name))
 
     async def settle(self) -> None:
         """Write what waits now."""
@@ -103,8 +125,11 @@ class Listing:
         while self._waiting:
             waiting, self._waiting = self._waiting, {}
             with contextlib.suppress(StoreError):
-                for index, entries in _by_index(waiting).items():
+                for index, entries in _by_index(waiting.values()).items():
                     await self._write(index, entries)
+                for used in waiting.values():
+                    if used.name:
+                        await self._name(used)
                 now = asyncio.get_running_loop().time()
                 for entry in waiting:
                     self._listed.pop(entry, None)
@@ -112,24 +137,26 @@ class Listing:
                 while len(self._listed) > _REMEMBERED:
                     del self._listed[next(iter(self._listed))]
 
-    async def _write(self, index: str, entries: Sequence[tuple[str, float, int]]) -> None:
-        flat = [piece for conversation, used_at, _ in entries for piece in (used_at, conversation)]
+    async def _write(self, index: str, entries: Sequence[Used]) -> None:
+        flat = [piece for used in entries for piece in (used.at, used.conversation)]
         await self._ask("ZADD", index, *flat)
-        ttl = max(seconds for _, _, seconds in entries)
-        if all(seconds for _, _, seconds in entries):
+        ttl = max(used.ttl_seconds for used in entries)
+        if all(used.ttl_seconds for used in entries):
             await self._ask("EXPIRE", index, ttl)
             if index != keys.everybodys_index():  # tenants may keep theirs for different times
-                oldest = max(used_at for _, used_at, _ in entries) - ttl
+                oldest = max(used.at for used in entries) - ttl
                 await self._ask("ZREMRANGEBYSCORE", index, "-inf", f"({oldest}")
 
+    async def _name(self, used: Used) -> None:
+        lasting = ("EX", used.ttl_seconds) if used.ttl_seconds else ()
+        await self._ask("SET", keys.name(used.owner, used.name), used.conversation, *lasting)
 
-def _by_index(
-    waiting: dict[tuple[str, str], tuple[float, int]],
-) -> dict[str, list[tuple[str, float, int]]]:
-    lists: dict[str, list[tuple[str, float, int]]] = {}
-    for (owner, conversation), (used_at, ttl) in waiting.items():
-        for index in (keys.tenant_index(owner), keys.everybodys_index()):
-            lists.setdefault(index, []).append((conversation, used_at, ttl))
+
+def _by_index(waiting: Collection[Used]) -> dict[str, list[Used]]:
+    lists: dict[str, list[Used]] = {}
+    for used in waiting:
+        for index in (keys.tenant_index(used.owner), keys.everybodys_index()):
+            lists.setdefault(index, []).append(used)
     return lists
 
 

@@ -21,7 +21,7 @@ from proxy.core.summary import RunningSummary, SummaryRecipe
 from proxy.store import codec, keys, scripts
 from proxy.store.carriers import FAILURES, OUTAGES, UNKNOWN_SCRIPT, connect
 from proxy.store.lifetimes import Lifetimes, lifetime
-from proxy.store.listing import Listing
+from proxy.store.listing import Listing, Used
 from proxy.store.patience import Patience
 from proxy.store.rest import Rest
 from proxy.store.seen import Seen
@@ -104,7 +104,13 @@ class RedisStore:
                 raise StoreError("The turn has no place in the store.", internal=f"of {turn.conversation}")
         conversation = turn.chain.family + own.decode()
         self.listing.note(
-            turn.owner or turn.tenant, conversation, turn.created_at, self._lifetimes.of(turn.tenant).idle
+            Used(
+                turn.owner or turn.tenant,
+                conversation,
+                turn.name,
+                turn.created_at,
+                self._lifetimes.of(turn.tenant).idle,
+            )
         )
         for system in parts.systems:
             self._seen.add((conversation, system.digest))
@@ -190,6 +196,16 @@ class RedisStore:
         packed = await self.ask("LRANGE", keys.turn_list(path[0][0]), 0, -1) if path else ()
         return [codec.unpack_turn(one) for one in packed]
 
+    async def all_turns(self, conversation: str) -> Sequence[codec.StoredTurn]:
+        """What was done in each turn up to now, those of what a fork rests on too, oldest first."""
+        found: list[codec.StoredTurn] = []
+        last = math.inf
+        for holder, base, _ in await self._path(conversation):
+            packed = await self.ask("LRANGE", keys.turn_list(holder), 0, -1)
+            found += [turn for turn in map(codec.unpack_turn, packed) if turn.first <= last]
+            last = min(last, base)
+        return sorted(found, key=lambda turn: turn.created_at)
+
     async def system_messages(self, conversation: str) -> Mapping[bytes, bytes]:
         """Every system message that was ever sent in a conversation: digest to the client's bytes."""
         found: dict[bytes, bytes] = {}
@@ -217,7 +233,20 @@ class RedisStore:
         lease = Lease(family, name.decode(), value[0]) if value and value[0] is not None else None
         return BegunTurn(record, head.decode(), lease)
 
-    async def forget(self, conversation: str, owner: str, now: float) -> bool:
+    async def named(self, owner: str, name: str) -> str | None:
+        """The id of the conversation that a credential's client calls by a name; None where it calls none so.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        await self.listing.settle()
+        found = await self.ask("GET", keys.name(owner, name))
+        if found is None:
+            return None
+        family, own = keys.split_id(found.decode())
+        head = await self.ask("GET", keys.head(family))
+        return family + (head.decode() if head else own)
+
+    async def forget(self, conversation: str, owner: str, name: str, now: float) -> bool:
         """Delete a conversation's messages, summaries, turns and name; what other forks rest on stays theirs.
 
         :returns: whether there was one
@@ -226,7 +255,7 @@ class RedisStore:
         family, own = keys.split_id(conversation)
         async with self._asking(self._record_seconds):
             gone = await self._run(scripts.FORGET, family, b"", 0, own, now)
-        await self.listing.drop(owner, conversation)
+        await self.listing.drop(owner, conversation, name)
         return bool(gone)
 
     async def ping(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .counting import RequestCount, Stored, TokenCounter
+from .searching import Hit, Searchable, Searches
 from .store import (
     BegunTurn,
     CalibrationStore,
@@ -24,6 +25,7 @@ __all__ = [
     "ConversationStore",
     "Forgets",
     "Headers",
+    "Hit",
     "Lane",
     "Lease",
     "LeaseStore",
@@ -32,6 +34,8 @@ __all__ = [
     "ModelStore",
     "RequestCount",
     "Route",
+    "Searchable",
+    "Searches",
     "Stored",
     "Summarizer",
     "SummaryTask",
