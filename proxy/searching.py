@@ -99,9 +99,9 @@ class _Index:
 
 def _words(query: str) -> str:
     """Every word, or phrase in quotes, as FTS5 takes it; a word's beginning is enough. Nothing in it is an operator."""
-    terms = [(phrase, word) for phrase, word in _TERM.findall(query.replace("\0", " "))]
-    quoted = [_quoted(phrase) if phrase else f"{_quoted(word)}*" for phrase, word in terms]
-    return " ".join(quoted)
+    terms = _TERM.findall(query)
+    quoted = [(_quoted(phrase or word), "" if phrase else "*") for phrase, word in terms]
+    return " ".join(term + ending for term, ending in quoted if term)
 
 
 def _quoted(text: str) -> str:

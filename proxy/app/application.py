@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from proxy.archive import Archive
+from proxy.archive import Contexts, Finding, Reading, Transfer
 from proxy.commands import Commands
 from proxy.config import Settings
 from proxy.core.commands import mark_of
@@ -115,7 +115,7 @@ def create_app(
             max_body_bytes=max_body,
         ).routes(),
         *Models(stored.registry, auth, access).routes(),
-        *Archived(_archive(stored, pipeline, engine), auth, access, max_body).routes(),
+        *_archived(stored, pipeline, engine, auth, access).routes(),
         *Conversations(_manual(stored, pipeline, engine, emit), auth, access).routes(),
     ]
     handlers = {404: _missing, 405: _missing, 500: _failed}
@@ -151,20 +151,24 @@ def _history(settings: Settings, stored: StoredParts, road: Commands) -> StoredH
     )
 
 
-def _archive(stored: StoredParts, road: ChatPipeline, engine: Engine) -> Archive:
-    return Archive(
+def _archived(
+    stored: StoredParts, road: ChatPipeline, engine: Engine, auth: PassthroughAuth, access: OperatorAccess
+) -> Archived:
+    finding = Finding(
         store=stored.store,
         heads=stored.by_hand,
-        leases=RedisLeases(stored.store.ask),
         road=road,
-        fitting=engine.fitting,
         upstream=stored.parts.upstream,
-        counter=stored.parts.counter,
         choose=stored.parts.summarizer_for,
-        search=MessageSearch(),
-        forgets=stored.forgets,
         parse=stored.parts.parser.chat,
-        clock=time.time,
+    )
+    return Archived(
+        reading=Reading(finding, MessageSearch(), stored.forgets, time.time),
+        contexts=Contexts(finding, engine.fitting),
+        transfer=Transfer(finding, RedisLeases(stored.store.ask), stored.parts.counter, time.time),
+        auth=auth,
+        access=access,
+        max_body_bytes=stored.parts.settings.server.max_body_mb * 1024 * 1024,
     )
 
 

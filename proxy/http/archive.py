@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from proxy.archive import Archive, Page
+from proxy.archive import Contexts, Page, Reading, Transfer
 from proxy.core.errors import InvalidRequest
 from proxy.core.ports import Caller
 from proxy.http.admin import OperatorAccess
@@ -31,7 +31,9 @@ JSON_LINES = "application/jsonl"
 class Archived:
     """The endpoints. ``{id}`` is Tidemark's id or the client's own name; a name with a slash is reached by its id."""
 
-    archive: Archive
+    reading: Reading
+    contexts: Contexts
+    transfer: Transfer
     auth: PassthroughAuth
     access: OperatorAccess
     max_body_bytes: int
@@ -51,27 +53,27 @@ class Archived:
         ]
 
     async def _list(self, request: Request) -> Response:
-        return as_json(await self.archive.listed(self._caller(request), _page(request)))
+        return as_json(await self.reading.listed(self._caller(request), _page(request)))
 
     async def _one(self, request: Request) -> Response:
-        return as_json(await self.archive.described(request.path_params["id"], self._caller(request), _page(request)))
+        return as_json(await self.reading.described(request.path_params["id"], self._caller(request), _page(request)))
 
     async def _context(self, request: Request) -> Response:
         at = _number(request, "at", least=1, most=10**9)
-        return as_json(await self.archive.context(request.path_params["id"], self._caller(request), at))
+        return as_json(await self.contexts.context(request.path_params["id"], self._caller(request), at))
 
     async def _summaries(self, request: Request) -> Response:
-        return as_json(await self.archive.summaries(request.path_params["id"], self._caller(request), _page(request)))
+        return as_json(await self.reading.summaries(request.path_params["id"], self._caller(request), _page(request)))
 
     async def _search(self, request: Request) -> Response:
         query = request.query_params.get("q", "").strip()
         if not query or len(query) > MOST_CHARACTERS:
             raise InvalidRequest(f"'q' must be 1 to {MOST_CHARACTERS} characters to search for.", param="q")
-        found = await self.archive.search(request.path_params["id"], self._caller(request), query, _page(request))
+        found = await self.reading.search(request.path_params["id"], self._caller(request), query, _page(request))
         return as_json(found)
 
     async def _export(self, request: Request) -> Response:
-        lines = await self.archive.export(request.path_params["id"], self._caller(request))
+        lines = await self.transfer.export(request.path_params["id"], self._caller(request))
         return StreamingResponse(lines, media_type=JSON_LINES)
 
     async def _import(self, request: Request) -> Response:
@@ -82,10 +84,10 @@ class Archived:
             )
         body = await read_body(request.receive, request.headers.raw, self.max_body_bytes)
         caller = self.auth.caller(request.headers.raw)
-        return as_json(await self.archive.bring_in(body, caller, model, conversation_name(name)), 201)
+        return as_json(await self.transfer.bring_in(body, caller, model, conversation_name(name)), 201)
 
     async def _forget(self, request: Request) -> Response:
-        return as_json(await self.archive.forget(request.path_params["id"], self._caller(request)))
+        return as_json(await self.reading.forget(request.path_params["id"], self._caller(request)))
 
     def _caller(self, request: Request) -> Caller | None:
         """Who asks; None for the operator, who needs the token on this machine, too."""

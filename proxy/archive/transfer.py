@@ -1,0 +1,97 @@
+"""Conversations taken out and brought in, as lines of JSON: one message of OpenAI's format each."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+from proxy.core.calibration import owner_of
+from proxy.core.conversation import TurnRecord
+from proxy.core.errors import ConversationConflict
+from proxy.core.importing import read_lines
+from proxy.core.ports import Caller, LeaseStore, TokenCounter
+from proxy.core.prefix import chain_of, conversation_id
+from proxy.identity import tenant_of
+from proxy.leasing import LEASE_SECONDS
+from proxy.writing import Clock
+
+from .finding import Finding
+from .pages import Told, told_conversation
+
+EXPORT_PAGE = 500
+"""Messages read at a time."""
+
+
+class Transfer:
+    """Takes ports only; holds no state of its own."""
+
+    def __init__(self, finding: Finding, leases: LeaseStore, counter: TokenCounter, clock: Clock) -> None:
+        self._finding = finding
+        self._leases = leases
+        self._counter = counter
+        self._clock = clock
+
+    async def export(self, conversation: str, caller: Caller | None) -> AsyncIterator[bytes]:
+        """A conversation as lines of JSON: the last request's system messages, then all messages, as they were sent."""
+        record = await self._finding.record(conversation, caller)
+        heads = await self._finding.heads.head(record.id)
+
+        async def lines() -> AsyncIterator[bytes]:
+            yield b"".join(map(_line, heads))
+            for start in range(1, record.message_count + 1, EXPORT_PAGE):
+                stop = min(start + EXPORT_PAGE - 1, record.message_count)
+                kept = await self._finding.store.messages(record.id, start=start, stop=stop)
+                yield b"".join(_line(one.raw) for one in kept)
+
+        return lines()
+
+    async def bring_in(self, data: bytes, caller: Caller, model: str, name: str | None) -> Told:
+        """Store a conversation that was led elsewhere.
+
+        :param model: whose conversation it is; it says which upstream, and so which tenant
+        :param name: what its client calls it
+        :raises BadImport: the lines are no conversation, or tool calls and results have come apart
+        :raises ConversationConflict: there is a conversation of that name
+        """
+        lines = read_lines(data)
+        route = await self._finding.upstream.resolve(model)
+        tenant = tenant_of(caller, route)
+        request = self._finding.request(model, [line.message.raw for line in lines])
+        count = await self._counter.count(request, route.upstream_model)
+        chain = chain_of(tenant, request.messages, conversation=name)
+        turn = TurnRecord(
+            tenant=tenant,
+            conversation=conversation_id(chain, 0),
+            chain=chain,
+            known=0,
+            messages=request.messages,
+            tokens=count.messages,
+            complete=True,
+            model=model,
+            action="none",
+            tokens_before=count.total,
+            tokens_after=count.total,
+            summarized=0,
+            created_at=self._clock(),
+            scheme=count.scheme,
+            owner=owner_of(caller.fingerprint),
+            name=name or "",
+        )
+        if name is not None:
+            begun = await self._finding.store.begin_turn(chain.family, "", tenant, LEASE_SECONDS)
+            if begun is not None and begun.lease is not None and begun.record is None:
+                turn = replace(turn, lease=begun.lease.name, held=begun.lease.value)
+            else:
+                if begun is not None and begun.lease is not None:
+                    await self._leases.release(begun.lease)
+                raise ConversationConflict(
+                    f"There is a conversation {name[:80]!r} already. Import under another name, or forget that one."
+                )
+        stored = await self._finding.store.record(turn)
+        record = await self._finding.store.conversation(stored)
+        return told_conversation(record) if record is not None else {"id": stored}
+
+
+def _line(raw: bytes) -> bytes:
+    """A message as one line: a line's end within JSON is white space, since none can stand in a string."""
+    return raw.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"
