@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 import click
 
 from proxy import __version__
+from proxy.cli_conversations import conversations
 from proxy.cli_models import config_option, models
 from proxy.core.errors import ConfigError, TidemarkError
 
@@ -113,6 +114,7 @@ def compact(config: Path | None, max_tokens: int | None, strategy: str, file: IO
 
 
 cli.add_command(models)
+cli.add_command(conversations)
 
 
 def main() -> None:

@@ -56,10 +56,11 @@ def pages(client: Client, path: str = "", **query: Any) -> list[Any]:
 
 def compacted(client: Client, name: str = "long", turns: int = 12) -> str:
     """A conversation that a summary stands for the beginning of; its id."""
+    id_ = ""
     for turn in range(turns):
         answer = client.chat([system("Be brief."), user(long(turn, 200))], conversation=name, **STORED)
         assert answer.status_code == 200, answer.text
-    id_: str = answer.headers["x-tidemark-conversation"]
+        id_ = answer.headers["x-tidemark-conversation"]
     return id_
 
 
@@ -91,9 +92,8 @@ class TestListing:
         ids = [client.chat([user(f"Talk {n}.")]).headers["x-tidemark-conversation"] for n in range(5)]
         named = client.chat([user("Hello.")], conversation="by name").headers["x-tidemark-conversation"]
         for limit in (1, 2, 3, 50):
-            found = pages(client, limit=limit)
-            assert [one["id"] for one in found] == [named, *reversed(ids)]
-        first = found[0]
+            assert [one["id"] for one in pages(client, limit=limit)] == [named, *reversed(ids)]
+        first = pages(client)[0]
         assert (first["name"], first["model"], first["messages"], first["turns"]) == ("by name", "small", 2, 1)
 
     def test_nobody_elses_are(self, bench: Bench) -> None:
