@@ -24,6 +24,7 @@ from proxy.store.byhand import RedisByHand
 from proxy.store.calibrations import RedisCalibrations
 from proxy.store.leases import RedisLeases
 from proxy.store.lessons import RedisLessons
+from proxy.store.lifetimes import Lifetime, Lifetimes, lifetime
 from proxy.store.models import RedisModels
 from proxy.store.redis import RedisStore
 from proxy.summarizers.extractive import ExtractiveSummarizer
@@ -121,10 +122,11 @@ class StoredParts:
 
     def __init__(self, settings: Settings, url: str, warn: Callable[[str], None]) -> None:
         ttl_seconds = settings.store.ttl_days * SECONDS_A_DAY
-        self.store = RedisStore(url, ttl_seconds=ttl_seconds)
+        self.lifetimes = _lifetimes(settings)
+        self.store = RedisStore(url, ttl_seconds=ttl_seconds, lifetimes=self.lifetimes)
         self.forgets: list[Forgets] = []
         """Whoever keeps something of a conversation beside the store, and is told when it is forgotten."""
-        self.by_hand = RedisByHand(self.store.ask, ttl_seconds=ttl_seconds)
+        self.by_hand = RedisByHand(self.store.ask, ttl_seconds=ttl_seconds, lifetimes=self.lifetimes)
         self.calibrations = RedisCalibrations(self.store.ask, ttl_seconds=ttl_seconds)
         models = RedisModels(self.store.ask)
         self.live = LiveOverrides(models, time.time)
@@ -177,6 +179,18 @@ class Engine:
             clock=time.time,
             timer=time.perf_counter,
         )
+
+
+def _lifetimes(settings: Settings) -> Lifetimes:
+    """How long conversations are kept; what a tenant's own line does not state is as for all."""
+    store = settings.store
+
+    def lasting(ttl_days: float | None, max_age_days: float | None) -> Lifetime:
+        age = max_age_days or store.max_age_days
+        return lifetime((ttl_days or store.ttl_days) * SECONDS_A_DAY, age and age * SECONDS_A_DAY)
+
+    own = {tenant: lasting(one.ttl_days, one.max_age_days) for tenant, one in settings.tenants.items()}
+    return Lifetimes(lasting(None, None), own)
 
 
 def _entry(entry: ModelEntry) -> Mapping[str, Any]:

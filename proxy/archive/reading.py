@@ -45,8 +45,8 @@ class Reading:
                 record = await self._finding.store.conversation(conversation)
                 if record is not None and record.id == conversation and record.message_count:
                     data.append(told_conversation(record))
-                elif owner is not None:
-                    await self._finding.store.listing.drop(owner, conversation, "")
+                else:
+                    await self._finding.store.listing.drop(owner or "", conversation, "")
             if not entries:
                 return {"object": "list", "data": data, "has_more": False, "next_cursor": None}
 

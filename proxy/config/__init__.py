@@ -19,6 +19,7 @@ from proxy.config.sections import (
     ServerSettings,
     StoreSettings,
     SummarizerSettings,
+    TenantSettings,
     TokenizerSettings,
     key_notes,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "Settings",
     "StoreSettings",
     "SummarizerSettings",
+    "TenantSettings",
     "TokenizerSettings",
     "WindowNote",
     "as_typed",

@@ -15,7 +15,7 @@ from proxy.config.compaction import read_compaction
 from proxy.config.environment import data_folder, read_overrides
 from proxy.config.models import ENTRY_KEYS, read_model_list
 from proxy.config.reading import MISSING, Reader, Remark
-from proxy.config.sections import ROOT_KINDS, SECTIONS, CompactionSettings, changed
+from proxy.config.sections import ROOT_KINDS, SECTIONS, CompactionSettings, TenantSettings, changed
 from proxy.config.settings import Settings
 from proxy.config.shipped import PresetValues, load_model_defaults, load_preset
 from proxy.config.tree import Node, Table, YamlError, parse
@@ -45,6 +45,7 @@ LITELLM_SECTIONS = (
 existing file must load."""
 MAX_BYTES = 4_000_000
 """Longest file. A thousand models take 300 kB; what is longer is another file by mistake."""
+_TENANT = re.compile("[0-9a-f]{32}")
 _LINE_ENDS = re.compile(rb"\r\n|\r|\n")
 
 
@@ -96,6 +97,7 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
     """The settings, or None where the reader has noted problems."""
     nodes = _without_litellms(reader, root)
     top = {name: reader.value(nodes[name], name, ROOT_KINDS[name]) for name in ROOT_KINDS if name in nodes}
+    nodes, tenants = _tenants(reader, nodes)
     said: dict[str, Any] = {name: reader.section(SECTIONS[name], nodes.get(name), name) for name in PLAIN_SECTIONS}
     preset = _preset(reader, root, top.get("preset"))
     said["tokenizer"] = {**preset.tokenizer, **said["tokenizer"]}
@@ -116,6 +118,7 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
         data_dir=folder,
         model_list=entries,
         preset=top.get("preset"),
+        tenants=tenants,
         upstream=overrides.upstream or top.get("upstream"),
         compaction=compaction,
         secrets=overrides.secrets,
@@ -123,6 +126,23 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
         path=path,
         **{name: changed(SECTIONS[name], given) for name, given in said.items()},
     )
+
+
+def _tenants(reader: Reader, nodes: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, TenantSettings]]:
+    """The sections without ``store.tenants``, and what that says."""
+    store = nodes.get("store")
+    if not isinstance(store, Table) or "tenants" not in store.nodes:
+        return nodes, {}
+    table = reader.free_table(store.nodes["tenants"], "store.tenants")
+    for name in table.nodes:
+        if _TENANT.fullmatch(name) is None:
+            reader.problem(table.key_lines[name], "store.tenants takes the 32 hex characters that the log calls tenant")
+    said = {
+        name: changed(TenantSettings(), reader.section(TenantSettings(), node, f"store.tenants.{name}"))
+        for name, node in table.nodes.items()
+    }
+    rest = {name: node for name, node in store.nodes.items() if name != "tenants"}
+    return {**nodes, "store": dataclasses.replace(store, nodes=rest)}, said
 
 
 def _preset(reader: Reader, root: Table, name: Any) -> PresetValues:

@@ -117,6 +117,16 @@ class StoreSettings:
     Valkey, one server or a cluster."""
     ttl_days: float = field(default=30.0, metadata=takes(kinds.positive("days")))
     """A conversation that is not used for so long is forgotten. 30: a month's holiday, then privacy."""
+    max_age_days: float | None = field(default=None, metadata=takes(kinds.or_word("null", kinds.positive("days"))))
+    """After its first message, however much it is used. null: as long as it is used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantSettings:
+    """What holds for one tenant in place of the section ``store``; what is not stated there, as there."""
+
+    ttl_days: float | None = field(default=None, metadata=takes(kinds.or_word("null", kinds.positive("days"))))
+    max_age_days: float | None = field(default=None, metadata=takes(kinds.or_word("null", kinds.positive("days"))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from proxy.config.sections import (
     Preset,
     ServerSettings,
     StoreSettings,
+    TenantSettings,
     TokenizerSettings,
     changed,
 )
@@ -61,6 +62,8 @@ class Settings:
     """One OpenAI-compatible base URL for every model that the list does not name. None: litellm decides."""
     compaction: CompactionByModel = field(default_factory=CompactionByModel)
     store: StoreSettings = field(default_factory=StoreSettings)
+    tenants: Mapping[str, TenantSettings] = field(default_factory=dict)
+    """``store.tenants``: by the tenant's id, as the log tells it."""
     history: HistorySettings = field(default_factory=HistorySettings)
     server: ServerSettings = field(default_factory=ServerSettings)
     auth: AuthSettings = field(default_factory=AuthSettings)

@@ -5,11 +5,11 @@ Beside the adapter of conversations, over its connections. Of its own accord the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from proxy.core.summary import RunningSummary
 from proxy.store import codec, keys, scripts
+from proxy.store.lifetimes import Lifetimes, lifetime
 from proxy.store.models import Ask
 
 
@@ -17,11 +17,12 @@ class RedisByHand:
     """Stored conversations as compaction by hand sees them; it holds no state.
 
     :param ttl_seconds: how long what nobody uses is kept; None keeps it for good
+    :param lifetimes: the same and more, by tenant
     """
 
-    def __init__(self, ask: Ask, *, ttl_seconds: float | None) -> None:
+    def __init__(self, ask: Ask, *, ttl_seconds: float | None, lifetimes: Lifetimes | None = None) -> None:
         self._ask = ask
-        self._ttl = max(1, math.ceil(ttl_seconds)) if ttl_seconds else 0
+        self._lifetimes = lifetimes or Lifetimes(lifetime(ttl_seconds))
 
     async def head(self, conversation: str) -> Sequence[bytes]:
         """The system messages that began the conversation's last request, in the client's bytes.
@@ -42,5 +43,6 @@ class RedisByHand:
         :raises StoreUnavailable: the store did not answer in time
         """
         family, own = keys.split_id(conversation)
-        given = (own, self._ttl, summary.created_at, tenant, codec.pack_reference(summary), codec.pack_summary(summary))
+        ttl, reference = self._lifetimes.of(tenant).idle, codec.pack_reference(summary)
+        given = (own, ttl, summary.created_at, tenant, reference, codec.pack_summary(summary))
         await self._ask("EVAL", scripts.REPLACE_SUMMARY.source, 1, keys.family_prefix(family), b"", 0, *given)

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from threading import Thread
 from typing import Any
 
 import openai
@@ -495,3 +496,67 @@ def test_a_large_body_arrives_whole(sdk: OpenAI, upstream: ScriptedUpstream) -> 
     assert got.choices[0].message.content == "Hello there."
     assert upstream.last.messages[0]["content"] == parts
     assert json.loads(upstream.last.body)["model"] == "scripted"
+
+
+def stored(name: str) -> dict[str, str]:
+    """What an application sends along that leaves its history to Tidemark."""
+    return {"X-Tidemark-Conversation": name, "X-Tidemark-History": "stored"}
+
+
+def test_an_application_sends_its_new_messages_only(sdk: OpenAI, upstream: ScriptedUpstream) -> None:
+    """With ``extra_headers``; streamed or not, the model gets the whole conversation, compacted where it is long."""
+    action = ""
+    for turn in range(14):
+        asked: Any = [user(long(turn, 200))]
+        if turn % 2:
+            made = sdk.chat.completions.with_raw_response.create(
+                model="small", messages=asked, max_tokens=100, extra_headers=stored("sdk")
+            )
+            assert made.parse().choices[0].message.content == "Hello there."
+            action = made.headers["x-tidemark-action"]
+        else:
+            with sdk.chat.completions.create(
+                model="small", messages=asked, max_tokens=100, stream=True, extra_headers=stored("sdk")
+            ) as chunks:
+                assert "".join(one.choices[0].delta.content or "" for one in chunks) == "Hello there."
+    sent = upstream.last.messages
+    assert action == "reused"
+    assert sent[0]["content"].startswith("Summary of earlier turns")
+    assert sent[-1] == user(long(13, 200))
+    assert [one["role"] for one in sent[1:]] == ["user", "assistant"] * (len(sent) // 2 - 1) + ["user"]
+
+
+def test_an_application_learns_of_a_conflict(sdk: OpenAI, upstream: ScriptedUpstream) -> None:
+    """As the SDK's own ``ConflictError``, with its code."""
+    upstream.script = lambda _: streamed("slowly, slowly, slowly", pace=0.3)
+    first = sdk.chat.completions.create(
+        model="small", messages=[{"role": "user", "content": "One."}], stream=True, extra_headers=stored("conflict")
+    )
+    next(iter(first))
+    with pytest.raises(openai.ConflictError) as caught:
+        sdk.chat.completions.create(
+            model="small", messages=[{"role": "user", "content": "Two."}], extra_headers=stored("conflict")
+        )
+    assert caught.value.code == "conversation_conflict"
+    assert [one for one in first if one.choices[0].finish_reason]
+
+
+def test_the_sdk_tries_again_until_the_turn_is_free(sdk: OpenAI, upstream: ScriptedUpstream) -> None:
+    """Its own retries, which applications leave on, heed ``Retry-After``."""
+    patient = sdk.with_options(max_retries=5)
+    upstream.script = lambda received: (
+        streamed("one two three", pace=0.2) if received.json.get("stream") else whole("Second.")
+    )
+    with patient.chat.completions.create(
+        model="small", messages=[{"role": "user", "content": "One."}], stream=True, extra_headers=stored("patient")
+    ) as first:
+        chunks = iter(first)
+        next(chunks)
+        reading = Thread(target=lambda: [None for _ in chunks])
+        reading.start()
+        made = patient.chat.completions.create(
+            model="small", messages=[{"role": "user", "content": "Two."}], extra_headers=stored("patient")
+        )
+        reading.join()
+    assert made.choices[0].message.content == "Second."
+    assert [one["content"] for one in upstream.last.messages] == ["One.", "one two three", "Two."]

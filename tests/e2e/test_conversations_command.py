@@ -1,0 +1,104 @@
+"""``tidemark conversations`` as a process of its own, beside a running server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.flow.conftest import Bench, Client, benched
+from tests.flow.talk import history, user
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("imported_litellm")]
+
+ROOT = Path(__file__).parents[2]
+
+
+class Shell:
+    """Somebody who types ``tidemark conversations ...``."""
+
+    def __init__(self, folder: Path, url: str, key: str) -> None:
+        self.url = url
+        self.environ = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "PYTHONPATH": str(ROOT),
+            "OPENAI_API_KEY": key,
+        }
+
+    def run(self, name: str, *arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        """Run it to its end."""
+        command = [sys.executable, "-m", "proxy", "conversations", name, "--url", self.url, *arguments]
+        return subprocess.run(command, env=self.environ, input=given, capture_output=True, timeout=60, check=False)
+
+    def told(self, name: str, *arguments: str, given: bytes = b"") -> str:
+        """What it prints, where it succeeds."""
+        done = self.run(name, *arguments, given=given)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.decode()
+
+
+@pytest.fixture
+def bench(store_url: str, tmp_path: Path) -> Iterator[Bench]:
+    """A bench of the test's own."""
+    with benched(store_url, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def client(bench: Bench, request: pytest.FixtureRequest) -> Client:
+    """A client of its Tidemark."""
+    return bench.client(request.node.nodeid)
+
+
+@pytest.fixture
+def shell(client: Client, tmp_path: Path) -> Shell:
+    """A shell with the same key."""
+    return Shell(tmp_path, str(client.http.base_url), client.key)
+
+
+def test_a_conversation_is_looked_at_moved_and_forgotten(client: Client, shell: Shell) -> None:
+    """From the list to the end of it, with what the client sees and no more."""
+    said = [*history(3, 20), user("Where is the harbour?")]
+    id_ = client.chat(said, conversation="talk").headers["x-tidemark-conversation"]
+    listed = shell.told("list").splitlines()
+    assert listed[0].split() == ["id", "name", "model", "messages", "tokens", "last", "used"]
+    assert listed[1].split()[:4] == [id_, "talk", "small", "8"]
+    shown = shell.told("show", "talk").splitlines()
+    assert [line.split()[0] for line in shown[1:]] == [str(place) for place in range(1, 9)]
+    assert "[harbour]" in shell.told("search", "talk", "harbour")
+    exported = shell.told("export", id_)
+    assert [json.loads(line) for line in exported.splitlines()[:7]] == said
+    moved = shell.told("import", "--model", "small", "--name", "moved", given=exported.encode()).strip()
+    assert json.loads(shell.told("show", moved, "--json"))["messages"] == 8
+    assert shell.told("forget", id_, "--yes") == f"forgotten: {id_}\n"
+    gone = shell.run("show", "talk")
+    assert (gone.returncode, gone.stdout) == (1, b"")
+    assert b"There is no conversation 'talk'" in gone.stderr
+
+
+def test_what_goes_wrong_is_one_message(shell: Shell) -> None:
+    """A refused import names the lines, and nobody who listens is told as that."""
+    broken = json.dumps({"role": "tool", "tool_call_id": "x", "content": ""}).encode()
+    done = shell.run("import", "--model", "small", given=broken)
+    assert done.returncode == 1
+    assert b"line 1: this result answers no call" in done.stderr
+    shell.url = "http://127.0.0.1:9"
+    nobody = shell.run("list")
+    assert nobody.returncode == 1
+    assert b"Is it running?" in nobody.stderr
+    assert b"Traceback" not in nobody.stderr
+
+
+def test_pages_go_on_with_the_cursor(client: Client, shell: Shell) -> None:
+    """It is told on standard error, so that a table stays a table."""
+    client.chat([*history(3, 20), user("End.")], conversation="talk")
+    first = shell.run("show", "talk", "--limit", "5")
+    cursor = first.stderr.decode().strip().removeprefix("more: --cursor ")
+    rest = shell.told("show", "talk", "--limit", "5", "--cursor", cursor)
+    assert [line.split()[0] for line in rest.splitlines()[1:]] == ["6", "7", "8"]

@@ -1,0 +1,207 @@
+"""Turns of stored history, lists, lifetimes and forgetting, on one server and on a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+
+import pytest
+
+from proxy.core.conversation import TurnRecord
+from proxy.core.errors import StoreError
+from proxy.core.messages import Message
+from proxy.core.ports import BegunTurn, Lease
+from proxy.core.prefix import chain_of, conversation_id
+from proxy.store.leases import RedisLeases
+from proxy.store.lifetimes import Lifetime, Lifetimes
+from proxy.store.redis import RedisStore
+from tests.store.turns import RECIPE, Client, assistant, dialogue, summary_of, system, turn_of, user
+
+NAME = "a name"
+
+
+def family(tenant: str) -> str:
+    """Of the conversation that the client calls by its name."""
+    return chain_of(tenant, (), conversation=NAME).family
+
+
+async def begun(store: RedisStore, tenant: str, own: str = "") -> BegunTurn:
+    """A turn of it."""
+    found = await store.begin_turn(family(tenant), own, tenant, 10)
+    assert found is not None
+    return found
+
+
+def named(tenant: str, said: list[Message], known: int, turn: BegunTurn) -> TurnRecord:
+    """The record of such a turn."""
+    chain = chain_of(tenant, said, conversation=NAME)
+    assert turn.lease is not None
+    made = turn_of(tenant, said, known=known, conversation=conversation_id(chain, 0))
+    return replace(
+        made,
+        chain=chain,
+        name=NAME,
+        head=turn.head,
+        lease=turn.lease.name,
+        held=turn.lease.value,
+        created_at=time.time(),
+    )
+
+
+async def test_a_turn_is_one_requests_until_it_is_recorded(store: RedisStore, tenant: str) -> None:
+    """The second sees that it is taken; afterwards it finds the conversation."""
+    first = await begun(store, tenant)
+    assert (first.record, first.head) == (None, "")
+    assert (await begun(store, tenant)).lease is None
+    said = [user("one"), assistant("two")]
+    id_ = await store.record(named(tenant, said, 0, first))
+    second = await begun(store, tenant)
+    assert second.lease is not None
+    assert second.record is not None
+    assert (second.record.id, second.record.name, second.record.message_count) == (id_, NAME, 2)
+
+
+async def test_a_turn_can_be_given_back(store: RedisStore, tenant: str) -> None:
+    """Where nothing came of it."""
+    first = await begun(store, tenant)
+    assert first.lease is not None
+    await RedisLeases(store.ask).release(first.lease)
+    assert (await begun(store, tenant)).lease is not None
+
+
+async def test_another_tenants_turn_cannot_be_taken(store: RedisStore, tenant: str) -> None:
+    """Nor held up: no lease is taken."""
+    id_ = await store.record(named(tenant, [user("one")], 0, await begun(store, tenant)))
+    assert await store.begin_turn(family(tenant), id_[32:], "somebody else", 10) is None
+    assert await store.begin_turn(family(tenant), "0" * 16, tenant, 10) is None
+    assert (await begun(store, tenant, id_[32:])).lease is not None
+
+
+async def test_a_turn_whose_lease_was_lost_becomes_a_fork(store: RedisStore, tenant: str) -> None:
+    """It comes in between nobody's messages, and the name does not lead to it; but it is kept."""
+    said = [user("one"), assistant("two")]
+    id_ = await store.record(named(tenant, said, 0, await begun(store, tenant)))
+    slow = await begun(store, tenant)
+    assert slow.lease is not None
+    await RedisLeases(store.ask).release(slow.lease)  # as if it had expired
+    quick = await begun(store, tenant)
+    late = await store.record(named(tenant, [*said, user("late"), assistant("answer")], 2, slow))
+    assert late != id_
+    assert (await begun(store, tenant)).lease is None, "the other's turn is still its own"
+    assert await store.record(named(tenant, [*said, user("quick"), assistant("answer")], 2, quick)) == id_
+    head = await begun(store, tenant)
+    assert head.record is not None
+    assert (head.record.id, head.record.message_count) == (id_, 4)
+    assert [one.raw for one in await store.messages(late)][2:] == [user("late").raw, assistant("answer").raw]
+
+
+async def test_a_turn_after_an_expired_lease_is_appended_where_nobody_came(store: RedisStore, tenant: str) -> None:
+    """What counts is that the conversation still ends where the turn began."""
+    first = await begun(store, tenant)
+    assert first.lease is not None
+    await RedisLeases(store.ask).release(first.lease)
+    id_ = await store.record(named(tenant, [user("one")], 0, first))
+    assert (await begun(store, tenant, id_[32:])).lease is not None
+
+
+async def test_nothing_is_left_of_what_was_forgotten(store: RedisStore, tenant: str) -> None:
+    """Messages, system messages, turns, summaries in use and waiting, name and place in the lists."""
+    said = [system("rules"), *dialogue(8)]
+    turn = named(tenant, said, 0, await begun(store, tenant))
+    id_ = await store.record(turn)
+    chain = turn.chain
+    await store.keep_summary(tenant, id_, chain, summary_of(chain, 4))
+    await store.keep_summary(tenant, id_, chain, summary_of(chain, 6), waiting=True)
+    assert await store.named(tenant, NAME) == id_
+    assert await store.forget(id_, tenant, NAME, time.time())
+    assert await store.conversation(id_) is None
+    assert await store.messages(id_) == []
+    assert await store.summaries(id_) == []
+    assert await store.system_messages(id_) == {}
+    assert await store.recent(tenant) == []
+    assert await store.named(tenant, NAME) is None
+    assert (await store.recall(tenant, chain, RECIPE)).known == 0
+    assert await store.summary(chain, 4, RECIPE) is None
+    assert await store.summary(chain, 6, RECIPE, waiting=True) is None
+    assert not await store.forget(id_, tenant, NAME, time.time())
+
+
+async def test_a_turn_under_way_does_not_bring_back_what_was_forgotten(store: RedisStore, tenant: str) -> None:
+    """Neither its write at the end, nor a summary that was being made; a later request begins anew."""
+    said = [user("one"), assistant("two")]
+    id_ = await store.record(named(tenant, said, 0, await begun(store, tenant)))
+    under_way = named(tenant, [*said, user("three"), assistant("four")], 2, await begun(store, tenant))
+    await store.forget(id_, tenant, NAME, time.time() + 1)
+    with pytest.raises(StoreError):
+        await store.record(under_way)
+    made = summary_of(under_way.chain, 2)
+    assert await store.keep_summary(tenant, id_, under_way.chain, made) is None
+    assert await store.conversation(id_) is None
+    fresh = replace(named(tenant, [user("one")], 0, await begun(store, tenant)), created_at=time.time() + 2)
+    again = await store.record(fresh)
+    record = await store.conversation(again)
+    assert record is not None
+    assert record.message_count == 1
+
+
+async def test_a_summary_of_what_others_rest_on_stays(client: Client) -> None:
+    """A fork goes on with the summary of its beginning; that of the forgotten part goes."""
+    store, said = client.store, dialogue(8)
+    trunk = await client.send(said[:7], said[7])
+    chain = chain_of(client.tenant, said)
+    shared, own = summary_of(chain, 4), summary_of(chain, 7)
+    await store.keep_summary(client.tenant, trunk, chain, shared)
+    await store.keep_summary(client.tenant, trunk, chain, own)
+    fork = await client.send([*said[:5], user("otherwise")], assistant("so"))
+    assert fork != trunk
+    await store.forget(trunk, client.tenant, "", time.time())
+    assert await store.conversation(trunk) is None
+    assert await store.summaries(fork) == [shared]
+    assert await store.summary(chain, 7, RECIPE) is None
+    assert len(await client.read(fork)) == 8 - 1
+    await store.forget(fork, client.tenant, "", time.time())
+    assert await store.summary(chain, 4, RECIPE) is None
+    assert (await client.recall(said)).known == 0
+
+
+async def test_the_lists_are_written_off_the_road_and_heal(store: RedisStore, tenant: str) -> None:
+    """A list that was lost has the conversation again after its next turn, once it is written anew."""
+    client = Client(store, tenant)
+    said = dialogue(3)
+    id_ = await client.send(said, assistant("reply"))
+    assert await store.recent(tenant) == [id_]
+    await store.ask("DEL", f"tm:i:{tenant}")
+    assert await store.recent(tenant) == []
+    await client.send([*said, assistant("reply"), user("more")], assistant("again"))
+    assert await store.recent(tenant) == [id_]
+
+
+async def test_a_tenants_own_lifetimes_hold(url: str, tenant: str) -> None:
+    """The idle time after each use; the age from the first message on, however much it is used."""
+    own = Lifetimes(Lifetime(86_400), {tenant: Lifetime(1000, 3000)})
+    store = RedisStore(url, ttl_seconds=None, lifetimes=own, record_timeout_seconds=5, recall_timeout_seconds=5)
+    began = time.time()
+    said = dialogue(2)
+    first = replace(turn_of(tenant, said), created_at=began)
+    id_ = await store.record(first)
+    part = f"tm:{{{id_[:32]}}}:m:{id_[32:]}"
+    assert 990 < await store.ask("TTL", part) <= 1000
+    late = replace(turn_of(tenant, [user("x"), *said]), created_at=began - 2500)
+    old = await store.record(late)
+    assert 490 <= await store.ask("TTL", f"tm:{{{old[:32]}}}:m:{old[32:]}") <= 501
+    chain = late.chain
+    await store.keep_summary(tenant, old, chain, summary_of(chain, 1))
+    assert await store.ask("TTL", f"tm:{{{old[:32]}}}:r:{old[32:]}") <= 501
+    other = await store.record(replace(turn_of("another", said), created_at=began))
+    assert await store.ask("TTL", f"tm:{{{other[:32]}}}:m:{other[32:]}") > 80_000
+    await store.close()
+
+
+async def test_two_stores_never_hold_one_turn(store: RedisStore, url: str, tenant: str) -> None:
+    """Twenty at once, over two connections: one of them."""
+    other = RedisStore(url, ttl_seconds=100, record_timeout_seconds=5)
+    turns = await asyncio.gather(*(begun(one, tenant) for one in [store, other] * 10))
+    leases: list[Lease] = [turn.lease for turn in turns if turn.lease is not None]
+    assert len(leases) == 1
+    await other.close()
