@@ -11,6 +11,7 @@ from proxy.core.conversation import StoredConversation, StoredMessage
 from proxy.core.errors import InvalidRequest
 from proxy.core.messages import Message
 from proxy.core.ports import Caller
+from proxy.core.situation import NoCompaction, ReuseSummary
 from proxy.exchange import Controls, Refused
 from proxy.fit import Fitting
 from proxy.identity import Place
@@ -48,7 +49,7 @@ class Contexts:
             "object": "conversation.context",
             "conversation": record.id,
             "at": record.message_count,
-            "exact": True,
+            "exact": isinstance(self._fitting.plan(case), NoCompaction | ReuseSummary),
             "model": record.model,
             "messages": [json.loads(message.raw) for message in fitted.messages],
             "summarized_messages": report.summarized,

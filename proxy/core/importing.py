@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import NoReturn
 
 from .chat import parse_message
 from .errors import BadImport, InvalidRequest
@@ -35,7 +36,8 @@ def read_lines(data: bytes) -> list[Line]:
         if not raw.strip():
             continue
         try:
-            lines.append(Line(number, parse_message(raw.strip(), json.loads(raw), len(lines))))
+            value = json.loads(raw, parse_constant=_refuse)
+            lines.append(Line(number, parse_message(raw.strip(), value, len(lines))))
         except InvalidRequest as error:
             problems.append(f"line {number}: {error}")
         except (ValueError, RecursionError):
@@ -47,6 +49,10 @@ def read_lines(data: bytes) -> list[Line]:
         more = f"\nand {len(problems) - MOST_PROBLEMS} more" if len(problems) > MOST_PROBLEMS else ""
         raise BadImport("\n".join(problems[:MOST_PROBLEMS]) + more)
     return lines
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def broken_pairs(lines: list[Line]) -> list[str]:

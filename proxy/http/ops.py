@@ -122,5 +122,9 @@ def told(handler: Handler) -> Handler:
 
 
 def as_json(value: JsonValue, status: int = 200) -> Response:
-    """A value as a response."""
-    return Response(json.dumps(value, ensure_ascii=False), status, media_type="application/json")
+    """A value as a response; half a character, which clients cut emoji into, can only be written escaped."""
+    try:
+        body = json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        body = json.dumps(value).encode()
+    return Response(body, status, media_type="application/json")

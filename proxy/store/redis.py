@@ -97,7 +97,7 @@ class RedisStore:
         parts = codec.part_turn(turn, turn.known)
         async with self._asking(self._record_seconds):
             own = await self._record(turn, parts, turn.known)
-            if own is None and not turn.lease:  # what was known is gone meanwhile: expired, or flushed
+            if own is None:  # what was known is gone meanwhile: expired, or flushed
                 parts = codec.part_turn(turn, 0)
                 own = await self._record(turn, parts, 0)
             if own is None:

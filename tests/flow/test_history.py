@@ -11,6 +11,7 @@ import pytest
 
 from tests.flow.conftest import WINDOW, Bench, Client
 from tests.flow.talk import Said, assistant, history, long, system, user
+from tests.flow.test_streaming import wait_until
 from tests.support.scripted import Answer, Received, error, says, streamed, whole
 
 STORED = {"history": "stored"}
@@ -275,3 +276,38 @@ async def test_two_servers_share_the_turn(bench: Bench) -> None:
         at_once(other, ["b"], stream=True),
     )
     assert sorted([first[0].status_code, second[0].status_code]) == [200, 409]
+
+
+def test_a_client_that_leaves_has_said_what_it_said(bench: Bench, client: Client) -> None:
+    """Its question is stored, the turn is over, and the question sent again is not asked twice."""
+    bench.upstream.script = lambda _: streamed("slowly, slowly, slowly, slowly", pace=0.2)
+    body = {"model": "small", "messages": [user("One.")], "max_tokens": 100, "stream": True}
+    headers = client.headers(conversation="left", **STORED)
+    with client.http.stream("POST", "/v1/chat/completions", json=body, headers=headers) as response:
+        next(response.iter_bytes())
+    bench.upstream.script = says("Hello there.")
+
+    def again() -> bool:
+        return client.chat([user("One.")], conversation="left", **STORED).status_code == 200
+
+    wait_until(again)
+    assert bench.upstream.last.messages == [user("One.")]
+
+
+def test_half_a_character_can_be_gone_on_with_and_read(bench: Bench, client: Client) -> None:
+    """JavaScript cuts emoji in two; what was stored so is sent so, and shown so."""
+    body = b'{"model": "small", "messages": [{"role": "user", "content": "half \\ud83d"}]}'
+    id_ = client.post(body, conversation="half", **STORED).headers["x-tidemark-conversation"]
+    assert client.chat([user("On.")], conversation="half", **STORED).status_code == 200
+    assert b"half \\ud83d" in bench.upstream.last.body
+    shown = client.http.get(f"/tidemark/conversations/{id_}", headers=client.headers())
+    assert shown.status_code == 200
+    assert b"half \\ud83d" in shown.content
+
+
+def test_a_turn_that_does_not_fit_is_refused_and_ends(client: Client) -> None:
+    """The error is OpenAI's, and the conversation can go on."""
+    client.chat([user("One.")], conversation="large", **STORED)
+    got = client.chat([user("word " * 4000)], conversation="large", **STORED)
+    assert (got.status_code, got.json()["error"]["code"]) == (400, "context_length_exceeded")
+    assert client.chat([user("Two.")], conversation="large", **STORED).status_code == 200

@@ -205,3 +205,27 @@ async def test_two_stores_never_hold_one_turn(store: RedisStore, url: str, tenan
     leases: list[Lease] = [turn.lease for turn in turns if turn.lease is not None]
     assert len(leases) == 1
     await other.close()
+
+
+async def test_what_others_rest_on_can_be_gone_on_with(client: Client) -> None:
+    """It is a conversation again then, with its system messages, which are sent once more."""
+    store, rules, said = client.store, system("rules"), dialogue(4)
+    trunk = await client.send([rules, *said[:3]], said[3])
+    await client.send([rules, *said[:2], user("otherwise")], assistant("so"))
+    await store.forget(trunk, client.tenant, "", 0.0)
+    assert await store.conversation(trunk) is None
+    again = await client.send([rules, *said[:2], user("anew")], assistant("well"))
+    record = await store.conversation(again)
+    assert record is not None
+    assert record.message_count == 4
+    assert rules.raw in (await store.system_messages(again)).values()
+
+
+async def test_a_turn_is_kept_where_the_store_was_emptied_meanwhile(store: RedisStore, tenant: str) -> None:
+    """All of its messages are at hand, so nothing is lost; that is no forgetting."""
+    said = [user("one"), assistant("two")]
+    id_ = await store.record(named(tenant, said, 0, await begun(store, tenant)))
+    turn = named(tenant, [*said, user("three"), assistant("four")], 2, await begun(store, tenant))
+    for kind in ("c", "h", "m"):
+        await store.ask("DEL", f"tm:{{{id_[:32]}}}:{kind}:{id_[32:]}")
+    assert len(await store.messages(await store.record(turn))) == 4

@@ -8,14 +8,17 @@ local systems = tonumber(ARGV[17])
 local first = 18 + 2 * systems  -- of the messages known + 1 to N
 local now = tonumber(redis.call('TIME')[1])
 
-local forgotten = told ~= '' and redis.call('GET', key('x', told))
-if forgotten and tonumber(created) <= tonumber(forgotten) then return false end
+for _, own in ipairs({told, head}) do
+  local forgotten = own ~= '' and redis.call('GET', key('x', own))
+  if forgotten and tonumber(created) <= tonumber(forgotten) then return false end
+end
 local holder = lease ~= '' and redis.call('GET', key('l', lease))
 local lost = holder and holder ~= held  -- somebody else's turn: this one must not come in between
 
 local conv, k = locate(told, known)
 if conv then conv, k = settle(conv, k) else k = 0 end
 if k < known then return false end  -- something is gone: all of it is needed
+if known > 0 and conv and redis.call('HEXISTS', key('c', conv.own), 'stem') == 1 then return false end  -- the same
 
 local function taken(own) return open(own) or redis.call('EXISTS', key('a', own)) == 1 end
 local function free_name()
