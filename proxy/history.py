@@ -64,7 +64,7 @@ class TurnRules:
     """What is done where two turns of one conversation meet."""
 
     on_conflict: OnConflict = "reject"
-    wait_seconds: float = 30.0
+    wait_seconds: float = 20.0
     """How long a turn waits for its predecessor, where it waits."""
 
 

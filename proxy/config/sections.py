@@ -138,8 +138,9 @@ class HistorySettings:
     )
     """A request while another one of its conversation is being answered. ``reject``: 409, so that a client that sends
     twice by mistake learns of it; ``wait``: one after the other."""
-    wait_seconds: float = field(default=30.0, metadata=takes(kinds.positive("seconds")))
-    """The longest that a request waits for the one before it; then 409 all the same."""
+    wait_seconds: float = field(default=20.0, metadata=takes(kinds.positive("seconds")))
+    """The longest that a request waits for the one before it; then 409 all the same. 20: before a stream's first
+    keep-alive, which would settle its status."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

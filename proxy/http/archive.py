@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from proxy.archive import Contexts, Page, Reading, Transfer
-from proxy.core.errors import InvalidRequest
+from proxy.core.errors import Forbidden, InvalidRequest
 from proxy.core.ports import Caller
 from proxy.http.admin import OperatorAccess
 from proxy.http.asgi import read_body
@@ -83,7 +83,7 @@ class Archived:
                 "Missing required parameter: 'model'.", param="model", code="missing_required_parameter"
             )
         body = await read_body(request.receive, request.headers.raw, self.max_body_bytes)
-        caller = self.auth.caller(request.headers.raw)
+        caller = self._tenant(request)
         return as_json(await self.transfer.bring_in(body, caller, model, conversation_name(name)), 201)
 
     async def _forget(self, request: Request) -> Response:
@@ -93,6 +93,12 @@ class Archived:
         """Who asks; None for the operator, who needs the token on this machine, too."""
         if self.access.token is not None and self.access.grants(request):
             return None
+        return self._tenant(request)
+
+    def _tenant(self, request: Request) -> Caller:
+        """Without a credential, whoever reaches the port is one tenant: no page in a browser here may become it."""
+        if self.auth.anonymous(request.headers.raw) and self.access.strays(request):
+            raise Forbidden("Without a credential, stored conversations are shown to clients of this machine only.")
         return self.auth.caller(request.headers.raw)
 
 

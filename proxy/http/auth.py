@@ -35,6 +35,10 @@ class PassthroughAuth:
                 state.update(len(field).to_bytes(8, "little") + field)
         return Caller(state.digest(), lines)
 
+    def anonymous(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        """Whether a request brings no credential at all."""
+        return not any(_credentials(forwarded(headers)))
+
     def __repr__(self) -> str:
         return "PassthroughAuth(secret=***)"
 

@@ -30,6 +30,12 @@ class Lifetimes:
         self.usual = usual
         self._by_tenant = dict(by_tenant or {})
 
+    @property
+    def longest(self) -> int:
+        """The longest idle time of anybody's; 0 where somebody's is for good."""
+        idle = [one.idle for one in (self.usual, *self._by_tenant.values())]
+        return max(idle) if all(idle) else 0
+
     def of(self, tenant: str) -> Lifetime:
         """What holds for a tenant."""
         return self._by_tenant.get(tenant, self.usual) if self._by_tenant else self.usual

@@ -46,8 +46,13 @@ class Used:
 class Listing:
     """Lists in Redis. The mutable state is what is yet to be written, and what was written of late."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Ask, longest_seconds: int) -> None:
+        """Nothing is written yet.
+
+        :param longest_seconds: after which nobody's conversations are kept unused; 0 for never
+        """
         self._ask = ask
+        self._longest = longest_seconds
         self._waiting: dict[tuple[str, str], Used] = {}
         self._listed: dict[tuple[str, str], float] = {}
         self._task: asyncio.Task[None] | None = None
@@ -140,12 +145,10 @@ class Listing:
     async def _write(self, index: str, entries: Sequence[Used]) -> None:
         flat = [piece for used in entries for piece in (used.at, used.conversation)]
         await self._ask("ZADD", index, *flat)
-        ttl = max(used.ttl_seconds for used in entries)
-        if all(used.ttl_seconds for used in entries):
-            await self._ask("EXPIRE", index, ttl)
-            if index != keys.everybodys_index():  # tenants may keep theirs for different times
-                oldest = max(used.at for used in entries) - ttl
-                await self._ask("ZREMRANGEBYSCORE", index, "-inf", f"({oldest}")
+        if self._longest:  # a credential may be of several tenants, which keep theirs for different times
+            await self._ask("EXPIRE", index, self._longest)
+            oldest = max(used.at for used in entries) - self._longest
+            await self._ask("ZREMRANGEBYSCORE", index, "-inf", f"({oldest}")
 
     async def _name(self, used: Used) -> None:
         lasting = ("EX", used.ttl_seconds) if used.ttl_seconds else ()

@@ -60,7 +60,7 @@ class RedisStore:
         self._record_seconds = record_timeout_seconds
         self._rest = Rest()
         self._seen = Seen()
-        self.listing = Listing(self.ask)
+        self.listing = Listing(self.ask, self._lifetimes.longest)
 
     async def recall(self, tenant: str, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
         """What is known of a request's conversation; ``tenant`` is in the chain already.

@@ -339,3 +339,13 @@ class TestTransfer:
         assert ask(client, "/import", method="POST", content=lines(user("Hi."))).json()["error"]["param"] == "model"
         answer = ask(client, "/import", method="POST", content=lines(user("Hi.")), model="unheard/of")
         assert answer.status_code == 404
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_a_page_in_a_browser_here_reads_no_conversation(client: Client, method: str) -> None:
+    """It can make its own name lead to this machine (DNS rebinding), but has no credential."""
+    for host, status in (("127.0.0.1", 404), ("localhost:8787", 404), ("evil.example", 403)):
+        answer = client.http.request(method, f"/tidemark/conversations/{'0' * 48}", headers={"host": host})
+        assert answer.status_code == status
+    named = {"host": "proxy.example", **client.headers()}
+    assert client.http.get("/tidemark/conversations", headers=named).status_code == 200
