@@ -229,3 +229,27 @@ async def test_a_turn_is_kept_where_the_store_was_emptied_meanwhile(store: Redis
     for kind in ("c", "h", "m"):
         await store.ask("DEL", f"tm:{{{id_[:32]}}}:{kind}:{id_[32:]}")
     assert len(await store.messages(await store.record(turn))) == 4
+
+
+async def test_a_turn_that_is_written_twice_changes_nothing(store: RedisStore, tenant: str) -> None:
+    """The second time by itself, after its client left, while another turn is under way already."""
+    turn = named(tenant, [user("one"), assistant("two")], 0, await begun(store, tenant))
+    id_ = await store.record(turn)
+    other = await begun(store, tenant)
+    assert await store.record(turn) == id_
+    assert (await begun(store, tenant)).lease is None, "the other's turn is not given back"
+    more = named(tenant, [user("one"), assistant("two"), user("three")], 2, other)
+    assert await store.record(more) == id_
+    record = await store.conversation(id_)
+    assert record is not None
+    assert (record.message_count, record.turn_count) == (3, 2)
+
+
+async def test_what_is_known_of_forks_is_not_kept_for_good(store: RedisStore, tenant: str) -> None:
+    """No key of a family is without a time to live, but the number of its last lease."""
+    client, said = Client(store, tenant), dialogue(4)
+    trunk = await client.send(said[:3], said[3])
+    await client.send([*said[:2], user("otherwise")], assistant("so"))
+    assert 0 < await store.ask("TTL", f"tm:{{{trunk[:32]}}}:b:{trunk[32:]}") <= 30 * 86_400
+    name = await store.record(named(tenant, said, 0, await begun(store, tenant)))
+    assert 0 < await store.ask("TTL", f"tm:{{{name[:32]}}}:d") <= 30 * 86_400

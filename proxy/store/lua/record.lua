@@ -45,7 +45,7 @@ local function inherit(from, to)
 end
 
 local own, record
-if conv and (k == N or k == conv.count) and not lost then
+if conv and (k == N or (k == conv.count and not lost)) then
   own, record = conv.own, key('c', conv.own)
   redis.call('HDEL', record, 'stem')
 else
@@ -56,7 +56,11 @@ else
     'tenant', tenant, 'owner', owner, 'touched', conv and conv.touched or now)
   redis.call('HSETNX', record, 'created', created)
   if age > 0 then redis.call('HSETNX', record, 'dies', redis.call('HGET', record, 'created') + age) end
-  if conv then redis.call('SADD', key('b', conv.own), own) end
+  if conv then
+    redis.call('SADD', key('b', conv.own), own)
+    local left = span(conv.own, ttl)
+    if left > 0 then redis.call('EXPIRE', key('b', conv.own), left) end
+  end
   opened[own] = nil
   if conv then inherit(conv.own, own) end
   if k < N then alias(name(k + 1), own) end
