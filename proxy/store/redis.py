@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 from proxy.core.conversation import Recollection, StoredConversation, StoredMessage, TurnRecord
@@ -19,10 +18,10 @@ from proxy.core.ports import BegunTurn, Lease
 from proxy.core.prefix import PrefixChain
 from proxy.core.summary import RunningSummary, SummaryRecipe
 from proxy.store import codec, keys, scripts
-from proxy.store.carriers import FAILURES, OUTAGES, UNKNOWN_SCRIPT, connect
+from proxy.store.asking import GONE, Asking
+from proxy.store.carriers import UNKNOWN_SCRIPT, connect
 from proxy.store.lifetimes import Lifetimes, lifetime
 from proxy.store.listing import Listing, Used
-from proxy.store.patience import Patience
 from proxy.store.rest import Rest
 from proxy.store.seen import Seen
 
@@ -32,8 +31,6 @@ RECORD_SECONDS = 1.0
 """The last byte of the response waits for it."""
 _PAGE = 500
 """Messages read at a time."""
-
-_GONE = "The conversation store does not answer."
 
 
 class RedisStore:
@@ -316,32 +313,8 @@ class RedisStore:
         except UNKNOWN_SCRIPT:
             return await self._carrier.call("EVAL", script.source, 1, prefix, *arguments)
 
-    def _asking(self, seconds: float, *, probe: bool = False) -> _Asking:
+    def _asking(self, seconds: float, *, probe: bool = False) -> Asking:
         """Bound what happens inside in time, and turn the carriers' errors into ours."""
         if not self._rest.admits(asyncio.get_running_loop().time()) and not probe:
-            raise StoreUnavailable(_GONE, internal="left alone for a while after a failure")
-        return _Asking(self._rest, seconds)
-
-
-class _Asking(Patience):
-    """While the store is asked: how that goes is told to the rest."""
-
-    __slots__ = ("_rest",)
-
-    def __init__(self, rest: Rest, seconds: float) -> None:
-        super().__init__(seconds, rest.answered)
-        self._rest = rest
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            await super().__aexit__(kind, error, trace)
-        except TimeoutError as late:
-            error = late
-        if error is None:
-            self._rest.succeeded(self._loop.time())
-        elif isinstance(error, FAILURES):
-            if isinstance(error, OUTAGES):
-                self._rest.failed(self._loop.time())
-            raise StoreUnavailable(_GONE, internal=f"{type(error).__name__}: {error}") from error
+            raise StoreUnavailable(GONE, internal="left alone for a while after a failure")
+        return Asking(self._rest, seconds)

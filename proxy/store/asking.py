@@ -1,0 +1,40 @@
+"""While the store is asked: bounded in time, and the carriers' errors become ours.
+
+Below the adapter, which asks; above the carriers. How it goes is told to the rest, so that a store that is gone is left
+alone for a while.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from proxy.core.errors import StoreUnavailable
+from proxy.store.carriers import FAILURES, OUTAGES
+from proxy.store.patience import Patience
+from proxy.store.rest import Rest
+
+GONE = "The conversation store does not answer."
+
+
+class Asking(Patience):
+    """While the store is asked: how that goes is told to the rest."""
+
+    __slots__ = ("_rest",)
+
+    def __init__(self, rest: Rest, seconds: float) -> None:
+        super().__init__(seconds, rest.answered)
+        self._rest = rest
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await super().__aexit__(kind, error, trace)
+        except TimeoutError as late:
+            error = late
+        if error is None:
+            self._rest.succeeded(self._loop.time())
+        elif isinstance(error, FAILURES):
+            if isinstance(error, OUTAGES):
+                self._rest.failed(self._loop.time())
+            raise StoreUnavailable(GONE, internal=f"{type(error).__name__}: {error}") from error
