@@ -20,6 +20,8 @@ from proxy.store import keys
 Ask = Callable[..., Awaitable[Any]]
 PAUSE_SECONDS = 60.0
 """Between two writes of one conversation; a list's order is no older."""
+SOON_SECONDS = 0.05
+"""Until a new one is written: those of a burst are written together."""
 _REMEMBERED = 20_000
 """Conversations that are known to be listed; about 4 MB."""
 
@@ -44,7 +46,7 @@ class Used:
 
 
 class Listing:
-    """Lists in Redis. The mutable state is what is yet to be written, and what was written of late."""
+    """Lists in Redis. The mutable state is what is yet to be written, and what was written and pruned of late."""
 
     def __init__(self, ask: Ask, longest_seconds: int) -> None:
         """Nothing is written yet.
@@ -55,6 +57,7 @@ class Listing:
         self._longest = longest_seconds
         self._waiting: dict[tuple[str, str], Used] = {}
         self._listed: dict[tuple[str, str], float] = {}
+        self._pruned: dict[str, float] = {}
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -64,10 +67,10 @@ class Listing:
         self._waiting[entry] = used
         loop = asyncio.get_running_loop()
         fresh = loop.time() - self._listed.get(entry, -math.inf) >= PAUSE_SECONDS
-        if fresh:
-            self._begin()
-        elif self._timer is None:
-            self._timer = loop.call_later(PAUSE_SECONDS, self._begin)
+        when = loop.time() + (SOON_SECONDS if fresh else PAUSE_SECONDS)
+        if self._timer is None or self._timer.when() > when:
+            self._stop_timer()
+            self._timer = loop.call_at(when, self._begin)
 
     async def newest(
         self, owner: str | None, limit: int, before: tuple[float, str] | None = None
@@ -106,46 +109,57 @@ class Listing:
 
     async def settle(self) -> None:
         """Write what waits now."""
-        if self._waiting:
+        while self._waiting or (self._task is not None and not self._task.done()):
             self._begin()
-        if self._task is not None:
-            await asyncio.gather(self._task, return_exceptions=True)
+            if self._task is not None:
+                await asyncio.gather(self._task, return_exceptions=True)
 
     async def aclose(self) -> None:
         """Write what waits, and end."""
         await self.settle()
+        self._stop_timer()
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _begin(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._stop_timer()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._written())
+        elif self._waiting:  # it is being written already; this comes after it
+            self._timer = asyncio.get_running_loop().call_later(SOON_SECONDS, self._begin)
 
     async def _written(self) -> None:
-        """Write all that waits; what the store does not take is dropped, since lists are only a convenience."""
-        while self._waiting:
-            waiting, self._waiting = self._waiting, {}
-            with contextlib.suppress(StoreError):
-                for index, entries in _by_index(waiting.values()).items():
-                    await self._write(index, entries)
-                for used in waiting.values():
-                    if used.name:
-                        await self._name(used)
-                now = asyncio.get_running_loop().time()
-                for entry in waiting:
-                    self._listed.pop(entry, None)
-                    self._listed[entry] = now
-                while len(self._listed) > _REMEMBERED:
-                    del self._listed[next(iter(self._listed))]
+        """Write what waits; what the store does not take is dropped, since lists are only a convenience.
+
+        What is noted meanwhile has its own time.
+        """
+        waiting, self._waiting = self._waiting, {}
+        now = asyncio.get_running_loop().time()
+        for entry in waiting:
+            self._listed.pop(entry, None)
+            self._listed[entry] = now
+        while len(self._listed) > _REMEMBERED:
+            del self._listed[next(iter(self._listed))]
+        with contextlib.suppress(StoreError):
+            for index, entries in _by_index(waiting.values()).items():
+                await self._write(index, entries)
+            for used in waiting.values():
+                if used.name:
+                    await self._name(used)
 
     async def _write(self, index: str, entries: Sequence[Used]) -> None:
         flat = [piece for used in entries for piece in (used.at, used.conversation)]
         await self._ask("ZADD", index, *flat)
-        if self._longest:  # a credential may be of several tenants, which keep theirs for different times
+        now = asyncio.get_running_loop().time()
+        if self._longest and now - self._pruned.get(index, -math.inf) >= PAUSE_SECONDS:
+            self._pruned.pop(index, None)
+            self._pruned[index] = now
+            if len(self._pruned) > _REMEMBERED:
+                del self._pruned[next(iter(self._pruned))]
+            # The longest: a credential may be of several tenants, which keep theirs for different times.
             await self._ask("EXPIRE", index, self._longest)
             oldest = max(used.at for used in entries) - self._longest
             await self._ask("ZREMRANGEBYSCORE", index, "-inf", f"({oldest}")
