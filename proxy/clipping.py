@@ -49,7 +49,7 @@ async def clip(case: Understood, clips: tuple[Clip, ...], counter: TokenCounter)
     before = sum(case.count.messages[one.place] for one in clips)
     request, count = await clip_request(case.request, case.count, clips, case.route.upstream_model, counter)
     after = sum(count.messages[one.place] for one in clips)
-    return Clipped(replace(case, request=request, count=count), len(clips), before, after, case)
+    return Clipped(replace(case, request=request, count=count, unclipped=case), len(clips), before, after, case)
 
 
 async def clip_request(

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from proxy.core.errors import StoreError
 from proxy.core.events import CompactionStarted, ConversationCompacted, Listener, StoreDegraded
 from proxy.core.messages import digest_of
-from proxy.core.ports import ConversationStore, Lease, LeaseStore, Summarizer, TokenCounter
+from proxy.core.ports import ConversationStore, Lease, LeaseStore, MemoryFlush, Summarizer, TokenCounter
 from proxy.core.summary import RunningSummary, Strategy, render_summary
 from proxy.leasing import LEASE_SECONDS, awaited, held
-from proxy.writing import CompactionOrder, NotSummarized, SummaryWriter
+from proxy.writing import CompactionOrder, NotSummarized, SummaryWriter, flush_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,10 @@ class Compactor:
         leases: LeaseStore,
         counter: TokenCounter,
         emit: Listener,
+        flush: MemoryFlush | None = None,
     ) -> None:
+        """:param flush: told of what leaves the context; None where nobody wants to know"""
+        self._flush = flush
         self._writer = writer
         self._store = store
         self._leases = leases
@@ -186,17 +189,27 @@ class Compactor:
         None where another worker holds the lease by now, so that it is that one's summary that counts.
         """
         if order.degraded:
-            return summary
+            return self._left(order, summary, stored=False)
         keep = self._store.keep_summary
         try:
-            stored = await keep(order.tenant, order.conversation, order.chain, summary, lease=lease)
-            if stored is None or self._usable(order, stored):
-                return stored
-            # What stands there is of no use any more: the window got smaller, or other system messages must be told.
-            return await keep(order.tenant, order.conversation, order.chain, summary, lease=lease, replacing=True)
+            keeping = keep(order.tenant, order.conversation, order.chain, summary, lease=lease)
+            if self._flush is None:
+                stored = await keeping
+            else:  # at once, so that nobody waits for the second
+                stored, _ = await asyncio.gather(keeping, self._flush.intend(flush_of(order, summary)))
+            if stored is not None and not self._usable(order, stored):
+                # What stands there is of no use: the window got smaller, or other system messages must be told.
+                stored = await keep(order.tenant, order.conversation, order.chain, summary, lease=lease, replacing=True)
         except StoreError as error:
             self._emit(StoreDegraded("keep_summary", error.internal or str(error)))
-            return summary
+            return self._left(order, summary, stored=False)
+        return None if stored is None else self._left(order, stored)
+
+    def _left(self, order: CompactionOrder, summary: RunningSummary, *, stored: bool = True) -> RunningSummary:
+        """The summary, once it is told what leaves the context for it."""
+        if self._flush is not None:
+            self._flush.put(flush_of(order, summary, stored=stored))
+        return summary
 
     def _usable(self, order: CompactionOrder, stored: RunningSummary) -> bool:
         """Not one that was made for a larger window, or that tells other system messages."""

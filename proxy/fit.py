@@ -214,6 +214,7 @@ class Fitting:
 
 def order_of(case: Understood, planned: Compact) -> CompactionOrder:
     """What is to be made of a plan."""
+    came = case.unclipped or case
     return CompactionOrder(
         plan=planned,
         tenant=case.tenant,
@@ -225,6 +226,9 @@ def order_of(case: Understood, planned: Compact) -> CompactionOrder:
         cause="manual" if case.controls.mode == "force" else "automatic",
         degraded=case.memory.degraded,
         request=case.request,
+        whole=came.request.messages,
+        counted=came.count.messages,
+        in_use=case.memory.summary,
     )
 
 

@@ -42,6 +42,8 @@ class Understood:
     """By the timer: when the request was taken up."""
     conversation: str
     """The id that the client is told."""
+    unclipped: Understood | None = None
+    """The same as it came, where tool results were made smaller since."""
 
     @property
     def budget(self) -> Budget:

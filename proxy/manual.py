@@ -16,7 +16,8 @@ from proxy.core.conversation import StoredConversation
 from proxy.core.errors import CompactionFailed, ModelNotFound, StoreUnavailable
 from proxy.core.events import CompactionStarted, ConversationCompacted, Listener
 from proxy.core.messages import ChatRequest
-from proxy.core.ports import Caller, ConversationStore, Route, Summarizer, Upstream
+from proxy.core.ports import Caller, ConversationStore, MemoryFlush, Route, Summarizer, Upstream
+from proxy.core.prefix import PrefixChain
 from proxy.core.situation import Compact
 from proxy.core.summary import RunningSummary
 from proxy.exchange import Controls, Refused, Report
@@ -24,7 +25,7 @@ from proxy.fit import Fitting, by_hand_warning, order_of
 from proxy.identity import Place, Understood, tenant_of
 from proxy.pipeline import ChatPipeline
 from proxy.readback import Readback, chain_of_stored, missing
-from proxy.writing import NotSummarized, SummaryWriter
+from proxy.writing import NotSummarized, SummaryWriter, flush_of
 
 NOBODY = Caller(b"", ())
 """In whose name the operator asks: the admin token goes to no upstream."""
@@ -79,7 +80,9 @@ class ManualCompaction:
         kept: ByHandStore,
         parse: Parse,
         emit: Listener,
+        flush: MemoryFlush | None = None,
     ) -> None:
+        self._flush = flush
         self._road = road
         self._fitting = fitting
         self._writer = writer
@@ -168,7 +171,11 @@ class ManualCompaction:
             message = f"No summary could be made, and nothing was changed: {text.reason}"
             raise CompactionFailed(message, retry_after=text.retry_after)
         summary = self._writer.summary_of(order, usual.recipe, text, strategy)
+        if self._flush is not None:
+            await self._flush.intend(flush_of(order, summary))
         await self._kept.replace(case.tenant, case.conversation, summary)
+        if self._flush is not None:
+            self._flush.put(flush_of(order, summary))
         seconds = self._writer.timer() - began
         covered, replaced = summary.covered, planned.replaced_tokens
         self._emit(

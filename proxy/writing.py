@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
@@ -16,8 +16,9 @@ from proxy.core.breaker import CLOSED, Breaker
 from proxy.core.budget import ModelProfile
 from proxy.core.errors import SummaryRejected, TidemarkError
 from proxy.core.events import BreakerChanged, Listener, SummaryFailed
+from proxy.core.flush import Flush, leaving
 from proxy.core.live import live_prefix
-from proxy.core.messages import ChatRequest
+from proxy.core.messages import ChatRequest, Message
 from proxy.core.ports import Caller, Route, Summarizer, SummaryTask, TokenCounter
 from proxy.core.prefix import PrefixChain
 from proxy.core.situation import Compact
@@ -53,6 +54,23 @@ class CompactionOrder:
     """Whether the store is down: then the summary is a deterministic one, the same for the same request."""
     request: ChatRequest | None = None
     """The request that the plan was made for: what a summarizer may continue (``core/live.py``)."""
+    whole: Sequence[Message] = ()
+    """The request's messages as the client sent them, where some were clipped since."""
+    counted: Sequence[int] = ()
+    """Tokens of each of ``whole``."""
+    in_use: RunningSummary | None = None
+    """The summary that stands for the prefix until this one takes its place."""
+
+
+def flush_of(order: CompactionOrder, summary: RunningSummary, *, stored: bool = True) -> Flush:
+    """What leaves the context when ``summary`` takes its place (S0-4).
+
+    :param stored: whether it is kept, so that the conversation goes on with it
+    """
+    first, gone = leaving(order.whole, order.counted, summary, order.in_use)
+    return Flush(
+        order.tenant, order.conversation, order.profile.name, order.chain, summary, first, gone, stored=stored
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@
         * ``TokenizerFailed``
         * ``CompactionFailed``
         * ``SummaryRejected``
+        * ``FlushNotTaken``
+            * ``FlushRefused``
     * ``StoreError``
         * ``StoreUnavailable``
         * ``StoreInUse``
@@ -140,6 +142,18 @@ class SummaryRejected(ServiceError):
     """A summarizer answered with something that is no summary: empty, refused, too long, echoing."""
 
     code = "summary_rejected"
+
+
+class FlushNotTaken(ServiceError):
+    """A consumer did not take what left the context; it is offered again. No client is ever told."""
+
+    def __init__(self, message: str, *, internal: str = "", retry_after: float = 0.0) -> None:
+        super().__init__(message, internal=internal)
+        self.retry_after = retry_after
+
+
+class FlushRefused(FlushNotTaken):
+    """A consumer answered what it may not answer; to offer it again would be no use."""
 
 
 class StoreError(TidemarkError):

@@ -34,6 +34,13 @@ key                      type     holds
 ``tm:{models}:k``        hash     ``provider:model`` -> the newest calibration of anybody's, for the operator
 ``tm:k:OWNER``           hash     model, upstream and tool set -> their calibration (``calibrations.py``)
 ``tm:w:OWNER``           hash     what overflows taught of models' windows (``lessons.py``)
+``tm:{flush}:s``         stream   what left the context (``flushes.py``), with a group for each consumer
+``tm:{flush}:d``         stream   what a consumer did not take in the end
+``tm:{flush}:k:KEY``     string   the idempotency key of an entry that was added
+``tm:{flush}:o``         hash     idempotency key -> what is about to leave and was not added yet
+``tm:{flush}:a:GROUP``   hash     id of an entry -> how often it was given to a consumer
+``tm:{flush}:n``         hash     counts: bytes held; delivered, dead and lost by consumer
+``tm:{flush}:l``         string   who delivers now
 =======================  =======  ====================================================================
 
 ``OWN`` is the second part of a conversation's id, 16 hex characters; ``HASH`` and ``RECIPE`` are raw bytes.
@@ -92,6 +99,15 @@ MODELS = "tm:{models}"
 def models_part(kind: str) -> str:
     """The key of a part of the registry."""
     return f"{MODELS}:{kind}"
+
+
+FLUSHES = "tm:{flush}"
+"""What the keys of the flush queue begin with: one slot, so that one script may touch them all."""
+
+
+def flush_part(kind: str) -> str:
+    """The key of a part of the flush queue."""
+    return f"{FLUSHES}:{kind}"
 
 
 def calibrations(owner: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .counting import RequestCount, Stored, TokenCounter
+from .flushing import ConsumerState, DeadLetter, FlushEntry, FlushQueue, MemoryFlush, QueueState
 from .searching import Hit, Searchable, Searches
 from .store import (
     BegunTurn,
@@ -22,7 +23,11 @@ __all__ = [
     "BegunTurn",
     "CalibrationStore",
     "Caller",
+    "ConsumerState",
     "ConversationStore",
+    "DeadLetter",
+    "FlushEntry",
+    "FlushQueue",
     "Forgets",
     "Headers",
     "Hit",
@@ -30,8 +35,10 @@ __all__ = [
     "Lease",
     "LeaseStore",
     "LessonStore",
+    "MemoryFlush",
     "ModelCatalog",
     "ModelStore",
+    "QueueState",
     "RequestCount",
     "Route",
     "Searchable",

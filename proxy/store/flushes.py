@@ -1,0 +1,196 @@
+"""The adapter of ``FlushQueue``: a Redis Stream with a group for each consumer, over the room's one connection.
+
+Off the road of a request (S0-4). All keys share one hash tag and so one slot: every step is one script. What the
+scripts share stands in ``lua/flush_queue.lua``; ``keys.py`` lists the keys.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from proxy.core.ports import ConsumerState, DeadLetter, FlushEntry, QueueState
+from proxy.store import keys
+
+Ask = Callable[..., Awaitable[Any]]
+"""``RedisStore.ask``."""
+PAGE = 16
+"""Entries of a page: each holds the messages that left at once, some hundred kilobytes before they are packed."""
+MARKS_SECONDS = 86_400
+"""At least so long a key is known as added."""
+_FOLDER = Path(__file__).with_name("lua")
+
+
+def _script(name: str) -> str:
+    return "".join((_FOLDER / f"flush_{part}.lua").read_text("utf-8") for part in ("queue", name))
+
+
+_ADD, _READ, _CLAIM, _DONE, _BURY = (_script(name) for name in ("add", "read", "claim", "done", "bury"))
+_RANGE, _REPLAY, _FORGET, _LEAD, _STATE = (_script(name) for name in ("range", "replay", "forget", "lead", "state"))
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much the queue holds, and as much again of dead letters; the oldest make way."""
+
+    entries: int
+    bytes_held: int
+
+
+class RedisFlushes:
+    """The queue in Redis. All state is the server's.
+
+    :param ttl_seconds: how long a conversation that nobody uses is kept; None keeps it for good
+    """
+
+    def __init__(self, ask: Ask, *, ttl_seconds: float | None, bounds: Bounds) -> None:
+        self._ask = ask
+        self._ttl = max(MARKS_SECONDS, math.ceil(ttl_seconds)) if ttl_seconds else 0
+        self._bounds = (bounds.entries, bounds.bytes_held)
+
+    async def intend(self, key: str, note: bytes) -> None:
+        """Keep the note until the entry of that key is added."""
+        await self._ask("HSET", keys.flush_part("o"), key, note, briefly=True)
+
+    async def intents(self) -> Mapping[str, bytes]:
+        """Notes whose entries have not been added."""
+        found = await self._ask("HGETALL", keys.flush_part("o"))
+        return {key.decode(): note for key, note in found.items()}
+
+    async def forget_intent(self, key: str) -> None:
+        """Take a note back."""
+        await self._ask("HDEL", keys.flush_part("o"), key)
+
+    async def add(self, entry: FlushEntry) -> bool:
+        """Append an entry, unless one of its key ever was; False where it was. One without a body is only marked."""
+        body = zlib.compress(entry.body, 1) if entry.body else b""
+        about = (entry.tenant, entry.conversation, entry.at, body)
+        return await self._run(_ADD, entry.key, self._ttl, *self._bounds, *about) is not None
+
+    async def read(self, consumer: str, reader: str, count: int) -> Sequence[FlushEntry]:
+        """The next entries that a consumer has not been given yet."""
+        return _entries(await self._run(_READ, consumer, reader, min(count, PAGE)))
+
+    async def claim(self, consumer: str, reader: str, idle_seconds: float) -> Sequence[FlushEntry]:
+        """All entries that were given to some reader so long ago and not taken; they are this reader's now."""
+        claimed: dict[str, FlushEntry] = {}
+        cursor: bytes = b"0-0"
+        while True:
+            cursor, page = await self._run(_CLAIM, consumer, reader, int(idle_seconds * 1000), cursor, PAGE)
+            claimed |= {entry.id: entry for entry in _entries(page)}
+            if cursor == b"0-0":
+                return list(claimed.values())
+
+    async def begin(self, consumer: str, entry: FlushEntry) -> int:
+        """Count one more attempt, before it is made."""
+        attempts: int = await self._ask("HINCRBY", keys.flush_part(f"a:{consumer}"), entry.id, 1)
+        return attempts
+
+    async def done(self, consumer: str, entry: FlushEntry, *, delivered: bool = True) -> None:
+        """The consumer took it, or it was not meant for it."""
+        await self._run(_DONE, consumer, entry.id, "done" if delivered else "")
+
+    async def bury(self, consumer: str, entry: FlushEntry, reason: str, attempts: int) -> None:
+        """Make it a dead letter, which nobody delivers until somebody replays it."""
+        about = ("key", entry.key, "tenant", entry.tenant, "conversation", entry.conversation, "at", entry.at)
+        packed = (*about, "body", zlib.compress(entry.body, 1))
+        await self._run(_BURY, consumer, entry.id, reason, attempts, *self._bounds, *packed)
+
+    async def lead(self, reader: str, seconds: float) -> bool:
+        """Become, or stay, the one reader of all; 0 seconds gives that up."""
+        return bool(await self._run(_LEAD, reader, int(seconds * 1000)))
+
+    async def state(self) -> QueueState:
+        """How full the queue is, and how far its consumers are."""
+        length, size, dead, intents, now, flat, groups = await self._run(_STATE)
+        counts = {name.decode(): int(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
+        consumers = [
+            ConsumerState(
+                name=name.decode(),
+                waiting=waiting,
+                pending=pending,
+                oldest_at=int(oldest) / 1000 if int(oldest) else None,
+                delivered=counts.get(f"done:{name.decode()}", 0),
+                dead=counts.get(f"dead:{name.decode()}", 0),
+                lost=counts.get(f"lost:{name.decode()}", 0),
+            )
+            for name, waiting, pending, oldest in groups
+        ]
+        return QueueState(length, size, dead, intents, now / 1000, consumers)
+
+    async def newest(self, count: int) -> Sequence[FlushEntry]:
+        """The newest entries, oldest of them first."""
+        found: list[FlushEntry] = []
+        end = "+"
+        while len(found) < count:
+            page = await self._run(_RANGE, "s", end, "-", min(PAGE, count - len(found)))
+            if not page:
+                break
+            found += _entries(page)
+            end = f"({found[-1].id}"
+        return found[::-1]
+
+    async def since(self, first: str) -> AsyncIterator[FlushEntry]:
+        """All entries from an id on, oldest first; ``-`` is the oldest, ``(ID`` the one after an id."""
+        while page := await self._run(_RANGE, "s", first, "+", PAGE):
+            for entry in _entries(page):
+                first = f"({entry.id}"
+                yield entry
+
+    async def dead(self) -> AsyncIterator[DeadLetter]:
+        """All dead letters, oldest first."""
+        first = "-"
+        while page := await self._run(_RANGE, "d", first, "+", PAGE):
+            for name, flat in page:
+                of, first = _fields(flat), f"({name.decode()}"
+                reason = of[b"reason"].decode(errors="replace")
+                yield DeadLetter(
+                    _entry(name, of), of[b"consumer"].decode(), reason, int(of[b"attempts"]), float(of[b"died"])
+                )
+
+    async def replay(self, entry: str, *, dead: bool, only: str = "") -> bool:
+        """Queue an entry once more, for all consumers or for one; a dead letter for the one that it died of.
+
+        :returns: False where there is none of that id
+        """
+        return await self._run(_REPLAY, "d" if dead else "s", entry, only, *self._bounds) is not None
+
+    async def forget(self, conversations: Iterable[str]) -> None:
+        """Take everything of these conversations out of the queue, the dead letters and the notes."""
+        names = tuple(conversations)
+        for source in "sd":
+            first: str | None = "-"
+            while first is not None:
+                last = await self._run(_FORGET, source, first, PAGE, *names)
+                first = f"({last.decode()}" if last else None
+        for key, note in (await self.intents()).items():
+            if any(name.encode() in note for name in names):
+                await self.forget_intent(key)
+
+    async def _run(self, script: str, *arguments: str | bytes | float) -> Any:
+        """A script by its source: this is rare beside what requests ask."""
+        return await self._ask("EVAL", script, 1, keys.FLUSHES, *arguments)
+
+
+def _fields(flat: Sequence[bytes]) -> Mapping[bytes, bytes]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _entries(page: Sequence[Any]) -> list[FlushEntry]:
+    return [_entry(name, _fields(flat)) for name, flat in page]
+
+
+def _entry(name: bytes, of: Mapping[bytes, bytes]) -> FlushEntry:
+    return FlushEntry(
+        key=of[b"key"].decode(),
+        tenant=of[b"tenant"].decode(),
+        conversation=of[b"conversation"].decode(),
+        body=zlib.decompress(of[b"body"]),
+        at=float(of[b"at"]),
+        only=of.get(b"only", b"").decode(),
+        id=name.decode(),
+    )

@@ -1,0 +1,10 @@
+-- 'd' or 's', id, consumer ('' for all), most entries, most bytes -> the new id; nil where there is no such entry.
+-- A dead letter goes back to the consumer that did not take it, and is none any more
+local source = ARGV[1] == 'd' and DEAD or STREAM
+local found = redis.call('XRANGE', source, ARGV[2], ARGV[2])[1]
+if not found then return false end
+local of = fields(found[2])
+local entry = {'key', of.key, 'tenant', of.tenant, 'conversation', of.conversation, 'at', of.at,
+  'only', ARGV[1] == 'd' and of.consumer or ARGV[3], 'body', of.body}
+if ARGV[1] == 'd' then remove(DEAD, ARGV[2], found[2]) end
+return append(STREAM, entry, tonumber(ARGV[4]), tonumber(ARGV[5]))
