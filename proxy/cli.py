@@ -19,6 +19,7 @@ import click
 
 from proxy import __version__
 from proxy.cli_conversations import conversations
+from proxy.cli_flush import flush
 from proxy.cli_models import config_option, models
 from proxy.core.errors import ConfigError, TidemarkError
 
@@ -115,6 +116,7 @@ def compact(config: Path | None, max_tokens: int | None, strategy: str, file: IO
 
 cli.add_command(models)
 cli.add_command(conversations)
+cli.add_command(flush)
 
 
 def main() -> None:

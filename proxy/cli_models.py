@@ -116,10 +116,10 @@ def _asked(config: Path | None, ask: Ask) -> Mapping[str, Any]:
 
     settings = load(config, os.environ)
     with ExitStack() as stack:
-        return asyncio.run(answer(settings, _store_url(settings, stack)))
+        return asyncio.run(answer(settings, store_url(settings, stack)))
 
 
-def _store_url(settings: Settings, stack: ExitStack) -> str:
+def store_url(settings: Settings, stack: ExitStack) -> str:
     """The store's address; an embedded one that does not run already runs until ``stack`` unwinds."""
     if str(settings.store.url) != "embedded":
         return str(settings.store.url)

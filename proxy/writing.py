@@ -68,9 +68,7 @@ def flush_of(order: CompactionOrder, summary: RunningSummary, *, stored: bool = 
     :param stored: whether it is kept, so that the conversation goes on with it
     """
     first, gone = leaving(order.whole, order.counted, summary, order.in_use)
-    return Flush(
-        order.tenant, order.conversation, order.profile.name, order.chain, summary, first, gone, stored=stored
-    )
+    return Flush(order.tenant, order.conversation, order.profile.name, order.chain, summary, first, gone, stored=stored)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .application import create_app
+from .flushing import Flushing
 from .parts import Parts, StoredParts
 
-__all__ = ["Parts", "StoredParts", "create_app"]
+__all__ = ["Flushing", "Parts", "StoredParts", "create_app"]

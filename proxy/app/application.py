@@ -25,6 +25,7 @@ from proxy.config import Settings
 from proxy.core.commands import mark_of
 from proxy.core.errors import InvalidRequest, TidemarkError
 from proxy.core.events import Event, Listener
+from proxy.core.ports import MemoryFlush
 from proxy.history import StoredHistory, TurnRules
 from proxy.http.admin import OperatorAccess
 from proxy.http.archive import Archived
@@ -42,6 +43,7 @@ from proxy.store.leases import RedisLeases
 from proxy.telemetry.logging import FactLog
 from proxy.telemetry.metrics import Metrics
 
+from .flushing import Flushing
 from .parts import Engine, StoredParts
 
 CHAT = "/v1/chat/completions"
@@ -66,7 +68,9 @@ def create_app(
     parts, store = stored.parts, stored.store
     metrics = Metrics(shared_metrics)
     emit = _both(FactLog(), metrics)
-    engine = Engine(stored, emit)
+    flushing = Flushing(settings, store, emit) if settings.memory_flush.enabled else None
+    flush = flushing.outbox if flushing else None
+    engine = Engine(stored, emit, flush)
     pipeline = ChatPipeline(
         upstream=parts.upstream,
         catalog=parts.catalog,
@@ -96,9 +100,13 @@ def create_app(
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         parts.upstream.warm()
         await stored.live.start()
+        if flushing is not None:
+            flushing.start(work=settings.memory_flush.worker)
         yield
         await relay.settle()
         await engine.preparation.aclose()
+        if flushing is not None:
+            await flushing.aclose()
         await stored.aclose()
 
     token = settings.secrets.admin_token
@@ -116,7 +124,7 @@ def create_app(
         ).routes(),
         *Models(stored.registry, auth, access).routes(),
         *_archived(stored, pipeline, engine, auth, access).routes(),
-        *Conversations(_manual(stored, pipeline, engine, emit), auth, access).routes(),
+        *Conversations(_manual(stored, pipeline, engine, emit, flush), auth, access).routes(),
     ]
     handlers = {404: _missing, 405: _missing, 500: _failed}
     app = _Application(chat, routes=routes, lifespan=lifespan, exception_handlers=handlers)
@@ -172,7 +180,9 @@ def _archived(
     )
 
 
-def _manual(stored: StoredParts, road: ChatPipeline, engine: Engine, emit: Listener) -> ManualCompaction:
+def _manual(
+    stored: StoredParts, road: ChatPipeline, engine: Engine, emit: Listener, flush: MemoryFlush | None
+) -> ManualCompaction:
     return ManualCompaction(
         road=road,
         fitting=engine.fitting,
@@ -182,6 +192,7 @@ def _manual(stored: StoredParts, road: ChatPipeline, engine: Engine, emit: Liste
         kept=stored.by_hand,
         parse=stored.parts.parser.chat,
         emit=emit,
+        flush=flush,
     )
 
 

@@ -13,7 +13,7 @@ from proxy.compactor import Compactor
 from proxy.config import ModelEntry, Settings, WindowNote, read_override
 from proxy.core.budget import ModelProfile
 from proxy.core.events import Listener
-from proxy.core.ports import Caller, Forgets, LessonStore, Route, Summarizer
+from proxy.core.ports import Caller, Forgets, LessonStore, MemoryFlush, Route, Summarizer
 from proxy.core.summary import Strategy
 from proxy.fit import Fitting
 from proxy.http.body import BodyParser
@@ -155,7 +155,7 @@ class StoredParts:
 class Engine:
     """What understands requests and brings them within their budgets."""
 
-    def __init__(self, stored: StoredParts, emit: Listener) -> None:
+    def __init__(self, stored: StoredParts, emit: Listener, flush: MemoryFlush | None = None) -> None:
         parts, store, leases = stored.parts, stored.store, RedisLeases(stored.store.ask)
         self.writer = writer = SummaryWriter(
             choose=parts.summarizer_for,
@@ -165,7 +165,9 @@ class Engine:
             clock=time.time,
             timer=time.perf_counter,
         )
-        self.compactor = Compactor(writer=writer, store=store, leases=leases, counter=parts.counter, emit=emit)
+        self.compactor = Compactor(
+            writer=writer, store=store, leases=leases, counter=parts.counter, emit=emit, flush=flush
+        )
         self.preparation = Preparation(writer=writer, store=store, leases=leases, emit=emit)
         self.fitting = Fitting(
             counter=parts.counter, compactor=self.compactor, preparation=self.preparation, timer=time.perf_counter

@@ -29,6 +29,7 @@ VARIABLES: Mapping[str, str] = {
     "first right, and the second only a client on this machine, where `server.host` is loopback",
     "TIDEMARK_SECRET": "the key of the HMAC that tells tenants apart, the same for all replicas on one "
     "store; without it one is made and kept in `data_dir`",
+    "TIDEMARK_FLUSH_SECRET": "signs what is posted to `memory_flush.webhook`; needed where that is set",
     "TIDEMARK_ENCRYPTION_KEY": "encrypts what is stored; not available yet, and an error when set",
 }
 """Every variable and what it does; the documentation is tested against it."""
@@ -54,6 +55,7 @@ def read_overrides(reader: Reader, environ: Mapping[str, str]) -> Overrides:
         Secrets(
             admin_token=_secret(environ, "TIDEMARK_ADMIN_TOKEN"),
             signing=_secret(environ, "TIDEMARK_SECRET"),
+            flush=_secret(environ, "TIDEMARK_FLUSH_SECRET"),
         ),
     )
 

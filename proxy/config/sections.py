@@ -182,6 +182,32 @@ class TokenizerSettings:
     length / 4."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryFlushSettings:
+    """Who is given the messages that leave the context (S0-4)."""
+
+    enabled: bool = field(default=False, metadata=takes(kinds.flag()))
+    """Off: nobody asked for it, and it writes conversations to more places."""
+    worker: bool = field(default=True, metadata=takes(kinds.flag()))
+    """Deliver inside ``serve``; off, only ``tidemark flush work`` does."""
+    daily: bool = field(default=True, metadata=takes(kinds.flag()))
+    """A JSONL file for each day and tenant in ``data_dir``. On: the one consumer that needs nothing else."""
+    keep_days: int | None = field(default=30, metadata=takes(kinds.or_word("null", kinds.whole("days", least=1))))
+    """Days that those files are kept; null: for good. 30: as long as the store keeps a conversation."""
+    webhook: Address | None = field(default=None, metadata=takes(kinds.or_word("null", kinds.address("http", "https"))))
+    """Where entries are posted, signed with ``TIDEMARK_FLUSH_SECRET``."""
+    entry_points: bool = field(default=True, metadata=takes(kinds.flag()))
+    """Functions of installed packages, in the group ``tidemark.memory_flush``. On: installing one is asking for it."""
+    timeout_seconds: float = field(default=30.0, metadata=takes(kinds.positive("seconds")))
+    """For one delivery to a function or the webhook; a model that digests a flush takes some ten."""
+    attempts: int = field(default=10, metadata=takes(kinds.whole("attempts", least=1, most=100)))
+    """Then it is a dead letter. 10, with doubled waits between them, are nine minutes: a consumer's deployment."""
+    max_entries: int = field(default=10_000, metadata=takes(kinds.whole("entries", least=1)))
+    """That the queue holds, taken ones included, so that they can be replayed; the oldest make way."""
+    max_mb: int = field(default=256, metadata=takes(kinds.whole("megabytes", least=1)))
+    """The same in the store's memory; packed, a flush of 100,000 tokens takes about a tenth of one."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeyNote:
     """A key as the documentation lists it."""
@@ -200,6 +226,7 @@ SECTIONS: Mapping[str, Any] = {
     "server": ServerSettings(),
     "auth": AuthSettings(),
     "tokenizer": TokenizerSettings(),
+    "memory_flush": MemoryFlushSettings(),
 }
 """The sections whose keys are all listed, at their defaults."""
 ROOT_KINDS: Mapping[str, kinds.Kind[Any]] = {

@@ -17,6 +17,7 @@ from proxy.config.sections import (
     CompactionSettings,
     Given,
     HistorySettings,
+    MemoryFlushSettings,
     Preset,
     ServerSettings,
     StoreSettings,
@@ -48,6 +49,8 @@ class Secrets:
     signing: Secret | None = None
     """``TIDEMARK_SECRET``: the key of the HMAC that tells tenants apart. None: one is made and kept in
     ``data_dir``."""
+    flush: Secret | None = None
+    """``TIDEMARK_FLUSH_SECRET``: signs what is posted to ``memory_flush.webhook``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,7 @@ class Settings:
     server: ServerSettings = field(default_factory=ServerSettings)
     auth: AuthSettings = field(default_factory=AuthSettings)
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
+    memory_flush: MemoryFlushSettings = field(default_factory=MemoryFlushSettings)
     secrets: Secrets = field(default_factory=Secrets)
     model_defaults: ModelDefaults = field(default_factory=ModelDefaults, repr=False)
     """The shipped ``config/models.yaml``."""

@@ -135,6 +135,90 @@ class TurnStored:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class FlushQueued:
+    """What left the context is in the queue (S0-4)."""
+
+    conversation: str
+    key: str
+    messages: int
+    seconds: float
+    """Since the messages left."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlushDelayed:
+    """The store does not take what left the context; it is tried again."""
+
+    waiting: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FlushDropped:
+    """What left the context is not queued, and will not be by this process."""
+
+    conversation: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FlushDelivered:
+    """A consumer took an entry."""
+
+    consumer: str
+    conversation: str
+    key: str
+    attempt: int
+    seconds: float
+    """Since the messages left."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlushFailed:
+    """A consumer did not take an entry, and is offered it again."""
+
+    consumer: str
+    conversation: str
+    key: str
+    attempt: int
+    reason: str
+    retry_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class FlushBuried:
+    """A consumer did not take an entry in the end; it is a dead letter."""
+
+    consumer: str
+    conversation: str
+    key: str
+    attempt: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FlushLost:
+    """Entries made way for newer ones before a consumer took them: the queue's bounds are too small for its pace."""
+
+    consumer: str
+    entries: int
+    """In all, as long as the queue is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlushWaiting:
+    """How much a consumer has still to take; told every few seconds, by every process."""
+
+    consumer: str
+    entries: int
+    seconds: float
+    """Age of the oldest; 0 where there is none."""
+    lost: int
+    dead: int
+    """Dead letters of all consumers."""
+
+
 Event = (
     RequestServed
     | CompactionStarted
@@ -144,6 +228,14 @@ Event = (
     | BreakerChanged
     | StoreDegraded
     | TurnStored
+    | FlushQueued
+    | FlushDelayed
+    | FlushDropped
+    | FlushDelivered
+    | FlushFailed
+    | FlushBuried
+    | FlushLost
+    | FlushWaiting
 )
 Listener = Callable[[Event], None]
 """Takes a fact and returns at once; it must not raise."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
@@ -17,6 +17,12 @@ from proxy.core.events import (
     BreakerChanged,
     ConversationCompacted,
     Event,
+    FlushBuried,
+    FlushDelivered,
+    FlushDropped,
+    FlushFailed,
+    FlushQueued,
+    FlushWaiting,
     RequestServed,
     StoreDegraded,
     SummaryFailed,
@@ -71,6 +77,16 @@ class Metrics:
         self._breaker = self._counter("breaker_changes", "Changes of summarizers' breakers.", ("strategy", "state"))
         self._failures = self._counter("summary_failures", "Summaries that failed.", ("strategy",))
         self._degraded = self._counter("store_degraded", "Times the store did not answer.", ("operation",))
+        self._flushes = self._counter(
+            "flushes", "Times messages left the context and were queued, or not.", ("outcome",)
+        )
+        self._deliveries = self._counter(
+            "flush_deliveries", "Entries of the flush queue offered to consumers.", ("consumer", "outcome")
+        )
+        self._queue = self._gauge("flush_queue_length", "Entries that a consumer has still to take.", ("consumer",))
+        self._age = self._gauge("flush_queue_age_seconds", "Age of the oldest of them.", ("consumer",))
+        self._lost = self._gauge("flush_lost", "Entries that made way before a consumer took them.", ("consumer",))
+        self._letters = self._gauge("flush_dead_letters", "Dead letters that are kept.", ())
         self._seconds = self._histogram(
             "request_seconds",
             "First byte of the request to last of the response.",
@@ -106,6 +122,27 @@ class Metrics:
                 self._failures.labels(event.strategy).inc()
             case StoreDegraded():
                 self._degraded.labels(event.operation).inc()
+            case _:
+                self._flushed(event)
+
+    def _flushed(self, event: Event) -> None:
+        """What leaves the context, and what becomes of it."""
+        match event:
+            case FlushQueued():
+                self._flushes.labels("queued").inc()
+            case FlushDropped():
+                self._flushes.labels("dropped").inc()
+            case FlushDelivered():
+                self._deliveries.labels(event.consumer, "delivered").inc()
+            case FlushFailed():
+                self._deliveries.labels(event.consumer, "failed").inc()
+            case FlushBuried():
+                self._deliveries.labels(event.consumer, "dead").inc()
+            case FlushWaiting():
+                self._queue.labels(event.consumer).set(event.entries)
+                self._age.labels(event.consumer).set(event.seconds)
+                self._lost.labels(event.consumer).set(event.lost)
+                self._letters.set(event.dead)
 
     def render(self) -> tuple[bytes, str]:
         """The metrics in Prometheus' text format, and its content type."""
@@ -161,6 +198,10 @@ class Metrics:
     def _counter(self, name: str, what: str, labels: Sequence[str]) -> Counter:
         """``tidemark_{name}_total``; prometheus_client adds the ending."""
         return Counter(name, what, labels, namespace="tidemark", registry=self.registry)
+
+    def _gauge(self, name: str, what: str, labels: Sequence[str]) -> Gauge:
+        """What is the same for all workers, as the store tells it: the newest word holds."""
+        return Gauge(name, what, labels, namespace="tidemark", registry=self.registry, multiprocess_mode="mostrecent")
 
     def _histogram(self, name: str, what: str, labels: Sequence[str], bounds: Sequence[float]) -> Histogram:
         return Histogram(name, what, labels, namespace="tidemark", registry=self.registry, buckets=bounds)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -25,7 +24,7 @@ def keys_of(entries: list[FlushEntry]) -> list[int]:
 
 
 @pytest.fixture
-async def queue(store: RedisStore) -> AsyncIterator[RedisFlushes]:
+async def queue(store: RedisStore) -> RedisFlushes:
     """An empty queue with room for all."""
     for key in ("s", "d", "o", "n", "l", *(f"a:{one}" for one in "ab"), *(f"k:{number:032x}" for number in range(99))):
         await store.ask("DEL", f"tm:{{flush}}:{key}")

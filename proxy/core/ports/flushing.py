@@ -81,7 +81,7 @@ class QueueState:
 
 
 class FlushQueue(Protocol):
-    """The queue, one for all workers. Every method raises ``StoreUnavailable`` when the store did not answer in time."""
+    """The queue, one for all workers. Every method raises ``StoreUnavailable`` where the store did not answer."""
 
     async def intend(self, key: str, note: bytes) -> None:
         """Keep the note until the entry of that key is added."""

@@ -1,0 +1,94 @@
+"""Wiring of the memory flush: queue, outbox, consumers, worker. Only where ``memory_flush.enabled`` says so.
+
+Beside the application, which starts and ends it; ``tidemark flush`` uses it without one.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+
+from proxy.config import Settings
+from proxy.core.events import Listener
+from proxy.flush import (
+    Consumer,
+    Courier,
+    DailyFiles,
+    EntryPointConsumer,
+    Outbox,
+    Recovery,
+    Waits,
+    Watch,
+    Webhook,
+    Worker,
+    installed,
+)
+from proxy.store.flushes import Bounds, RedisFlushes
+from proxy.store.redis import RedisStore
+
+SECONDS_A_DAY = 86_400
+FOLDER = "flush"
+"""In the data folder: the daily tier."""
+
+
+class Flushing:
+    """What a process needs to queue what leaves the context, and to deliver it."""
+
+    def __init__(self, settings: Settings, store: RedisStore, emit: Listener) -> None:
+        said = settings.memory_flush
+        self._settings = settings
+        self._emit = emit
+        self._waits = Waits(attempts=said.attempts)
+        bounds = Bounds(said.max_entries, said.max_mb * 2**20)
+        self.queue = RedisFlushes(store.ask, ttl_seconds=settings.store.ttl_days * SECONDS_A_DAY, bounds=bounds)
+        self.outbox = Outbox(self.queue, store, emit=emit, clock=time.time, nudge=self._nudge)
+        self.recovery = Recovery(self.queue, store, emit=emit, clock=time.time)
+        self._watch = Watch(self.queue, emit)
+        self._worker: Worker | None = None
+
+    def start(self, *, work: bool) -> None:
+        """Begin, in the running loop.
+
+        :param work: whether this process may deliver, beside what it queues
+        """
+        self._watch.start()
+        if work:
+            reader = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+            couriers = [self._courier(consumer, reader) for consumer in self.consumers()]
+            self._worker = Worker(self.queue, couriers, self.recovery, reader=reader, emit=self._emit)
+            self._worker.start()
+
+    async def aclose(self) -> None:
+        """Queue what is left, and give way to another worker."""
+        await self.outbox.aclose()
+        await self._watch.aclose()
+        if self._worker is not None:
+            await self._worker.aclose()
+
+    def consumers(self) -> Iterator[Consumer]:
+        """Whoever wants what leaves the context, by the configuration."""
+        said, secret = self._settings.memory_flush, self._settings.secrets.flush
+        if said.daily:
+            yield self.daily()
+        if said.webhook is not None and secret is not None:
+            yield Webhook(
+                str(said.webhook), secret.reveal().encode(), timeout_seconds=said.timeout_seconds, clock=time.time
+            )
+        if said.entry_points:
+            for one in installed():
+                yield EntryPointConsumer(one.name, one.load, timeout_seconds=said.timeout_seconds)
+
+    def daily(self) -> DailyFiles:
+        """The files of the daily tier."""
+        said = self._settings.memory_flush
+        return DailyFiles(self._settings.data_dir / FOLDER, keep_days=said.keep_days, clock=time.time)
+
+    def _courier(self, consumer: Consumer, reader: str) -> Courier:
+        return Courier(consumer, self.queue, reader, waits=self._waits, emit=self._emit, clock=time.time)
+
+    def _nudge(self) -> None:
+        if self._worker is not None:
+            self._worker.nudge()

@@ -1,0 +1,30 @@
+"""What leaves the context is queued off the request and delivered to whoever wants it (S0-4).
+
+``outbox.py`` takes it from the flow and ``recovery.py`` makes up for a process that died in between; ``worker.py`` and
+``courier.py`` deliver; ``entry_points.py``, ``webhook.py`` and ``daily.py`` are the consumers.
+"""
+
+from __future__ import annotations
+
+from .consumer import Consumer, Waits
+from .courier import Courier
+from .daily import DailyFiles
+from .entry_points import EntryPointConsumer, installed
+from .outbox import Outbox
+from .recovery import Recovery
+from .webhook import Webhook
+from .worker import Watch, Worker
+
+__all__ = [
+    "Consumer",
+    "Courier",
+    "DailyFiles",
+    "EntryPointConsumer",
+    "Outbox",
+    "Recovery",
+    "Waits",
+    "Watch",
+    "Webhook",
+    "Worker",
+    "installed",
+]

@@ -1,0 +1,119 @@
+"""Entry points: functions of other packages, in the group ``tidemark.memory_flush``.
+
+A consumer of the flush queue for each. It runs on an event loop in a thread of its own, so that one that raises, hangs or
+blocks has no part in the serving of requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import inspect
+import json
+import threading
+from collections.abc import Callable, Sequence
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from proxy.core.errors import FlushNotTaken, FlushRefused
+from proxy.core.ports import FlushEntry
+
+GROUP = "tidemark.memory_flush"
+END_SECONDS = 1.0
+"""What a function that was cancelled may take to end; after it, its loop is taken for blocked."""
+MOST_BLOCKED = 4
+"""Threads of one function that may be left behind blocked; nothing can end them but the process's end."""
+
+
+def installed() -> Sequence[EntryPoint]:
+    """What is installed in this environment, by name."""
+    return sorted(entry_points(group=GROUP), key=lambda one: one.name)
+
+
+class EntryPointConsumer:
+    """Gives entries to one function. The mutable state is its loop, and how many were left behind blocked.
+
+    :param load: the function, or what is raised where it cannot be had
+    """
+
+    def __init__(self, name: str, load: Callable[[], Any], *, timeout_seconds: float) -> None:
+        self.name = f"entry:{name}"
+        self._load = load
+        self._timeout = timeout_seconds
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._blocked: list[threading.Thread] = []
+        self._thread: threading.Thread | None = None
+
+    async def deliver(self, entry: FlushEntry, attempt: int) -> None:
+        """Call the function with the entry's document, a new one each time.
+
+        :raises FlushRefused: it returned something else than None or True, or is no coroutine function
+        :raises FlushNotTaken: it raised, did not end in time, or cannot be loaded
+        """
+        del attempt
+        self._blocked = [one for one in self._blocked if one.is_alive()]
+        if len(self._blocked) >= MOST_BLOCKED:
+            raise FlushNotTaken(f"{len(self._blocked)} calls of it are blocked")
+        future = asyncio.run_coroutine_threadsafe(self._called(entry.body), self._running())
+        answer = await self._ended(future)
+        if isinstance(answer, FlushNotTaken):
+            raise answer
+        if answer is not None and answer is not True:
+            raise FlushRefused(f"it returned {type(answer).__name__}, and not None or True")
+
+    async def aclose(self) -> None:
+        """End the loop, if it is not blocked."""
+        loop, thread, self._loop = self._loop, self._thread, None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            await asyncio.to_thread(thread.join, END_SECONDS)
+
+    async def _ended(self, future: concurrent.futures.Future[Any]) -> Any:
+        waiting = asyncio.wrap_future(future)
+        done, _ = await asyncio.wait([waiting], timeout=self._timeout)
+        if done:
+            return waiting.result()
+        future.cancel()
+        done, _ = await asyncio.wait([asyncio.create_task(self._answers())], timeout=END_SECONDS)
+        if not done and self._thread is not None:
+            self._blocked.append(self._thread)
+            self._loop = self._thread = None
+        raise FlushNotTaken(f"it did not end within {self._timeout:g} s")
+
+    async def _answers(self) -> None:
+        """Ends as soon as the loop does anything."""
+        if self._loop is not None:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop))
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None or self._thread is None or not self._thread.is_alive():
+            self._loop = loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=_serve, args=(loop,), name=self.name, daemon=True)
+            self._thread.start()
+        return self._loop
+
+    async def _called(self, body: bytes) -> Any:
+        """What the function answers; in its own thread. Nothing that it raises ends the loop."""
+        try:
+            answer = self._load()(json.loads(body))
+            if not inspect.isawaitable(answer):
+                return FlushRefused("it is no coroutine function")
+            return await answer
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - SystemExit too is only the function's own failure
+            return FlushNotTaken(f"it raised {type(error).__name__}")
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        with contextlib.suppress(Exception):
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        loop.close()

@@ -1,0 +1,157 @@
+"""The worker: delivers what is in the queue, in one process of all that share a store.
+
+Inside ``serve`` or by itself (``tidemark flush work``). Who leads holds a lease; the others look whether it is free.
+Only who leads is given entries, so that those of one conversation stay in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Sequence
+
+from proxy.core.errors import StoreError
+from proxy.core.events import FlushLost, FlushWaiting, Listener, StoreDegraded
+from proxy.core.ports import FlushQueue
+from proxy.flush.courier import Courier
+from proxy.flush.recovery import Recovery
+
+POLL_SECONDS = 1.0
+"""Between two looks at the queue. What this process queues itself is delivered at once."""
+LEASE_SECONDS = 10.0
+"""A worker that dies gives way within it."""
+SWEEP_SECONDS = 30.0
+CLAIM_SECONDS = 600.0
+"""An entry that was given to somebody so long ago and is held by nobody is taken over, whoever it was."""
+WATCH_SECONDS = 5.0
+"""Between two readings of the queue's state, for the metrics."""
+
+
+class Worker:
+    """Delivers. The mutable state is whether it leads, and since when things were last done.
+
+    :param reader: its name among all workers
+    """
+
+    def __init__(
+        self,
+        queue: FlushQueue,
+        couriers: Sequence[Courier],
+        recovery: Recovery,
+        *,
+        reader: str,
+        emit: Listener,
+        lease_seconds: float = LEASE_SECONDS,
+        poll_seconds: float = POLL_SECONDS,
+    ) -> None:
+        self._queue = queue
+        self._couriers = couriers
+        self._recovery = recovery
+        self._reader = reader
+        self._lease = lease_seconds
+        self._poll = poll_seconds
+        self._emit = emit
+        self._renewed = self._claimed = self._swept = -math.inf
+        self._nudged = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.leads = False
+
+    def start(self) -> None:
+        """Work from now on, in the running loop."""
+        self._task = asyncio.create_task(self._run())
+
+    def nudge(self) -> None:
+        """There is something new in the queue."""
+        self._nudged.set()
+
+    async def aclose(self) -> None:
+        """Give way to another worker. What is under way is offered again by that one."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        for courier in self._couriers:
+            await courier.drop()
+            await courier.consumer.aclose()
+        if self.leads:
+            with contextlib.suppress(StoreError):
+                await self._queue.lead(self._reader, 0)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._round(asyncio.get_running_loop().time())
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next round may succeed
+                told = error.internal if isinstance(error, StoreError) else type(error).__name__
+                self._emit(StoreDegraded("flush", told))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._nudged.wait(), self._poll)
+            self._nudged.clear()
+
+    async def _round(self, now: float) -> None:
+        """What is due now; ``now`` is the loop's clock."""
+        if now - self._renewed >= self._lease / 3:
+            await self._renew()
+            self._renewed = now
+        if not self.leads:
+            return
+        if now - self._claimed >= CLAIM_SECONDS:
+            for courier in self._couriers:
+                await courier.claim(CLAIM_SECONDS)
+            self._claimed = now
+        if now - self._swept >= SWEEP_SECONDS:
+            self._swept = now
+            await self._recovery.sweep()
+        if [courier for courier in self._couriers if await courier.look()]:
+            self._nudged.set()
+
+    async def _renew(self) -> None:
+        """Take the lease or keep it; a new leader takes over what the one before it held."""
+        leads = await self._queue.lead(self._reader, self._lease)
+        if leads and not self.leads:
+            for courier in self._couriers:
+                await courier.claim(0.0)
+        if self.leads and not leads:
+            for courier in self._couriers:
+                await courier.drop()
+        self.leads = leads
+
+
+class Watch:
+    """Tells every few seconds how full the queue is; the mutable state is what was told lost before."""
+
+    def __init__(self, queue: FlushQueue, emit: Listener, seconds: float = WATCH_SECONDS) -> None:
+        self._queue = queue
+        self._emit = emit
+        self._seconds = seconds
+        self._lost: dict[str, int] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Watch from now on, in the running loop."""
+        self._task = asyncio.create_task(self._run())
+
+    async def aclose(self) -> None:
+        """Watch no longer."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def tell(self) -> None:
+        """Read the state and tell it.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        state = await self._queue.state()
+        for one in state.consumers:
+            age = max(0.0, state.now - one.oldest_at) if one.oldest_at is not None else 0.0
+            self._emit(FlushWaiting(one.name, max(one.waiting, 0) + one.pending, age, one.lost, state.dead))
+            if one.lost > self._lost.setdefault(one.name, one.lost):
+                self._lost[one.name] = one.lost
+                self._emit(FlushLost(one.name, one.lost))
+
+    async def _run(self) -> None:
+        while True:
+            with contextlib.suppress(StoreError):
+                await self.tell()
+            await asyncio.sleep(self._seconds)
