@@ -1,7 +1,7 @@
 """Entry points: functions of other packages, in the group ``tidemark.memory_flush``.
 
-A consumer of the flush queue for each. It runs on an event loop in a thread of its own, so that one that raises, hangs or
-blocks has no part in the serving of requests.
+A consumer of the flush queue for each. It runs on an event loop in a thread of its own, so that one that raises, hangs
+or blocks has no part in the serving of requests.
 """
 
 from __future__ import annotations
