@@ -15,6 +15,7 @@ from proxy.store.embedded import EmbeddedValkey
 from tests.flow.conftest import Bench, Client, benched
 from tests.flow.talk import Said, history, long, system, user
 from tests.flow.test_compaction import summaries, talk
+from tests.flow.test_oversize import HUGE, PARALLEL
 from tests.flow.test_prepared import Talk, eventually, replying
 from tests.flow.test_summarizers import SUMMARY
 from tests.support.scripted import error, says
@@ -121,20 +122,12 @@ def test_a_prepared_summary_tells_when_it_is_put_into_use_and_not_before(bench: 
 
 def test_a_tool_result_that_was_clipped_is_told_as_it_came(bench: Bench, client: Client, tmp_path: Path) -> None:
     """What leaves is the client's own message, not what was made of it for the request."""
-    call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
-    huge = long(1, 6000)
-    said = [
-        user("Read the file."),
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c1", "content": huge},
-    ]
-    got = client.chat(said)
-    assert "clipped" in got.headers["x-tidemark-warning"]
-    said += [{"role": "assistant", "content": "Read."}, *history(12)[:-1]]
-    said.append(user("And now?"))
-    client.chat(said)
-    told = arrived(tmp_path, max(1, len(written(tmp_path))))
-    assert [message for one in told for message in one["messages"]] == said[: told[-1]["last"]]
+    assert "clipped" in client.chat(PARALLEL).headers["x-tidemark-warning"]
+    said = [*PARALLEL, {"role": "assistant", "content": "Compared."}, *history(16), user("And now?")]
+    assert client.chat(said).headers["x-tidemark-action"] == "compacted"
+    (one,) = arrived(tmp_path, 1)
+    assert one["messages"] == said_of(said)[: one["last"]]
+    assert one["messages"][2]["content"] == HUGE
 
 
 def test_a_system_message_that_the_summary_takes_in_leaves_too(bench: Bench, tmp_path: Path) -> None:
