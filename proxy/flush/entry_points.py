@@ -76,7 +76,8 @@ class EntryPointConsumer:
             return waiting.result()
         future.cancel()
         done, _ = await asyncio.wait([asyncio.create_task(self._answers())], timeout=END_SECONDS)
-        if not done and self._thread is not None:
+        if not done and self._thread is not None and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)  # once it is not blocked any more
             self._blocked.append(self._thread)
             self._loop = self._thread = None
         raise FlushNotTaken(f"it did not end within {self._timeout:g} s")

@@ -161,7 +161,9 @@ def test_a_compaction_by_hand_tells_too_and_making_it_anew_does_not(client: Clie
     arrived(tmp_path, 1)
 
 
-def test_a_request_that_the_upstream_refuses_has_told_all_the_same(bench: Bench, client: Client, tmp_path: Path) -> None:
+def test_a_request_that_the_upstream_refuses_has_told_all_the_same(
+    bench: Bench, client: Client, tmp_path: Path
+) -> None:
     """The summary is in use: the next request finds it."""
     bench.upstream.script = lambda _: error(500, "out of order")
     said = [*history(16), user("And now?")]
