@@ -75,7 +75,9 @@ class EntryPointConsumer:
         if done:
             return waiting.result()
         future.cancel()
-        done, _ = await asyncio.wait([asyncio.create_task(self._answers())], timeout=END_SECONDS)
+        asked = asyncio.create_task(self._answers())
+        done, _ = await asyncio.wait([asked], timeout=END_SECONDS)
+        asked.cancel()
         if not done and self._thread is not None and self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)  # once it is not blocked any more
             self._blocked.append(self._thread)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+import redis
 
+from proxy.core.errors import StoreUnavailable
 from proxy.core.ports import FlushEntry
 from proxy.store.flushes import PAGE, Bounds, RedisFlushes
 from proxy.store.redis import RedisStore
@@ -172,3 +174,35 @@ async def test_a_conversation_is_forgotten_in_all_parts(queue: RedisFlushes) -> 
     assert [one.entry.conversation async for one in queue.dead()] == [kept]
     assert await queue.intents() == {}
     assert not await queue.add(entry(1, gone))
+
+
+async def test_a_step_that_fails_midway_loses_nothing(
+    store: RedisStore, queue: RedisFlushes, url: str, admin: redis.Redis
+) -> None:
+    """A server without room or rights refuses a script in its middle and takes back nothing: notes, entries and letters
+    stay where they were."""
+    if "cluster" in url:
+        pytest.skip("rights are set on the single server")
+    await queue.add(entry(1))
+    (given,) = await queue.read("a", "one", 1)
+    await queue.intend(entry(2).key, b"note")
+    admin.execute_command("ACL", "SETUSER", "default", "-xadd")
+    try:
+        with pytest.raises(StoreUnavailable):
+            await queue.add(entry(2))
+        with pytest.raises(StoreUnavailable):
+            await queue.bury("a", given, "r", 1)
+    finally:
+        admin.execute_command("ACL", "SETUSER", "default", "+xadd")
+    assert list(await queue.intents()) == [entry(2).key]
+    assert keys_of(list(await queue.claim("a", "two", 0))) == [1]
+    await queue.bury("a", given, "r", 1)
+    (letter,) = [one async for one in queue.dead()]
+    admin.execute_command("ACL", "SETUSER", "default", "-xadd")
+    try:
+        with pytest.raises(StoreUnavailable):
+            await queue.replay(letter.entry.id, dead=True)
+    finally:
+        admin.execute_command("ACL", "SETUSER", "default", "+xadd")
+    assert len([one async for one in queue.dead()]) == 1
+    assert await queue.add(entry(2))

@@ -1,9 +1,11 @@
 -- key, seconds that the mark stays (0 for good), most entries, most bytes, tenant, conversation, time, body -> the id;
 -- nil where an entry of that key was added before. Without a body the key is only marked
 local key, ttl = ARGV[1], tonumber(ARGV[2])
-redis.call('HDEL', P .. ':o', key)
 local mark = P .. ':k:' .. key
-if redis.call('EXISTS', mark) == 1 then return false end
+if redis.call('EXISTS', mark) == 1 then
+  redis.call('HDEL', P .. ':o', key)
+  return false
+end
 local id = ''
 if ARGV[8] ~= '' then
   local entry = {'key', key, 'tenant', ARGV[5], 'conversation', ARGV[6], 'at', ARGV[7], 'only', '', 'body', ARGV[8]}
@@ -11,4 +13,5 @@ if ARGV[8] ~= '' then
 end
 redis.call('SET', mark, id)
 if ttl > 0 then redis.call('EXPIRE', mark, ttl) end
+redis.call('HDEL', P .. ':o', key)  -- last: a script that fails midway takes nothing back
 return id

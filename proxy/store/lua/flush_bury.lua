@@ -2,8 +2,9 @@
 local group, id = ARGV[1], ARGV[2]
 local entry = {'consumer', group, 'reason', ARGV[3], 'attempts', ARGV[4], 'died', redis.call('TIME')[1]}
 for i = 7, #ARGV do entry[#entry + 1] = ARGV[i] end
-if redis.call('XACK', STREAM, group, id) == 1 then
+if #redis.call('XPENDING', STREAM, group, id, id, 1) > 0 then
   append(DEAD, entry, tonumber(ARGV[5]), tonumber(ARGV[6]))
+  redis.call('XACK', STREAM, group, id)  -- after it: a script that fails midway takes nothing back
   redis.call('HINCRBY', COUNTS, 'dead:' .. group, 1)
 end
 redis.call('HDEL', P .. ':a:' .. group, id)

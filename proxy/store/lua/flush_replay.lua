@@ -6,5 +6,6 @@ if not found then return false end
 local of = fields(found[2])
 local entry = {'key', of.key, 'tenant', of.tenant, 'conversation', of.conversation, 'at', of.at,
   'only', ARGV[1] == 'd' and of.consumer or ARGV[3], 'body', of.body}
+local id = append(STREAM, entry, tonumber(ARGV[4]), tonumber(ARGV[5]))
 if ARGV[1] == 'd' then remove(DEAD, ARGV[2], found[2]) end
-return append(STREAM, entry, tonumber(ARGV[4]), tonumber(ARGV[5]))
+return id
