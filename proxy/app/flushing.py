@@ -5,11 +5,13 @@ Beside the application, which starts and ends it; ``tidemark flush`` uses it wit
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import time
 import uuid
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 
 from proxy.config import Settings
 from proxy.core.events import Listener
@@ -67,6 +69,17 @@ class Flushing:
         await self._watch.aclose()
         if self._worker is not None:
             await self._worker.aclose()
+
+    async def forget(self, tenant: str, conversations: AbstractSet[str]) -> None:
+        """Take these conversations out of queue, dead letters, notes and daily files: really gone.
+
+        What is being delivered at this moment, or was, is the consumers'. The files are those of this machine.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        self.outbox.forget(conversations)
+        await self.queue.forget(conversations)
+        await asyncio.to_thread(self.daily().forget, tenant, set(conversations))
 
     def consumers(self) -> Iterator[Consumer]:
         """Whoever wants what leaves the context, by the configuration."""

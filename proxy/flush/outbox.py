@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from proxy.core.errors import StoreError
 from proxy.core.events import FlushDelayed, FlushDropped, FlushQueued, Listener
@@ -74,6 +74,11 @@ class Outbox:
             self._remove(oldest)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._send())
+
+    def forget(self, conversations: Collection[str]) -> None:
+        """Let go of what waits here of these conversations."""
+        for name in [name for name, (flush, _) in self._waiting.items() if flush.conversation in conversations]:
+            self._remove(name)
 
     async def aclose(self) -> None:
         """Send what is still here, if that is soon done."""
