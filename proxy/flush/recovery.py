@@ -31,8 +31,13 @@ class History(ConversationStore, Protocol):
 
 
 def note_of(flush: Flush, at: float) -> bytes:
-    """What is noted of a flush: all but the messages and the summary, which the store keeps anyway."""
-    systems = [(one.message.digest.hex(), one.position, one.tokens) for one in flush.leaving if one.message.is_system]
+    """What is noted of a flush: all but the messages and the summary, which the store keeps anyway.
+
+    It knows system messages by the digest of their bytes.
+    """
+    systems = [
+        (digest_of(one.message.raw).hex(), one.position, one.tokens) for one in flush.leaving if one.message.is_system
+    ]
     told = {
         "tenant": flush.tenant,
         "conversation": flush.conversation,
@@ -95,11 +100,12 @@ class Recovery:
         if kept[-1].message_id != note["prefix"]:
             return None
         systems: Mapping[bytes, bytes] = await self._store.system_messages(conversation) if note["systems"] else {}
+        if not {bytes.fromhex(digest) for digest, _, _ in note["systems"]} <= systems.keys():
+            return None
         said = [Leaving(one.position, _message(one.raw), one.tokens) for one in kept]
         taken_in = [
             Leaving(position, _message(systems[bytes.fromhex(digest)]), tokens)
             for digest, position, tokens in note["systems"]
-            if bytes.fromhex(digest) in systems
         ]
         left = sorted((*taken_in, *said), key=lambda one: one.position)  # stable: a system message goes first
         chain = PrefixChain(bytes.fromhex(note["family"]), (), named=True)

@@ -82,6 +82,11 @@ def written(machine: Machine) -> list[dict[str, Any]]:
     return [json.loads(line) for path in files for line in path.read_bytes().splitlines()]
 
 
+def typed(machine: Machine, environ: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """Somebody types ``tidemark flush ...``."""
+    return machine.run("flush", *arguments, stdin=b"", **environ)
+
+
 def sweep(url: str) -> int:
     """What a worker does every half minute, and notes need not be a minute old."""
 
@@ -166,7 +171,7 @@ def test_a_killed_worker_is_replaced_and_the_webhook_gets_all_in_order(
         first.wait()
         receiver.slow_seconds = 0
         working(machine, environ)
-        total = machine.run("flush", "pending", "--json", **environ)
+        total = typed(machine, environ, "pending", "--json")
         entries = json.loads(total.stdout)["entries"]
         assert entries >= 2
         wait_until(lambda: len(receiver.got) == entries + 1, WAIT_SECONDS)
@@ -185,7 +190,7 @@ def test_the_queue_is_shown_and_replayed_from_the_command_line(machine: Machine,
     wait_until(lambda: len(written(machine)) == 1, WAIT_SECONDS)
 
     def told(*arguments: str) -> str:
-        done = machine.run("flush", *arguments, **environ)
+        done = typed(machine, environ, *arguments)
         assert done.returncode == 0, done.stderr
         return done.stdout.decode()
 
@@ -208,7 +213,7 @@ def test_the_queue_is_shown_and_replayed_from_the_command_line(machine: Machine,
         (["replay", "1-1"], 1),
         (["tail", "--lines", "0"], 2),
     ):
-        done = machine.run("flush", *wrong, **environ)
+        done = typed(machine, environ, *wrong)
         assert done.returncode == code, done.stderr
         assert b"Traceback" not in done.stderr
 
@@ -235,7 +240,7 @@ def test_an_installed_function_is_called_and_its_nonsense_is_a_dead_letter(
     wait_until(lambda: seen.exists() and bool(seen.read_text()), WAIT_SECONDS)
     assert seen.read_text() == got.headers["x-tidemark-summarized-messages"]
     wait_until(lambda: any(line["event"] == "flush.buried" for line in tidemark.lines), WAIT_SECONDS)
-    letter = json.loads(machine.run("flush", "tail", "--dead", "--json", **environ).stdout)
+    letter = json.loads(typed(machine, environ, "tail", "--dead", "--json").stdout)
     assert letter["consumer"] == "entry:odd"
     assert letter["reason"] == "it returned str, and not None or True"
     assert tidemark.chat(SAID).status_code == 200

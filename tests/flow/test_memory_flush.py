@@ -149,7 +149,7 @@ def test_a_system_message_that_the_summary_takes_in_leaves_too(bench: Bench, tmp
 
 def test_a_compaction_by_hand_tells_too_and_making_it_anew_does_not(client: Client, tmp_path: Path) -> None:
     """The same messages have left once."""
-    talked = client.chat(history(6) + [user("And now?")])
+    talked = client.chat([*history(6), user("And now?")])
     conversation = talked.headers["x-tidemark-conversation"]
     by_hand = f"/tidemark/conversations/{conversation}/summarize"
     got = client.http.post(by_hand, json={"retention_tokens": 100}, headers=client.headers())

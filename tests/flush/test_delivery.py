@@ -32,6 +32,7 @@ class Taker:
         self.hold.set()
 
     async def deliver(self, entry: FlushEntry, attempt: int) -> None:
+        """Take an entry, or not."""
         number = int(entry.key, 16)
         self.offered.append((entry.conversation, number, attempt))
         if self.failures.get(number):
@@ -40,6 +41,7 @@ class Taker:
         self.taken.append((entry.conversation, number))
 
     async def aclose(self) -> None:
+        """Remember that it was closed."""
         self.closed = True
 
 
@@ -80,7 +82,7 @@ async def start(queue: RedisFlushes, store: RedisStore, told: list[Event]) -> As
 async def until(holds: Callable[[], bool]) -> None:
     """Wait until something holds."""
     async with asyncio.timeout(20):
-        while not holds():
+        while not holds():  # noqa: ASYNC110 - many things are waited for, and none of them tells
             await asyncio.sleep(0.01)
 
 
@@ -208,7 +210,7 @@ async def test_redis_may_be_killed_and_started_again_while_entries_are_delivered
         return (one.waiting, one.pending, one.delivered) == (0, 0, 3)
 
     async with asyncio.timeout(30):
-        while not await settled():
+        while not await settled():  # noqa: ASYNC110 - the store does not tell
             await asyncio.sleep(0.05)
 
 

@@ -66,7 +66,7 @@ def flush(messages: list[Message], covered: int, conversation: str = "", *, stor
 async def until(holds: Callable[[], bool]) -> None:
     """Wait until something holds."""
     async with asyncio.timeout(30):
-        while not holds():
+        while not holds():  # noqa: ASYNC110 - many things are waited for, and none of them tells
             await asyncio.sleep(0.01)
 
 

@@ -30,6 +30,7 @@ class Receiver:
         self.slow_seconds = 0.0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one request."""
         if scope["type"] != "http":
             return
         body, more = b"", True

@@ -20,6 +20,11 @@ def entry(number: int, conversation: str = "c" * 48, size: int = 20) -> FlushEnt
     return FlushEntry(f"{number:032x}", "t" * 32, conversation, b"x" * size, at=float(number))
 
 
+def allow(admin: redis.Redis, command: str) -> None:
+    """Let everybody send a command (``+xadd``), or nobody."""
+    admin.execute_command("ACL", "SETUSER", "default", command)  # type: ignore[no-untyped-call]
+
+
 def keys_of(entries: list[FlushEntry]) -> list[int]:
     """The numbers that they were made of."""
     return [int(one.key, 16) for one in entries]
@@ -179,30 +184,32 @@ async def test_a_conversation_is_forgotten_in_all_parts(queue: RedisFlushes) -> 
 async def test_a_step_that_fails_midway_loses_nothing(
     store: RedisStore, queue: RedisFlushes, url: str, admin: redis.Redis
 ) -> None:
-    """A server without room or rights refuses a script in its middle and takes back nothing: notes, entries and letters
-    stay where they were."""
+    """A server without room or rights refuses a script in its middle and takes back nothing.
+
+    Notes, entries and letters stay where they were.
+    """
     if "cluster" in url:
         pytest.skip("rights are set on the single server")
     await queue.add(entry(1))
     (given,) = await queue.read("a", "one", 1)
     await queue.intend(entry(2).key, b"note")
-    admin.execute_command("ACL", "SETUSER", "default", "-xadd")
+    allow(admin, "-xadd")
     try:
         with pytest.raises(StoreUnavailable):
             await queue.add(entry(2))
         with pytest.raises(StoreUnavailable):
             await queue.bury("a", given, "r", 1)
     finally:
-        admin.execute_command("ACL", "SETUSER", "default", "+xadd")
+        allow(admin, "+xadd")
     assert list(await queue.intents()) == [entry(2).key]
     assert keys_of(list(await queue.claim("a", "two", 0))) == [1]
     await queue.bury("a", given, "r", 1)
     (letter,) = [one async for one in queue.dead()]
-    admin.execute_command("ACL", "SETUSER", "default", "-xadd")
+    allow(admin, "-xadd")
     try:
         with pytest.raises(StoreUnavailable):
             await queue.replay(letter.entry.id, dead=True)
     finally:
-        admin.execute_command("ACL", "SETUSER", "default", "+xadd")
+        allow(admin, "+xadd")
     assert len([one async for one in queue.dead()]) == 1
     assert await queue.add(entry(2))
