@@ -21,13 +21,13 @@ import click
 from proxy.cli_models import config_option, json_option, store_url
 
 if TYPE_CHECKING:
+    from proxy.app import Flushing
     from proxy.config import Settings
+    from proxy.core.events import Listener
     from proxy.core.ports import DeadLetter, FlushEntry
-    from proxy.store.flushes import RedisFlushes
-    from proxy.store.redis import RedisStore
 
 FOLLOW_SECONDS = 0.5
-Ask = Callable[["Settings", "RedisStore", "RedisFlushes"], Awaitable[None]]
+Ask = Callable[["Flushing"], Awaitable[None]]
 
 
 @click.group()
@@ -46,7 +46,8 @@ def flush() -> None:
 def tail(config: Path | None, as_json: bool, lines: int, follow: bool, dead: bool) -> None:  # noqa: FBT001
     """Print the newest entries of the queue, one a line; with --json whole, messages and all."""
 
-    async def show(_: Settings, __: RedisStore, queue: RedisFlushes) -> None:
+    async def show(flushing: Flushing) -> None:
+        queue = flushing.queue
         if dead:
             async for letter in queue.dead():
                 click.echo(_letter(letter, as_json=as_json))
@@ -70,7 +71,8 @@ def tail(config: Path | None, as_json: bool, lines: int, follow: bool, dead: boo
 def pending(config: Path | None, as_json: bool) -> None:  # noqa: FBT001 - click calls by name
     """Say how full the queue is, and how far each consumer."""
 
-    async def show(_: Settings, __: RedisStore, queue: RedisFlushes) -> None:
+    async def show(flushing: Flushing) -> None:
+        queue = flushing.queue
         state = await queue.state()
         rows = [
             {
@@ -111,7 +113,8 @@ def replay(config: Path | None, dead: bool, since: str | None, consumer: str, en
     if dead and consumer and entries:
         raise click.UsageError("A dead letter goes to the consumer that did not take it: --consumer chooses among all.")
 
-    async def again(_: Settings, __: RedisStore, queue: RedisFlushes) -> None:
+    async def again(flushing: Flushing) -> None:
+        queue = flushing.queue
         chosen = list(entries)
         if dead and not chosen:
             chosen = [one.entry.id async for one in queue.dead() if consumer in ("", one.consumer)]
@@ -132,13 +135,11 @@ def replay(config: Path | None, dead: bool, since: str | None, consumer: str, en
 @config_option
 def work(config: Path | None) -> None:
     """Deliver until a signal comes. Beside a server whose memory_flush.worker is false, or on another machine."""
-    from proxy.app import Flushing
     from proxy.telemetry.logging import FactLog, configure
 
     configure()
 
-    async def deliver(settings: Settings, store: RedisStore, _: RedisFlushes) -> None:
-        flushing = Flushing(settings, store, FactLog())
+    async def deliver(flushing: Flushing) -> None:
         ended, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ended.set)
@@ -146,24 +147,22 @@ def work(config: Path | None) -> None:
         names = ", ".join(one.name for one in flushing.consumers()) or "nobody"
         click.echo(f"Tidemark delivers what leaves the context to: {names}", err=True)
         await ended.wait()
-        await flushing.aclose()
 
-    _asked(config, deliver)
+    _asked(config, deliver, FactLog())
 
 
-def _asked(config: Path | None, ask: Ask) -> None:
+def _asked(config: Path | None, ask: Ask, emit: Listener = lambda _: None) -> None:
     """Run with the store open; everything that was started for it is stopped again."""
     from proxy.app import Flushing
     from proxy.config import load
-    from proxy.store.redis import RedisStore
 
     async def run(settings: Settings, url: str) -> None:
-        store = RedisStore(url, ttl_seconds=settings.store.ttl_days * 86_400, record_timeout_seconds=10.0)
+        flushing = Flushing(settings, url, emit)
         try:
-            await store.ping()
-            await ask(settings, store, Flushing(settings, store, lambda _: None).queue)
+            await flushing.store.ping()
+            await ask(flushing)
         finally:
-            await store.close()
+            await flushing.aclose()
 
     settings = load(config, os.environ)
     with ExitStack() as stack, contextlib.suppress(KeyboardInterrupt, BrokenPipeError):

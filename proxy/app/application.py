@@ -68,7 +68,7 @@ def create_app(
     parts, store = stored.parts, stored.store
     metrics = Metrics(shared_metrics)
     emit = _both(FactLog(), metrics)
-    flushing = Flushing(settings, store, emit) if settings.memory_flush.enabled else None
+    flushing = Flushing(settings, store_url, emit, store) if settings.memory_flush.enabled else None
     flush = flushing.outbox if flushing else None
     engine = Engine(stored, emit, flush)
     pipeline = ChatPipeline(

@@ -32,21 +32,34 @@ from proxy.store.flushes import Bounds, RedisFlushes
 from proxy.store.redis import RedisStore
 
 SECONDS_A_DAY = 86_400
+STORE_SECONDS = 10.0
+"""The longest that one step waits for the store; no client waits for it."""
 FOLDER = "flush"
 """In the data folder: the daily tier."""
 
 
 class Flushing:
-    """What a process needs to queue what leaves the context, and to deliver it."""
+    """What a process needs to queue what leaves the context, and to deliver it.
 
-    def __init__(self, settings: Settings, store: RedisStore, emit: Listener) -> None:
+    It has a connection of its own to the store: no request waits behind entries, which may be megabytes, and a failure
+    among them does not have the store left alone.
+
+    :param requests: the store as requests use it, over whose connection their notes go; None where there are none
+    """
+
+    def __init__(self, settings: Settings, url: str, emit: Listener, requests: RedisStore | None = None) -> None:
         said = settings.memory_flush
         self._settings = settings
         self._emit = emit
         self._waits = Waits(attempts=said.attempts)
+        ttl_seconds = settings.store.ttl_days * SECONDS_A_DAY
         bounds = Bounds(said.max_entries, said.max_mb * 2**20)
-        self.queue = RedisFlushes(store.ask, ttl_seconds=settings.store.ttl_days * SECONDS_A_DAY, bounds=bounds)
-        self.outbox = Outbox(self.queue, store, emit=emit, clock=time.time, nudge=self._nudge)
+        self.store = store = RedisStore(
+            url, ttl_seconds=ttl_seconds, recall_timeout_seconds=STORE_SECONDS, record_timeout_seconds=STORE_SECONDS
+        )
+        self.queue = RedisFlushes(store.ask, ttl_seconds=ttl_seconds, bounds=bounds)
+        notes = RedisFlushes((requests or store).ask, ttl_seconds=ttl_seconds, bounds=bounds)
+        self.outbox = Outbox(self.queue, store, notes=notes, emit=emit, clock=time.time, nudge=self._nudge)
         self.recovery = Recovery(self.queue, store, emit=emit, clock=time.time)
         self._watch = Watch(self.queue, emit)
         self._worker: Worker | None = None
@@ -69,6 +82,7 @@ class Flushing:
         await self._watch.aclose()
         if self._worker is not None:
             await self._worker.aclose()
+        await self.store.close()
 
     async def forget(self, tenant: str, conversations: AbstractSet[str]) -> None:
         """Take these conversations out of queue, dead letters, notes and daily files: really gone.

@@ -18,7 +18,7 @@ from proxy.flush.consumer import Consumer, Waits
 
 T = TypeVar("T")
 
-MOST_HELD = 32
+MOST_HELD = 16
 """Entries in this process for one consumer; the others wait in the store."""
 MOST_AT_ONCE = 4
 """Deliveries under way to one consumer, each of another conversation."""

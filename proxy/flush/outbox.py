@@ -32,6 +32,8 @@ INLINE_BYTES = 64 * 1024
 class Outbox:
     """Implements ``MemoryFlush``. The mutable state is what waits, by key, oldest first.
 
+    :param notes: the same queue over the connection that requests use, where ``queue`` has one of its own; a request
+        must not wait behind what others flush
     :param clock: Unix time in seconds
     :param nudge: told that something was queued
     """
@@ -41,11 +43,13 @@ class Outbox:
         queue: FlushQueue,
         store: ConversationStore,
         *,
+        notes: FlushQueue | None = None,
         emit: Listener,
         clock: Callable[[], float],
         nudge: Callable[[], None] = lambda: None,
     ) -> None:
         self._queue = queue
+        self._notes = notes or queue
         self._store = store
         self._emit = emit
         self._clock = clock
@@ -57,7 +61,7 @@ class Outbox:
     async def intend(self, flush: Flush) -> None:
         """Note that this is about to leave. Where the store does not answer, the summary cannot be kept either."""
         with contextlib.suppress(StoreError):
-            await self._queue.intend(flush.key, note_of(flush, self._clock()))
+            await self._notes.intend(flush.key, note_of(flush, self._clock()))
 
     def put(self, flush: Flush) -> None:
         """Take it; it is queued by a task of its own.

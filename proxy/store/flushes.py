@@ -6,6 +6,7 @@ scripts share stands in ``lua/flush_queue.lua``; ``keys.py`` lists the keys.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -18,8 +19,10 @@ from proxy.store import keys
 
 Ask = Callable[..., Awaitable[Any]]
 """``RedisStore.ask``."""
-PAGE = 16
+PAGE = 8
 """Entries of a page: each holds the messages that left at once, some hundred kilobytes before they are packed."""
+INLINE_BYTES = 32 * 1024
+"""What is longer is packed and unpacked in a thread, as the event loop has requests to serve."""
 MARKS_SECONDS = 86_400
 """At least so long a key is known as added."""
 _FOLDER = Path(__file__).with_name("lua")
@@ -67,13 +70,13 @@ class RedisFlushes:
 
     async def add(self, entry: FlushEntry) -> bool:
         """Append an entry, unless one of its key ever was; False where it was. One without a body is only marked."""
-        body = zlib.compress(entry.body, 1) if entry.body else b""
+        body = await _packed(entry.body) if entry.body else b""
         about = (entry.tenant, entry.conversation, entry.at, body)
         return await self._run(_ADD, entry.key, self._ttl, *self._bounds, *about) is not None
 
     async def read(self, consumer: str, reader: str, count: int) -> Sequence[FlushEntry]:
         """The next entries that a consumer has not been given yet."""
-        return _entries(await self._run(_READ, consumer, reader, min(count, PAGE)))
+        return await _entries(await self._run(_READ, consumer, reader, min(count, PAGE)))
 
     async def claim(self, consumer: str, reader: str, idle_seconds: float) -> Sequence[FlushEntry]:
         """All entries that were given to some reader so long ago and not taken; they are this reader's now."""
@@ -81,7 +84,7 @@ class RedisFlushes:
         cursor: bytes = b"0-0"
         while True:
             cursor, page = await self._run(_CLAIM, consumer, reader, int(idle_seconds * 1000), cursor, PAGE)
-            claimed |= {entry.id: entry for entry in _entries(page)}
+            claimed |= {entry.id: entry for entry in await _entries(page)}
             if cursor == b"0-0":
                 return list(claimed.values())
 
@@ -97,7 +100,7 @@ class RedisFlushes:
     async def bury(self, consumer: str, entry: FlushEntry, reason: str, attempts: int) -> None:
         """Make it a dead letter, which nobody delivers until somebody replays it."""
         about = ("key", entry.key, "tenant", entry.tenant, "conversation", entry.conversation, "at", entry.at)
-        packed = (*about, "body", zlib.compress(entry.body, 1))
+        packed = (*about, "body", await _packed(entry.body))
         await self._run(_BURY, consumer, entry.id, reason, attempts, *self._bounds, *packed)
 
     async def lead(self, reader: str, seconds: float) -> bool:
@@ -130,14 +133,14 @@ class RedisFlushes:
             page = await self._run(_RANGE, "s", end, "-", min(PAGE, count - len(found)))
             if not page:
                 break
-            found += _entries(page)
+            found += await _entries(page)
             end = f"({found[-1].id}"
         return found[::-1]
 
     async def since(self, first: str) -> AsyncIterator[FlushEntry]:
         """All entries from an id on, oldest first; ``-`` is the oldest, ``(ID`` the one after an id."""
         while page := await self._run(_RANGE, "s", first, "+", PAGE):
-            for entry in _entries(page):
+            for entry in await _entries(page):
                 first = f"({entry.id}"
                 yield entry
 
@@ -180,8 +183,18 @@ def _fields(flat: Sequence[bytes]) -> Mapping[bytes, bytes]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def _entries(page: Sequence[Any]) -> list[FlushEntry]:
-    return [_entry(name, _fields(flat)) for name, flat in page]
+async def _packed(body: bytes) -> bytes:
+    if len(body) < INLINE_BYTES:
+        return zlib.compress(body, 1)
+    return await asyncio.to_thread(zlib.compress, body, 1)
+
+
+async def _entries(page: Sequence[Any]) -> list[FlushEntry]:
+    def unpacked() -> list[FlushEntry]:
+        return [_entry(name, _fields(flat)) for name, flat in page]
+
+    small = sum(len(piece) for _, flat in page for piece in flat) < INLINE_BYTES
+    return unpacked() if small else await asyncio.to_thread(unpacked)
 
 
 def _entry(name: bytes, of: Mapping[bytes, bytes]) -> FlushEntry:

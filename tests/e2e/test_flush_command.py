@@ -245,3 +245,21 @@ def test_an_installed_function_is_called_and_its_nonsense_is_a_dead_letter(
     assert letter["reason"] == "it returned str, and not None or True"
     assert tidemark.chat(SAID).status_code == 200
     assert tidemark.end() == 0
+
+
+def test_of_several_workers_and_servers_one_delivers(machine: Machine, environ: Mapping[str, str]) -> None:
+    """Each flush once in the files, whichever process queued it; any of them tells how full the queue is."""
+    configured(machine, "worker: true")
+    tidemark = machine.serve("--workers", "2", environ=environ)
+    keys = [f"key {number}" for number in range(6)]
+    for key in keys:
+        tidemark.key = key
+        assert tidemark.chat(SAID).status_code == 200
+    wait_until(lambda: len(written(machine)) == len(keys), WAIT_SECONDS)
+    assert len({one["key"] for one in written(machine)}) == len(keys)
+    wait_until(
+        lambda: 'tidemark_flush_queue_length{consumer="daily"} 0.0' in tidemark.get("/metrics").text, WAIT_SECONDS
+    )
+    delivered = [line for line in tidemark.lines if line["event"] == "flush.delivered"]
+    assert len(delivered) == len(keys)
+    assert tidemark.end() == 0

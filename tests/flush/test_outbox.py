@@ -134,12 +134,12 @@ async def test_a_note_without_its_messages_waits_for_them_and_is_given_up_in_the
     assert len([fact for fact in told if isinstance(fact, FlushDropped)]) == 2
 
 
-async def test_what_is_forgotten_is_gone_from_queue_notes_and_files(store: RedisStore, tmp_path: Path) -> None:
+async def test_what_is_forgotten_is_gone_from_queue_notes_and_files(valkey: EmbeddedValkey, tmp_path: Path) -> None:
     """Of that conversation only."""
     path = tmp_path / "tidemark.yaml"
     path.write_text("memory_flush: {enabled: true, entry_points: false}\n")
     told: list[Event] = []
-    flushing = Flushing(load(path, {"TIDEMARK_DATA_DIR": str(tmp_path)}), store, told.append)
+    flushing = Flushing(load(path, {"TIDEMARK_DATA_DIR": str(tmp_path)}), valkey.url, told.append)
     flushing.start(work=True)
     gone, kept = flush(talk(4), 3, "a" * 48), flush(talk(6), 5, "b" * 48)
     for one in (gone, kept):
