@@ -140,6 +140,10 @@ def work(config: Path | None) -> None:
     configure()
 
     async def deliver(flushing: Flushing) -> None:
+        if not flushing.enabled:
+            click.echo(
+                "warning: memory_flush.enabled is false, so a server of this configuration queues nothing", err=True
+            )
         ended, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ended.set)

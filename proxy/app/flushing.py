@@ -49,6 +49,7 @@ class Flushing:
 
     def __init__(self, settings: Settings, url: str, emit: Listener, requests: RedisStore | None = None) -> None:
         said = settings.memory_flush
+        self.enabled = said.enabled
         self._settings = settings
         self._emit = emit
         self._waits = Waits(attempts=said.attempts)

@@ -82,9 +82,15 @@ class Recovery:
                     messages = int(note["last"]) - int(note["first"]) + 1 + len(note["systems"])
                     self._emit(FlushQueued(entry.conversation, key, messages, age))
             elif age > GIVEN_UP_SECONDS:
-                self._emit(FlushDropped(note.get("conversation", ""), "its messages never came into the history"))
+                if await self._kept(note):
+                    self._emit(FlushDropped(note["conversation"], "its messages never came into the history"))
                 await self._queue.forget_intent(key)
         return added
+
+    async def _kept(self, note: Mapping[str, Any]) -> bool:
+        """Whether the summary was put into use at all; if not, nothing left."""
+        kept = await self._store.summaries(note["conversation"]) if note else ()
+        return any(one.prefix.hex() == note["prefix"] for one in kept)
 
     async def _entry(self, key: str, note: Mapping[str, Any]) -> FlushEntry | None:
         """The entry; None where the history does not hold all of it, or the summary was never kept."""

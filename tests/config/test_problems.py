@@ -51,6 +51,15 @@ class TestEnvironment:
             ),
         ]
 
+    def test_a_webhook_needs_its_secret(self, write: Write) -> None:
+        """Nothing is posted that a receiver could not tell from somebody else's; the secret shows nowhere."""
+        path = write("memory_flush: {enabled: true, webhook: 'https://user:hush@host/hook'}")
+        assert problems(path) == [
+            "environment: memory_flush.webhook needs TIDEMARK_FLUSH_SECRET, the secret that signs what is posted"
+        ]
+        settings = load(path, HOME | {"TIDEMARK_FLUSH_SECRET": "hush"})
+        assert "hush" not in repr(settings)
+
 
 class TestProblems:
     """Every problem at once, each with file, line and mend."""

@@ -124,14 +124,17 @@ async def test_a_note_without_its_messages_waits_for_them_and_is_given_up_in_the
     said = talk(8)
     about = flush(said, 5, chain_of(TENANT, said).family + "0" * 16)
     await outbox.intend(about)
+    await store.keep_summary(TENANT, about.conversation, about.chain, about.summary)
+    never = flush([message(role="user", content="another"), *said], 5)
+    await outbox.intend(never)  # its summary was not kept, so nothing left
     soon = Recovery(queue, store, emit=told.append, clock=lambda: NOW + SETTLED_SECONDS)
     assert await soon.sweep() == 0
-    assert len(await queue.intents()) == 1
+    assert len(await queue.intents()) == 2
     await queue.intend("odd", b"not json")
     late = Recovery(queue, store, emit=told.append, clock=lambda: NOW + GIVEN_UP_SECONDS + 1)
     assert await late.sweep() == 0
     assert await queue.intents() == {}
-    assert len([fact for fact in told if isinstance(fact, FlushDropped)]) == 2
+    assert [fact.conversation for fact in told if isinstance(fact, FlushDropped)] == [about.conversation]
 
 
 async def test_what_is_forgotten_is_gone_from_queue_notes_and_files(valkey: EmbeddedValkey, tmp_path: Path) -> None:
