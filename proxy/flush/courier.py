@@ -99,10 +99,14 @@ class Courier:
             self._tasks[entry.conversation] = task
 
     async def _walk(self, conversation: str, line: deque[FlushEntry]) -> None:
-        while line:
-            await self._settle(line[0])
-            self._held.discard(line.popleft().id)
-        del self._lines[conversation], self._tasks[conversation]
+        try:
+            while line:
+                await self._settle(line[0])
+                self._held.discard(line.popleft().id)
+        finally:  # whatever ends it early: what is let go is claimed again, by this worker or the next
+            self._held.difference_update(entry.id for entry in line)
+            self._lines.pop(conversation, None)
+            self._tasks.pop(conversation, None)
 
     async def _settle(self, entry: FlushEntry) -> None:
         """Offer an entry until it is taken, or a dead letter."""

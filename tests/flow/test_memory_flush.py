@@ -18,7 +18,7 @@ from tests.flow.test_compaction import summaries, talk
 from tests.flow.test_oversize import HUGE, PARALLEL
 from tests.flow.test_prepared import Talk, eventually, replying
 from tests.flow.test_summarizers import SUMMARY
-from tests.support.scripted import error, says
+from tests.support.scripted import Answer, Received, error, says, whole
 
 CONFIG = """
 model_list:
@@ -95,6 +95,24 @@ def test_the_summary_that_replaces_them_is_told_with_the_counts(bench: Bench, cl
     assert one["tenant"] == next((tmp_path / "flush").iterdir()).name
     assert one["model"] == "small"
     assert abs(time.time() - one["at"]) < 60
+
+
+def test_what_leaves_is_noted_in_the_store_before_the_upstream_is_asked(
+    bench: Bench, client: Client, valkey: EmbeddedValkey
+) -> None:
+    """So whatever happens from then on, somebody knows of it."""
+    known: list[int] = []
+    with redis.Redis.from_url(valkey.url) as admin:
+
+        def script(request: Received) -> Answer:
+            noted, queued = admin.hlen("tm:{flush}:o"), admin.xlen("tm:{flush}:s")
+            known.append(int(noted) + int(queued))
+            return whole("So.")
+
+        bench.upstream.script = script
+        assert client.chat([*history(16), user("And now?")]).headers["x-tidemark-action"] == "compacted"
+    assert known
+    assert known[0] >= 1
 
 
 def test_a_frozen_summary_that_is_used_again_tells_nothing(bench: Bench, client: Client, tmp_path: Path) -> None:
