@@ -17,7 +17,6 @@ from proxy.core.errors import CompactionFailed, ModelNotFound, StoreUnavailable
 from proxy.core.events import CompactionStarted, ConversationCompacted, Listener
 from proxy.core.messages import ChatRequest
 from proxy.core.ports import Caller, ConversationStore, MemoryFlush, Route, Summarizer, Upstream
-from proxy.core.prefix import PrefixChain
 from proxy.core.situation import Compact
 from proxy.core.summary import RunningSummary
 from proxy.exchange import Controls, Refused, Report

@@ -68,8 +68,9 @@ def create_app(
     parts, store = stored.parts, stored.store
     metrics = Metrics(shared_metrics)
     emit = _both(FactLog(), metrics)
-    flushing = Flushing(settings, store_url, emit, store) if settings.memory_flush.enabled else None
-    flush = flushing.outbox if flushing else None
+    flushing = Flushing(settings, store_url, emit, store)
+    flush = flushing.outbox if flushing.enabled else None
+    stored.forgets.append(flushing)  # also while it is off: something may be left of when it was on
     engine = Engine(stored, emit, flush)
     pipeline = ChatPipeline(
         upstream=parts.upstream,
@@ -100,13 +101,12 @@ def create_app(
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         parts.upstream.warm()
         await stored.live.start()
-        if flushing is not None:
+        if flushing.enabled:
             flushing.start(work=settings.memory_flush.worker)
         yield
         await relay.settle()
         await engine.preparation.aclose()
-        if flushing is not None:
-            await flushing.aclose()
+        await flushing.aclose()
         await stored.aclose()
 
     token = settings.secrets.admin_token

@@ -11,7 +11,6 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator
-from collections.abc import Set as AbstractSet
 
 from proxy.config import Settings
 from proxy.core.events import Listener
@@ -85,16 +84,16 @@ class Flushing:
             await self._worker.aclose()
         await self.store.close()
 
-    async def forget(self, tenant: str, conversations: AbstractSet[str]) -> None:
-        """Take these conversations out of queue, dead letters, notes and daily files: really gone.
+    async def forget(self, tenant: str, conversation: str) -> None:
+        """Take a conversation out of queue, dead letters, notes and daily files: really gone.
 
         What is being delivered at this moment, or was, is the consumers'. The files are those of this machine.
 
         :raises StoreUnavailable: the store did not answer in time
         """
-        self.outbox.forget(conversations)
-        await self.queue.forget(conversations)
-        await asyncio.to_thread(self.daily().forget, tenant, set(conversations))
+        self.outbox.forget({conversation})
+        await self.queue.forget({conversation})
+        await asyncio.to_thread(self.daily().forget, tenant, {conversation})
 
     def consumers(self) -> Iterator[Consumer]:
         """Whoever wants what leaves the context, by the configuration."""

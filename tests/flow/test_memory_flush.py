@@ -251,3 +251,19 @@ def test_the_metrics_tell_of_queue_and_deliveries(client: Client, tmp_path: Path
     eventually(tells('tidemark_flush_queue_length{consumer="daily"} 0.0'))
     eventually(tells('tidemark_flush_queue_age_seconds{consumer="daily"} 0.0'))
     eventually(tells("tidemark_flush_dead_letters 0.0"))
+
+
+def test_a_forgotten_conversation_is_gone_from_queue_and_files(
+    bench: Bench, client: Client, valkey: EmbeddedValkey, tmp_path: Path
+) -> None:
+    """``DELETE`` reaches what left the context as well; other conversations' lines stay."""
+    gone = client.chat([*history(16), user("And now?")]).headers["x-tidemark-conversation"]
+    stays = client.chat([user("Another one."), *history(16), user("And now?")]).headers["x-tidemark-conversation"]
+    arrived(tmp_path, 2)
+    answer = client.http.delete(f"/tidemark/conversations/{gone}", headers=client.headers())
+    assert answer.status_code == 200
+    assert [one["conversation"] for one in written(tmp_path)] == [stays]
+    with redis.Redis.from_url(valkey.url) as admin:
+        entries = repr(admin.xrange("tm:{flush}:s"))
+    assert gone not in entries
+    assert stays in entries

@@ -153,7 +153,7 @@ async def test_what_is_forgotten_is_gone_from_queue_notes_and_files(valkey: Embe
         return [json.loads(line)["conversation"] for file in files for line in file.read_bytes().splitlines()]
 
     await until(lambda: len(lines()) == 2)
-    await flushing.forget(TENANT, {"a" * 48})
+    await flushing.forget(TENANT, "a" * 48)
     assert lines() == ["b" * 48]
     assert [one.conversation for one in await flushing.queue.newest(9)] == ["b" * 48]
     await flushing.aclose()
