@@ -14,6 +14,7 @@ key                      type     holds
 ``tm:{F}:y:OWN``         hash     every distinct system message: digest -> the client's bytes
 ``tm:{F}:r:OWN``         list     references to the summaries that apply (``codec.pack_reference``)
 ``tm:{F}:a:OWN``         string   an id that was told but not used -> the one that was
+``tm:{F}:e:OWN``         set      those ids that lead to it
 ``tm:{F}:n:HASH``        string   a chain hash at the end of a request or reply -> who holds it
 ``tm:{F}:s:RECIPE:HASH`` string   a summary of the prefix with that hash (``codec.pack_summary``)
 ``tm:{F}:w:RECIPE:HASH`` string   the same of one that was prepared and waits for its use

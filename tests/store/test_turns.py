@@ -96,6 +96,58 @@ async def test_a_turn_whose_lease_was_lost_becomes_a_fork(store: RedisStore, ten
     assert [one.raw for one in await store.messages(late)][2:] == [user("late").raw, assistant("answer").raw]
 
 
+async def test_a_turn_that_comes_after_another_one_leaves_it_the_name(store: RedisStore, tenant: str) -> None:
+    """Its lease had run out, and the other turn is stored already: the name leads to what was answered first."""
+    said = [user("one"), assistant("two")]
+    id_ = await store.record(named(tenant, said, 0, await begun(store, tenant)))
+    slow = await begun(store, tenant)
+    assert slow.lease is not None
+    await RedisLeases(store.ask).release(slow.lease)  # as if it had expired
+    quick = named(tenant, [*said, user("quick"), assistant("answer")], 2, await begun(store, tenant))
+    assert await store.record(quick) == id_
+    late = await store.record(named(tenant, [*said, user("late"), assistant("answer")], 2, slow))
+    head = await begun(store, tenant)
+    assert head.record is not None
+    assert (head.record.id, head.record.message_count) == (id_, 4)
+    assert [one.raw for one in await store.messages(late)][2:] == [user("late").raw, assistant("answer").raw]
+
+
+async def test_an_asked_again_turn_leads_the_name(store: RedisStore, tenant: str) -> None:
+    """Its answer was lost on the way to the client: another one takes its place."""
+    said = [user("one"), assistant("two")]
+    id_ = await store.record(named(tenant, said, 0, await begun(store, tenant)))
+    other = named(tenant, [user("one"), assistant("other")], 1, await begun(store, tenant))
+    again = await store.record(other)
+    assert again != id_
+    head = await begun(store, tenant)
+    assert head.record is not None
+    assert head.record.id == again
+
+
+async def test_an_id_that_was_only_told_goes_with_its_conversation(store: RedisStore, tenant: str) -> None:
+    """No key of a forgotten conversation is left but the two that keep turns under way out, and they expire."""
+    turn = named(tenant, [user("one"), assistant("two")], 0, await begun(store, tenant))
+    id_ = await store.record(turn)
+    await store.record(replace(turn, conversation=id_[:32] + "f" * 16, lease="", held=b"", head=""))
+    assert await store.conversation(id_[:32] + "f" * 16) is not None
+    await store.forget(id_, tenant, NAME, time.time())
+    kinds = "chmtyraqblned"
+    parts = [f"tm:{{{id_[:32]}}}:{kind}:{own}" for kind in kinds for own in (id_[32:], "f" * 16)]
+    assert [part for part in parts if await store.ask("EXISTS", part)] == []
+
+
+async def test_a_conversation_of_before_there_were_lists_is_wholly_forgotten(store: RedisStore, tenant: str) -> None:
+    """It has no owner; with its next turn it gets one, so that name and place in the list go with it."""
+    first = named(tenant, [user("one"), assistant("two")], 0, await begun(store, tenant))
+    id_ = await store.record(first)
+    await store.ask("HDEL", f"tm:{{{id_[:32]}}}:c:{id_[32:]}", "owner", "name")
+    said = [user("one"), assistant("two"), user("three")]
+    await store.record(replace(named(tenant, said, 2, await begun(store, tenant)), owner="its credential"))
+    record = await store.conversation(id_)
+    assert record is not None
+    assert (record.owner, record.name) == ("its credential", NAME)
+
+
 async def test_a_turn_after_an_expired_lease_is_appended_where_nobody_came(store: RedisStore, tenant: str) -> None:
     """What counts is that the conversation still ends where the turn began."""
     first = await begun(store, tenant)

@@ -2,6 +2,7 @@
 -- where somebody else's turn is under way, nothing at all where the conversation is another tenant's. A conversation that
 -- only begins has the lease "turn:"
 local conv = follow(ARGV[3] ~= '' and ARGV[3] or redis.call('GET', P .. ':d'))
+if conv and redis.call('HEXISTS', key('c', conv.own), 'stem') == 1 then conv = nil end  -- forgotten: others rest on it
 local own = conv and conv.own or ''
 local record = conv and redis.call('HGETALL', key('c', own)) or {}
 if conv and redis.call('HGET', key('c', own), 'tenant') ~= ARGV[4] then return {} end

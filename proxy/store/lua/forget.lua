@@ -35,6 +35,8 @@ local function drop(of, branch, keep)  -- its messages after the first `keep` of
   end
   redis.call('DEL', key('t', of), key('y', of), key('l', of), key('l', 'turn:' .. of))
   if keep == 0 then
+    for _, from in ipairs(redis.call('SMEMBERS', key('e', of))) do redis.call('DEL', key('a', from)) end
+    redis.call('DEL', key('e', of))
     redis.call('DEL', key('c', of), key('h', of), key('m', of), key('r', of), key('q', of), key('b', of))
   else
     redis.call('SET', key('h', of), h:sub(1, 16 * keep), 'KEEPTTL')

@@ -31,7 +31,8 @@ end
 local function alias(from, to)
   if from ~= '' and from ~= to and not taken(from) then
     redis.call('SET', key('a', from), to)
-    if ttl > 0 then redis.call('EXPIRE', key('a', from), ttl) end
+    redis.call('SADD', key('e', to), from)
+    for _, kept in ipairs(ttl > 0 and {key('a', from), key('e', to)} or {}) do redis.call('EXPIRE', kept, ttl) end
   end
 end
 local function inherit(from, to)
@@ -48,6 +49,7 @@ local own, record
 if conv and (k == N or (k == conv.count and not lost)) then
   own, record = conv.own, key('c', conv.own)
   redis.call('HDEL', record, 'stem')
+  redis.call('HSETNX', record, 'owner', owner)  -- one of the time before there were lists
 else
   own = free_name()
   record = key('c', own)
@@ -91,7 +93,9 @@ end
 if called ~= '' then
   redis.call('HSET', record, 'name', called)
   local at = redis.call('GET', P .. ':d')
-  if lease == '' or (not lost and (not at or at == head or not open(at))) then redis.call('SET', P .. ':d', own) end
+  -- with a lease that has run out, others may have gone on from the same place: then the name is theirs
+  local leads = not at or not open(at) or (at == head and holder == held)
+  if lease == '' or (not lost and leads) then redis.call('SET', P .. ':d', own) end
   if ttl > 0 then redis.call('EXPIRE', P .. ':d', ttl) end
 end
 if holder == held then redis.call('DEL', key('l', lease)) end
