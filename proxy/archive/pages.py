@@ -13,6 +13,8 @@ from proxy.core.messages import JsonValue
 from proxy.core.summary import RunningSummary
 
 Told = dict[str, JsonValue]
+_MOST = 2**53
+"""No list is as long, and an index takes no number that is much larger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Page:
         if self.cursor is None:
             return 1
         (start,) = place_of(self.cursor, (int,))
-        if not isinstance(start, int) or start < 1:
+        if not isinstance(start, int) or not 1 <= start <= _MOST:
             raise InvalidRequest("'cursor' must be the 'next_cursor' of the page before, as it came.", param="cursor")
         return start
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from proxy.core.calibration import owner_of
 from proxy.core.conversation import TurnRecord
-from proxy.core.errors import ConversationConflict
+from proxy.core.errors import ConversationConflict, ConversationNotFound
 from proxy.core.importing import read_lines
 from proxy.core.ports import Caller, LeaseStore, TokenCounter
 from proxy.core.prefix import chain_of, conversation_id
@@ -32,16 +32,26 @@ class Transfer:
         self._clock = clock
 
     async def export(self, conversation: str, caller: Caller | None) -> AsyncIterator[bytes]:
-        """A conversation as lines of JSON: the last request's system messages, then all messages, as they were sent."""
+        """A conversation as lines of JSON: the last request's system messages, then all messages, as they were sent.
+
+        :raises ConversationNotFound: there is none, or some have expired; if they go meanwhile, it breaks off
+        """
         record = await self._finding.record(conversation, caller)
         heads = await self._finding.heads.head(record.id)
 
+        async def page(start: int) -> bytes:
+            stop = min(start + EXPORT_PAGE - 1, record.message_count)
+            kept = await self._finding.store.messages(record.id, start=start, stop=stop)
+            if len(kept) != stop - start + 1:  # a part must not pass for all
+                raise ConversationNotFound(f"Messages of the conversation {record.id!r} have expired.")
+            return b"".join(_line(one.raw) for one in kept)
+
+        first = await page(1)
+
         async def lines() -> AsyncIterator[bytes]:
-            yield b"".join(map(_line, heads))
-            for start in range(1, record.message_count + 1, EXPORT_PAGE):
-                stop = min(start + EXPORT_PAGE - 1, record.message_count)
-                kept = await self._finding.store.messages(record.id, start=start, stop=stop)
-                yield b"".join(_line(one.raw) for one in kept)
+            yield b"".join(map(_line, heads)) + first
+            for start in range(1 + EXPORT_PAGE, record.message_count + 1, EXPORT_PAGE):
+                yield await page(start)
 
         return lines()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 from collections.abc import Sequence
 
 from .errors import InvalidRequest
@@ -27,9 +28,14 @@ def place_of(cursor: str, kinds: Sequence[type]) -> tuple[object, ...]:
         place = None
     if not isinstance(place, list) or len(place) != len(kinds):
         raise _refused()
-    if not all(isinstance(one, kind) and not isinstance(one, bool) for one, kind in zip(place, kinds, strict=True)):
+    if not all(isinstance(one, kind) and _possible(one) for one, kind in zip(place, kinds, strict=True)):
         raise _refused()
     return tuple(place)
+
+
+def _possible(one: object) -> bool:
+    """Whether we may have written it: no time is endless, or no number."""
+    return not isinstance(one, bool) and (not isinstance(one, float) or math.isfinite(one))
 
 
 def _refused() -> InvalidRequest:

@@ -96,7 +96,7 @@ class Listing:
         return found[:limit]
 
     async def drop(self, owner: str, conversation: str, name: str) -> None:
-        """Take a conversation off the lists, and its name away.
+        """Take a conversation off the lists, and its name away where that leads to no other one.
 
         :raises StoreUnavailable: the store did not answer in time
         """
@@ -105,7 +105,7 @@ class Listing:
         for index in (keys.tenant_index(owner), keys.everybodys_index()):
             await self._ask("ZREM", index, conversation)
         if name:
-            await self._ask("DEL", keys.name(owner, name))
+            await self._unname(keys.name(owner, name), conversation)
 
     async def settle(self) -> None:
         """Write what waits now."""
@@ -163,6 +163,13 @@ class Listing:
             await self._ask("EXPIRE", index, self._longest)
             oldest = max(used.at for used in entries) - self._longest
             await self._ask("ZREMRANGEBYSCORE", index, "-inf", f"({oldest}")
+
+    async def _unname(self, name: str, conversation: str) -> None:
+        """A client may call several by one name: forks of one family, or those of models at two upstreams."""
+        led = await self._ask("GET", name)
+        family, _ = keys.split_id(conversation)
+        if led is not None and led.decode().startswith(family) and await self._ask("GET", keys.head(family)) is None:
+            await self._ask("DEL", name)
 
     async def _name(self, used: Used) -> None:
         lasting = ("EX", used.ttl_seconds) if used.ttl_seconds else ()

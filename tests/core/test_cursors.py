@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,6 +34,13 @@ def refused(cursor: str) -> str | None:
 def test_anything_else_is_refused(cursor: str) -> None:
     """With the parameter's name."""
     assert refused(cursor) in (None, "cursor")
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_no_time_is_endless(number: float) -> None:
+    """JSON's reader takes such, and the store does not."""
+    with pytest.raises(InvalidRequest):
+        place_of(cursor_of(number), (float,))
 
 
 @pytest.mark.parametrize("place", [(True,), ("1",), (1, 2), (1.5,)])

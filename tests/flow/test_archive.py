@@ -13,6 +13,7 @@ import redis
 
 from proxy.app import create_app
 from proxy.config import load
+from proxy.core.cursors import cursor_of
 from tests.flow.conftest import SECRET, WINDOW, Bench, Client
 from tests.flow.talk import Said, assistant, history, long, system, user
 from tests.support.scripted import says
@@ -115,6 +116,14 @@ class TestListing:
     def test_a_made_up_cursor_is_refused(self, client: Client, cursor: str) -> None:
         """It is opaque: only what came is taken back."""
         answer = ask(client, cursor=cursor)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "cursor")
+
+    @pytest.mark.parametrize("place", [10**30, 0, -1])
+    @pytest.mark.parametrize("part", ["", "/summaries", "/search"])
+    def test_a_place_where_no_page_begins_is_refused(self, client: Client, part: str, place: int) -> None:
+        """Whoever made it up, it is no failure of ours."""
+        id_ = client.chat([user("Hello.")]).headers["x-tidemark-conversation"]
+        answer = ask(client, f"/{id_}{part}", q="hello", cursor=cursor_of(place))
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "cursor")
 
     @pytest.mark.parametrize("limit", ["0", "-1", "201", "many"])
@@ -278,6 +287,19 @@ class TestForgetting:
         assert ask(client, f"/{fork}", method="DELETE").status_code == 200
         assert ask(client, f"/{fork}").status_code == 404
 
+    def test_the_name_stays_with_the_fork_that_it_leads_to(self, bench: Bench, client: Client) -> None:
+        """The other one goes; what was forgotten is no conversation to go on with, though the fork rests on it."""
+        said = [user("One."), assistant("Two.")]
+        first = client.chat([*said, user("Three.")], conversation="forked").headers["x-tidemark-conversation"]
+        fork = client.chat([*said, user("Other.")], conversation="forked").headers["x-tidemark-conversation"]
+        assert ask(client, f"/{first}", method="DELETE").status_code == 200
+        assert got(client, "/forked")["id"] == fork
+        assert client.chat([user("More.")], conversation=first, **STORED).status_code == 404
+        assert client.chat([user("More.")], conversation="forked", **STORED).status_code == 200
+        assert bench.upstream.last.messages[:3] == [*said, user("Other.")]
+        assert ask(client, "/forked", method="DELETE").status_code == 200
+        assert ask(client, "/forked").status_code == 404
+
 
 class TestTransfer:
     """Export and import."""
@@ -296,6 +318,13 @@ class TestTransfer:
         sent = bench.upstream.last.messages
         assert sent[:6] == [system("Be brief."), *said]
         assert sent[-1] == user("And now?")
+
+    def test_a_part_does_not_pass_for_all(self, client: Client, store_url: str) -> None:
+        """Where messages have expired before the record of their conversation, there is nothing to take out."""
+        id_ = client.chat([user("Hello.")], conversation="halved").headers["x-tidemark-conversation"]
+        with redis.Redis.from_url(store_url) as db:
+            assert db.delete(f"tm:{{{id_[:32]}}}:m:{id_[32:]}") == 1
+        assert ask(client, f"/{id_}/export").status_code == 404
 
     def test_a_body_over_several_lines_is_exported_as_one(self, client: Client) -> None:
         """A message that was sent with line ends is one line all the same."""
