@@ -43,11 +43,12 @@ class MessageSearch:
         return (index.count, index.last) if index else (0, "")
 
     async def find(
-        self, conversation: str, fresh: Sequence[Searchable], query: str, *, limit: int, offset: int = 0
+        self, conversation: str, fresh: Sequence[Searchable], query: str, *, limit: int, offset: int = 0, after: int = 0
     ) -> Sequence[Hit]:
         """The messages in which all words of ``query`` stand, the best first.
 
         :param fresh: the messages after those that are indexed; from the first on, where all are to be indexed anew
+        :param after: how many were indexed when they were read; an index that has gone since does not begin with them
         """
         index = self._indexes.pop(conversation, None)
         if index is None or (fresh and fresh[0].position == 1):
@@ -55,7 +56,7 @@ class MessageSearch:
         self._indexes[conversation] = index
         while len(self._indexes) > self._most:
             self._indexes.popitem(last=False)
-        return await asyncio.to_thread(index.find, fresh, query, limit, offset)
+        return await asyncio.to_thread(index.find, fresh, query, limit, offset, after)
 
     def drop(self, conversation: str) -> None:
         """Forget a conversation's texts."""
@@ -75,9 +76,10 @@ class _Index:
     def __del__(self) -> None:
         self._database.close()
 
-    def find(self, fresh: Sequence[Searchable], query: str, limit: int, offset: int) -> list[Hit]:
+    def find(self, fresh: Sequence[Searchable], query: str, limit: int, offset: int, after: int) -> list[Hit]:
         with self._lock:
-            self._add([one for one in fresh if one.position > self.count])
+            if self.count >= after:  # else there would be a hole, and nobody would ever fill it
+                self._add([one for one in fresh if one.position > self.count])
             for table, question in (("words", _words(query)), ("runs", _quoted(query))):
                 asked = _FIND.format(table=table, tokens=SNIPPET_TOKENS)
                 rows = self._database.execute(asked, (question, limit, offset)).fetchall() if question else []

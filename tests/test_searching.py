@@ -61,6 +61,16 @@ async def test_the_index_asked_longest_ago_goes_first() -> None:
     assert [search.indexed(name)[0] for name in "abc"] == [1, 0, 1]
 
 
+async def test_an_index_that_went_meanwhile_does_not_begin_in_the_middle() -> None:
+    """What was read after its last message would stand alone, and the earlier ones would never be found."""
+    search = MessageSearch(indexes=1)
+    await search.find("a", texts("old", "old"), "old", limit=5)
+    await search.find("b", texts("x"), "x", limit=5)
+    await search.find("a", texts("new", first=3), "new", limit=5, after=2)
+    assert search.indexed("a") == (0, "")
+    assert len(await search.find("a", texts("old", "old", "new"), "old", limit=5)) == 2
+
+
 async def test_pages_of_hits_in_running_text_go_on() -> None:
     """Also where only letters in a row are found."""
     search = MessageSearch()

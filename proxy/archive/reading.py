@@ -81,7 +81,9 @@ class Reading:
         start = page.start()
         count, last = self._search.indexed(record.id)
         kept = await self._finding.store.messages(record.id, start=max(count, 1), stop=record.message_count)
-        if count and (not kept or kept[0].message_id != last):  # another one by now
+        other = not kept or kept[0].message_id != last
+        if count and (other or self._search.indexed(record.id)[0] < count):  # another one by now, or its index is gone
+            count, last = 0, ""
             kept = await self._finding.store.messages(record.id, stop=record.message_count)
         read = self._finding.request(record.model, [one.raw for one in kept]).messages if kept else ()
         fresh = [
@@ -89,7 +91,7 @@ class Reading:
             for one, message in zip(kept, read, strict=True)
             if one.position > count or kept[0].position == 1
         ]
-        hits = await self._search.find(record.id, fresh, query, limit=page.limit + 1, offset=start - 1)
+        hits = await self._search.find(record.id, fresh, query, limit=page.limit + 1, offset=start - 1, after=count)
         summary = await self._finding.in_use(record)
         covered = summary.covered if summary else 0
         data: list[JsonValue] = []

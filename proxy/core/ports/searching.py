@@ -35,9 +35,12 @@ class Searches(Protocol):
         ...
 
     async def find(
-        self, conversation: str, fresh: Sequence[Searchable], query: str, *, limit: int, offset: int = 0
+        self, conversation: str, fresh: Sequence[Searchable], query: str, *, limit: int, offset: int = 0, after: int = 0
     ) -> Sequence[Hit]:
-        """The messages in which all words of ``query`` stand, the best first."""
+        """The messages in which all words of ``query`` stand, the best first.
+
+        :param after: how many were indexed when ``fresh`` was read
+        """
         ...
 
     def drop(self, conversation: str) -> None:
