@@ -6,6 +6,7 @@ Beside the road: an export of Tidemark's own, or of anybody's messages in OpenAI
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -36,7 +37,7 @@ def read_lines(data: bytes) -> list[Line]:
         if not raw.strip():
             continue
         try:
-            value = json.loads(raw, parse_constant=_refuse)
+            value = json.loads(raw.decode(), parse_constant=_refuse, parse_float=_finite)
             lines.append(Line(number, parse_message(raw.strip(), value, len(lines))))
         except InvalidRequest as error:
             problems.append(f"line {number}: {error}")
@@ -53,6 +54,11 @@ def read_lines(data: bytes) -> list[Line]:
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON")
+
+
+def _finite(said: str) -> float:
+    number = float(said)
+    return number if math.isfinite(number) else _refuse(said)
 
 
 def broken_pairs(lines: list[Line]) -> list[str]:

@@ -57,7 +57,12 @@ def test_a_file_of_something_else_is_told_in_a_few_lines() -> None:
     assert str(told.value).endswith(f"and {500 - MOST_PROBLEMS} more")
 
 
-@pytest.mark.parametrize("raw", [b'{"role": "user", "content": NaN}', b"\xff\xfe", b"[" * 5000, b'"text"', b"{}"])
+USER = '{"role": "user", "content": "hi"}'
+ODD = [b"\xff\xfe", b"[" * 5000, b'"text"', b"{}", USER.encode("utf-16"), USER.encode("utf-16-le")]
+NUMBERS = [b'{"role": "user", "content": NaN}', b'{"role": "user", "content": "hi", "n": 1e999}']
+
+
+@pytest.mark.parametrize("raw", [*ODD, *NUMBERS])
 def test_any_bytes_are_told_as_what_they_are(raw: bytes) -> None:
     """No message, at line 1."""
     with pytest.raises(BadImport, match="line 1: "):
