@@ -112,7 +112,7 @@ class Listing:
         while self._waiting or (self._task is not None and not self._task.done()):
             self._begin()
             if self._task is not None:
-                await asyncio.gather(self._task, return_exceptions=True)
+                await asyncio.gather(asyncio.shield(self._task), return_exceptions=True)  # not this reader's alone
 
     async def aclose(self) -> None:
         """Write what waits, and end."""

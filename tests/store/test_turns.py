@@ -15,6 +15,7 @@ from proxy.core.ports import BegunTurn, Lease
 from proxy.core.prefix import chain_of, conversation_id
 from proxy.store.leases import RedisLeases
 from proxy.store.lifetimes import Lifetime, Lifetimes
+from proxy.store.listing import Listing, Used
 from proxy.store.redis import RedisStore
 from tests.store.turns import RECIPE, Client, assistant, dialogue, summary_of, system, turn_of, user
 
@@ -227,6 +228,27 @@ async def test_the_lists_are_written_off_the_road_and_heal(store: RedisStore, te
     assert await store.recent(tenant) == []
     await client.send([*said, assistant("reply"), user("more")], assistant("again"))
     assert await store.recent(tenant) == [id_]
+
+
+async def test_who_asks_for_a_list_and_goes_takes_no_entry_along() -> None:
+    """What is being written is written, whoever waited for it."""
+    done: list[object] = []
+    go_on = asyncio.Event()
+
+    async def ask(*command: object) -> list[object]:
+        await go_on.wait()
+        done.append(command[0])
+        return []
+
+    listing = Listing(ask, 0)
+    listing.note(Used("owner", "conversation", "", 1.0, 0))
+    reader = asyncio.create_task(listing.newest("owner", 5))
+    await asyncio.sleep(0.01)
+    reader.cancel()
+    await asyncio.gather(reader, return_exceptions=True)
+    go_on.set()
+    await listing.settle()
+    assert done == ["ZADD", "ZADD"]
 
 
 async def test_a_tenants_own_lifetimes_hold(url: str, tenant: str) -> None:
