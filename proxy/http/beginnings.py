@@ -27,6 +27,8 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _elements = msgspec.json.Decoder(list[msgspec.Raw])
 _NAME = b'"messages"'
 _OPENED = re.compile(rb'"messages"[ \t\n\r]*:[ \t\n\r]*\[')
+_WRITTEN_OTHERWISE = (b"\\u006", b"\\u007")
+"""Escapes of small letters: no encoder writes them, yet a name may be hidden in them."""
 _SPACE = b" \t\n\r"
 _KNOWN = b"null"
 """Stands for all known messages while the rest is parsed; no message is ``null``."""
@@ -119,7 +121,7 @@ def _held(messages: Sequence[Message]) -> int:
 def _rest(body: bytes, beginning: Beginning) -> Continued | None:
     """Parse what comes after a beginning; None where that alone does not tell what the body says."""
     text, opened = beginning.text, beginning.opened
-    if body.find(_NAME, len(text)) >= 0:
+    if any(body.find(sign, len(text)) >= 0 for sign in (_NAME, *_WRITTEN_OTHERWISE)):
         return None  # of a name that stands twice the last one counts
     short = body[:opened] + _KNOWN + body[len(text) :]
     try:

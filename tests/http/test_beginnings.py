@@ -86,6 +86,8 @@ def test_a_lineage_holds_for_its_own_messages_only() -> None:
     [
         b',"messages":[{"role":"user","content":"instead"}]}',
         b',"m\\u0065ssages":[null,{"role":"user","content":"instead"}]}',
+        b',"m\\u0065ssages":[null]}',
+        b',"message\\u0073":[null]}',
         b',"messages":"none"}',
         b',"model":"n"',
         b"} trailing",
