@@ -58,13 +58,15 @@ class UnknownScript(Refused):
 class Line:
     """The connection to a server, made at the first call and again after a loss.
 
-    Belongs to the event loop that uses it first. State: the wire that is in use, or the one that is being made.
+    Belongs to the event loop that uses it first. State: the wire that is in use, or the one that is being made, and
+    whether all is over.
     """
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._wire: _Wire | None = None
         self._making: asyncio.Task[_Wire] | None = None
+        self._closed = False
 
     async def call(self, *command: Argument) -> Any:
         """Send one command and wait for its answer; every command may be repeated.
@@ -84,7 +86,8 @@ class Line:
         return await self._asked(await self._made(), packed)
 
     async def aclose(self) -> None:
-        """Close the connection; whoever still waits for an answer gets none."""
+        """Close the connection for good; whoever still waits for an answer gets none."""
+        self._closed = True  # else who waits would open the next one
         if self._making is not None:
             self._making.cancel()
             await asyncio.gather(self._making, return_exceptions=True)
@@ -110,6 +113,8 @@ class Line:
 
     async def _made(self) -> _Wire:
         """A usable wire; of several callers, the first makes it and the others wait for the same one."""
+        if self._closed:
+            raise ConnectionError(f"{self._server}: closed on our side")
         if self._wire is not None and self._wire.usable:
             return self._wire
         if self._making is None:
@@ -172,7 +177,7 @@ class _Wire(asyncio.Protocol):
     def _leave(self) -> None:
         """Write what was asked in this turn of the loop, in one piece."""
         packed, self._leaving = self._leaving, []
-        if self._transport is not None:
+        if self._transport is not None and not self._transport.is_closing():  # uvloop's raises where it is closed
             self._transport.write(packed[0] if len(packed) == 1 else b"".join(packed))
 
     def retire(self) -> None:

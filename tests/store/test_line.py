@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from proxy.core.errors import StoreUnavailable
 from proxy.store.carriers import connect
@@ -172,6 +173,41 @@ async def test_a_server_that_stands_still_is_told_in_time_and_used_again(short_f
         await asyncio.sleep(1.1)
         await client.recall(dialogue(2))
         await store.close()
+
+
+async def test_who_waits_when_the_line_is_closed_opens_no_other(tmp_path: Path) -> None:
+    """The call ends, and nothing is left behind that nobody would close."""
+    script = Scripted(b"+OK\r\n", b"")
+    async with serving(script, tmp_path) as line:
+        assert await line.call("PING") == b"OK"
+        waiting = asyncio.create_task(line.call("PING"))
+        await asyncio.sleep(0.05)
+        await line.aclose()
+        with pytest.raises(ConnectionError):
+            await asyncio.wait_for(waiting, 5)
+        with pytest.raises(ConnectionError):
+            await line.call("PING")
+        assert script.connections == 1
+
+
+def test_a_connection_that_breaks_before_a_command_is_out_is_no_error_of_ours(tmp_path: Path) -> None:
+    """The command goes over the next one. uvloop raises where something is written to a closed transport."""
+    told: list[object] = []
+
+    async def asked() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        async with serving(Scripted(), tmp_path) as line:
+            assert await line.call("PING") == b"OK"
+            wire = line._wire  # noqa: SLF001 - the moment cannot be met from outside
+            assert wire is not None
+            waiting = asyncio.create_task(line.call("PING"))
+            assert wire._transport is not None  # noqa: SLF001
+            wire._transport.abort()  # noqa: SLF001
+            assert await waiting == b"OK"
+            await asyncio.sleep(0.01)
+
+    uvloop.run(asked())
+    assert told == []
 
 
 async def test_a_password_and_a_database_are_given_at_the_beginning(socket_path: str) -> None:
