@@ -42,7 +42,8 @@ class Server:
 
     def handshake(self) -> list[tuple[Argument, ...]]:
         """The first commands on a new line."""
-        login = ("AUTH", self.username or "default", self.password) if self.password else ()
+        named = self.username or self.password  # a user of an access list may need no password
+        login = ("AUTH", self.username or "default", self.password or "") if named else ()
         hello = ("HELLO", 3, *login)
         return [hello, ("SELECT", self.db)] if self.db else [hello]
 

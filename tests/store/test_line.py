@@ -227,6 +227,17 @@ async def test_a_password_and_a_database_are_given_at_the_beginning(socket_path:
         await one.aclose()
 
 
+async def test_a_user_without_a_password_is_not_taken_for_the_default_one(socket_path: str) -> None:
+    """The URL names who it is; the access list lets it in as that."""
+    line = Line(Server(path=socket_path))
+    await line.call("ACL", "SETUSER", "open", "on", "nopass", "~*", "+@all")
+    second, cluster = connect(f"unix://open@{socket_path}")
+    assert await second.call("ACL", "WHOAMI") == b"open"
+    assert not cluster
+    for one in (line, second):
+        await one.aclose()
+
+
 async def test_a_script_that_is_not_known_is_told_apart(socket_path: str) -> None:
     """The adapter then sends the source."""
     line = Line(Server(path=socket_path))
