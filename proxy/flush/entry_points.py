@@ -66,7 +66,8 @@ class EntryPointConsumer:
         """End the loop, if it is not blocked."""
         loop, thread, self._loop = self._loop, self._thread, None
         if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
+            with contextlib.suppress(RuntimeError):  # it ended by itself
+                loop.call_soon_threadsafe(loop.stop)
             await asyncio.to_thread(thread.join, END_SECONDS)
 
     async def _ended(self, future: concurrent.futures.Future[Any]) -> Any:
@@ -103,9 +104,7 @@ class EntryPointConsumer:
             if not inspect.isawaitable(answer):
                 return FlushRefused("it is no coroutine function")
             return await answer
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:  # noqa: BLE001 - SystemExit too is only the function's own failure
+        except BaseException as error:  # noqa: BLE001 - SystemExit and being cancelled too are the function's own failure
             return FlushNotTaken(f"it raised {type(error).__name__}")
 
 
@@ -113,6 +112,8 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
+    except (SystemExit, KeyboardInterrupt):
+        pass  # of a task that the function began: it ends this loop, and the next call gets another one
     finally:
         left = asyncio.all_tasks(loop)
         for task in left:

@@ -81,7 +81,9 @@ async def test_what_is_no_coroutine_function_is_refused(make: Make) -> None:
         await make(lambda _: None).deliver(entry(1), 1)
 
 
-@pytest.mark.parametrize("error", [ValueError("secret words"), SystemExit(3), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize(
+    "error", [ValueError("secret words"), SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()], ids=repr
+)
 async def test_what_it_raises_is_not_taken(make: Make, error: BaseException) -> None:
     """Even what would end a process; of its words nothing is told, as they may quote a conversation."""
 
@@ -93,6 +95,21 @@ async def test_what_it_raises_is_not_taken(make: Make, error: BaseException) -> 
         with pytest.raises(FlushNotTaken, match=type(error).__name__) as failed:
             await consumer.deliver(entry(1), attempt)
         assert "secret" not in str(failed.value)
+
+
+async def test_a_task_of_its_own_that_ends_the_loop_is_its_own_failure(make: Make) -> None:
+    """``SystemExit`` in a task ends an event loop: the next call gets another one, and closing goes on."""
+
+    async def hook(_: Any) -> None:
+        await asyncio.create_task(child())
+
+    async def child() -> None:
+        raise SystemExit(3)
+
+    consumer = make(hook)
+    for attempt in (1, 2):
+        with pytest.raises(FlushNotTaken):
+            await consumer.deliver(entry(1), attempt)
 
 
 async def test_one_that_cannot_be_loaded_is_not_taken(anyio_backend: str) -> None:
