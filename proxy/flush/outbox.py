@@ -59,7 +59,12 @@ class Outbox:
         self._task: asyncio.Task[None] | None = None
 
     async def intend(self, flush: Flush) -> None:
-        """Note that this is about to leave. Where the store does not answer, the summary cannot be kept either."""
+        """Note that this is about to leave. Where the store does not answer, the summary cannot be kept either.
+
+        Where nothing leaves, as for a summary that is made anew, an earlier note of that key stands: it tells what did.
+        """
+        if not flush.leaving:
+            return
         with contextlib.suppress(StoreError):
             await self._notes.intend(flush.key, note_of(flush, self._clock()))
 
@@ -68,6 +73,8 @@ class Outbox:
 
         Of a conversation whose summaries cannot be kept now, every request makes one anew: the newest alone counts.
         """
+        if not flush.leaving:
+            return
         name = flush.key if flush.stored else f"loose {flush.conversation}"
         self._remove(name)
         self._waiting[name] = (flush, self._clock())
@@ -120,13 +127,11 @@ class Outbox:
             # It was made without the store, so what had left before was not known.
             known = await self._store.recall(flush.tenant, flush.chain, flush.summary.recipe)
             flush = flush.after(known.summary.covered) if known.summary else flush
-        body = b""
-        if flush.leaving:
-            small = flush.size < INLINE_BYTES
-            body = document(flush, at) if small else await asyncio.to_thread(document, flush, at)
-        elif not flush.stored:
+        if not flush.leaving:
             return
+        small = flush.size < INLINE_BYTES
+        body = document(flush, at) if small else await asyncio.to_thread(document, flush, at)
         entry = FlushEntry(flush.key, flush.tenant, flush.conversation, body, at)
-        if await self._queue.add(entry) and body:
+        if await self._queue.add(entry):
             self._emit(FlushQueued(flush.conversation, flush.key, len(flush.leaving), self._clock() - at))
             self._nudge()

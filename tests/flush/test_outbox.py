@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,24 @@ async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
         while not holds():  # noqa: ASYNC110 - many things are waited for, and none of them tells
             await asyncio.sleep(0.01)
+
+
+async def test_a_summary_made_anew_does_not_silence_what_left_for_it_before(
+    outbox: Outbox, queue: RedisFlushes, told: list[Event]
+) -> None:
+    """Nothing leaves with it, and the first one's note stands: its process may have died, or not queued it yet."""
+    whole = flush(talk(6), 4)
+    anew = replace(whole, first=5, leaving=())
+    await outbox.intend(whole)
+    noted = await queue.intents()
+    await outbox.intend(anew)
+    outbox.put(whole)
+    outbox.put(anew)
+    assert await queue.intents() == noted
+    await until(lambda: bool(told))
+    assert [(fact.key, fact.messages) for fact in told if isinstance(fact, FlushQueued)] == [(whole.key, 4)]
+    (kept,) = await queue.newest(10)
+    assert json.loads(kept.body)["first"] == 1
 
 
 async def test_what_waits_is_bounded_and_what_makes_way_is_told(
