@@ -99,7 +99,8 @@ class Compactor:
     async def adopt(self, order: CompactionOrder, summary: RunningSummary) -> Summarized:
         """Put a prepared summary into use: it is there already, so nobody waits."""
         wish = _Wish(order, self._writer.summarizer_for(order), "", self._writer.timer(), 0.0)
-        return self._told(wish, await self._stored(order, summary, None) or summary)
+        stored, kept = await self._stored(order, summary, None)
+        return self._told(wish, stored or summary, kept=kept)
 
     async def _perform(
         self, order: CompactionOrder, summarizer: Summarizer, name: str, seconds: float
@@ -178,18 +179,19 @@ class Compactor:
         self, wish: _Wish, text: str, made_by: Strategy, lease: Lease | None, warning: str | None = None
     ) -> Summarized | None:
         summary = self._writer.summary_of(wish.order, wish.summarizer.recipe, text, made_by)
-        kept = await self._stored(wish.order, summary, lease)
-        return None if kept is None else self._told(wish, kept, warning)
+        stored, kept = await self._stored(wish.order, summary, lease)
+        return None if stored is None else self._told(wish, stored, warning, kept=kept)
 
     async def _stored(
         self, order: CompactionOrder, summary: RunningSummary, lease: Lease | None
-    ) -> RunningSummary | None:
-        """The summary that is stored for the prefix now: another worker's, if that was first and is of use here.
+    ) -> tuple[RunningSummary | None, bool]:
+        """The summary that counts for the prefix now, and whether the store keeps it.
 
-        None where another worker holds the lease by now, so that it is that one's summary that counts.
+        It is another worker's, if that was first and is of use here. None where another worker holds the lease by now,
+        so that it is that one's summary that counts.
         """
         if order.degraded:
-            return self._left(order, summary, stored=False)
+            return self._left(order, summary, stored=False), False
         keep = self._store.keep_summary
         try:
             keeping = keep(order.tenant, order.conversation, order.chain, summary, lease=lease)
@@ -202,8 +204,8 @@ class Compactor:
                 stored = await keep(order.tenant, order.conversation, order.chain, summary, lease=lease, replacing=True)
         except StoreError as error:
             self._emit(StoreDegraded("keep_summary", error.internal or str(error)))
-            return self._left(order, summary, stored=False)
-        return None if stored is None else self._left(order, stored)
+            return self._left(order, summary, stored=False), False
+        return (None if stored is None else self._left(order, stored)), True
 
     def _left(self, order: CompactionOrder, summary: RunningSummary, *, stored: bool = True) -> RunningSummary:
         """The summary, once it is told what leaves the context for it."""
@@ -220,7 +222,9 @@ class Compactor:
     def _tokens(self, order: CompactionOrder, summary: RunningSummary) -> int:
         return self._counter.count_message(render_summary(summary), order.route.upstream_model)
 
-    def _told(self, wish: _Wish, summary: RunningSummary, warning: str | None = None) -> Summarized:
+    def _told(
+        self, wish: _Wish, summary: RunningSummary, warning: str | None = None, *, kept: bool = True
+    ) -> Summarized:
         order = wish.order
         tokens = self._tokens(order, summary)
         self._emit(
@@ -234,7 +238,7 @@ class Compactor:
                 seconds=self._writer.timer() - wish.started,
             )
         )
-        return Summarized(summary, tokens, warning)
+        return Summarized(summary, tokens, warning, degraded=not kept)
 
 
 _Key = tuple[bytes, str, str, int, tuple[bytes, ...]]

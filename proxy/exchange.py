@@ -14,6 +14,7 @@ from proxy.core.errors import TidemarkError
 from proxy.core.events import Action
 from proxy.core.ports import Headers, UpstreamReply
 from proxy.core.situation import Mode
+from proxy.core.summary import RunningSummary
 from proxy.relay import PendingTurn
 
 History = Literal["client", "stored"]
@@ -61,6 +62,8 @@ class Exchange:
     reply: UpstreamReply
     turn: PendingTurn
     report: Report
+    summary: RunningSummary | None = None
+    """The one that is in use now, if the store keeps it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,7 +214,7 @@ class Fitting:
 
 def order_of(case: Understood, planned: Compact) -> CompactionOrder:
     """What is to be made of a plan."""
-    came = case.unclipped or case
+    came, in_use = case.unclipped or case, (case.memory.summary, case.put_in_use)
     return CompactionOrder(
         plan=planned,
         tenant=case.tenant,
@@ -228,7 +228,7 @@ def order_of(case: Understood, planned: Compact) -> CompactionOrder:
         request=case.request,
         whole=came.request.messages,
         counted=came.count.messages,
-        in_use=case.memory.summary,
+        in_use=max((one for one in in_use if one is not None), key=lambda one: one.covered, default=None),
     )
 
 

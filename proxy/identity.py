@@ -44,6 +44,8 @@ class Understood:
     """The id that the client is told."""
     unclipped: Understood | None = None
     """The same as it came, where tool results were made smaller since."""
+    put_in_use: RunningSummary | None = None
+    """The summary that an earlier try of this very request put into use."""
 
     @property
     def budget(self) -> Budget:

@@ -96,7 +96,8 @@ class ChatPipeline:
             )
         except UpstreamError as error:
             return Refused(error, fitted.report)
-        return Exchange(reply, self._turn(case, fitted.report), fitted.report)
+        summary = None if fitted.report.degraded else fitted.summary
+        return Exchange(reply, self._turn(case, fitted.report), fitted.report, summary)
 
     async def _replay(
         self, case: Understood, sent: Exchange, announce: Announce, compacting: Compacting
@@ -122,7 +123,7 @@ class ChatPipeline:
             return replace(sent, reply=told)
         budget = budget_for(profile, case.request.max_output_tokens, case.controls.retention)
         measure = replace(case.measure, budget=budget, factor=max(case.measure.factor, profile.density))
-        again = replace(case, profile=profile, measure=measure, started=self._timer())
+        again = replace(case, profile=profile, measure=measure, started=self._timer(), put_in_use=sent.summary)
         if not self._fitting.could_shrink(again):
             return replace(sent, reply=told)
         resent = await self._send(again, announce, compacting)

@@ -193,6 +193,21 @@ def test_a_request_that_the_upstream_refuses_has_told_all_the_same(
     arrived(tmp_path, 1)
 
 
+def test_a_replay_after_the_upstreams_overflow_tells_only_what_leaves_besides(
+    bench: Bench, client: Client, tmp_path: Path
+) -> None:
+    """One request, compacted twice: the second time for a smaller window, and what had left then has left."""
+    refusal = "This model's maximum context length is 700 tokens. However, your messages resulted in 900 tokens."
+    answers = [error(400, refusal, code="context_length_exceeded"), whole("So.")]
+    bench.upstream.script = lambda _: answers.pop(0)
+    said = [*history(16), user("And now?")]
+    assert client.chat(said).status_code == 200
+    assert answers == []
+    first, second = arrived(tmp_path, 2)
+    assert second["first"] == first["last"] + 1
+    assert [*first["messages"], *second["messages"]] == said[: second["last"]]
+
+
 def test_while_the_store_is_away_requests_are_served_and_what_left_is_told_later(
     bench: Bench, client: Client, valkey: EmbeddedValkey, tmp_path: Path
 ) -> None:
