@@ -51,7 +51,7 @@ class Flush:
         The prefix is a hash over the tenant, the client's name of the conversation and all messages so far, so equal
         keys mean that the same messages left; where they began to leave adds nothing to that.
         """
-        return flush_key(self.chain.family, self.summary.prefix, self.summary.covered)
+        return flush_key(self.chain.family, self.summary.prefix, self.summary.covered, self.summary.absorbed)
 
     @property
     def size(self) -> int:
@@ -66,9 +66,12 @@ class Flush:
         return replace(self, first=covered + 1, leaving=left)
 
 
-def flush_key(family: str, prefix: bytes, covered: int) -> str:
-    """The idempotency key of what leaves for a summary of that prefix."""
-    return digest_of(b"flush", family.encode(), prefix, str(covered).encode()).hex()
+def flush_key(family: str, prefix: bytes, covered: int, absorbed: Sequence[bytes] = ()) -> str:
+    """The idempotency key of what leaves for a summary of that prefix, which says nothing of system messages.
+
+    :param absorbed: digests of those that it took in: they leave with a later summary of the same prefix
+    """
+    return digest_of(b"flush", family.encode(), prefix, str(covered).encode(), *sorted(absorbed)).hex()
 
 
 def leaving(
@@ -84,16 +87,16 @@ def leaving(
     :param in_use: the summary that stood before, of the same prefix or a shorter one; None for a first one
     """
     start = in_use.covered if in_use else 0
-    absorbed = set(summary.absorbed) - set(in_use.absorbed if in_use else ())
+    absorbed, before = set(summary.absorbed), set(in_use.absorbed if in_use else ())
     gone, position = [], 0
     for message, counted in zip(messages, tokens, strict=True):
-        if position >= summary.covered:
+        if position >= summary.covered and not message.is_system:
             break
         if not message.is_system:
             position += 1
             if position > start:
                 gone.append(Leaving(position, message, counted))
-        elif position and message.digest in absorbed:
+        elif position and message.digest in absorbed and (position > start or message.digest not in before):
             gone.append(Leaving(position + 1, message, counted))
     return start + 1, tuple(gone)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from proxy.core.events import FlushDropped, FlushQueued, Listener
@@ -47,6 +48,7 @@ def note_of(flush: Flush, at: float) -> bytes:
         "first": flush.first,
         "last": flush.summary.covered,
         "systems": systems,
+        "absorbed": [digest.hex() for digest in flush.summary.absorbed],
         "at": at,
     }
     return json.dumps(told).encode()
@@ -96,14 +98,14 @@ class Recovery:
         """The entry; None where the history does not hold all of it, or the summary was never kept."""
         conversation, first, last = note["conversation"], int(note["first"]), int(note["last"])
         tenant, at = note["tenant"], float(note["at"])
-        if first > last:
+        if first > last and not note["systems"]:
             return FlushEntry(key, tenant, conversation, b"", at)
         prefix = bytes.fromhex(note["prefix"])
         summaries = [one for one in await self._store.summaries(conversation) if one.prefix == prefix]
-        kept = await self._store.messages(conversation, start=first, stop=last)
+        kept = await self._store.messages(conversation, start=first, stop=last) if first <= last else []
         if not summaries or [one.position for one in kept] != list(range(first, last + 1)):
             return None
-        if kept[-1].message_id != note["prefix"]:
+        if kept and kept[-1].message_id != note["prefix"]:
             return None
         systems: Mapping[bytes, bytes] = await self._store.system_messages(conversation) if note["systems"] else {}
         if not {bytes.fromhex(digest) for digest, _, _ in note["systems"]} <= systems.keys():
@@ -115,7 +117,8 @@ class Recovery:
         ]
         left = sorted((*taken_in, *said), key=lambda one: one.position)  # stable: a system message goes first
         chain = PrefixChain(bytes.fromhex(note["family"]), (), named=True)
-        flush = Flush(tenant, conversation, note["model"], chain, summaries[-1], first, tuple(left))
+        summary = replace(summaries[-1], absorbed=tuple(map(bytes.fromhex, note["absorbed"])))  # the key is of these
+        flush = Flush(tenant, conversation, note["model"], chain, summary, first, tuple(left))
         return FlushEntry(key, tenant, conversation, document(flush, at), at)
 
 

@@ -89,6 +89,20 @@ async def test_a_summary_made_anew_does_not_silence_what_left_for_it_before(
     assert json.loads(kept.body)["first"] == 1
 
 
+async def test_system_messages_that_leave_later_for_the_same_prefix_are_told(
+    outbox: Outbox, queue: RedisFlushes, told: list[Event]
+) -> None:
+    """A summary of the same messages that takes them in as well: nothing else leaves with it."""
+    both = flush(talk(6, systems=2), 4)
+    plain = replace(both.summary, absorbed=())
+    outbox.put(replace(both, summary=plain, leaving=tuple(one for one in both.leaving if not one.message.is_system)))
+    outbox.put(replace(both, first=5, leaving=tuple(one for one in both.leaving if one.message.is_system)))
+    await until(lambda: len(told) == 2)
+    found = [json.loads(one.body)["messages"] for one in await queue.newest(10)]
+    assert [len(one) for one in found] == [4, 2]
+    assert {one["role"] for one in found[1]} == {"system"}
+
+
 async def test_what_waits_is_bounded_and_what_makes_way_is_told(
     outbox: Outbox, valkey: EmbeddedValkey, told: list[Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
