@@ -112,9 +112,12 @@ def replay(config: Path | None, dead: bool, since: str | None, consumer: str, en
         raise click.UsageError("Say which: IDs as tail shows them, --since ID, or --dead.")
     if dead and consumer and entries:
         raise click.UsageError("A dead letter goes to the consumer that did not take it: --consumer chooses among all.")
+    if dead and since is not None:
+        raise click.UsageError("--since is of the queue's entries; dead letters are chosen by ID or --consumer.")
 
     async def again(flushing: Flushing) -> None:
         queue = flushing.queue
+        await _check_consumer(flushing, consumer)
         chosen = list(entries)
         if dead and not chosen:
             chosen = [one.entry.id async for one in queue.dead() if consumer in ("", one.consumer)]
@@ -129,6 +132,13 @@ def replay(config: Path | None, dead: bool, since: str | None, consumer: str, en
         if not _is_id(str(one)):
             raise click.UsageError(f"{one!r} is no ID; write it as tail shows it, such as 1700000000000-0.")
     _asked(config, again)
+
+
+async def _check_consumer(flushing: Flushing, consumer: str) -> None:
+    """Refuse a name that nobody has; to queue for it would be for nobody."""
+    known = {one.name for one in (await flushing.queue.state()).consumers} | {one.name for one in flushing.consumers()}
+    if consumer and consumer not in known:
+        raise click.ClickException(f"there is no consumer {consumer!r}, but {', '.join(sorted(known)) or 'none'}")
 
 
 @flush.command()

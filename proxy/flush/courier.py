@@ -18,8 +18,12 @@ from proxy.flush.consumer import Consumer, Waits
 
 T = TypeVar("T")
 
-MOST_HELD = 16
-"""Entries in this process for one consumer; the others wait in the store."""
+MOST_HELD = 1000
+HELD_BYTES = 32 * 2**20
+"""Entries in this process for one consumer; the others wait in the store. So much that one conversation whose entries
+are not taken does not keep the others' out."""
+PAGE = 16
+"""Entries taken in at once."""
 MOST_AT_ONCE = 4
 """Deliveries under way to one consumer, each of another conversation."""
 STORE_WAIT_SECONDS = 1.0
@@ -28,7 +32,10 @@ _REASON_CHARACTERS = 300
 
 
 class Courier:
-    """Serves one consumer. The mutable state is the entries that are held, a line of them for each conversation."""
+    """Serves one consumer.
+
+    The mutable state is the entries that are held, with their sizes, a line of them for each conversation.
+    """
 
     def __init__(
         self,
@@ -48,7 +55,7 @@ class Courier:
         self._clock = clock
         self._lines: dict[str, deque[FlushEntry]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._held: set[str] = set()
+        self._held: dict[str, int] = {}
         self._at_once = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def claim(self, idle_seconds: float) -> None:
@@ -64,13 +71,15 @@ class Courier:
 
         :raises StoreUnavailable: the store did not answer in time
         """
-        room = MOST_HELD - len(self._held)
-        if room <= 0:
+        if not self._room():
             return False
-        entries = await self._queue.read(self.consumer.name, self._reader, room)
+        entries = await self._queue.read(self.consumer.name, self._reader, self._room())
         for entry in entries:
             self._take(entry)
-        return bool(entries) and len(self._held) < MOST_HELD
+        return bool(entries) and self._room() > 0
+
+    def _room(self) -> int:
+        return min(PAGE, MOST_HELD - len(self._held)) if sum(self._held.values()) < HELD_BYTES else 0
 
     async def idle(self) -> None:
         """Wait until nothing is held any more."""
@@ -91,7 +100,7 @@ class Courier:
     def _take(self, entry: FlushEntry) -> None:
         if entry.id in self._held:
             return
-        self._held.add(entry.id)
+        self._held[entry.id] = len(entry.body)
         line = self._lines.setdefault(entry.conversation, deque())
         line.append(entry)
         if entry.conversation not in self._tasks:
@@ -102,9 +111,10 @@ class Courier:
         try:
             while line:
                 await self._settle(line[0])
-                self._held.discard(line.popleft().id)
+                self._held.pop(line.popleft().id, None)
         finally:  # whatever ends it early: what is let go is claimed again, by this worker or the next
-            self._held.difference_update(entry.id for entry in line)
+            for entry in line:
+                self._held.pop(entry.id, None)
             self._lines.pop(conversation, None)
             self._tasks.pop(conversation, None)
 

@@ -211,6 +211,8 @@ def test_the_queue_is_shown_and_replayed_from_the_command_line(machine: Machine,
         (["replay"], 2),
         (["replay", "x"], 2),
         (["replay", "1-1"], 1),
+        (["replay", "--since", "-", "--consumer", "dialy"], 1),
+        (["replay", "--dead", "--since", "-"], 2),
         (["tail", "--lines", "0"], 2),
     ):
         done = typed(machine, environ, *wrong)

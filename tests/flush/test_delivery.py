@@ -11,6 +11,7 @@ from proxy.core.errors import FlushNotTaken, FlushRefused
 from proxy.core.events import Event, FlushBuried, FlushDelivered, FlushFailed, FlushLost, FlushWaiting
 from proxy.core.ports import FlushEntry
 from proxy.flush import Courier, Recovery, Waits, Watch, Worker
+from proxy.flush.courier import PAGE
 from proxy.store.embedded import EmbeddedValkey
 from proxy.store.flushes import Bounds, RedisFlushes
 from proxy.store.redis import RedisStore
@@ -109,6 +110,17 @@ async def test_an_entry_that_fails_holds_up_its_own_conversation_only(queue: Red
     assert [number for name, number in taker.taken if name == "c1"] == [1, 3, 5]
     assert [attempt for _, number, attempt in taker.offered if number == 0] == [1, 2, 3, 4]
     assert taker.taken.index(("c1", 5)) < taker.taken.index(("c0", 0))
+
+
+async def test_a_conversation_with_many_entries_that_wait_keeps_no_other_out(queue: RedisFlushes, start: Start) -> None:
+    """What waits behind an entry that is not taken is more than is read at once."""
+    taker = Taker()
+    taker.failures = {0: [FlushNotTaken("not now", retry_after=30)]}
+    for number in range(3 * PAGE):
+        await queue.add(entry(number, "c0"))
+    await queue.add(entry(3 * PAGE, "c1"))
+    start(taker)
+    await until(lambda: taker.taken == [("c1", 3 * PAGE)])
 
 
 async def test_after_its_attempts_an_entry_is_a_dead_letter(
