@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,9 @@ from benchmarks.speed import figures, plot, table
 from benchmarks.speed.figures import Report
 from benchmarks.speed.systems import ROOT, TIDEMARK
 
+Told = Callable[[Report], str]
 RATIOS = Path(__file__).with_name("ratios.json")
-PAGES = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md")
+PAGES = {ROOT / "README.md": table.brief, ROOT / "docs" / "benchmarks.md": table.markdown}
 PLOTS = ROOT / "docs" / "plots"
 BEGIN, END = "<!-- figures: made by make bench -->", "<!-- end of figures -->"
 
@@ -38,7 +39,7 @@ def same_machine(one: object, other: object) -> bool:
     return all(one.get(fact) == other.get(fact) for fact in ("system", "processor", "cores"))
 
 
-def keep(report: Report, path: Path = RATIOS, plots: Path = PLOTS, pages: Sequence[Path] = PAGES) -> None:
+def keep(report: Report, path: Path = RATIOS, plots: Path = PLOTS, pages: Mapping[Path, Told] = PAGES) -> None:
     """Write what is kept; the pages and plots show a full run only."""
     ratios = {"machine": dict(report.machine), "ratios": figures.ratios_of(report, TIDEMARK.name)}
     path.write_text(json.dumps(_kept(path) | {report.kind: ratios}, indent=1) + "\n", encoding="utf-8")
@@ -47,9 +48,9 @@ def keep(report: Report, path: Path = RATIOS, plots: Path = PLOTS, pages: Sequen
     plots.mkdir(exist_ok=True)
     for name, drawn in plot.all_plots(report).items():
         (plots / f"{name}.svg").write_text(drawn, encoding="utf-8")
-    for page in pages:
+    for page, told in pages.items():
         if page.exists():
-            page.write_text(placed(page.read_text(encoding="utf-8"), table.markdown(report)), encoding="utf-8")
+            page.write_text(placed(page.read_text(encoding="utf-8"), told(report)), encoding="utf-8")
 
 
 def placed(page: str, part: str) -> str:

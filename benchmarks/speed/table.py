@@ -61,6 +61,9 @@ def text(report: Report) -> str:
     return "\n".join(lines)
 
 
+BRIEF = ("small", "history-1000", "stream-100-paced")
+
+
 def markdown(report: Report) -> str:
     """The pages' tables: what was measured where, each work on each system, and the goals."""
     works = [work for work in report.works if report.at(OURS, work)]
@@ -79,6 +82,21 @@ def markdown(report: Report) -> str:
     lines += ["| | " + " | ".join(report.systems) + " |", f"|---|{'---|' * len(report.systems)}"]
     for field, title in (("ready_seconds", "ready, s"), ("rest_mb", "MB at rest"), ("after_mb", "MB afterwards")):
         lines.append(f"| {title} | " + " | ".join(f"{one[field]:.3g}" for one in report.systems.values()) + " |")
+    return "\n".join(lines)
+
+
+def brief(report: Report) -> str:
+    """The README's table: the works that most users meet, CPU of the proxy per request."""
+    works = [work for work in BRIEF if report.at(OURS, work)]
+    lines = [f"Measured {machine_line(report)}.", ""]
+    lines += [
+        f"| CPU per request, ms | {' | '.join(report.works[work] for work in works)} |",
+        f"|---|{'---|' * len(works)}",
+    ]
+    for name in report.figures:
+        cells = [_cost(one) if (one := report.at(name, work)) and one.answers else "" for work in works]
+        if name != "direct" and any(cells):
+            lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -207,7 +207,7 @@ def test_ratios_are_held_against_those_of_the_same_machine_only(tmp_path: Path) 
     """A kept run is what the next one is compared with."""
     path = tmp_path / "ratios.json"
     assert saved.compared(report(), path) == []
-    saved.keep(report(), path, tmp_path / "plots", pages=())
+    saved.keep(report(), path, tmp_path / "plots", pages={})
     assert saved.compared(report(), path) == []
     slower = report(made_up(1.5, 1.5))
     assert saved.compared(slower, path) == [
@@ -216,7 +216,7 @@ def test_ratios_are_held_against_those_of_the_same_machine_only(tmp_path: Path) 
     ]
     assert saved.compared(replace(slower, machine={**MACHINE, "processor": "another"}), path) == []
     assert saved.compared(replace(slower, kind="quick"), path) == []
-    saved.keep(replace(slower, kind="quick"), path, tmp_path / "none", pages=())
+    saved.keep(replace(slower, kind="quick"), path, tmp_path / "none", pages={})
     assert saved.compared(slower, path) != []
     assert not (tmp_path / "none").exists()
 
@@ -275,3 +275,11 @@ def test_a_plot_is_a_drawing_with_a_line_for_each_system() -> None:
     assert {"tidemark", "floor"} <= set(names)
     assert len(list(tree.iter("{http://www.w3.org/2000/svg}polyline"))) == 2
     assert plot.all_plots(replace(report(), figures={})) == {}
+
+
+def test_the_readme_shows_machine_date_and_the_works_that_users_meet() -> None:
+    """Short: one row for each system, and each work that was measured."""
+    told = table.brief(report())
+    assert told.startswith("Measured ")
+    assert "| tidemark |" in told
+    assert "| direct |" not in told
