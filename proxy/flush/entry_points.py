@@ -88,7 +88,10 @@ class EntryPointConsumer:
     async def _answers(self) -> None:
         """Ends as soon as the loop does anything."""
         if self._loop is not None:
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop))
+            here, awake = asyncio.get_running_loop(), asyncio.Event()
+            with contextlib.suppress(RuntimeError):  # it has ended by itself, and the next call gets another one
+                self._loop.call_soon_threadsafe(here.call_soon_threadsafe, awake.set)
+                await awake.wait()
 
     def _running(self) -> asyncio.AbstractEventLoop:
         if self._loop is None or self._thread is None or not self._thread.is_alive():
