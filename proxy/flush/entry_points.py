@@ -55,8 +55,14 @@ class EntryPointConsumer:
         self._blocked = [one for one in self._blocked if one.is_alive()]
         if len(self._blocked) >= MOST_BLOCKED:
             raise FlushNotTaken(f"{len(self._blocked)} calls of it are blocked")
-        future = asyncio.run_coroutine_threadsafe(self._called(entry.body), self._running())
-        answer = await self._ended(future)
+        loop, call = self._running(), self._called(entry.body)
+        try:
+            answer = await self._ended(asyncio.run_coroutine_threadsafe(call, loop))
+        except RuntimeError as error:
+            raise FlushNotTaken("its loop has ended") from error
+        finally:
+            if inspect.getcoroutinestate(call) == inspect.CORO_CREATED and loop.is_closed():
+                call.close()  # a task that the function began had ended the loop before it came to this call
         if isinstance(answer, FlushNotTaken):
             raise answer
         if answer is not None and answer is not True:
