@@ -120,7 +120,7 @@ class StoredHistory:
                 prepared(replace(report, gap=gap))
 
             done = await self._road.run(whole, caller, asked, prepared=told, compacting=compacting)
-        except BaseException:
+        except BaseException:  # a client that leaves, too: the turn is the next one's at once
             await holder.end()
             raise
         done = replace(done, report=replace(done.report, gap=gap))

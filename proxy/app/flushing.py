@@ -30,7 +30,8 @@ from proxy.flush import (
 from proxy.store.flushes import Bounds, RedisFlushes
 from proxy.store.redis import RedisStore
 
-SECONDS_A_DAY = 86_400
+from .parts import SECONDS_A_DAY
+
 STORE_SECONDS = 10.0
 """The longest that one step waits for the store; no client waits for it."""
 FOLDER = "flush"

@@ -35,13 +35,13 @@ class Reading:
             at, one = place_of(page.cursor, (float, str))
             before = (at, one) if isinstance(at, float) and isinstance(one, str) else None
         data: list[JsonValue] = []
+        cursor = page.cursor
         while True:
             entries = await self._finding.store.listing.newest(owner, page.limit + 1 - len(data), before)
             for used_at, conversation in entries:
                 if len(data) == page.limit:
-                    assert before is not None  # noqa: S101 - a full page has a last entry
-                    return {"object": "list", "data": data, "has_more": True, "next_cursor": cursor_of(*before)}
-                before = (used_at, conversation)
+                    return {"object": "list", "data": data, "has_more": True, "next_cursor": cursor}
+                before, cursor = (used_at, conversation), cursor_of(used_at, conversation)
                 record = await self._finding.store.conversation(conversation)
                 if record is not None and record.id == conversation and record.message_count:
                     data.append(told_conversation(record))
