@@ -9,7 +9,7 @@ UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --generat
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-replay test-deep bench-turns check format lock clean
+.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-replay test-demo test-deep bench-turns check format lock clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -20,7 +20,10 @@ demo: $(VENV)/local.stamp ## Show a long conversation being compacted; needs no 
 	@$(BIN)/tidemark demo
 
 test: $(VENV)/dev.stamp ## Run the tests, three at a time; ARGS go to pytest: make test ARGS="-k plan"
-	$(BIN)/pytest --numprocesses 3 --dist loadfile $(ARGS)
+	$(BIN)/pytest --numprocesses 3 --dist loadfile -m "not talk" $(ARGS)
+
+test-demo: $(VENV)/dev.stamp ## Hold the demo's whole conversation with the real model: two minutes of both cores
+	$(BIN)/pytest -m talk tests/demo $(ARGS)
 
 test-deep: $(VENV)/dev.stamp ## Walk the core's road with 10,000 generated histories a test; takes a while
 	$(BIN)/pytest --numprocesses 2 --timeout 7200 --hypothesis-profile deep tests/core/test_road.py $(ARGS)

@@ -64,6 +64,7 @@ def test_a_missing_extra_is_told_with_its_mend(
 
 
 @pytest.mark.e2e
+@pytest.mark.talk
 @pytest.mark.timeout(300)  # seconds: a real model is slow on a busy machine
 def test_straight_it_overflows_and_through_tidemark_it_finishes(real_model: Path, gone: Gone, tmp_path: Path) -> None:
     """The demo shows its point: exit code 0, one line a turn, a comparison, and nothing left behind."""
