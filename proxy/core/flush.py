@@ -58,12 +58,11 @@ class Flush:
         """Bytes of the messages."""
         return sum(len(one.message.raw) for one in self.leaving)
 
-    def after(self, covered: int) -> Flush:
-        """The same without what had left before."""
-        if covered < self.first:
-            return self
-        left = tuple(one for one in self.leaving if one.position > covered)
-        return replace(self, first=covered + 1, leaving=left)
+    def after(self, known: RunningSummary) -> Flush:
+        """The same without what had left when ``known`` took its place."""
+        absorbed = set(known.absorbed)
+        left = tuple(one for one in self.leaving if not _had_left(one, known.covered, absorbed))
+        return replace(self, first=max(self.first, known.covered + 1), leaving=left)
 
 
 def flush_key(family: str, prefix: bytes, covered: int, absorbed: Sequence[bytes] = ()) -> str:
@@ -94,11 +93,17 @@ def leaving(
             break
         if not message.is_system:
             position += 1
-            if position > start:
-                gone.append(Leaving(position, message, counted))
-        elif position and message.digest in absorbed and (position > start or message.digest not in before):
+            gone.append(Leaving(position, message, counted))
+        elif position and message.digest in absorbed:
             gone.append(Leaving(position + 1, message, counted))
-    return start + 1, tuple(gone)
+    return start + 1, tuple(one for one in gone if not _had_left(one, start, before))
+
+
+def _had_left(one: Leaving, covered: int, absorbed: set[bytes]) -> bool:
+    """Whether a message left with a summary; a system message only where that summary took it in."""
+    if one.message.is_system:
+        return one.position - 1 <= covered and one.message.digest in absorbed
+    return one.position <= covered
 
 
 def document(flush: Flush, at: float) -> bytes:

@@ -126,7 +126,7 @@ class Outbox:
         if not flush.stored:
             # It was made without the store, so what had left before was not known.
             known = await self._store.recall(flush.tenant, flush.chain, flush.summary.recipe)
-            flush = flush.after(known.summary.covered) if known.summary else flush
+            flush = flush.after(known.summary) if known.summary else flush
         if not flush.leaving:
             return
         small = flush.size < INLINE_BYTES
