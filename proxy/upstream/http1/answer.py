@@ -19,7 +19,7 @@ MAX_HEADERS = 128
 UNHEARD_BYTES = 4 * LINE_BYTES
 """The most that may come without ending a head or bringing a piece of the body: interim answers, trailers."""
 HELD_BYTES = 131_072
-"""More than this is not read from the connection until somebody takes it."""
+"""More than this is not read from the connection until somebody takes it. Counted as it came, framing included."""
 
 
 class Carrier(Protocol):
@@ -55,6 +55,7 @@ class Answer:
         "complete",
         "headers",
         "keep",
+        "on_body",
         "status",
     )
 
@@ -69,6 +70,7 @@ class Answer:
         self._loop = loop
         self._headed = self._paused = False
         self._pieces: list[bytes] = []
+        self.on_body = self._pieces.append  # called by the parser, for each chunk: the one callback that is not ours
         self._held = self._unheard = 0
         self._waiter: asyncio.Future[None] | None = None
         self._error: OSError | None = None
@@ -109,11 +111,14 @@ class Answer:
             if self._error is not None:
                 raise self._error
             await self._next(self._loop.time() + silence_seconds)
-        pieces, self._pieces, self._held = self._pieces, [], 0
+        pieces = self._pieces
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        self._held = 0
         if self._paused and self._carrier is not None:
             self._paused = False
             self._carrier.resume()
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return data
 
     def close(self) -> None:
         """Give up what has not come yet, and the connection with it."""
@@ -125,7 +130,8 @@ class Answer:
         parser = self._parser
         if parser is None:
             return
-        self._unheard += len(data)
+        pieces, size = len(self._pieces), len(data)
+        self._unheard += size
         try:
             parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
@@ -133,6 +139,9 @@ class Answer:
                 self.fail(AnswerBroken(f"malformed: {error.__context__ or error}"))
                 return
             self.keep = False  # something stands after the end
+        if len(self._pieces) > pieces:
+            self._unheard = 0
+            self._held += size
         if self.complete:
             self._leave()
         elif self._unheard > UNHEARD_BYTES:
@@ -193,22 +202,16 @@ class Answer:
         self.keep = self._parser.should_keep_alive()
         self._headed = True
 
-    def on_body(self, body: bytes) -> None:
-        """Called by the parser."""
-        self._pieces.append(body)
-        self._held += len(body)
-        self._unheard = 0
-
     def on_message_complete(self) -> None:
         """Called by the parser, for interim answers too."""
         self.complete = self._headed
 
-    async def _next(self, due: float) -> None:
-        carrier = self._carrier
-        assert carrier is not None  # noqa: S101 - an answer that is over has nothing to wait for
+    def _next(self, due: float) -> asyncio.Future[None]:
+        """Done when there is more, or when nothing more will come. Only of an answer that is not over."""
         self._waiter = waiter = self._loop.create_future()
-        carrier.watch(due)
-        await waiter
+        if self._carrier is not None:
+            self._carrier.watch(due)
+        return waiter
 
     def _wake(self) -> None:
         waiter, self._waiter = self._waiter, None
