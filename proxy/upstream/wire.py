@@ -191,8 +191,8 @@ class WireLane:
         clock = asyncio.get_running_loop().time
         began = clock()
         due = began + route.timeout_seconds
-        proxy = proxy_for(url)
         try:
+            proxy = proxy_for(url)
             for attempt in range(1, MAX_ATTEMPTS + 1):
                 try:
                     if proxy is not None:

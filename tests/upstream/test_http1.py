@@ -497,6 +497,23 @@ async def test_connecting_has_its_own_time() -> None:
         await pool.aclose()
 
 
+async def test_a_client_that_is_closed_keeps_no_connection() -> None:
+    """Neither one that was being made, nor one whose answer came to its end after."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.write(SHORT)
+
+    async with serving(script) as server:
+        pool = Pool(keepalive_seconds=4, connect_seconds=5)
+        asking = asyncio.create_task(ask(pool, server))
+        await asyncio.sleep(0)
+        await pool.aclose()
+        with pytest.raises(ConnectionError):
+            await asking
+        await settled()
+        assert server.open == 0
+
+
 async def test_closing_ends_what_is_under_way() -> None:
     """Whoever waits is told, and nothing is kept after."""
     heard = asyncio.Event()

@@ -339,7 +339,7 @@ async def test_nobody_listening_is_unreachable(wire: WireLane) -> None:
     assert base in failed.value.internal
 
 
-@pytest.mark.parametrize("base", ["", "not a url", "http://", "ftp://127.0.0.1/v1"])
+@pytest.mark.parametrize("base", ["", "not a url", "http://", "http://[::1", "ftp://127.0.0.1/v1"])
 async def test_base_url_that_is_none_is_unreachable(wire: WireLane, base: str) -> None:
     """A base URL that nobody can ask is told like a server that is not there."""
     with pytest.raises(UpstreamUnreachable):

@@ -26,10 +26,11 @@ class Connection(asyncio.Protocol):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        keep: Callable[[], None],
+        keep: Callable[[Connection], None],
         lost: Callable[[Connection], None],
     ) -> None:
         self.open = False
+        """A request may be sent; what was heard of its end counts at once."""
         self._loop = loop
         self._keep = keep
         self._lost = lost
@@ -109,7 +110,7 @@ class Connection(asyncio.Protocol):
             self._answer = None
             if answer.keep and self._rest is None and not self._choked and self.open:
                 self._used = True
-                self._keep()
+                self._keep(self)
             else:
                 self.abort()
 

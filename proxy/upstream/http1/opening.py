@@ -52,11 +52,6 @@ class Addresses:
         addresses.append(addresses.pop(0))
         return found
 
-    def close(self) -> None:
-        """End what is being asked."""
-        for asking in self._asked.values():
-            asking.cancel()
-
     def _keep(
         self, place: Place, until: float, found: list[aiohappyeyeballs.AddrInfoType]
     ) -> tuple[float, list[aiohappyeyeballs.AddrInfoType]]:
@@ -98,10 +93,6 @@ class Opener:
                     raise ConnectionError(str(error)) from error
             else:
                 return protocol
-
-    def close(self) -> None:
-        """End what is being looked up."""
-        self._addresses.close()
 
     async def _trusted(self) -> ssl.SSLContext:
         if self._context is None:

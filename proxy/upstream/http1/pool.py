@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 
 from proxy.upstream.http1.answer import Answer
 from proxy.upstream.http1.connection import Connection
@@ -53,7 +54,6 @@ class Pool:
         self._closed = True
         if self._sweeping is not None:
             self._sweeping.cancel()
-        self._opener.close()
         for connection in tuple(self._open):
             connection.abort()
         self._idle.clear()
@@ -72,19 +72,20 @@ class Pool:
         return None
 
     async def _made(self, origin: Origin, due: float) -> Connection:
-        def make() -> Connection:
-            connection = Connection(self._loop, lambda: self._keep(origin, connection), self._open.discard)
-            self._open.add(connection)
-            return connection
-
+        make = partial(Connection, self._loop, partial(self._keep, origin), self._open.discard)
         connecting = self._loop.time() + self._connect_seconds
         try:
             async with asyncio.timeout_at(min(connecting, due)):
-                return await self._opener.connect(origin, make)
+                made = await self._opener.connect(origin, make)
         except TimeoutError as error:
             if connecting < due:
                 raise ConnectTimedOut(f"no connection within {self._connect_seconds:g} s") from error
             raise
+        if self._closed:
+            made.abort()
+        elif made.open:
+            self._open.add(made)
+        return made
 
     def _keep(self, origin: Origin, connection: Connection) -> None:
         if self._closed:
