@@ -302,7 +302,7 @@ async def test_an_answer_may_come_before_the_request_is_sent(pool: Pool) -> None
 
 async def test_a_server_may_answer_while_it_reads(pool: Pool) -> None:
     """The rest of the request goes on while the answer comes."""
-    head = b"POST /v1 HTTP/1.1\r\nhost: 127.0.0.1:00000\r\ncontent-length: 3145728\r\n\r\n"
+    head = b"POST /v1 HTTP/1.1\r\nHost: 127.0.0.1:00000\r\nContent-Length: 3145728\r\n\r\n"
     server, url, got = await raw_server(CHUNKED + b"5\r\nbegun\r\n", read=len(head), then=len(LONG))
     head = head.replace(b"00000", url.rpartition(":")[2][:-3].encode())
     async with server:

@@ -67,7 +67,7 @@ def target_of(method: str, url: str) -> Target:
     return Target(
         Origin(host, port, parts.scheme == "https"),
         f"{method} {asked} HTTP/1.1\r\n".encode(),
-        _unbroken(f"host: {shown}".encode(), 1) + b"\r\n",
+        _unbroken(f"Host: {shown}".encode(), 1) + b"\r\n",
         authorization,
     )
 
@@ -85,7 +85,7 @@ def head_of(target: Target, headers: Sequence[tuple[bytes, bytes]], length: int 
             raise ValueError("the URL holds a user and a password, and the request a credential of its own")
         lines.append(b"authorization: " + target.authorization)
     if length is not None:
-        lines.append(b"content-length: %d" % length)
+        lines.append(b"Content-Length: %d" % length)
     block = _unbroken(b"\r\n".join(lines), len(lines))
     # No line is broken, so this is the line of a header: a configured host takes the place of the URL's.
     named = block.startswith(b"host: ") or b"\r\nhost: " in block
