@@ -7,33 +7,43 @@ every one that the client sent.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from proxy.core.headers import KEYS, NOT_SENT, named_by_connection
 from proxy.core.ports import Caller, Headers, Route
 
 KEPT_HEADERS = frozenset({"request-id", "retry-after", "retry-after-ms", "x-request-id"})
+FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+KEPT_ROUTES = 256
+"""Of configured routes; a client can choose among them only."""
 KEPT_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
 
 
-def outgoing(route: Route, caller: Caller) -> list[tuple[str, str]]:
-    """The header lines that go upstream: the client's in order, then what is configured in their place."""
-    replaced = {name.lower() for name, _ in route.headers} | NOT_SENT | named_by_connection(caller.headers)
-    if route.api_key is not None:
+def outgoing(route: Route, caller: Caller) -> list[tuple[bytes, bytes]]:
+    """The header lines that go upstream as they are: the client's in order, then what is configured in their place."""
+    replaced, own = _configured(tuple(route.headers), route.api_key)
+    named = [value for name, value in caller.headers if name == b"connection"]
+    if named and named != [b"keep-alive"]:
+        replaced |= named_by_connection(caller.headers)
+    lines = [line for line in caller.headers if line[0] not in replaced]
+    lines += own
+    return lines
+
+
+@lru_cache(maxsize=KEPT_ROUTES)
+def _configured(
+    headers: tuple[tuple[bytes, bytes], ...], api_key: str | None
+) -> tuple[frozenset[bytes], tuple[tuple[bytes, bytes], ...]]:
+    """Which of a client's lines do not pass, and the lines of every request.
+
+    How long a body is and how it is framed the HTTP client says itself, whatever is configured.
+    """
+    own = [(name.lower(), value) for name, value in headers if name.lower() not in FRAMING]
+    replaced = NOT_SENT | {name for name, _ in own}
+    if api_key is not None:
         replaced |= KEYS
-    lines = [(name, value) for name, value in caller.headers if name not in replaced]
-    lines += [(name.lower(), value) for name, value in route.headers]
-    if route.api_key is not None:
-        lines.append((b"authorization", b"Bearer " + route.api_key.encode()))
-    lines.append((b"accept-encoding", b"identity"))
-    return [(name.decode("latin-1"), _text(value)) for name, value in lines]
-
-
-def _text(value: bytes) -> str:
-    """A header value as aiohttp wants it: it will write it as UTF-8 again."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value.decode("latin-1")
+        own.append((b"authorization", b"Bearer " + api_key.encode()))
+    return replaced, (*own, (b"accept-encoding", b"identity"))
 
 
 def caller_key(caller: Caller) -> str | None:

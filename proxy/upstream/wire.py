@@ -2,22 +2,19 @@
 
 Last step on the road of a request for upstreams that speak OpenAI's format. What goes out is the client's
 request with its hop-by-hop headers taken off and the configured credential put on; what comes back is handed
-on as it arrives, neither decoded nor gathered. aiohttp is imported here only.
+on as it arrives, neither decoded nor gathered. A client of our own carries it (``http1``), or aiohttp where the
+environment names a proxy (``docs/adr/0012-an-http-client-of-our-own.md``).
 """
 
 from __future__ import annotations
 
 import asyncio
-import io
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import aiohttp
 import msgspec
 
 from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamTimedOut, UpstreamUnreachable
@@ -26,6 +23,11 @@ from proxy.core.messages import JsonValue, LivePrefix
 from proxy.core.ports import Caller, Headers, Route, UpstreamReply
 from proxy.upstream.answers import text_of, upstream_refused
 from proxy.upstream.headers import outgoing
+from proxy.upstream.http1.failures import ConnectionGone, ConnectTimedOut
+from proxy.upstream.http1.pool import Pool
+
+if TYPE_CHECKING:
+    from proxy.upstream.proxied import ProxiedClient
 
 CONNECT_SECONDS = 10.0
 """Name lookup, TCP and TLS together."""
@@ -35,10 +37,6 @@ then."""
 KEEPALIVE_SECONDS = 4.0
 """Idle connections are dropped before uvicorn (vLLM, LiteLLM) and llama.cpp drop them at 5 s, so that no
 request is sent into a connection that is just being closed."""
-HEADER_BYTES = 65_536
-"""The longest header line taken; aiohttp's own 8 kB is less than some gateways' policy headers."""
-WHOLE_BYTES = 2**20
-"""Longer bodies are written piece by piece, with other requests in between (aiohttp's own mark)."""
 KEPT_PROXIES = 256
 """URLs whose proxy is remembered: looking through the environment takes 70 us."""
 MAX_ATTEMPTS = 3
@@ -46,92 +44,69 @@ MAX_ATTEMPTS = 3
 DEAD_SECONDS = 1.0
 """A kept connection that fails later than this was not dead: its server may have worked on the request."""
 
-JSON_CONTENT = ("content-type", "application/json")
-_FRESH: ContextVar[bool] = ContextVar("fresh", default=True)
-"""Whether the present task's request went out over a connection that was made for it."""
-_GONE = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError, BrokenPipeError)
+JSON_CONTENT = (b"content-type", b"application/json")
+Lines = Sequence[tuple[bytes, bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """One HTTP request as it goes out."""
+class Answer(Protocol):
+    """What both clients answer with: ``http1``'s and the one for proxies."""
 
-    route: Route
-    method: str
-    url: str
-    headers: Sequence[tuple[str, str]]
-    body: bytes | None = None
+    @property
+    def status(self) -> int:
+        """The status code."""
+        ...
+
+    @property
+    def headers(self) -> Headers:
+        """The header lines as they came."""
+        ...
+
+    async def read(self, silence_seconds: float) -> bytes:
+        """What has come of the body since the last piece, waiting if there is nothing; empty at its end.
+
+        :raises OSError: the connection was silent for so long, or the body breaks off
+        """
+        ...
+
+    def close(self) -> None:
+        """Give up what has not come yet, and the connection with it."""
+        ...
 
 
 class WireReply:
     """An answer on the wire lane: status and headers are there, the body is on its way."""
 
-    def __init__(self, response: aiohttp.ClientResponse, route: Route) -> None:
-        self._response = response
+    def __init__(self, answer: Answer, route: Route) -> None:
+        self._answer = answer
         self._route = route
-        self.status: int = response.status
-        self.headers: Headers = end_to_end(response.raw_headers)
+        self.status: int = answer.status
+        self.headers: Headers = end_to_end(answer.headers)
 
     async def body(self) -> AsyncIterator[bytes]:
         """The body's bytes, each piece as soon as it is there."""
-        content, clock = self._response.content, asyncio.get_running_loop().time
-        silence = _Silence(content)
+        answer = self._answer
         try:
-            while True:
-                silence.since = clock()
-                piece = await content.readany()
-                if not piece:
-                    break
-                silence.since = None
+            while piece := await answer.read(IDLE_SECONDS):
                 yield piece
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except OSError as error:
             raise UpstreamBroken(
                 f"The upstream of {self._route.name!r} stopped in the middle of its answer; send the request again.",
                 internal=f"{self._route!r}: {error!r}",
             ) from error
         finally:
-            silence.over()
-            await self.close()
+            answer.close()
 
     async def close(self) -> None:
-        """Abort the connection unless the body has been read to its end, which put it back into the pool."""
-        connection = self._response.connection
-        if connection is not None and connection.transport is not None:
-            connection.transport.abort()
-        self._response.close()
-
-
-class _Silence:
-    """Ends a body whose upstream has said nothing for ``IDLE_SECONDS``; a client that reads slowly is none of that.
-
-    One timer that looks now and then. aiohttp's own, ``sock_read``, is set anew for every piece that comes.
-    """
-
-    def __init__(self, content: aiohttp.StreamReader) -> None:
-        self.since: float | None = None
-        """When the next piece began to be waited for, by the loop's clock; None while nobody waits."""
-        self._content = content
-        self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(IDLE_SECONDS, self._look)
-
-    def over(self) -> None:
-        """The body has ended."""
-        self._timer.cancel()
-
-    def _look(self) -> None:
-        now = self._loop.time()
-        due = (now if self.since is None else self.since) + IDLE_SECONDS
-        if due <= now:
-            self._content.set_exception(aiohttp.SocketTimeoutError(f"silent for {IDLE_SECONDS:g} s"))
-        else:
-            self._timer = self._loop.call_at(due, self._look)
+        """Abort the connection unless the body has come to its end, which put it back among the idle ones."""
+        self._answer.close()
 
 
 class WireLane:
-    """One pooled HTTP client for all upstreams. Belongs to one event loop; opened at the first request."""
+    """Two pooled clients for all upstreams. Belongs to one event loop; each is opened at the first request for it."""
 
     def __init__(self) -> None:
-        self._session: aiohttp.ClientSession | None = None
+        self._pool: Pool | None = None
+        self._proxied: ProxiedClient | None = None
 
     async def send(self, route: Route, body: bytes, caller: Caller) -> UpstreamReply:
         """Send a chat request and wait for status and headers, at most ``route.timeout_seconds``.
@@ -139,9 +114,9 @@ class WireLane:
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
         """
         headers = outgoing(route, caller)
-        if not any(name == "content-type" for name, _ in headers):
+        if b"content-type" not in dict(headers):
             headers.append(JSON_CONTENT)
-        return WireReply(await self._ask(_Question(route, "POST", chat_url(route), headers, body)), route)
+        return WireReply(await self._ask(route, "POST", chat_url(route), headers, body), route)
 
     async def complete(
         self,
@@ -165,96 +140,89 @@ class WireLane:
         before = [msgspec.Raw(message.raw) for message in live.messages] if live else []
         asked = {"messages": [*before, *messages], bound: max_tokens, "stream": False}
         body = msgspec.json.encode({"model": route.upstream_model, **fields, **asked})
-        headers = [pair for pair in outgoing(route, caller) if pair[0] not in ("content-type", "accept")]
-        headers += [JSON_CONTENT, ("accept", "application/json")]
-        question = _Question(route, "POST", chat_url(route), headers, body)
-        return text_of(await self._json(question, timeout_seconds), route)
+        headers = [pair for pair in outgoing(route, caller) if pair[0] not in (b"content-type", b"accept")]
+        headers += [JSON_CONTENT, (b"accept", b"application/json")]
+        return text_of(await self._json(route, "POST", chat_url(route), headers, body, seconds=timeout_seconds), route)
 
     async def get_json(self, route: Route, url: str, caller: Caller, *, timeout_seconds: float) -> JsonValue:
         """A JSON document of the upstream, such as ``{base_url}/models``, asked with the caller's credential.
 
         :raises UpstreamError: there was no answer of status 200, or one that is no JSON
         """
-        headers = [pair for pair in outgoing(route, caller) if pair[0] != "content-type"]
-        return await self._json(_Question(route, "GET", url, headers), timeout_seconds)
+        headers = [pair for pair in outgoing(route, caller) if pair[0] != b"content-type"]
+        return await self._json(route, "GET", url, headers, None, seconds=timeout_seconds)
 
     async def aclose(self) -> None:
         """Close all connections."""
-        if self._session is not None:
-            await self._session.close()
+        if self._pool is not None:
+            await self._pool.aclose()
+        if self._proxied is not None:
+            await self._proxied.aclose()
 
-    async def _json(self, question: _Question, seconds: float) -> JsonValue:
-        route = question.route
+    async def _json(
+        self, route: Route, method: str, url: str, headers: Lines, body: bytes | None, *, seconds: float
+    ) -> JsonValue:
         try:
             async with asyncio.timeout(seconds):
-                response = await self._ask(question)
-                async with response:
-                    content = await response.read()
+                answer = await self._ask(route, method, url, headers, body)
+                try:
+                    pieces = []
+                    while piece := await answer.read(IDLE_SECONDS):
+                        pieces.append(piece)
+                finally:
+                    answer.close()
         except TimeoutError as error:
             raise timed_out(route, seconds) from error
-        except (aiohttp.ClientError, OSError) as error:
+        except OSError as error:
             raise UpstreamBroken(
                 f"The upstream of {route.name!r} stopped in the middle of its answer.", internal=repr(error)
             ) from error
-        if response.status != 200:
-            raise upstream_refused(route, response.status, content)
+        content = b"".join(pieces)
+        if answer.status != 200:
+            raise upstream_refused(route, answer.status, content)
         try:
             value: JsonValue = msgspec.json.decode(content)
         except (msgspec.DecodeError, RecursionError) as error:
             raise UpstreamError(f"The upstream of {route.name!r} answered with something that is no JSON.") from error
         return value
 
-    async def _ask(self, question: _Question) -> aiohttp.ClientResponse:
+    async def _ask(self, route: Route, method: str, url: str, headers: Lines, body: bytes | None) -> Answer:
         """Send, and wait for status and headers."""
-        route, body = question.route, question.body
-        session, clock, fresh = self._opened(), asyncio.get_running_loop().time, _FRESH
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        due = began + route.timeout_seconds
         try:
-            async with asyncio.timeout(route.timeout_seconds):
-                for attempt in range(1, MAX_ATTEMPTS + 1):
-                    fresh.set(False)
+            proxy = proxy_for(url)
+            for attempt in range(1, MAX_ATTEMPTS + 1):
+                try:
+                    if proxy is not None:
+                        return await self._by_proxy().ask(method, url, headers, body, due, proxy=proxy)
+                    pool = self._pool or self._opened()
+                    return await pool.ask(method, url, headers, body, due)
+                except ConnectionGone as gone:
+                    # A kept connection that the server had closed meanwhile: it has seen nothing of this
+                    # request (RFC 9112 9.3.1 allows a retry then). A fresh one is never tried twice.
+                    dead = gone.kept and clock() - began < DEAD_SECONDS
+                    if not dead or attempt == MAX_ATTEMPTS:
+                        raise
                     began = clock()
-                    try:
-                        return await session.request(
-                            question.method,
-                            question.url,
-                            data=io.BytesIO(body) if body and len(body) > WHOLE_BYTES else body,
-                            headers=question.headers,
-                            allow_redirects=False,
-                            proxy=proxy_for(question.url),
-                        )
-                    except _GONE:
-                        # A kept connection that the server had closed meanwhile: it has seen nothing of this
-                        # request (RFC 9112 9.3.1 allows a retry then). A fresh one is never tried twice.
-                        dead = not fresh.get() and clock() - began < DEAD_SECONDS
-                        if not dead or attempt == MAX_ATTEMPTS:
-                            raise
         except TimeoutError as error:
-            connecting = isinstance(error, aiohttp.ConnectionTimeoutError)
+            connecting = isinstance(error, ConnectTimedOut)
             raise timed_out(route, CONNECT_SECONDS if connecting else route.timeout_seconds) from error
-        except (aiohttp.ClientError, OSError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise unreachable(route, error) from error
         raise AssertionError  # the loop returns or raises
 
-    def _opened(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=_Connector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS),
-                timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                skip_auto_headers=("accept", "accept-encoding", "content-type", "user-agent"),
-                max_line_size=HEADER_BYTES,
-                max_field_size=HEADER_BYTES,
-            )
-        return self._session
+    def _opened(self) -> Pool:
+        self._pool = Pool(keepalive_seconds=KEEPALIVE_SECONDS, connect_seconds=CONNECT_SECONDS)
+        return self._pool
 
+    def _by_proxy(self) -> ProxiedClient:
+        if self._proxied is None:
+            from proxy.upstream.proxied import ProxiedClient
 
-class _Connector(aiohttp.TCPConnector):
-    """Notes where a connection is made anew. Tracing, aiohttp's own way, costs every request some 20 us."""
-
-    async def _create_connection(self, *given: Any, **named: Any) -> Any:
-        _FRESH.set(True)
-        return await super()._create_connection(*given, **named)
+            self._proxied = ProxiedClient(keepalive_seconds=KEEPALIVE_SECONDS, connect_seconds=CONNECT_SECONDS)
+        return self._proxied
 
 
 def chat_url(route: Route) -> str:

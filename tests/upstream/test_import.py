@@ -1,4 +1,4 @@
-"""What importing litellm does to the process it is imported into."""
+"""What importing the upstream room, and litellm with it, does to the process."""
 
 from __future__ import annotations
 
@@ -25,3 +25,10 @@ def test_the_server_can_log_while_litellm_is_being_imported() -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.split("\n")[:2] == ["[]", "1"]
     assert "Traceback" not in done.stderr
+
+
+def test_without_a_proxy_aiohttp_is_not_imported() -> None:
+    """The wire lane has a client of its own."""
+    code = "import sys, proxy.upstream.litellm; print('aiohttp' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
+    assert done.stdout == "False\n", done.stderr[-2000:]

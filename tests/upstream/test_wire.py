@@ -13,13 +13,19 @@ import pytest
 from proxy.core.chat import parse_message
 from proxy.core.errors import SummaryRejected, UpstreamBroken, UpstreamError, UpstreamTimedOut, UpstreamUnreachable
 from proxy.core.messages import LivePrefix
-from proxy.core.ports import Route, UpstreamReply
+from proxy.core.ports import Caller, Route, UpstreamReply
 from proxy.upstream.wire import WireLane, proxy_for
 from tests.upstream.scripted import Exchange, ScriptedServer, calling, collect, everything, serving
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 ODD = b'{ "model":"m",\n\t"messages" : [ ],"\\u00e9":1.0e2 ,  "x":{"b":1,"a":2}}  \n'
 BEARER = ("authorization", "Bearer caller-key")
+
+
+@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    """Both loops: uvicorn takes uvloop where it is installed, the commands take asyncio's."""
+    return "asyncio", {"use_uvloop": request.param}
 
 
 def route_to(server: ScriptedServer, **fields: object) -> Route:
@@ -96,6 +102,43 @@ async def test_configured_key_takes_the_place_of_every_credential(wire: WireLane
         assert server.last.header("authorization") == ["Bearer ours"]
         assert server.last.header("x-team") == ["ours"]
         assert "caller-key" not in str(server.last.headers)
+
+
+async def test_header_values_go_out_byte_by_byte(wire: WireLane) -> None:
+    """In whatever encoding they came; but no line may hold the end of one."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(b"{}")
+
+    async with serving(script) as server:
+        caller = Caller(b"", ((b"x-latin", b"caf\xe9"), (b"x-utf8", "café".encode())))
+        await everything(await wire.send(route_to(server), b"{}", caller))
+        assert [server.last.header(name)[0].encode("latin-1") for name in ("x-latin", "x-utf8")] == [
+            b"caf\xe9",
+            b"caf\xc3\xa9",
+        ]
+        for value in (b"a\r\nauthorization: Bearer other", b"a\nb", b"a\rb", b"a\0b"):
+            with pytest.raises(UpstreamUnreachable):
+                await wire.send(route_to(server), b"{}", Caller(b"", ((b"x-one", value),)))
+        assert len(server.exchanges) == 1
+
+
+async def test_framing_and_a_users_credential_are_the_clients_own(wire: WireLane) -> None:
+    """A configured length cannot contradict the body; a user in the base URL is Basic, and the host names none."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(b"{}")
+
+    configured = ((b"Content-Length", b"99"), (b"Transfer-Encoding", b"chunked"), (b"Host", b"inner.test"))
+    async with serving(script) as server:
+        await everything(await wire.send(route_to(server, headers=configured), b"{}", calling()))
+        assert server.last.header("content-length") == ["2"]
+        assert server.last.header("transfer-encoding") == []
+        assert server.last.header("host") == ["inner.test"]
+        base = server.base_url.replace("http://", "http://me:secret@")
+        await everything(await wire.send(Route("wire", "m", "m", "openai", base), b"{}", calling()))
+        assert server.last.header("authorization") == ["Basic bWU6c2VjcmV0"]
+        assert "secret" not in str(server.last.header("host"))
 
 
 async def test_server_environment_lends_no_credentials(
@@ -296,7 +339,7 @@ async def test_nobody_listening_is_unreachable(wire: WireLane) -> None:
     assert base in failed.value.internal
 
 
-@pytest.mark.parametrize("base", ["", "not a url", "http://", "ftp://127.0.0.1/v1"])
+@pytest.mark.parametrize("base", ["", "not a url", "http://", "http://[::1", "ftp://127.0.0.1/v1"])
 async def test_base_url_that_is_none_is_unreachable(wire: WireLane, base: str) -> None:
     """A base URL that nobody can ask is told like a server that is not there."""
     with pytest.raises(UpstreamUnreachable):
@@ -482,6 +525,42 @@ async def test_proxy_of_the_environment_is_used(wire: WireLane, monkeypatch: pyt
         await everything(await wire.send(Route("wire", "m", "m", "openai", "http://far.test/v1"), b"{}", calling()))
         assert server.last.line == "POST http://far.test/v1/chat/completions HTTP/1.1"
         assert proxy_for("http://near.test/v1") is None
+    proxy_for.cache_clear()
+
+
+async def test_by_a_proxy_everything_is_told_alike(wire: WireLane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream's pieces, a kept connection that died, an end that comes too early, and a proxy that is not there."""
+    dying: list[bool] = []
+
+    async def script(exchange: Exchange) -> None:
+        if dying:
+            dying.pop()
+        elif exchange.body == b"[1]":
+            await exchange.write(CHUNKED)
+            await exchange.chunk(b"data: 1\n\n")
+            await asyncio.sleep(0.05)
+        else:
+            await exchange.answer(b"{}", headers=b"X-One: 1\r\n")
+            return
+        exchange.writer.close()
+
+    proxy_for.cache_clear()
+    monkeypatch.setenv("no_proxy", "")
+    far = Route("wire", "m", "m", "openai", "http://far.test/v1")
+    async with serving(script) as server:
+        monkeypatch.setenv("http_proxy", server.base_url.removesuffix("/v1"))
+        reply = await wire.send(far, b"{}", calling())
+        assert list(reply.headers) == [(b"x-one", b"1"), (b"content-length", b"2")]
+        assert await everything(reply) == b"{}"
+        dying.append(True)
+        assert await everything(await wire.send(far, b"{}", calling())) == b"{}"
+        assert (len(server.exchanges), server.connections) == (3, 2)
+        pieces: list[bytes] = []
+        with pytest.raises(UpstreamBroken):
+            await collect(await wire.send(far, b"[1]", calling()), pieces)
+        assert pieces == [b"data: 1\n\n"]
+    with pytest.raises(UpstreamUnreachable):
+        await wire.send(far, b"{}", calling())
     proxy_for.cache_clear()
 
 

@@ -1,0 +1,231 @@
+"""One answer: parsed as its bytes arrive, and handed out piece by piece to whoever waits.
+
+Last step of the HTTP client. Every exchange has an ``Answer`` and a parser of its own, so that nothing of one can
+reach another that comes over the same connection later. It knows the connection by what it asks of it only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from proxy.upstream.http1.failures import AnswerBroken, ConnectionGone
+
+LINE_BYTES = 65_536
+"""The longest header line taken; the 8 kB that are customary are less than some gateways' policy headers."""
+MAX_HEADERS = 128
+UNHEARD_BYTES = 4 * LINE_BYTES
+"""The most that may come without ending a head or bringing a piece of the body: interim answers, trailers."""
+HELD_BYTES = 131_072
+"""More than this is not read from the connection until somebody takes it. Counted as it came, framing included."""
+
+
+class Carrier(Protocol):
+    """The connection, as its answer sees it."""
+
+    def watch(self, due: float) -> None:
+        """Fail the answer at ``due``, by the loop's clock, if it is still waited for then."""
+
+    def pause(self) -> None:
+        """Read no more for now."""
+
+    def resume(self) -> None:
+        """Read again."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+
+class Answer:
+    """Status and headers as they came, and the body on its way."""
+
+    __slots__ = (
+        "_carrier",
+        "_error",
+        "_headed",
+        "_held",
+        "_loop",
+        "_parser",
+        "_paused",
+        "_pieces",
+        "_unheard",
+        "_waiter",
+        "complete",
+        "headers",
+        "keep",
+        "on_body",
+        "status",
+    )
+
+    def __init__(self, carrier: Carrier, loop: asyncio.AbstractEventLoop) -> None:
+        self.status = 0
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.complete = False
+        """The body has come to its end."""
+        self.keep = False
+        """The connection may carry another exchange once this answer is complete."""
+        self._carrier: Carrier | None = carrier
+        self._loop = loop
+        self._headed = self._paused = False
+        self._pieces: list[bytes] = []
+        self.on_body = self._pieces.append  # called by the parser, for each chunk: the one callback that is not ours
+        self._held = self._unheard = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self._error: OSError | None = None
+        self._parser: HttpResponseParser | None = HttpResponseParser(self)
+        # What servers get wrong and every client reads. None of it makes two readings of one answer possible.
+        self._parser.set_dangerous_leniencies(
+            lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
+        )
+
+    @property
+    def over(self) -> bool:
+        """Nothing more will come."""
+        return self.complete or self._error is not None
+
+    @property
+    def awaited(self) -> bool:
+        """Somebody waits for what comes next."""
+        return self._waiter is not None
+
+    async def head(self, due: float) -> None:
+        """Wait for status and headers.
+
+        :raises OSError: they did not come, or not until ``due``
+        """
+        if not self._headed and self._error is None:
+            await self._next(due)
+        if not self._headed:
+            raise self._error or AnswerBroken("no head")
+
+    async def read(self, silence_seconds: float) -> bytes:
+        """What has come of the body since the last piece, waiting if there is nothing; empty at its end.
+
+        :raises OSError: the connection was silent for so long, or the body breaks off
+        """
+        while not self._pieces:
+            if self.complete:
+                return b""
+            if self._error is not None:
+                raise self._error
+            await self._next(self._loop.time() + silence_seconds)
+        pieces = self._pieces
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        self._held = 0
+        if self._paused and self._carrier is not None:
+            self._paused = False
+            self._carrier.resume()
+        return data
+
+    def close(self) -> None:
+        """Give up what has not come yet, and the connection with it."""
+        if self._carrier is not None:
+            self._carrier.abort()
+
+    def feed(self, data: bytes) -> None:
+        """Take what came over the connection."""
+        parser = self._parser
+        if parser is None:
+            return
+        pieces, size = len(self._pieces), len(data)
+        self._unheard += size
+        try:
+            parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade) as error:
+            if not self.complete:
+                self.fail(AnswerBroken(f"malformed: {error.__context__ or error}"))
+                return
+            self.keep = False  # something stands after the end
+        if len(self._pieces) > pieces:
+            self._unheard = 0
+            self._held += size
+        if self.complete:
+            self._leave()
+        elif self._unheard > UNHEARD_BYTES:
+            self.fail(AnswerBroken("too long a head"))
+        elif self._held > HELD_BYTES and not self._paused and self._carrier is not None:
+            self._paused = True
+            self._carrier.pause()
+        if self._headed:
+            self._wake()
+
+    def end(self, error: BaseException | None, *, kept: bool) -> None:
+        """Take the connection's end.
+
+        :param kept: it had carried an answer before
+        """
+        if self._headed and error is None and self._until_close():
+            self.complete, self.keep = True, False
+            self._leave()
+            self._wake()
+        elif self._headed or self._unheard:
+            self.fail(AnswerBroken(f"broke off: {error!r}"))
+        else:
+            self.fail(ConnectionGone(f"closed without an answer: {error!r}", kept=kept))
+
+    def fail(self, error: OSError) -> None:
+        """Nothing more will come; what has come can still be read."""
+        if not self.over:
+            self._error, self.keep = error, False
+        self._leave()
+        self._wake()
+
+    def on_message_begin(self) -> None:
+        """Called by the parser, at interim answers too."""
+        if self.complete:
+            raise AnswerBroken("an answer that nobody asked for")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Called by the parser, for trailers too; those are not handed on."""
+        if self._headed:
+            return
+        if b"\0" in value:
+            raise AnswerBroken("a header with a NUL")
+        self.headers.append((name, value.rstrip(b" \t")))
+
+    def on_headers_complete(self) -> None:
+        """Called by the parser."""
+        assert self._parser is not None  # noqa: S101 - it is the caller
+        self.status = status = self._parser.get_status_code()
+        if status < 200:
+            if status < 100 or status == 101:
+                raise AnswerBroken(f"status {status}")
+            self.headers = []  # an interim answer (RFC 9110, section 15.2); the one that counts comes yet
+            return
+        if len(self.headers) > MAX_HEADERS:
+            raise AnswerBroken("too many headers")
+        if self._unheard > LINE_BYTES and any(len(name) + len(value) > LINE_BYTES for name, value in self.headers):
+            raise AnswerBroken("too long a header")
+        self.keep = self._parser.should_keep_alive()
+        self._headed = True
+
+    def on_message_complete(self) -> None:
+        """Called by the parser, for interim answers too."""
+        self.complete = self._headed
+
+    def _next(self, due: float) -> asyncio.Future[None]:
+        """Done when there is more, or when nothing more will come. Only of an answer that is not over."""
+        self._waiter = waiter = self._loop.create_future()
+        if self._carrier is not None:
+            self._carrier.watch(due)
+        return waiter
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def _leave(self) -> None:
+        """The connection is no longer this answer's, and parser and answer let go of each other."""
+        self._carrier = self._parser = None
+
+    def _until_close(self) -> bool:
+        """Whether the body ends where the connection does (RFC 9112, section 6.3, rules 4 and 8)."""
+        lines = [(name.lower(), value.lower()) for name, value in self.headers]
+        codings = [value for name, value in lines if name == b"transfer-encoding"]
+        if codings:
+            return codings[-1].rpartition(b",")[2].strip() != b"chunked"
+        return all(name != b"content-length" for name, _ in lines)

@@ -1,0 +1,113 @@
+"""The client itself: a request goes over an idle connection to its server, or over one that is made for it.
+
+The way into the package. Connections are not limited in number: each carries one exchange, and a stream that had to
+wait for another one's end could wait for minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+
+from proxy.upstream.http1.answer import Answer
+from proxy.upstream.http1.connection import Connection
+from proxy.upstream.http1.failures import ConnectTimedOut
+from proxy.upstream.http1.opening import Opener
+from proxy.upstream.http1.target import Origin, head_of, target_of
+
+
+class Pool:
+    """All connections of one event loop. Mutable: which are open, and since when which are idle.
+
+    :param keepalive_seconds: idle connections are dropped then
+    :param connect_seconds: for name lookup, TCP and TLS together
+    """
+
+    def __init__(self, *, keepalive_seconds: float, connect_seconds: float) -> None:
+        self._keepalive_seconds = keepalive_seconds
+        self._connect_seconds = connect_seconds
+        self._loop = asyncio.get_running_loop()
+        self._opener = Opener()
+        self._open: set[Connection] = set()
+        self._idle: dict[Origin, deque[tuple[float, Connection]]] = {}
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    async def ask(
+        self, method: str, url: str, headers: Sequence[tuple[bytes, bytes]], body: bytes | None, due: float
+    ) -> Answer:
+        """Send a request, and wait for status and headers of its answer.
+
+        :param due: when to stop waiting, by the loop's clock
+        :raises ConnectTimedOut, ConnectionGone, AnswerBroken, OSError: there was no answer
+        :raises ValueError: this is no request that could be sent
+        """
+        target = target_of(method, url)
+        head = head_of(target, headers, None if body is None else len(body))
+        connection = self._taken(target.origin) or await self._made(target.origin, due)
+        return await connection.ask(head, body, due)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        self._closed = True
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        for connection in tuple(self._open):
+            connection.abort()
+        self._idle.clear()
+        await asyncio.sleep(0)  # the loop closes the sockets in its next turn
+
+    def _taken(self, origin: Origin) -> Connection | None:
+        """The connection that became idle last, so that those beyond what is needed grow old."""
+        idle = self._idle.get(origin)
+        while idle:
+            since, connection = idle.pop()
+            if not connection.open:
+                continue
+            if self._loop.time() - since < self._keepalive_seconds:
+                return connection
+            connection.abort()
+        return None
+
+    async def _made(self, origin: Origin, due: float) -> Connection:
+        make = partial(Connection, self._loop, partial(self._keep, origin), self._open.discard)
+        connecting = self._loop.time() + self._connect_seconds
+        try:
+            async with asyncio.timeout_at(min(connecting, due)):
+                made = await self._opener.connect(origin, make)
+        except TimeoutError as error:
+            if connecting < due:
+                raise ConnectTimedOut(f"no connection within {self._connect_seconds:g} s") from error
+            raise
+        if self._closed:
+            made.abort()
+        elif made.open:
+            self._open.add(made)
+        return made
+
+    def _keep(self, origin: Origin, connection: Connection) -> None:
+        if self._closed:
+            connection.abort()
+            return
+        idle = self._idle.get(origin)
+        if idle is None:
+            idle = self._idle[origin] = deque()
+        idle.append((self._loop.time(), connection))
+        if self._sweeping is None:
+            self._sweeping = self._loop.call_later(self._keepalive_seconds, self._sweep)
+
+    def _sweep(self) -> None:
+        """Drop what has been idle for too long, and look again when the next one will have been."""
+        self._sweeping = None
+        now, oldest = self._loop.time(), None
+        for origin, idle in tuple(self._idle.items()):
+            while idle and (not idle[0][1].open or now - idle[0][0] >= self._keepalive_seconds):
+                idle.popleft()[1].abort()
+            if not idle:
+                del self._idle[origin]
+            elif oldest is None or idle[0][0] < oldest:
+                oldest = idle[0][0]
+        if oldest is not None:
+            self._sweeping = self._loop.call_at(oldest + self._keepalive_seconds, self._sweep)
