@@ -104,6 +104,7 @@ def create_app(
         if flushing.enabled:
             flushing.start(work=settings.memory_flush.worker)
         yield
+        metrics.hand_over()
         await relay.settle()
         await engine.preparation.aclose()
         await flushing.aclose()
