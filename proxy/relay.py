@@ -78,12 +78,15 @@ class Relay:
         emit: Listener,
         decode: Decode,
         timer: Callable[[], float],
+        *,
+        tells_turns: bool = True,  # that each was stored as it should be, which few logs are loud enough for
     ) -> None:
         self._store = store
         self._counter = counter
         self._emit = emit
         self._decode = decode
         self._timer = timer
+        self._tells_turns = tells_turns
         self._late: set[asyncio.Task[str | None]] = set()
 
     async def whole(self, reply: UpstreamReply, turn: PendingTurn) -> tuple[bytes, Ending]:
@@ -199,10 +202,11 @@ class Relay:
         except Exception as error:  # noqa: BLE001 - whatever it is, the client is owed its bytes
             self._unread(error)
             return None
-        new = _newest(turn.messages, len(turn.chain) - turn.known)
-        self._emit(
-            TurnStored(conversation, len(new), sum(len(message.raw) for message in new), self._timer() - started)
-        )
+        if self._tells_turns:
+            new = _newest(turn.messages, len(turn.chain) - turn.known)
+            self._emit(
+                TurnStored(conversation, len(new), sum(len(message.raw) for message in new), self._timer() - started)
+            )
         return conversation
 
     def _record_later(self, turn: TurnRecord) -> None:

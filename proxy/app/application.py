@@ -24,7 +24,7 @@ from proxy.commands import Commands
 from proxy.config import Settings
 from proxy.core.commands import mark_of
 from proxy.core.errors import InvalidRequest, TidemarkError
-from proxy.core.events import Event, Listener
+from proxy.core.events import Event, Listener, TurnStored
 from proxy.core.ports import MemoryFlush
 from proxy.history import StoredHistory, TurnRules
 from proxy.http.admin import OperatorAccess
@@ -66,8 +66,8 @@ def create_app(
     """
     stored = StoredParts(settings, store_url, warn)
     parts, store = stored.parts, stored.store
-    metrics = Metrics(shared_metrics)
-    emit = _both(FactLog(), metrics)
+    metrics, log = Metrics(shared_metrics), FactLog()
+    emit = _both(log, metrics)
     flushing = Flushing(settings, store_url, emit, store)
     flush = flushing.outbox if flushing.enabled else None
     stored.forgets.append(flushing)  # also while it is off: something may be left of when it was on
@@ -81,7 +81,8 @@ def create_app(
         clock=time.time,
         timer=time.perf_counter,
     )
-    relay = Relay(store, parts.counter, emit, msgspec.json.decode, time.perf_counter)
+    heard = log.hears(TurnStored)  # the metrics do not count them
+    relay = Relay(store, parts.counter, emit, msgspec.json.decode, time.perf_counter, tells_turns=heard)
     auth = PassthroughAuth(secret)
     max_body = settings.server.max_body_mb * 1024 * 1024
     commands = Commands(
@@ -104,6 +105,7 @@ def create_app(
         if flushing.enabled:
             flushing.start(work=settings.memory_flush.worker)
         yield
+        metrics.hand_over()
         await relay.settle()
         await engine.preparation.aclose()
         await flushing.aclose()

@@ -30,8 +30,9 @@ KEYS = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"}
 def end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """The lines that are not for one hop only: in order, names in lower case."""
     lines = [(name.lower(), value) for name, value in headers]
-    dropped = HOP_BY_HOP | named_by_connection(lines)
-    return [(name, value) for name, value in lines if name not in dropped]
+    named = named_by_connection(lines)
+    dropped = HOP_BY_HOP | named if named else HOP_BY_HOP
+    return [line for line in lines if line[0] not in dropped]
 
 
 def named_by_connection(lines: Iterable[tuple[bytes, bytes]]) -> set[bytes]:

@@ -29,6 +29,9 @@ from proxy.http.sse import EVENT_STREAM, KeepAlive
 from proxy.pipeline import Announce
 from proxy.relay import Ending, Relay
 
+MAX_COUNT = 2**53
+"""Of tokens, as an upstream tells them: whole numbers beyond it are not summed exactly, if at all."""
+
 
 @dataclass(frozen=True, slots=True)
 class EdgeLimits:
@@ -230,16 +233,16 @@ class _Visit:
 
     def served(self, outcome: Outcome) -> RequestServed:
         """The fact that the listeners get."""
-        request, report = self.request, self.report
-        prompt, cached, completion = _usage(self.ending)
+        request, report, response = self.request, self.report, self.response
+        prompt, cached, completion = _usage(self.ending) if self.ending else (None, None, None)
         return RequestServed(
             path=self.path,
-            status=self.response.status or 499,  # nginx's number for a client that left before the status
+            status=response.status or 499,  # nginx's number for a client that left before the status
             outcome=outcome,
             seconds=self._timer() - self._started,
             first_byte_seconds=self.first_byte,
             model=request.model if request else "",
-            stream=bool(request and request.stream),
+            stream=request.stream if request else False,
             code=self.code,
             cause=self.cause,
             prompt_tokens=prompt,
@@ -266,16 +269,17 @@ def _reported(report: Report) -> dict[str, Any]:
     }
 
 
-def _usage(ending: Ending | None) -> tuple[int | None, int | None, int | None]:
+def _usage(ending: Ending) -> tuple[int | None, int | None, int | None]:
     """The upstream's own counts of prompt, cached prompt and completion, for monitoring (FR-1.1.5)."""
-    usage = ending.reply.usage if ending else {}
+    usage = ending.reply.usage
     details = usage.get("prompt_tokens_details")
-    cached = _number(details.get("cached_tokens")) if isinstance(details, dict) else None
-    return _number(usage.get("prompt_tokens")), cached, _number(usage.get("completion_tokens"))
+    cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
+    return _count(usage.get("prompt_tokens")), cached, _count(usage.get("completion_tokens"))
 
 
-def _number(value: JsonValue) -> int | None:
-    return value if isinstance(value, int) else None
+def _count(value: JsonValue) -> int | None:
+    """A number of tokens, if it can be one: an upstream may send anything in its place."""
+    return value if type(value) is int and abs(value) <= MAX_COUNT else None
 
 
 def _is_stream(headers: Headers, *, asked: bool) -> bool:

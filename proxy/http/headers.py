@@ -24,25 +24,28 @@ def forwarded(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
 
 
 def returned(headers: Headers) -> list[tuple[bytes, bytes]]:
-    """The upstream's response headers that reach the client: all but the hop's own, and another Tidemark's."""
-    return [(name, value) for name, value in end_to_end(headers) if not name.startswith(OWN_PREFIX)]
+    """The upstream's response headers that reach the client: all of a reply's but another Tidemark's."""
+    return [line for line in headers if not line[0].startswith(OWN_PREFIX)]
 
 
 def report_lines(report: Report) -> list[tuple[bytes, bytes]]:
     """What was done to the request (promise 9)."""
-    lines = {
-        "conversation": report.conversation,
-        "action": report.action,
-        "tokens-before": str(report.tokens_before),
-        "tokens-after": str(report.tokens_after),
-        "limit": str(report.limit),
-        "summarized-messages": str(report.summarized),
-        "strategy": report.strategy,
-        "warning": report.warning,
-        "history-gap": report.gap,
-        "store": "degraded" if report.degraded else "ok",
-    }
-    return [(OWN_PREFIX + name.encode(), _field(value)) for name, value in lines.items() if value]
+    lines = [(b"x-tidemark-conversation", _field(report.conversation))] if report.conversation else []
+    lines += [
+        (b"x-tidemark-action", report.action.encode()),
+        (b"x-tidemark-tokens-before", b"%d" % report.tokens_before),
+        (b"x-tidemark-tokens-after", b"%d" % report.tokens_after),
+        (b"x-tidemark-limit", b"%d" % report.limit),
+        (b"x-tidemark-summarized-messages", b"%d" % report.summarized),
+    ]
+    if report.strategy:
+        lines.append((b"x-tidemark-strategy", _field(report.strategy)))
+    if report.warning:
+        lines.append((b"x-tidemark-warning", _field(report.warning)))
+    if report.gap:
+        lines.append((b"x-tidemark-history-gap", _field(report.gap)))
+    lines.append((b"x-tidemark-store", b"degraded" if report.degraded else b"ok"))
+    return lines
 
 
 def controls(headers: Iterable[tuple[bytes, bytes]]) -> Controls:

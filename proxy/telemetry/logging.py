@@ -6,13 +6,11 @@ JSON where nobody watches, colours on a terminal, both to stderr, so that stdout
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import sys
 import time
 from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import nullcontext
-from datetime import UTC, datetime
 from json import JSONEncoder
 from typing import Any, TextIO
 
@@ -37,6 +35,7 @@ from proxy.core.events import (
     SummaryPrepared,
     TurnStored,
 )
+from proxy.telemetry.lines import SECONDS_DIGITS, served_line, timestamp
 from proxy.telemetry.masking import fit_to_log, fit_traceback
 
 DEGRADED_SECONDS = 10.0
@@ -57,6 +56,7 @@ _LEVELS = {level: logging.getLevelName(level).lower() for level in (10, 20, 30, 
 _JSON = JSONEncoder(ensure_ascii=False, default=str).encode
 
 _NAMES: Mapping[type[Event], tuple[str, int]] = {
+    RequestServed: ("request.served", logging.INFO),
     CompactionStarted: ("compaction.started", logging.DEBUG),
     ConversationCompacted: ("conversation.compacted", logging.INFO),
     SummaryPrepared: ("summary.prepared", logging.INFO),
@@ -73,8 +73,9 @@ _NAMES: Mapping[type[Event], tuple[str, int]] = {
     FlushLost: ("flush.lost", logging.ERROR),
     FlushWaiting: ("flush.waiting", logging.DEBUG),
 }
-"""What a fact is called and how loud it is; a request's loudness depends on how it ended."""
-_FIELDS = {fact: tuple(one.name for one in dataclasses.fields(fact)) for fact in (RequestServed, *_NAMES)}
+"""What a fact is called and how loud it is; a request is louder where it did not end well."""
+_SERVED = _NAMES[RequestServed][0]
+_FIELDS = {fact: tuple(fact.__annotations__) for fact in _NAMES}
 
 
 class FactLog:
@@ -92,22 +93,35 @@ class FactLog:
     def __call__(self, event: Event) -> None:
         """Log one fact."""
         if isinstance(event, RequestServed):
-            name, level = "request.served", _loudness(event)
-        else:
-            name, level = _NAMES[type(event)]
-        root = logging.root
-        if level < root.level:
+            self._request(event)
+            return
+        name, level = _NAMES[type(event)]
+        if level < logging.root.level:
             return
         fields = _fields(event)
         if isinstance(event, StoreDegraded):
             if not self._due(event.operation):
                 return
             fields["untold"] = self._untold.pop(event.operation, 0)
-        handlers = root.handlers
-        if len(handlers) == 1 and isinstance(handlers[0], _JsonLines):
-            handlers[0].fact(name, level, fields)
+        lines = _json_lines()
+        if lines is not None:
+            lines.fact(name, level, fields)
         else:
             self._log.log(level, name, **fields)
+
+    def hears(self, kind: type[Event]) -> bool:
+        """Whether facts of a kind are loud enough for the level that is set, by what they usually are."""
+        return _NAMES[kind][1] >= logging.root.level
+
+    def _request(self, served: RequestServed) -> None:
+        level = _loudness(served)
+        if level < logging.root.level:
+            return
+        lines = _json_lines()
+        if lines is not None:
+            lines.line(served_line(served, _SERVED, _LEVELS[level]), _SERVED)
+        else:
+            self._log.log(level, _SERVED, **_fields(served))
 
     def _due(self, operation: str) -> bool:
         now = self._clock()
@@ -125,18 +139,29 @@ class _JsonLines(logging.StreamHandler[TextIO]):
     """
 
     def fact(self, name: str, level: int, fields: dict[str, Any]) -> None:
-        """Write one line."""
+        """Write one fact by its fields."""
         _fit(None, name, fields)
         fields["event"] = name
         fields["level"] = _LEVELS[level]
-        fields["timestamp"] = datetime.now(UTC).replace(tzinfo=None).isoformat() + "Z"
-        line = _JSON(fields) + self.terminator
+        fields["timestamp"] = timestamp()
+        self.line(_JSON(fields) + "\n", name)
+
+    def line(self, line: str, name: str) -> None:
+        """Write one line, whole and at once."""
         with self.lock or nullcontext():
             try:
                 self.stream.write(line)
-                self.flush()
+                if not getattr(self.stream, "line_buffering", False):  # stderr has it: a line is out when written
+                    self.flush()
             except Exception:  # noqa: BLE001 - as logging has it: a log that fails must not fail a request
-                self.handleError(logging.makeLogRecord({"msg": name, "levelno": level}))
+                self.handleError(logging.makeLogRecord({"msg": name}))
+
+
+def _json_lines() -> _JsonLines | None:
+    """Where lines go straight to: the handler of ``configure``, unless somebody else listens too."""
+    handlers = logging.root.handlers
+    first = handlers[0] if len(handlers) == 1 else None
+    return first if isinstance(first, _JsonLines) else None
 
 
 def configure(level: str = "info", *, json: bool | None = None, stream: TextIO | None = None) -> None:
@@ -242,5 +267,5 @@ def _fields(event: Event) -> dict[str, Any]:
     for name in _FIELDS[type(event)]:
         value = getattr(event, name)
         if value is not None and value != "":
-            fields[name] = round(value, 6) if isinstance(value, float) else value
+            fields[name] = round(value, SECONDS_DIGITS) if isinstance(value, float) else value
     return fields

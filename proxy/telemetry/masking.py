@@ -25,19 +25,23 @@ _KEYS = re.compile(
     r"|(?<=://)[^/@\s]+@",  # user and password in a URL
     re.IGNORECASE,
 )
-_DIGEST = re.compile("[0-9a-f]{16,128}")
+DIGEST = re.compile("[0-9a-f]{16,128}")
 """Ids and tenants: most of what is new in a line, and nothing that could be a key."""
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _CONTROLS_BUT_LINES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-@lru_cache(maxsize=1024)
 def fit_to_log(text: str) -> str:
-    """A text as it may stand in one line of a log; most of them are the same few words again and again."""
-    if _DIGEST.fullmatch(text):
+    """A text as it may stand in one line of a log."""
+    return _fitted(text[: MAX_CHARACTERS + 1])  # the cache is bounded in bytes too, whatever comes from outside
+
+
+@lru_cache(maxsize=1024)
+def _fitted(text: str) -> str:
+    """Most of them are the same few words again and again."""
+    if DIGEST.fullmatch(text):
         return text
-    cut = text[: MAX_CHARACTERS + 1]
-    shown = _CONTROLS.sub(_escaped, _KEYS.sub(_masked, cut))
+    shown = _CONTROLS.sub(_escaped, _KEYS.sub(_masked, text))
     return shown if len(text) <= MAX_CHARACTERS else shown[:MAX_CHARACTERS] + "..."
 
 

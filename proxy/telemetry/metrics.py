@@ -1,15 +1,18 @@
 """Facts as Prometheus metrics: the only door to prometheus_client. ``/metrics`` answers with ``render``.
 
-Workers of one server count into files of a folder they share, so that a scrape of any of them tells of all.
+Requests are gathered in plain numbers and handed over when somebody reads, since each series asks for locks and checks.
+Workers of one server count into files of a folder they share, so that a scrape of any of them tells of all: they hand
+over every second, and at their end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
+from prometheus_client import Metric as Family
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
@@ -28,24 +31,25 @@ from proxy.core.events import (
     SummaryFailed,
     SummaryPrepared,
 )
-
-M = TypeVar("M", Counter, Histogram)
+from proxy.telemetry.gathering import FIRST_BYTE_SECONDS, OVERHEAD_SECONDS, REQUEST_SECONDS, Gathered, Spread
 
 MAX_MODELS = 100
 """Distinct values of the label ``model``. Clients choose the names, and each costs some 50 time series."""
 OTHER = "other"
 _MAX_NAME_CHARACTERS = 100
+HAND_OVER_SECONDS = 1.0
+"""How late a scrape of one worker may tell of another's requests."""
 
-REQUEST_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-FIRST_BYTE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-OVERHEAD_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 COMPACTION_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0)
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series beside each counter, which nobody reads
 
 
 class Metrics:
-    """The listener that counts; state: its own registry, its series, and the model names that have a label."""
+    """The listener that counts.
+
+    State: its own registry, the model names that have a label, and what was gathered since it was last handed over.
+    """
 
     def __init__(self, shared: Path | None = None) -> None:
         """Nothing is counted yet.
@@ -56,7 +60,8 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._shared = shared
         self._models: set[str] = set()
-        self._children: dict[tuple[Any, ...], Any] = {}
+        self._gathered: dict[tuple[str, int, str, str], Gathered] = {}
+        self.registry.register(self)  # the first that it asks
         if shared is None:
             ProcessCollector(registry=self.registry)
         labels = ("model", "status", "action", "outcome")
@@ -148,37 +153,49 @@ class Metrics:
         """The metrics in Prometheus' text format, and its content type."""
         registry = self.registry
         if self._shared is not None:
+            self.hand_over()
             registry = CollectorRegistry()
             MultiProcessCollector(registry, str(self._shared))  # type: ignore[no-untyped-call]
         return generate_latest(registry), CONTENT_TYPE_LATEST
 
-    def _served(self, event: RequestServed) -> None:
-        model = self._label(event)
-        self._child(self._requests, model, str(event.status), event.action or "", event.outcome).inc()
-        self._child(self._seconds, model).observe(event.seconds)
-        if event.first_byte_seconds is not None:
-            self._child(self._first_byte, model).observe(event.first_byte_seconds)
-        if event.overhead_seconds is not None:
-            self._overhead.observe(event.overhead_seconds)
-        counted = (
-            (self._before, event.tokens_before),
-            (self._after, event.tokens_after),
-            (self._prompt, event.prompt_tokens),
-            (self._cached, event.cached_tokens),
-            (self._completion, event.completion_tokens),
-        )
-        for counter, tokens in counted:
-            if tokens is not None and tokens > 0:  # a counter refuses what an upstream might send below 0
-                self._child(counter, model).inc(tokens)
+    def collect(self) -> Iterable[Family]:
+        """For the registry: nothing, but what is asked after this one has it all."""
+        self.hand_over()
+        return ()
 
-    def _child(self, metric: M, *labels: str) -> M:
-        """``metric.labels(...)``, found without its checks and its lock; there are as many as there are series."""
-        key = (metric, *labels)
-        child = self._children.get(key)
-        if child is None:
-            child = self._children[key] = metric.labels(*labels)
-        found: M = child
-        return found
+    def hand_over(self) -> None:
+        """Give what was gathered to its series."""
+        gathered, self._gathered = self._gathered, {}
+        for (model, status, action, outcome), requests in gathered.items():
+            self._requests.labels(model, str(status), action, outcome).inc(requests.number)
+            self._seconds.labels(model).take(requests.seconds)
+            if requests.first_byte.number:
+                self._first_byte.labels(model).take(requests.first_byte)
+            self._overhead.take(requests.overhead)
+            for counter, tokens in (
+                (self._before, requests.before),
+                (self._after, requests.after),
+                (self._prompt, requests.prompt),
+                (self._cached, requests.cached),
+                (self._completion, requests.completion),
+            ):
+                if tokens:
+                    counter.labels(model).inc(tokens)
+
+    def _served(self, event: RequestServed) -> None:
+        model = event.model if event.model in self._models else self._label(event)
+        key = (model, event.status, event.action or "", event.outcome)
+        gathered = self._gathered.get(key)
+        if gathered is None:
+            gathered = self._first(key)
+        gathered.add(event)
+
+    def _first(self, key: tuple[str, int, str, str]) -> Gathered:
+        """A place for requests of a kind; with the first of all, the time of the next handing over is set."""
+        if self._shared is not None and not self._gathered:
+            asyncio.get_running_loop().call_later(HAND_OVER_SECONDS, self.hand_over)
+        self._gathered[key] = Gathered()
+        return self._gathered[key]
 
     def _label(self, event: RequestServed) -> str:
         """The model's name, if it has a label or may still get one.
@@ -203,5 +220,16 @@ class Metrics:
         """What is the same for all workers, as the store tells it: the newest word holds."""
         return Gauge(name, what, labels, namespace="tidemark", registry=self.registry, multiprocess_mode="mostrecent")
 
-    def _histogram(self, name: str, what: str, labels: Sequence[str], bounds: Sequence[float]) -> Histogram:
-        return Histogram(name, what, labels, namespace="tidemark", registry=self.registry, buckets=bounds)
+    def _histogram(self, name: str, what: str, labels: Sequence[str], bounds: Sequence[float]) -> _Times:
+        return _Times(name, what, labels, namespace="tidemark", registry=self.registry, buckets=bounds)
+
+
+class _Times(Histogram):
+    """A histogram that takes many observations at once."""
+
+    def take(self, gathered: Spread) -> None:
+        """Add what was gathered with the same bounds."""
+        self._sum.inc(gathered.seconds)
+        for bucket, count in zip(self._buckets, gathered.counts, strict=True):
+            if count:
+                bucket.inc(count)

@@ -142,6 +142,23 @@ def test_a_page_of_html_is_no_complete_answer(bench: Bench, client: Client) -> N
     assert not counted("complete")
 
 
+@pytest.mark.parametrize("number", ["1" * 400, "-" + "1" * 400, "true", '"20"', "1e3", "null", "[]"])
+def test_counts_of_the_upstream_that_are_none_are_not_counted(bench: Bench, client: Client, number: str) -> None:
+    """Whatever stands in ``usage``: the answer is delivered, the request told of, and the metrics stay readable."""
+    usage = '"usage": {"prompt_tokens": %s, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": %s}}'
+    body = sent(whole("fine", usage=False)).rstrip()[:-1] + f", {usage % (number, number)}}}".encode()
+    bench.upstream.script = lambda _: Answer([body])
+    assert client.chat([user("hi")]).content == body
+
+    def counted(name: str) -> list[str]:
+        lines = client.http.get("/metrics").text.splitlines()
+        return [line.rpartition(" ")[2] for line in lines if line.startswith(f"tidemark_{name}_total{{")]
+
+    wait_until(lambda: counted("requests") == ["1.0"])
+    assert counted("upstream_completion_tokens") == ["7.0"]
+    assert counted("upstream_prompt_tokens") == counted("upstream_cached_prompt_tokens") == []
+
+
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
 def test_the_openai_sdk_reads_the_error_after_an_event_that_was_cut_short(
     bench: Bench, client: Client, line_end: bytes

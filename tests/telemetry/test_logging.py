@@ -6,8 +6,11 @@ import io
 import json
 import logging
 import re
+import sys
+import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 import structlog
@@ -15,19 +18,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.events import (
+    Action,
     ConversationCompacted,
     Event,
+    FlushDropped,
     Outcome,
     RequestServed,
     StoreDegraded,
     SummaryFailed,
     TurnStored,
 )
+from proxy.telemetry.lines import served_line, timestamp
 from proxy.telemetry.logging import DEGRADED_SECONDS, FactLog, configure
 from proxy.telemetry.masking import MAX_CHARACTERS, fit_to_log
 
 SERVED = RequestServed("/v1/chat/completions", 200, "complete", 0.25)
 FAILED = SummaryFailed("c1", "gpt-4o", "llm", "no answer", "deterministic", 1.0)
+ANY_TEXT = st.text(st.characters(exclude_categories=()))
+SECONDS = st.floats(0, 1e9)
 Lines = Callable[[], list[dict[str, Any]]]
 
 
@@ -131,6 +139,56 @@ class TestFacts:
         assert re.search(stamp, direct)
         assert "sk-abcdef" not in direct
 
+    @given(
+        st.builds(
+            RequestServed,
+            path=st.text(min_size=1),
+            outcome=st.sampled_from(get_args(Outcome)),
+            action=st.none() | st.sampled_from(get_args(Action)),
+            seconds=SECONDS,
+            first_byte_seconds=st.none() | SECONDS,
+            overhead_seconds=st.none() | SECONDS,
+            model=ANY_TEXT,
+            conversation=ANY_TEXT | st.from_regex("[0-9a-f]{14,18}", fullmatch=True),
+            warning=st.none() | ANY_TEXT,
+            cause=st.none() | ANY_TEXT | st.just("token=AbCd1234EfGh " * 40),
+        )
+    )
+    def test_the_line_of_a_request_is_what_a_json_encoder_makes_of_its_fields(self, fact: RequestServed) -> None:
+        """Byte by byte, whatever is known of the request and whatever its texts hold."""
+        level = "error" if fact.outcome == "error" else "info"
+        line = served_line(fact, "request.served", level)
+        known = {
+            name: fit_to_log(value) if isinstance(value, str) else round(value, 6)
+            for name, value in fact._asdict().items()
+            if value is not None and value != ""
+        }
+        usual = {**known, "stream": fact.stream, "event": "request.served", "level": level}
+        usual["timestamp"] = json.loads(line)["timestamp"]
+        assert line == json.dumps(usual, ensure_ascii=False) + "\n"
+
+    def test_a_timestamp_is_the_time_in_utc(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """To the microsecond that has begun; always of the same length."""
+        for now, shown in (
+            (1_769_860_496_123_456_789, "2026-01-31T11:54:56.123456Z"),
+            (1_769_860_496_999_999_999, "2026-01-31T11:54:56.999999Z"),
+            (1_769_860_497_000_000_000, "2026-01-31T11:54:57.000000Z"),
+            (1_769_860_496_000_001_000, "2026-01-31T11:54:56.000001Z"),  # a clock that was set back
+        ):
+            monkeypatch.setattr(time, "time_ns", lambda now=now: now)
+            assert timestamp() == shown
+
+    @pytest.mark.parametrize("buffering", [1, 8192])
+    def test_a_line_is_out_when_the_request_is_told(self, tmp_path: Path, buffering: int) -> None:
+        """Whatever the stream holds back by itself: a process that ends abruptly has lost none."""
+        path = tmp_path / "log"
+        with path.open("w", buffering=buffering) as stream:
+            configure("info", json=True, stream=stream)
+            for number in range(3):
+                FactLog()(SERVED)
+                FactLog()(FAILED)
+                assert path.read_bytes().count(b"}\n") == 2 * number + 2
+
     def test_what_is_not_loud_enough_is_not_written(self) -> None:
         """As for every other line."""
         stream = io.StringIO()
@@ -182,6 +240,16 @@ class TestFacts:
         """One line a request, not two."""
         FactLog()(TurnStored("c1", 2, 300, 0.001))
         assert lines() == []
+
+    @pytest.mark.parametrize(("level", "heard"), [("debug", True), ("info", False), ("warning", False)])
+    def test_who_tells_can_ask_whether_a_fact_would_be_heard(self, level: str, heard: bool) -> None:  # noqa: FBT001
+        """What nobody hears need not be made."""
+        stream = io.StringIO()
+        configure(level, json=True, stream=stream)
+        log = FactLog()
+        log(TurnStored("c1", 2, 300, 0.001))
+        assert log.hears(TurnStored) is heard is (stream.getvalue() != "")
+        assert log.hears(FlushDropped)
 
     def test_a_store_that_is_gone_does_not_flood_the_log(self, lines: Lines) -> None:
         """One line for each operation in ten seconds, which says how many were left out."""
@@ -294,7 +362,7 @@ class TestTexts:
         for text in ("the api key is not set", "90 tokens over", "task-12 failed", "http://host:8080/v1"):
             assert fit_to_log(text) == text
 
-    @given(st.text(st.characters(exclude_categories=())))
+    @given(ANY_TEXT)
     def test_any_text_is_one_bounded_line_that_can_be_written(self, text: str) -> None:
         """No line breaks, no escape sequences of terminals, no half characters."""
         shown = fit_to_log(text)
@@ -302,6 +370,14 @@ class TestTexts:
         assert len(shown.splitlines()) <= 1
         assert "\x1b" not in shown
         assert len(fit_to_log(text * 1000)) <= MAX_CHARACTERS + 3
+
+    def test_long_texts_are_not_remembered(self) -> None:
+        """What is cached is cut first: a client may send any length."""
+        long = "very long " * 1000
+        before = sys.getrefcount(long)
+        served_line(RequestServed(long, 200, "complete", 0.1, model=long, conversation=long), "request.served", "info")
+        fit_to_log(long)
+        assert sys.getrefcount(long) == before
 
     def test_a_made_up_model_name_makes_no_line_of_its_own(self) -> None:
         """On a terminal neither."""

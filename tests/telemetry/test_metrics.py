@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.core.events import (
@@ -14,6 +21,7 @@ from proxy.core.events import (
     SummaryFailed,
     TurnStored,
 )
+from proxy.telemetry.gathering import REQUEST_SECONDS
 from proxy.telemetry.metrics import MAX_MODELS, OTHER, Metrics
 
 SERVED = RequestServed(
@@ -31,6 +39,35 @@ SERVED = RequestServed(
     cached_tokens=300,
     completion_tokens=20,
 )
+
+WORKERS = """
+import asyncio, sys
+from pathlib import Path
+from proxy.core.events import RequestServed
+from proxy.telemetry import metrics
+
+metrics.HAND_OVER_SECONDS = 0.05
+served = RequestServed("/v1/x", 200, "complete", 0.1, model="m")
+
+def told(worker):
+    page = worker.render()[0].decode()
+    lines = [line for line in page.splitlines() if line.startswith("tidemark_requests_total{")]
+    print(lines[0].rpartition(" ")[2] if lines else "0.0")
+
+async def main():
+    one, other = metrics.Metrics(Path(sys.argv[1])), metrics.Metrics(Path(sys.argv[1]))
+    one(served)
+    one(served)
+    told(other)
+    await asyncio.sleep(0.5)
+    told(other)
+    one(served)
+    one.hand_over()
+    told(other)
+
+asyncio.run(main())
+"""
+"""Two workers' metrics on one folder, and what the second tells of the first."""
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:
@@ -85,6 +122,42 @@ def test_compactions_failures_and_the_store_are_counted() -> None:
     assert value(metrics, "tidemark_compaction_seconds_sum", strategy="extractive") == 0.2
     assert value(metrics, "tidemark_summary_failures_total", strategy="llm") == 1
     assert value(metrics, "tidemark_store_degraded_total", operation="recall") == 1
+
+
+@given(st.lists(st.sampled_from(REQUEST_SECONDS) | st.floats(0, 1e4)))
+def test_times_that_were_gathered_fall_where_each_would_have_fallen(times: list[float]) -> None:
+    """Also one that equals a bound, and one above all of them."""
+    metrics, registry = Metrics(), CollectorRegistry()
+    usual = Histogram("tidemark_request_seconds", "", ["model"], registry=registry, buckets=REQUEST_SECONDS)
+    for seconds in times:
+        metrics(RequestServed("/v1/x", 200, "complete", seconds, model="m"))
+        usual.labels("m").observe(seconds)
+    for bound in (*map(str, REQUEST_SECONDS), "+Inf"):
+        name, labels = "tidemark_request_seconds_bucket", {"model": "m", "le": bound}
+        assert value(metrics, name, **labels) == registry.get_sample_value(name, labels)
+    total = registry.get_sample_value("tidemark_request_seconds_sum", {"model": "m"})
+    assert value(metrics, "tidemark_request_seconds_sum", model="m") == pytest.approx(total)
+
+
+def test_nothing_is_counted_twice_however_often_it_is_read() -> None:
+    """What was handed over is gathered anew."""
+    metrics = Metrics()
+    for number in range(1, 4):
+        metrics(SERVED)
+        for _ in range(2):
+            assert f'tidemark_tokens_before_total{{model="gpt-4o"}} {number * 900}.0\n'.encode() in metrics.render()[0]
+
+
+def test_workers_hand_over_by_themselves(tmp_path: Path) -> None:
+    """A scrape of another worker tells of it a moment later; at the end everything is handed over at once."""
+    done = subprocess.run(  # prometheus_client is told at its import
+        [sys.executable, "-c", WORKERS, str(tmp_path)],
+        env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)},
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.stdout.split(), done.stderr) == ([b"0.0", b"2.0", b"3.0"], b"")
 
 
 def test_clients_cannot_fill_the_memory_with_model_names() -> None:

@@ -61,6 +61,7 @@ class UpstreamReply(Protocol):
 
     status: int
     headers: Headers
+    """Those that travel on: without what was for one connection only."""
 
     def body(self) -> AsyncIterator[bytes]:
         """The body's bytes as they arrive, never gathered.

@@ -1,0 +1,66 @@
+"""What requests came to, in plain numbers, until ``metrics.py`` hands it over to its series.
+
+A request adds to some twenty series, and each of them would ask for its lock and its checks; who reads them comes
+much less often than requests do.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from proxy.core.events import RequestServed
+
+REQUEST_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+FIRST_BYTE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+OVERHEAD_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+
+
+class Spread:
+    """Times as a histogram has them: how many fall below which bound, and their sum."""
+
+    __slots__ = ("_bounds", "counts", "number", "seconds")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        """Of each bound, what is above the one before it and not above itself; then what is above all."""
+        self.number = 0
+        self.seconds = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Take one time in."""
+        self.number += 1
+        self.seconds += seconds
+        self.counts[bisect_left(self._bounds, seconds)] += 1
+
+
+class Gathered:
+    """What requests of one kind came to; tokens are by model alone, but few kinds of a model are met."""
+
+    __slots__ = ("after", "before", "cached", "completion", "first_byte", "number", "overhead", "prompt", "seconds")
+
+    def __init__(self) -> None:
+        self.number = self.before = self.after = self.prompt = self.cached = self.completion = 0
+        self.seconds = Spread(REQUEST_SECONDS)
+        self.first_byte = Spread(FIRST_BYTE_SECONDS)
+        self.overhead = Spread(OVERHEAD_SECONDS)
+
+    def add(self, served: RequestServed) -> None:
+        """Take one request in. Of tokens only what is above 0: an upstream might send less, and counters only grow."""
+        self.number += 1
+        self.seconds.add(served.seconds)
+        if served.first_byte_seconds is not None:
+            self.first_byte.add(served.first_byte_seconds)
+        if served.overhead_seconds is not None:
+            self.overhead.add(served.overhead_seconds)
+        if (tokens := served.tokens_before) and tokens > 0:
+            self.before += tokens
+        if (tokens := served.tokens_after) and tokens > 0:
+            self.after += tokens
+        if (tokens := served.prompt_tokens) and tokens > 0:
+            self.prompt += tokens
+        if (tokens := served.cached_tokens) and tokens > 0:
+            self.cached += tokens
+        if (tokens := served.completion_tokens) and tokens > 0:
+            self.completion += tokens
