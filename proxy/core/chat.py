@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
 from itertools import groupby
 
 from .errors import InvalidRequest
-from .messages import JsonValue, Message, Role, ToolCall, digest_of, printable
+from .messages import DIGEST_BYTES, JsonValue, Message, Role, ToolCall, digest_of, framed, printable
 
 ROLES: Mapping[str, Role] = {
     "system": "system",
@@ -31,6 +32,13 @@ EXACT = 2**53
 """Up to here every whole number is a double (ECMA-262, ``Number.MAX_SAFE_INTEGER``)."""
 HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 """Where the JSON may write half a character (RFC 8259, section 8.2)."""
+_SPEAKERS: Mapping[JsonValue, Role] = {said: role for said, role in ROLES.items() if role != "tool"}
+"""Whose messages are text alone, nearly always; a tool's has a call beside it."""
+_BESIDE = ("name", "refusal", "tool_calls", "function_call", "audio")
+"""What is read of such a message beside ``role`` and ``content``."""
+_OPENINGS = {role: framed(role.encode(), b"text") for role in _SPEAKERS.values()}
+_ENDING = framed(b"calls", b"", b"", b"")
+"""What stands before and after the text in the digest of a message that is text alone; ``_digest`` says it whole."""
 LEGACY_CALL = "function:"
 """Legacy ``function_call`` has no id: the function's name, so prefixed, pairs the call with its result."""
 
@@ -43,7 +51,36 @@ def parse_message(raw: bytes, value: JsonValue, index: int) -> Message:
     :param index: its place in ``messages``, for the error's ``param``
     :raises InvalidRequest: the message is no object, its role is unknown, or a known field has another type
     """
-    where = f"messages.[{index}]"
+    plain = _plain(raw, value) if isinstance(value, dict) else None
+    return plain or _read(raw, value, f"messages.[{index}]")
+
+
+def _plain(raw: bytes, value: Mapping[str, JsonValue]) -> Message | None:
+    """What nearly every message is: one text that somebody says, and nothing beside it. None where it is more.
+
+    The same as ``_read`` makes of it, in a fifth of the time.
+    """
+    said, text = value.get("role"), value.get("content")
+    if not isinstance(said, str) or not isinstance(text, str) or said not in _SPEAKERS:
+        return None
+    if len(value) > 2:
+        for name in _BESIDE:
+            if value.get(name) is not None:
+                return None
+    role = _SPEAKERS[said]
+    meant = text.strip() if role == "assistant" else text
+    try:
+        encoded = meant.encode()
+    except UnicodeEncodeError:
+        return None  # half a character
+    if not encoded:
+        return None
+    hashed = b"".join((_OPENINGS[role], len(encoded).to_bytes(8, "little"), encoded, _ENDING))
+    return Message(raw, role, text, blake2b(hashed, digest_size=DIGEST_BYTES).digest())
+
+
+def _read(raw: bytes, value: JsonValue, where: str) -> Message:
+    """Any message; ``where`` it stands is for the error's ``param``."""
     if not isinstance(value, dict):
         raise InvalidRequest(f"Each message must be an object; {where} is not.", param=where, code="invalid_type")
     said = value.get("role")
@@ -68,7 +105,7 @@ def parse_message(raw: bytes, value: JsonValue, index: int) -> Message:
         name=name and printable(name),
         calls=tuple([ToolCall(*map(printable, (call.id, call.name, call.arguments))) for call in calls]),
         answers=answers and printable(answers),
-        media=tuple(media if HALF.search(raw) is None else map(_printable_part, media)),
+        media=tuple(map(_printable_part, media) if media and HALF.search(raw) else media),
     )
 
 
@@ -169,10 +206,6 @@ def _digest(
     a call's arguments is written.
     """
     pieces = [role.encode()]
-    if len(parts) == 1 and isinstance(parts[0], str):  # nearly always, and quicker
-        text = parts[0].strip() if role == "assistant" else parts[0]
-        pieces += [b"text", _encoded(text)] if text else []
-        parts = ()
     for textual, run in groupby(parts, lambda part: isinstance(part, str)):
         if textual:
             text = "\n".join([part for part in run if isinstance(part, str)])
