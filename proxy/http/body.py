@@ -33,7 +33,7 @@ MAX_OUTPUT_TOKENS = 100_000_000
 
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raws = msgspec.json.Decoder(list[msgspec.Raw])
-_value = msgspec.json.Decoder()
+_decode = msgspec.json.Decoder().decode
 _MARK = re.compile(r"[ \t\n\r]*([{}\[\]:,])[ \t\n\r]*")
 
 
@@ -61,7 +61,8 @@ class BodyParser:
             known = continued.beginning.lineage.messages
             messages = (*known, *self._parsed(continued.added, len(known)))
             parsed = self._beginnings.grown(body, continued, messages)
-        self._make_room()
+        if self._room < self._beginnings.held:
+            self._make_room()
         return ChatRequest(
             body=body,
             fields=fields,
@@ -100,14 +101,19 @@ class BodyParser:
         return messages
 
     def _message(self, raw: bytes, index: int) -> Message:
-        where = f"messages.[{index}]"
         try:
-            message = parse_message(raw, decoded(raw, where), index)
+            value = _decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            value = decoded(raw, f"messages.[{index}]")
+        try:
+            message = parse_message(raw, value, index)
         except RecursionError as error:
+            where = f"messages.[{index}]"
             raise InvalidRequest(f"{where} is nested too deeply.", param=where, code="invalid_json") from error
         self._messages[raw] = message
         self._room -= held_bytes(message)
-        self._make_room()
+        if self._room < self._beginnings.held:
+            self._make_room()
         return message
 
     def _make_room(self) -> None:
@@ -134,7 +140,7 @@ def members(body: bytes) -> dict[str, bytes]:
 def decoded(raw: bytes, param: str) -> JsonValue:
     """A member's value; ``param`` is what it is called in an error."""
     try:
-        return _value.decode(raw)
+        return _decode(raw)
     except RecursionError as error:
         raise InvalidRequest(f"{param} is nested too deeply.", param=param, code="invalid_json") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -199,7 +205,9 @@ def _model(fields: dict[str, bytes]) -> str:
 
 
 def _flag(fields: dict[str, bytes], name: str) -> bool:
-    value = decoded(fields[name], name) if name in fields else None
+    if name not in fields:
+        return False
+    value = decoded(fields[name], name)
     if value is not None and not isinstance(value, bool):
         raise InvalidRequest(f"'{name}' must be true or false.", param=name, code="invalid_type")
     return bool(value)
@@ -208,7 +216,9 @@ def _flag(fields: dict[str, bytes], name: str) -> bool:
 def _max_output(fields: dict[str, bytes]) -> int | None:
     """The reply length that is asked for: ``max_completion_tokens`` goes before the older ``max_tokens``."""
     for name in ("max_completion_tokens", "max_tokens"):
-        value = decoded(fields[name], name) if name in fields else None
+        if name not in fields:
+            continue
+        value = decoded(fields[name], name)
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int):
