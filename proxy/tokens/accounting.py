@@ -42,6 +42,9 @@ _TAIL_CHARS = 400
 _SUMMARY = render_text("", 0).text
 _KNOWN = frozenset({"tools", "functions", "response_format", *CHOICES})
 
+BARE = (PRIMING, 0)
+"""What ``fixed_tokens`` gives for a request that has nothing billed beside its messages."""
+
 Tally = Callable[[str], int]
 """The tokens of a text."""
 
@@ -75,6 +78,8 @@ def message_tokens(message: Message, text: Tally, scheme: Scheme) -> int:
     OpenAI bills no ids of calls. Other providers' templates may render them, so an estimate holds them.
     """
     count = PER_MESSAGE + PER_ROLE + text(message.text)
+    if message.answers is None and not (message.name or message.calls or message.media):
+        return count  # nearly always
     openai = scheme.family.openai
     result = message.answers is not None and not message.answers.startswith(LEGACY_CALL)
     if message.name and not (result and openai):
