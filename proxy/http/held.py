@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from sys import getsizeof
 
-from proxy.core.messages import Message
+from proxy.core.messages import DIGEST_BYTES, Message
 
 ENTRY_BYTES = 190
 """What a message takes beside its parts: the object itself and its place in a cache (CPython 3.11, measured)."""
-_BARE_BYTES = ENTRY_BYTES + 2 * getsizeof(None) + getsizeof(())
-"""Of a message that is a text alone: its entry, and no name, no answered call and no media."""
+_BARE_BYTES = ENTRY_BYTES + 2 * getsizeof(None) + getsizeof(()) + getsizeof(bytes(DIGEST_BYTES)) + getsizeof(b"")
+"""Of a message that is a text alone, beside that text and the bytes of ``raw``."""
 
 
 def held_bytes(message: Message) -> int:
@@ -20,7 +20,7 @@ def held_bytes(message: Message) -> int:
     """
     if not message.calls and not message.media and message.name is None and message.answers is None:
         # Nearly always; what is not there is the same everywhere.
-        return _BARE_BYTES + getsizeof(message.raw) + getsizeof(message.text) + getsizeof(message.digest)
+        return _BARE_BYTES + len(message.raw) + getsizeof(message.text)
     size = ENTRY_BYTES
     parts: list[object] = [message.raw, message.text, message.name, message.answers, message.digest, message.media]
     for call in message.calls:

@@ -136,7 +136,7 @@ BESIDE = st.fixed_dictionaries(
         "tool_calls": st.sampled_from([None, [], [CALL]]),
         "function_call": st.sampled_from([None, "auto", {"name": "f", "arguments": "{}"}]),
         "audio": st.sampled_from([None, "a", {"id": "a"}]),
-        "tool_call_id": st.sampled_from([None, "a"]),
+        "tool_call_id": st.sampled_from([None, "", "a", "\ud83d"]),
         "annotations": st.just([]),
     },
 )
