@@ -112,13 +112,12 @@ def _measure(message: Message) -> int:
     tokens.
     """
     text = message.text
-    if not message.calls and not message.media and text and not text[0].isspace() and not text[-1].isspace():
+    edged = bool(text) and (text[0].isspace() or text[-1].isspace())
+    if not (message.calls or message.media or edged):
         return len(text)  # nearly always
     written = [call.arguments for call in message.calls]
-    if message.media or (text and (text[0].isspace() or text[-1].isspace())):
+    if message.media or edged:
         written.append(text)
-    if not written:
-        return len(text)
     return len(text) + (crc32("\0".join(written).encode(errors="surrogatepass")) << 32)
 
 

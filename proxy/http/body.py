@@ -63,16 +63,9 @@ class BodyParser:
             parsed = self._beginnings.grown(body, continued, messages)
         if self._room < self._beginnings.held:
             self._make_room()
-        return ChatRequest(
-            body=body,
-            fields=fields,
-            model=model,
-            messages=messages,
-            stream=_flag(fields, "stream"),
-            max_output_tokens=_max_output(fields),
-            counted={name: decoded(fields[name], name) for name in COUNTED if name in fields},
-            parsed=parsed,
-        )
+        stream, max_output_tokens = _flag(fields, "stream"), _max_output(fields)
+        counted = {name: decoded(fields[name], name) for name in COUNTED if name in fields}
+        return ChatRequest(body, fields, model, messages, stream, max_output_tokens, counted, parsed)
 
     def _all_messages(self, fields: dict[str, bytes]) -> tuple[Message, ...]:
         if "messages" not in fields:

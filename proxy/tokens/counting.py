@@ -232,7 +232,11 @@ def _change_key(fixed: Key) -> Key:
 
 def _characters(messages: Sequence[Message], found: Sequence[int | None]) -> int:
     """Characters that are still to be counted."""
-    return sum([_size(message) for message, count in zip(messages, found, strict=True) if count is None])
+    characters = 0
+    for message, count in zip(messages, found, strict=True):
+        if count is None:
+            characters += _size(message)
+    return characters
 
 
 def _missing(request: ChatRequest, found: Sequence[int | None], known: int) -> tuple[int, int]:
