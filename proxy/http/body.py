@@ -24,6 +24,7 @@ from proxy.http.held import held_bytes
 
 COUNTED = ("tools", "tool_choice", "functions", "function_call", "response_format")
 """Members beside the messages that the provider bills as input."""
+_COUNTED = frozenset(COUNTED)
 CACHE_BYTES = 64 * 1024 * 1024
 """Memory for messages that were parsed, all of it counted; some hundred long conversations."""
 BEGINNINGS_SHARE = 3
@@ -64,7 +65,9 @@ class BodyParser:
         if self._room < self._beginnings.held:
             self._make_room()
         stream, max_output_tokens = _flag(fields, "stream"), _max_output(fields)
-        counted = {name: decoded(fields[name], name) for name in COUNTED if name in fields}
+        counted: dict[str, JsonValue] = {}
+        if not _COUNTED.isdisjoint(fields):
+            counted = {name: decoded(fields[name], name) for name in COUNTED if name in fields}
         return ChatRequest(body, fields, model, messages, stream, max_output_tokens, counted, parsed)
 
     def _all_messages(self, fields: dict[str, bytes]) -> tuple[Message, ...]:
