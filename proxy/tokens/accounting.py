@@ -16,7 +16,7 @@ from proxy.core.messages import ChatRequest, JsonValue, Message
 from proxy.core.summary import render_text
 from proxy.tokens.families import Family, family_for
 from proxy.tokens.images import ImagePricing, image_tokens, pricing_for
-from proxy.tokens.media import IMAGES, part_text
+from proxy.tokens.media import IMAGES, kind_of, part_text
 from proxy.tokens.tools import render_namespace, serialised, split_tools, words
 
 RULES = 2
@@ -93,7 +93,7 @@ def message_tokens(message: Message, text: Tally, scheme: Scheme) -> int:
     elif message.answers:
         count += LEGACY_RESULT
     for part in message.media:
-        count += image_tokens(part, scheme.images) if part.get("type") in IMAGES else text(part_text(part))
+        count += image_tokens(part, scheme.images) if kind_of(part) in IMAGES else text(part_text(part))
     return count
 
 

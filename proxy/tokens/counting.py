@@ -17,7 +17,7 @@ from proxy.core.errors import TokenizerFailed
 from proxy.core.messages import ChatRequest, Message, digest_of
 from proxy.core.ports import RequestCount, Stored
 from proxy.tokens.accounting import BARE, PER_MESSAGE, Scheme, fixed_tokens, message_tokens, scheme_for
-from proxy.tokens.media import IMAGES
+from proxy.tokens.media import IMAGES, kind_of
 from proxy.tokens.memory import Key, Remembered
 from proxy.tokens.tools import serialised
 from proxy.tokens.vocabulary import OWNER, Vocabulary, vocabulary
@@ -252,5 +252,5 @@ def _size(message: Message) -> int:
     if not message.calls and not message.media:
         return len(message.text) + len(message.name or "") + len(message.answers or "")
     calls = sum(len(call.arguments) + len(call.name) + len(call.id) for call in message.calls)
-    parts = len(message.raw) if any(part.get("type") not in IMAGES for part in message.media) else 0
+    parts = len(message.raw) if any(kind_of(part) not in IMAGES for part in message.media) else 0
     return len(message.text) + calls + parts + len(message.name or "") + len(message.answers or "")
