@@ -17,6 +17,7 @@ from proxy.core.commands import (
     context_text,
     exchanges,
     failed_text,
+    quiet,
     summarized_text,
     without,
     without_exchanges,
@@ -83,6 +84,8 @@ class Commands:
         :param compacting: told what is summarized while the client waits
         :raises InvalidRequest: there is nothing in the request but commands of before
         """
+        if quiet(request, self._mark):
+            return await self._road.run(request, caller, controls, prepared=prepared, compacting=compacting)
         gone, lost = exchanges(request, self._mark)
         if lost and (await self._road.profile(request, caller)).policy.commands:
             gone |= lost

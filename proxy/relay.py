@@ -48,14 +48,7 @@ class PendingTurn:
         message = folded.message
         if message is None or not folded.complete:
             return replace(self.record, complete=folded.complete, usage=folded.usage)
-        return replace(
-            self.record,
-            complete=True,
-            usage=folded.usage,
-            chain=self.record.chain.extended([message]),
-            messages=(*self.record.messages, message),
-            tokens=(*self.record.tokens, counter.count_message(message, self.counted_as)),
-        )
+        return self.record.answered(message, counter.count_message(message, self.counted_as), folded.usage)
 
 
 @dataclass(frozen=True, slots=True)

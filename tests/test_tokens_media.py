@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import struct
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.chat import parse_message
+from proxy.core.messages import ChatRequest, JsonValue
 from proxy.tokens import LocalTokenCounter
 from proxy.tokens.images import ImagePricing, image_size, image_tokens, pricing_for
 
@@ -96,3 +98,15 @@ def test_attachments_count_by_their_metadata() -> None:
         parsed = parse_message(json.dumps(message).encode(), message, 0)
         count = LocalTokenCounter().count_message(parsed, "gpt-4o")
         assert 8 < count < 40
+
+
+@pytest.mark.parametrize("kind", [["text"], {"a": 1}, 5, None])
+def test_a_part_whose_type_is_no_name_counts_as_what_is_written(kind: JsonValue) -> None:
+    """It is for the upstream to refuse, as any part that we do not know."""
+    counts = []
+    for said in (kind, "unknown"):
+        value = {"role": "user", "content": [{"type": said, "words": "as many as there are"}]}
+        parsed = parse_message(json.dumps(value).encode(), value, 0)
+        request = ChatRequest(b"", {}, "m", (parsed,))
+        counts.append(asyncio.run(LocalTokenCounter().count(request, "gpt-4o")).messages[0])
+    assert abs(counts[0] - counts[1]) < 5

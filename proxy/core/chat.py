@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from hashlib import blake2b
 
 from .errors import InvalidRequest
-from .messages import JsonValue, Message, Role, ToolCall, digest_of, printable
+from .messages import DIGEST_BYTES, JsonValue, Message, Role, ToolCall, digest_of, framed, printable
 
 ROLES: Mapping[str, Role] = {
     "system": "system",
@@ -31,6 +31,13 @@ EXACT = 2**53
 """Up to here every whole number is a double (ECMA-262, ``Number.MAX_SAFE_INTEGER``)."""
 HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 """Where the JSON may write half a character (RFC 8259, section 8.2)."""
+_PLAIN_ROLES: Mapping[str, Role] = {said: role for said, role in ROLES.items() if said != "function"}
+"""Whose messages are one text, nearly always; a function's is read by its name, too."""
+_BESIDE = ("name", "refusal", "tool_calls", "function_call", "audio")
+"""What is read of such a message beside ``role`` and ``content``."""
+_OPENINGS = {role: framed(role.encode(), b"text") for role in _PLAIN_ROLES.values()}
+_ENDING = framed(b"calls", b"", b"", b"")
+"""What stands before and after the text in the digest of a message that is one text; ``_digest`` says it whole."""
 LEGACY_CALL = "function:"
 """Legacy ``function_call`` has no id: the function's name, so prefixed, pairs the call with its result."""
 
@@ -43,7 +50,43 @@ def parse_message(raw: bytes, value: JsonValue, index: int) -> Message:
     :param index: its place in ``messages``, for the error's ``param``
     :raises InvalidRequest: the message is no object, its role is unknown, or a known field has another type
     """
-    where = f"messages.[{index}]"
+    plain = _plain(raw, value) if isinstance(value, dict) else None
+    return plain or _read(raw, value, f"messages.[{index}]")
+
+
+def _plain(raw: bytes, value: Mapping[str, JsonValue]) -> Message | None:
+    """What nearly every message is: one text that somebody says or a tool answers. None where it is more, or less.
+
+    The same as ``_read`` makes of it, in a fifth of the time.
+    """
+    said, text = value.get("role"), value.get("content")
+    if not isinstance(said, str) or not isinstance(text, str) or said not in _PLAIN_ROLES:
+        return None
+    if len(value) > 2:
+        for name in _BESIDE:
+            if value.get(name) is not None:
+                return None
+    role, ending = _PLAIN_ROLES[said], _ENDING
+    answers: str | None = None
+    meant = text.strip() if role == "assistant" else text
+    try:
+        encoded = meant.encode()
+        if role == "tool":
+            call = value.get("tool_call_id")
+            if not isinstance(call, str):
+                return None
+            answers = call
+            ending = framed(b"calls", call.encode(), b"", b"")
+    except UnicodeEncodeError:
+        return None  # half a character
+    if not encoded:
+        return None
+    hashed = b"".join((_OPENINGS[role], len(encoded).to_bytes(8, "little"), encoded, ending))
+    return Message(raw, role, text, blake2b(hashed, digest_size=DIGEST_BYTES).digest(), answers=answers)
+
+
+def _read(raw: bytes, value: JsonValue, where: str) -> Message:
+    """Any message; ``where`` it stands is for the error's ``param``."""
     if not isinstance(value, dict):
         raise InvalidRequest(f"Each message must be an object; {where} is not.", param=where, code="invalid_type")
     said = value.get("role")
@@ -66,9 +109,9 @@ def parse_message(raw: bytes, value: JsonValue, index: int) -> Message:
         text=printable("\n".join([part for part in parts if isinstance(part, str)])),
         digest=_digest(role, parts, calls, answers=answers, name=name, audio=_audio(value)),
         name=name and printable(name),
-        calls=tuple([ToolCall(*map(printable, (call.id, call.name, call.arguments))) for call in calls]),
+        calls=tuple([ToolCall(printable(call.id), printable(call.name), printable(call.arguments)) for call in calls]),
         answers=answers and printable(answers),
-        media=tuple(media if HALF.search(raw) is None else map(_printable_part, media)),
+        media=tuple(map(_printable_part, media) if media and HALF.search(raw) else media),
     )
 
 
@@ -169,17 +212,14 @@ def _digest(
     a call's arguments is written.
     """
     pieces = [role.encode()]
-    if len(parts) == 1 and isinstance(parts[0], str):  # nearly always, and quicker
-        text = parts[0].strip() if role == "assistant" else parts[0]
-        pieces += [b"text", _encoded(text)] if text else []
-        parts = ()
-    for textual, run in groupby(parts, lambda part: isinstance(part, str)):
-        if textual:
-            text = "\n".join([part for part in run if isinstance(part, str)])
-            text = text.strip() if role == "assistant" else text
-            pieces += [b"text", _encoded(text)] if text else []
+    texts: list[str] = []
+    for part in parts:
+        if isinstance(part, str):
+            texts.append(part)
         else:
-            pieces += [piece for part in run for piece in (b"part", json.dumps(part, sort_keys=True).encode())]
+            pieces += (*_run(role, texts), b"part", _SORTED(part).encode())
+            texts = []
+    pieces += _run(role, texts)
     pieces.append(b"calls")
     for call in calls:
         pieces += [_encoded(call.id), _encoded(call.name), _canonical(call.arguments)]
@@ -187,12 +227,18 @@ def _digest(
     return digest_of(*pieces)
 
 
+def _run(role: Role, texts: Sequence[str]) -> tuple[bytes, ...]:
+    """The pieces that texts in a row are."""
+    text = "\n".join(texts)
+    text = text.strip() if role == "assistant" else text
+    return (b"text", _encoded(text)) if text else ()
+
+
 def _canonical(arguments: str) -> bytes:
     """A call's arguments however their JSON is written; their text where it is none, or too long to read."""
     if len(arguments) <= MAX_READ_CHARS:
         try:
-            value = json.loads(arguments or "{}", parse_float=_number)
-            return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+            return _COMPACT(_NUMBERS(arguments or "{}")).encode()
         except (ValueError, RecursionError):
             pass
     return _encoded(arguments)
@@ -204,9 +250,15 @@ def _number(written: str) -> float:
     return int(number) if number.is_integer() and abs(number) <= EXACT else number
 
 
+# Made once: with options of its own, each call of ``json`` makes another one.
+_NUMBERS = json.JSONDecoder(parse_float=_number).decode
+_COMPACT = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+_SORTED = json.JSONEncoder(sort_keys=True).encode
+
+
 def _encoded(text: str) -> bytes:
     """As UTF-8; half a character, where a client cut a text inside one, is kept as what it is."""
-    return text.encode(errors="surrogatepass")
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _printable_part(part: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:

@@ -54,28 +54,33 @@ def command_in(messages: Sequence[Message]) -> tuple[Command, int] | None:
     return None
 
 
+def quiet(request: ChatRequest, mark: str) -> bool:
+    """Whether no message is a command or bears our mark: all that commands cost a request without them.
+
+    Where a request continues another, only its new messages are read.
+    """
+    lineage, key = request.lineage, ("quiet", mark)
+    known = lineage.known if lineage is not None and lineage.before.get(key) else 0
+    heard = False
+    for message in request.messages[known:] if known else request.messages:
+        if message.role == "user":
+            heard = message.text.strip() in COMMANDS and command_of(message) is not None
+        elif message.role == "assistant":
+            heard = message.text.lstrip().startswith(mark)
+        if heard:
+            break
+    if lineage is not None:
+        lineage.found[key] = not heard
+    return not heard
+
+
 def exchanges(request: ChatRequest, mark: str) -> tuple[frozenset[int], frozenset[int]]:
     """The places of what was said by commands: answers with the commands that they answer, and what lost its answer.
 
     The second are ours only where the model's commands are on; without them they are messages like any other.
     """
-    if _quiet(request, mark):
-        return frozenset(), frozenset()  # the whole cost for a request without commands
     gone = answered(request.messages, mark)
     return gone, unanswered(request.messages, mark) - gone
-
-
-def _quiet(request: ChatRequest, mark: str) -> bool:
-    """Whether no message is a command or bears our mark; where a request continues another, new ones are read only."""
-    lineage, key = request.lineage, ("quiet", mark)
-    known = lineage.known if lineage is not None and lineage.before.get(key) else 0
-    quiet = not any(
-        command_of(message) is not None or (message.role == "assistant" and message.text.lstrip().startswith(mark))
-        for message in request.messages[known:]
-    )
-    if lineage is not None:
-        lineage.found[key] = quiet
-    return quiet
 
 
 def answered(messages: Sequence[Message], mark: str) -> frozenset[int]:

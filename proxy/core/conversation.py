@@ -87,6 +87,34 @@ class TurnRecord:
     held: bytes = b""
     """That lease's value."""
 
+    def answered(self, reply: Message, tokens: int, usage: Mapping[str, object]) -> TurnRecord:
+        """The record of the same turn whose answer came to its end.
+
+        Written out, since every turn is made so once: ``replace`` looks for each of the fields.
+        """
+        return TurnRecord(
+            tenant=self.tenant,
+            conversation=self.conversation,
+            chain=self.chain.extended([reply]),
+            known=self.known,
+            messages=(*self.messages, reply),
+            tokens=(*self.tokens, tokens),
+            complete=True,
+            model=self.model,
+            action=self.action,
+            tokens_before=self.tokens_before,
+            tokens_after=self.tokens_after,
+            summarized=self.summarized,
+            created_at=self.created_at,
+            scheme=self.scheme,
+            usage=usage,
+            owner=self.owner,
+            name=self.name,
+            head=self.head,
+            lease=self.lease,
+            held=self.held,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:

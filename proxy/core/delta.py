@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from json.encoder import encode_basestring as _quoted
 
 from .chat import parse_message
 from .errors import InvalidRequest
@@ -151,10 +152,12 @@ def fold_body(data: bytes, decode: Decode) -> Reply:
     body = _decoded(data, decode)
     if not isinstance(body, dict):
         return NOTHING
-    choices = body.get("choices")
-    said = [choice for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
-    message = next((choice.get("message") for choice in said if _index(choice) == 0), None)
-    usage = body.get("usage")
+    choices, usage = body.get("choices"), body.get("usage")
+    message: JsonValue = None
+    for choice in choices if isinstance(choices, list) else ():
+        if isinstance(choice, dict) and _index(choice) == 0:
+            message = choice.get("message")
+            break
     return Reply(
         _message(message) if isinstance(message, dict) else None,
         complete=isinstance(message, dict),
@@ -309,8 +312,17 @@ def _message(value: Mapping[str, JsonValue]) -> Message | None:
         return None
 
 
-def _encoded(value: JsonValue) -> bytes:
+def _encoded(value: Mapping[str, JsonValue]) -> bytes:
+    """The object as JSON. An encoder is set up for whole trees, which an answer's members are but rarely."""
     try:
-        return _JSON(value).encode()
+        return f"{{{', '.join([f'{_quoted(name)}: {_written(member)}' for name, member in value.items()])}}}".encode()
     except UnicodeEncodeError:
         return json.dumps(value).encode()
+
+
+def _written(member: JsonValue) -> str:
+    if isinstance(member, str):
+        return _quoted(member)
+    if member is None:
+        return "null"
+    return "[]" if member == [] else _JSON(member)

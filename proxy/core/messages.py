@@ -7,10 +7,10 @@ core plans over them, and ``assemble`` puts bytes together again. A message keep
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from hashlib import blake2b
 from typing import Any, Literal
 from zlib import crc32
 
@@ -19,6 +19,10 @@ Role = Literal["system", "user", "assistant", "tool"]
 
 DIGEST_BYTES = 16
 """128 bits: no two of 2**50 messages collide by accident, and forging one needs 2**64 work inside one tenant."""
+
+_SHORT = 256
+_LENGTHS = [size.to_bytes(8, "little") for size in range(_SHORT)]
+"""The frames of short pieces, which most are."""
 
 JsonValue = object
 """A decoded JSON value: ``None | bool | int | float | str | list | dict``."""
@@ -33,7 +37,7 @@ class ToolCall:
     arguments: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Message:
     """One message of a conversation, in the client's bytes and in the core's words."""
 
@@ -55,10 +59,30 @@ class Message:
     measure: int = field(init=False, compare=False)
     """What tells messages of one digest apart whose tokens differ, the same in every process; see ``_measure``."""
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        raw: bytes,
+        role: Role,
+        text: str,
+        digest: bytes,
+        *,
+        name: str | None = None,
+        calls: tuple[ToolCall, ...] = (),
+        answers: str | None = None,
+        media: tuple[Mapping[str, JsonValue], ...] = (),
+    ) -> None:
+        # What a dataclass generates sets by name, which takes twice as long; a long request makes a thousand messages.
+        _set_raw(self, raw)
+        _set_role(self, role)
+        _set_text(self, text)
+        _set_digest(self, digest)
+        _set_name(self, name)
+        _set_calls(self, calls)
+        _set_answers(self, answers)
+        _set_media(self, media)
         # Both are asked for every message of every request, while the message itself is made once.
-        object.__setattr__(self, "is_system", self.role == "system")
-        object.__setattr__(self, "measure", _measure(self))
+        _set_is_system(self, role == "system")
+        _set_measure(self, len(text) if role != "assistant" else _measure(self))
 
     def __repr__(self) -> str:
         """Short, and without contents, which must not reach a log."""
@@ -66,19 +90,34 @@ class Message:
         return f"<{' '.join([self.role, f'{len(self.raw)}B', *marks])}>"
 
 
-def _measure(message: Message) -> int:
-    """A digest passes over white space around an assistant's text and how the JSON of arguments is written.
+(
+    _set_raw,
+    _set_role,
+    _set_text,
+    _set_digest,
+    _set_name,
+    _set_calls,
+    _set_answers,
+    _set_media,
+    _set_is_system,
+    _set_measure,
+) = [getattr(Message, one.name).__set__ for one in fields(Message)]
+"""The slots themselves: for the constructor alone."""
 
-    Both cost tokens.
+
+def _measure(message: Message) -> int:
+    """Of an assistant's message; of any other, the length of its text.
+
+    A digest passes over white space around an assistant's text and how the JSON of arguments is written. Both cost
+    tokens.
     """
     text = message.text
-    if message.role != "assistant":
-        return len(text)
+    edged = bool(text) and (text[0].isspace() or text[-1].isspace())
+    if not (message.calls or message.media or edged):
+        return len(text)  # nearly always
     written = [call.arguments for call in message.calls]
-    if message.media or (text and (text[0].isspace() or text[-1].isspace())):
+    if message.media or edged:
         written.append(text)
-    if not written:
-        return len(text)
     return len(text) + (crc32("\0".join(written).encode(errors="surrogatepass")) << 32)
 
 
@@ -166,5 +205,14 @@ def printable(text: str) -> str:
 
 def digest_of(*pieces: bytes) -> bytes:
     """A digest of the pieces in order, each framed by its length, so that no two lists of pieces are confused."""
-    framed = b"".join([part for piece in pieces for part in (len(piece).to_bytes(8, "little"), piece)])
-    return hashlib.blake2b(framed, digest_size=DIGEST_BYTES).digest()
+    return blake2b(framed(*pieces), digest_size=DIGEST_BYTES).digest()
+
+
+def framed(*pieces: bytes) -> bytes:
+    """What ``digest_of`` hashes; where most pieces are always the same, they are framed once."""
+    parts: list[bytes] = []
+    for piece in pieces:
+        size = len(piece)
+        parts.append(_LENGTHS[size] if size < _SHORT else size.to_bytes(8, "little"))
+        parts.append(piece)
+    return b"".join(parts)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
 
-from .messages import Message, digest_of
+from .messages import DIGEST_BYTES, Message, digest_of
 
 CHAIN_VERSION = b"v1"
 OWN_CHARACTERS = 16
@@ -20,6 +22,9 @@ REMEMBERED_LINKS = 100_000
 """Of all remembered chains together; each takes about 110 bytes."""
 SHORT = 16
 """A chain of fewer messages is made anew as quickly as it is found."""
+REMEMBERED_TENANTS = 4096
+"""Seeds of conversations without a name, which are the tenant's alone."""
+_FRAME = DIGEST_BYTES.to_bytes(8, "little")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +85,9 @@ class Chains:
     def of(self, tenant: str, messages: Sequence[Message], *, conversation: str | None = None) -> PrefixChain:
         """The same as ``chain_of``."""
         digests = [message.digest for message in messages if not message.is_system]
-        if len(digests) < SHORT:
-            return chain_of(tenant, messages, conversation=conversation)
         seed = _seed(tenant, conversation)
+        if len(digests) < SHORT:
+            return PrefixChain(seed, tuple(_linked(seed, digests)), conversation is not None)
         key = (seed, digests[0])
         before, known = self._made.pop(key, ([], ()))
         self._room += len(before)
@@ -104,12 +109,20 @@ def conversation_id(chain: PrefixChain, known: int) -> str:
     :returns: 48 hex characters: the family, then the first hash of its own. It depends on content only, so
         a request that is sent again, or to another worker, gets the same id.
     """
-    own = chain.at(min(known + 1, len(chain)))
+    hashes = chain.hashes
+    own = hashes[min(known, len(hashes) - 1)] if hashes else chain.seed
     return chain.family + own.hex()[:OWN_CHARACTERS]
 
 
 def _seed(tenant: str, conversation: str | None) -> bytes:
-    return digest_of(tenant.encode(), CHAIN_VERSION, (conversation or "").encode())
+    if not conversation:
+        return _tenant_seed(tenant)
+    return digest_of(tenant.encode(), CHAIN_VERSION, conversation.encode())
+
+
+@lru_cache(maxsize=REMEMBERED_TENANTS)
+def _tenant_seed(tenant: str) -> bytes:
+    return digest_of(tenant.encode(), CHAIN_VERSION, b"")
 
 
 def _links(previous: bytes, messages: Sequence[Message]) -> list[bytes]:
@@ -117,8 +130,11 @@ def _links(previous: bytes, messages: Sequence[Message]) -> list[bytes]:
 
 
 def _linked(previous: bytes, digests: Sequence[bytes]) -> list[bytes]:
+    """Each link is ``digest_of(previous, digest)``, in a straight line: all but the first ``previous`` are as long."""
     links: list[bytes] = []
+    frame = len(previous).to_bytes(8, "little")
     for digest in digests:
-        previous = digest_of(previous, digest)
+        previous = blake2b(frame + previous + _FRAME + digest, digest_size=DIGEST_BYTES).digest()
+        frame = _FRAME
         links.append(previous)
     return links

@@ -24,6 +24,7 @@ from proxy.http.held import held_bytes
 
 COUNTED = ("tools", "tool_choice", "functions", "function_call", "response_format")
 """Members beside the messages that the provider bills as input."""
+_COUNTED = frozenset(COUNTED)
 CACHE_BYTES = 64 * 1024 * 1024
 """Memory for messages that were parsed, all of it counted; some hundred long conversations."""
 BEGINNINGS_SHARE = 3
@@ -33,7 +34,7 @@ MAX_OUTPUT_TOKENS = 100_000_000
 
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raws = msgspec.json.Decoder(list[msgspec.Raw])
-_value = msgspec.json.Decoder()
+_decode = msgspec.json.Decoder().decode
 _MARK = re.compile(r"[ \t\n\r]*([{}\[\]:,])[ \t\n\r]*")
 
 
@@ -61,17 +62,13 @@ class BodyParser:
             known = continued.beginning.lineage.messages
             messages = (*known, *self._parsed(continued.added, len(known)))
             parsed = self._beginnings.grown(body, continued, messages)
-        self._make_room()
-        return ChatRequest(
-            body=body,
-            fields=fields,
-            model=model,
-            messages=messages,
-            stream=_flag(fields, "stream"),
-            max_output_tokens=_max_output(fields),
-            counted={name: decoded(fields[name], name) for name in COUNTED if name in fields},
-            parsed=parsed,
-        )
+        if self._room < self._beginnings.held:
+            self._make_room()
+        stream, max_output_tokens = _flag(fields, "stream"), _max_output(fields)
+        counted: dict[str, JsonValue] = {}
+        if not _COUNTED.isdisjoint(fields):
+            counted = {name: decoded(fields[name], name) for name in COUNTED if name in fields}
+        return ChatRequest(body, fields, model, messages, stream, max_output_tokens, counted, parsed)
 
     def _all_messages(self, fields: dict[str, bytes]) -> tuple[Message, ...]:
         if "messages" not in fields:
@@ -100,14 +97,19 @@ class BodyParser:
         return messages
 
     def _message(self, raw: bytes, index: int) -> Message:
-        where = f"messages.[{index}]"
         try:
-            message = parse_message(raw, decoded(raw, where), index)
+            value = _decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            value = decoded(raw, f"messages.[{index}]")
+        try:
+            message = parse_message(raw, value, index)
         except RecursionError as error:
+            where = f"messages.[{index}]"
             raise InvalidRequest(f"{where} is nested too deeply.", param=where, code="invalid_json") from error
         self._messages[raw] = message
         self._room -= held_bytes(message)
-        self._make_room()
+        if self._room < self._beginnings.held:
+            self._make_room()
         return message
 
     def _make_room(self) -> None:
@@ -134,7 +136,7 @@ def members(body: bytes) -> dict[str, bytes]:
 def decoded(raw: bytes, param: str) -> JsonValue:
     """A member's value; ``param`` is what it is called in an error."""
     try:
-        return _value.decode(raw)
+        return _decode(raw)
     except RecursionError as error:
         raise InvalidRequest(f"{param} is nested too deeply.", param=param, code="invalid_json") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -199,7 +201,9 @@ def _model(fields: dict[str, bytes]) -> str:
 
 
 def _flag(fields: dict[str, bytes], name: str) -> bool:
-    value = decoded(fields[name], name) if name in fields else None
+    if name not in fields:
+        return False
+    value = decoded(fields[name], name)
     if value is not None and not isinstance(value, bool):
         raise InvalidRequest(f"'{name}' must be true or false.", param=name, code="invalid_type")
     return bool(value)
@@ -208,7 +212,9 @@ def _flag(fields: dict[str, bytes], name: str) -> bool:
 def _max_output(fields: dict[str, bytes]) -> int | None:
     """The reply length that is asked for: ``max_completion_tokens`` goes before the older ``max_tokens``."""
     for name in ("max_completion_tokens", "max_tokens"):
-        value = decoded(fields[name], name) if name in fields else None
+        if name not in fields:
+            continue
+        value = decoded(fields[name], name)
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int):

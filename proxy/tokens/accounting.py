@@ -16,7 +16,7 @@ from proxy.core.messages import ChatRequest, JsonValue, Message
 from proxy.core.summary import render_text
 from proxy.tokens.families import Family, family_for
 from proxy.tokens.images import ImagePricing, image_tokens, pricing_for
-from proxy.tokens.media import IMAGES, part_text
+from proxy.tokens.media import IMAGES, kind_of, part_text
 from proxy.tokens.tools import render_namespace, serialised, split_tools, words
 
 RULES = 2
@@ -41,6 +41,9 @@ CHOICES = {"tool_choice": 7, "function_call": 4}
 _TAIL_CHARS = 400
 _SUMMARY = render_text("", 0).text
 _KNOWN = frozenset({"tools", "functions", "response_format", *CHOICES})
+
+BARE = (PRIMING, 0)
+"""What ``fixed_tokens`` gives for a request that has nothing billed beside its messages."""
 
 Tally = Callable[[str], int]
 """The tokens of a text."""
@@ -75,6 +78,8 @@ def message_tokens(message: Message, text: Tally, scheme: Scheme) -> int:
     OpenAI bills no ids of calls. Other providers' templates may render them, so an estimate holds them.
     """
     count = PER_MESSAGE + PER_ROLE + text(message.text)
+    if message.answers is None and not (message.name or message.calls or message.media):
+        return count  # nearly always
     openai = scheme.family.openai
     result = message.answers is not None and not message.answers.startswith(LEGACY_CALL)
     if message.name and not (result and openai):
@@ -88,7 +93,7 @@ def message_tokens(message: Message, text: Tally, scheme: Scheme) -> int:
     elif message.answers:
         count += LEGACY_RESULT
     for part in message.media:
-        count += image_tokens(part, scheme.images) if part.get("type") in IMAGES else text(part_text(part))
+        count += image_tokens(part, scheme.images) if kind_of(part) in IMAGES else text(part_text(part))
     return count
 
 

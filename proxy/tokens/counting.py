@@ -16,8 +16,8 @@ from typing import Literal
 from proxy.core.errors import TokenizerFailed
 from proxy.core.messages import ChatRequest, Message, digest_of
 from proxy.core.ports import RequestCount, Stored
-from proxy.tokens.accounting import PER_MESSAGE, Scheme, fixed_tokens, message_tokens, scheme_for
-from proxy.tokens.media import IMAGES
+from proxy.tokens.accounting import BARE, PER_MESSAGE, Scheme, fixed_tokens, message_tokens, scheme_for
+from proxy.tokens.media import IMAGES, kind_of
 from proxy.tokens.memory import Key, Remembered
 from proxy.tokens.tools import serialised
 from proxy.tokens.vocabulary import OWNER, Vocabulary, vocabulary
@@ -71,9 +71,9 @@ class LocalTokenCounter:
         """
         scheme = scheme_for(model)
         known_here = self._known(request, scheme)
-        added = request.messages[len(known_here) :]
+        added = request.messages[len(known_here) :] if known_here else request.messages
         found = self._found(added, scheme)
-        new = _characters(added, found)
+        new = _characters(added, found) if None in found else 0
         if stored is not None and new > THREAD_CHARS:
             first, characters = _missing(request, (*known_here, *found), known)
             if characters > THREAD_CHARS:
@@ -81,30 +81,27 @@ class LocalTokenCounter:
                     self.remember(message, model, tokens)
                 found = self._found(added, scheme)
                 new = _characters(added, found)
-        fixed_key = _fixed_key(request, scheme)
-        change_key = (*fixed_key[:2], -2)
-        cost_known, change_known = self._texts.get(fixed_key), self._texts.get(change_key)
-        fixed = None if cost_known is None or change_known is None else (cost_known, change_known)
+        fixed_key = _fixed_key(request, scheme) if request.counted else None
+        fixed = BARE if fixed_key is None else self._fixed(fixed_key)
         if None in found or fixed is None:
             if fixed is None:
                 new += sum(len(request.fields.get(name, b"")) for name in request.counted)
-            fill = partial(self._fill, request, added, scheme, found, fixed)
-            if scheme.family.encoding not in self._loaded:
-                found, all_else = await asyncio.to_thread(fill)
-            elif new > THREAD_CHARS:
-                found, all_else = await self._elsewhere(fill)
+            loaded = scheme.family.encoding in self._loaded
+            if loaded and new <= THREAD_CHARS:
+                found, fixed = self._fill(request, added, scheme, found, fixed)
             else:
-                found, all_else = fill()
-            self._texts.put(fixed_key, all_else[0])
-            self._texts.put(change_key, all_else[1])
-        else:
-            all_else = fixed
+                found, fixed = await self._elsewhere(
+                    partial(self._fill, request, added, scheme, found, fixed), loaded=loaded
+                )
+            if fixed_key is not None:
+                self._texts.put(fixed_key, fixed[0])
+                self._texts.put(_change_key(fixed_key), fixed[1])
         counts = (*known_here, *[count or 0 for count in found])
         if (lineage := request.lineage) is not None:
             lineage.found["tokens", scheme.key] = counts
         mark = "" if self._warned else scheme.mark
         exact = scheme.family.exact and not self._warned
-        cost, change = all_else
+        cost, change = fixed
         if request.messages and request.messages[0].is_system:
             change = 0
         return RequestCount(counts, cost, scheme.family.encoding, exact=exact, scheme=mark, summary_first=change)
@@ -113,6 +110,11 @@ class LocalTokenCounter:
         """The counts of the leading messages that an earlier request had too, as long as none was an estimate."""
         lineage = request.lineage
         return () if lineage is None or self._warned else lineage.before.get(("tokens", scheme.key), ())
+
+    def _fixed(self, key: Key) -> tuple[int, int] | None:
+        """What ``fixed_tokens`` gave for the same members, if it is still known."""
+        cost, change = self._texts.get(key), self._texts.get(_change_key(key))
+        return None if cost is None or change is None else (cost, change)
 
     def _found(self, messages: Sequence[Message], scheme: Scheme) -> Sequence[int | None]:
         key = scheme.key
@@ -142,9 +144,12 @@ class LocalTokenCounter:
         if tokens > PER_MESSAGE:
             self._messages.put(_key(message, scheme_for(model)), tokens)
 
-    async def _elsewhere(self, fill: Callable[[], _Filled]) -> _Filled:
-        """In the thread that is quickest; in any other while that one has work, so that nobody queues behind it."""
-        if self._owner_works:
+    async def _elsewhere(self, fill: Callable[[], _Filled], *, loaded: bool) -> _Filled:
+        """In the thread that is quickest; in any other while that one has work, so that nobody queues behind it.
+
+        :param loaded: whether the vocabulary is there; it is loaded with the quickest thread's help
+        """
+        if self._owner_works or not loaded:
             return await asyncio.to_thread(fill)
         self._owner_works = True
         try:
@@ -187,7 +192,7 @@ class LocalTokenCounter:
             return 0
         family = scheme.family
         try:
-            count = self._vocabulary(family.encoding).count(text)
+            count = (self._loaded.get(family.encoding) or self._vocabulary(family.encoding)).count(text)
         except TokenizerFailed as error:
             self._estimating(error)
             return -(-len(text) // ESTIMATED_CHARS)
@@ -220,9 +225,18 @@ def _fixed_key(request: ChatRequest, scheme: Scheme) -> Key:
     return scheme.key, digest_of(system, *[name.encode() for name in request.counted], *parts), -1
 
 
+def _change_key(fixed: Key) -> Key:
+    """Where the second of two figures is remembered, beside the first."""
+    return *fixed[:2], -2
+
+
 def _characters(messages: Sequence[Message], found: Sequence[int | None]) -> int:
     """Characters that are still to be counted."""
-    return sum(_size(message) for message, count in zip(messages, found, strict=True) if count is None)
+    characters = 0
+    for message, count in zip(messages, found, strict=True):
+        if count is None:
+            characters += _size(message)
+    return characters
 
 
 def _missing(request: ChatRequest, found: Sequence[int | None], known: int) -> tuple[int, int]:
@@ -235,6 +249,8 @@ def _missing(request: ChatRequest, found: Sequence[int | None], known: int) -> t
 
 def _size(message: Message) -> int:
     """Characters to count in a message, about; an image's data is not among them."""
+    if not message.calls and not message.media:
+        return len(message.text) + len(message.name or "") + len(message.answers or "")
     calls = sum(len(call.arguments) + len(call.name) + len(call.id) for call in message.calls)
-    parts = len(message.raw) if any(part.get("type") not in IMAGES for part in message.media) else 0
+    parts = len(message.raw) if any(kind_of(part) not in IMAGES for part in message.media) else 0
     return len(message.text) + calls + parts + len(message.name or "") + len(message.answers or "")

@@ -18,9 +18,15 @@ _PLAIN_FIELDS = ("filename", "name", "title", "mime_type", "media_type", "format
 _CONTENT_FIELDS = ("data", "file_data", "url", "file_url")
 
 
+def kind_of(part: Mapping[str, JsonValue]) -> str:
+    """A part's type; empty where it has none, or one that is no string."""
+    kind = part.get("type")
+    return kind if isinstance(kind, str) else ""
+
+
 def part_text(part: Mapping[str, JsonValue]) -> str:
     """The text that a part without text counts as: an attachment's metadata, any unknown part's own JSON."""
-    if part.get("type") in _ATTACHMENTS:
+    if kind_of(part) in _ATTACHMENTS:
         return _metadata(part)
     return serialised(part)
 

@@ -25,16 +25,19 @@ class Remembered:
     def get(self, key: Key) -> int | None:
         """The count, if it is still known."""
         found = self._young.get(key)
-        if found is None:
-            found = self._old.get(key)
-            if found is not None:
-                self.put(key, found)
-        return found
+        return self._older(key) if found is None else found
 
     def all(self, keys: Sequence[Key]) -> list[int | None]:
         """The counts of many at once."""
         young = self._young.get
-        return [self.get(key) if (count := young(key)) is None else count for key in keys]
+        return [self._older(key) if (count := young(key)) is None else count for key in keys]
+
+    def _older(self, key: Key) -> int | None:
+        """One that was not asked for since the generation before; now it is young again."""
+        found = self._old.get(key)
+        if found is not None:
+            self.put(key, found)
+        return found
 
     def put(self, key: Key, count: int) -> None:
         """Keep a count; at most ``size`` are kept."""

@@ -17,6 +17,7 @@ from proxy.core.commands import (
     exchanges,
     failed_text,
     mark_of,
+    quiet,
     summarized_text,
     unanswered,
     without_exchanges,
@@ -51,6 +52,8 @@ def parsed(said: list[Any], dump: dict[str, Any], **more: Any) -> ChatRequest:
 def spared(request: ChatRequest, *, commands: bool = True) -> ChatRequest:
     """What is left of a request where commands are on, or not."""
     gone, lost = exchanges(request, MARK)
+    if quiet(request, MARK):
+        assert (gone, lost, command_in(request.messages)) == (frozenset(), frozenset(), None)
     return without_exchanges(request, gone | lost if commands else gone)
 
 

@@ -34,6 +34,27 @@ def test_a_streamed_text_is_the_whole_text(pieces: list[str], line_end: bytes) -
     assert folded.message.digest == message(role="assistant", content="".join(pieces)).digest
 
 
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.sampled_from([*'ab"\\\n\x7f漢😀', "\ud83d"])),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.text(max_size=5) | st.just("half \ud83d"), st.dictionaries(st.text(max_size=3), VALUES, max_size=4))
+def test_an_answer_is_kept_as_one_encoder_writes_it(text: str, beside: dict[str, Any]) -> None:
+    """The upstream's members, all of them, in its order and in one form, whatever is in them."""
+    said = {"content": text, **beside, "role": "assistant"}
+    folded = fold_body(json.dumps({"choices": [{"message": said}]}).encode(), json.loads).message
+    assert folded is not None
+    whole = {"role": "assistant", **said}
+    try:
+        written = json.dumps(whole, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        written = json.dumps(whole).encode()
+    assert folded.raw == written
+
+
 @given(st.lists(st.integers(0, 2), max_size=20))
 def test_parallel_calls_are_put_together_by_their_index(order: list[int]) -> None:
     """Arguments arrive in pieces, interleaved."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import FrozenInstanceError, fields, replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,3 +35,13 @@ def test_messages_are_forwarded_as_they_came() -> None:
     said = [message(role="user", content="ä"), system_message("b")]
     assert render_messages(said) == b"[" + said[0].raw + b"," + said[1].raw + b"]"
     assert json.loads(said[1].raw) == {"role": "system", "content": "b"}
+
+
+def test_nobody_changes_a_message() -> None:
+    """Requests share what was parsed: the constructor alone reaches the slots."""
+    said = message(role="user", content="a", name="ann")
+    for one in fields(said):
+        with pytest.raises(FrozenInstanceError):
+            setattr(said, one.name, None)
+    assert replace(said) == said != replace(said, name=None)
+    assert {said: 1}[replace(said)] == 1

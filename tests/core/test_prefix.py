@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.messages import Message
-from proxy.core.prefix import Chains, chain_of, conversation_id
+from proxy.core.messages import Message, digest_of
+from proxy.core.prefix import Chains, PrefixChain, chain_of, conversation_id
 from tests.core.histories import conversations, message
 
 
@@ -18,6 +18,26 @@ def test_a_chain_grows_and_its_beginning_stays(messages: list[Message], cut: int
     assert whole.hashes[: len(part)] == part.hashes
     assert part.extended(messages[cut:]).hashes == whole.hashes
     assert part.extended(messages[cut:]).family == part.family
+
+
+@given(st.binary(max_size=40), conversations())
+def test_a_link_is_the_digest_of_what_was_before_and_of_the_message(seed: bytes, messages: list[Message]) -> None:
+    """The bytes of a chain are a format; a chain that was read back may begin with any seed."""
+    links, previous = [], seed
+    for said in messages:
+        if not said.is_system:
+            previous = digest_of(previous, said.digest)
+            links.append(previous)
+    assert PrefixChain(seed, ()).extended(messages).hashes == tuple(links)
+
+
+@given(st.text(max_size=4), st.text(max_size=4) | st.none())
+def test_a_seed_is_the_tenants_and_its_names(tenant: str, name: str | None) -> None:
+    """Remembered or made anew, it is the digest of both."""
+    for _ in range(2):
+        made = chain_of(tenant, [], conversation=name)
+        assert made.seed == digest_of(tenant.encode(), b"v1", (name or "").encode())
+        assert made.named == (name is not None)
 
 
 @given(conversations())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ from proxy.core.errors import InvalidRequest
 from proxy.core.messages import printable, render_body, render_messages
 from proxy.core.ports import SummaryTask
 from proxy.http.body import BodyParser
+from proxy.http.held import ENTRY_BYTES, held_bytes
 from proxy.summarizers import ExtractiveSummarizer
 from proxy.tokens import LocalTokenCounter
 
@@ -69,6 +71,14 @@ def test_the_cache_holds_what_it_may_in_memory(count: int, make: Callable[[int],
     finally:
         tracemalloc.stop()
     assert bound / 1.5 < held < bound * 1.5
+
+
+def test_a_plain_message_is_reckoned_as_it_is_measured() -> None:
+    """What most messages hold is summed up without looking into each part; the parts tell the same."""
+    for text in ("", "hello", "漢" * 10, "\N{GRINNING FACE}" * 10):
+        said = BodyParser().chat(body({"role": "user", "content": text})).messages[0]
+        parts = (said.raw, said.text, said.name, said.answers, said.digest, said.media)
+        assert held_bytes(said) == ENTRY_BYTES + sum(map(sys.getsizeof, parts))
 
 
 def test_a_message_that_was_seen_is_not_parsed_again() -> None:
