@@ -69,10 +69,11 @@ def _quiet(request: ChatRequest, mark: str) -> bool:
     """Whether no message is a command or bears our mark; where a request continues another, new ones are read only."""
     lineage, key = request.lineage, ("quiet", mark)
     known = lineage.known if lineage is not None and lineage.before.get(key) else 0
-    quiet = not any(
-        command_of(message) is not None or (message.role == "assistant" and message.text.lstrip().startswith(mark))
-        for message in request.messages[known:]
-    )
+    quiet = True
+    for message in request.messages[known:]:
+        if command_of(message) is not None or (message.role == "assistant" and message.text.lstrip().startswith(mark)):
+            quiet = False
+            break
     if lineage is not None:
         lineage.found[key] = quiet
     return quiet
