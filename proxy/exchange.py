@@ -15,12 +15,13 @@ from proxy.core.events import Action
 from proxy.core.ports import Headers, UpstreamReply
 from proxy.core.situation import Mode
 from proxy.core.summary import RunningSummary
+from proxy.core.values import value
 from proxy.relay import PendingTurn
 
 History = Literal["client", "stored"]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Controls:
     """What the client asks of Tidemark, by request headers."""
 
@@ -33,7 +34,7 @@ class Controls:
     """``X-Tidemark-Overflow: acknowledge``: send the request although it could not be compacted (FR-5.1.2)."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Report:
     """What was done to a request: the facts of the response headers and of the log line (promise 9)."""
 
@@ -55,7 +56,7 @@ class Report:
     """Tidemark's own time from the model's profile to the upstream's turn, the making of a summary left out."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Exchange:
     """An upstream's answer on its way, and what belongs to it."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from proxy.clipping import clip
 from proxy.compactor import Compactor, Summarized
@@ -17,10 +17,11 @@ from proxy.core.clip import clips_for, could_shrink
 from proxy.core.errors import CompactionFailed, ContextLengthExceeded
 from proxy.core.events import Action
 from proxy.core.messages import Message
-from proxy.core.plan import plan, plan_ahead, would_help
+from proxy.core.plan import plan, plan_ahead, plan_at_once, would_help
 from proxy.core.ports import Route, TokenCounter
 from proxy.core.situation import CannotFit, Compact, CompactionPlan, NoCompaction, ReuseSummary, Situation, SwapSummary
 from proxy.core.summary import RunningSummary, render_summary
+from proxy.core.values import value
 from proxy.exchange import Refused, Report
 from proxy.identity import Understood
 from proxy.preparation import Preparation
@@ -37,7 +38,7 @@ WARNINGS = {
 """``X-Tidemark-Warning`` where a compaction was asked for or due and yet not done."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Fitted:
     """What will be forwarded."""
 
@@ -59,11 +60,17 @@ class Fitting:
 
     def plan(self, case: Understood) -> CompactionPlan:
         """What is to be done with a request."""
-        return plan(self._situation(case))
+        summarized = case.memory.summary is not None
+        at_once = plan_at_once(
+            case.count.total, case.budget, case.profile.policy, case.controls.mode, summarized=summarized
+        )
+        return plan(self._situation(case)) if at_once is None else at_once
 
     async def fit(self, case: Understood, compacting: Compacting) -> Fitted | Refused:
         """Plan, and perform the plan; where that cannot fit, with tool results clipped (FR-5.3.1)."""
         planned = self.plan(case)
+        if isinstance(planned, NoCompaction):
+            return self._unchanged(case, planned)
         clips = clips_for(self._situation(case)) if isinstance(planned, CannotFit) else ()
         if not clips:
             return await self._performed(case, planned, compacting)

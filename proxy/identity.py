@@ -20,11 +20,12 @@ from proxy.core.ports import CalibrationStore, Caller, ConversationStore, Reques
 from proxy.core.prefix import Chains, PrefixChain
 from proxy.core.registry import model_id
 from proxy.core.summary import RunningSummary, SummaryRecipe
+from proxy.core.values import value
 from proxy.exchange import Controls, Report
 from proxy.writing import ChooseSummarizer, Clock
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Understood:
     """A request whose identity and size are known."""
 
@@ -141,10 +142,11 @@ class Identity:
         :param stored: where the request's messages were read from, where no client sent them
         """
         started = self._timer()
-        tenant = stored.tenant if stored else tenant_of(caller, route)
-        chain = (
-            stored.chain if stored else self._chains.of(tenant, request.messages, conversation=controls.conversation)
-        )
+        if stored is None:
+            tenant = tenant_of(caller, route)
+            chain = self._chains.of(tenant, request.messages, conversation=controls.conversation)
+        else:
+            tenant, chain = stored.tenant, stored.chain
         recipe = self._choose(profile, route).recipe
         measure = Measure(budget_for(profile, request.max_output_tokens, controls.retention))
         if profile.policy.calibrate:
@@ -156,19 +158,10 @@ class Identity:
             measure = replace(measure, factor=factor, key=key)
         else:
             memory = await self._recall(tenant, chain, recipe)
+        count = await self._counted(request, memory, route.upstream_model)
+        conversation = told_id(memory, chain, self._clock())
         return Understood(
-            request=request,
-            controls=controls,
-            caller=caller,
-            route=route,
-            profile=profile,
-            tenant=tenant,
-            chain=chain,
-            memory=memory,
-            count=await self._counted(request, memory, route.upstream_model),
-            measure=measure,
-            started=started,
-            conversation=told_id(memory, chain, self._clock()),
+            request, controls, caller, route, profile, tenant, chain, memory, count, measure, started, conversation
         )
 
     async def _counted(self, request: ChatRequest, memory: Recollection, model: str) -> RequestCount:

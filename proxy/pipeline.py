@@ -133,29 +133,33 @@ class ChatPipeline:
 
     def _body(self, case: Understood, fitted: Fitted) -> bytes:
         """The bytes to send: the client's own where nothing is to be changed (promise 1)."""
+        request, model = case.request, case.route.upstream_model
+        if not fitted.changed and model == request.model:
+            return request.body
         replaced: dict[str, bytes] = {}
         if fitted.changed:
             replaced["messages"] = render_messages(fitted.messages)
-        if case.route.upstream_model != case.request.model:
-            replaced["model"] = json.dumps(case.route.upstream_model).encode()
-        return render_body(case.request.fields, replaced) if replaced else case.request.body
+        if model != request.model:
+            replaced["model"] = json.dumps(model).encode()
+        return render_body(request.fields, replaced)
 
     def _turn(self, case: Understood, report: Report) -> PendingTurn:
+        request, count = case.request, case.count
         record = TurnRecord(
             tenant=case.tenant,
             conversation=case.conversation,
             chain=case.chain,
             known=case.memory.known,
-            messages=case.request.messages,
-            tokens=case.count.messages,
+            messages=request.messages,
+            tokens=count.messages,
             complete=False,
-            model=case.request.model,
+            model=request.model,
             action=report.action,
             tokens_before=report.tokens_before,
             tokens_after=report.tokens_after,
             summarized=report.summarized,
             created_at=self._clock(),
-            scheme=case.count.scheme,
+            scheme=count.scheme,
             owner=owner_of(case.caller.fingerprint),
             name=case.controls.conversation or "",
         )

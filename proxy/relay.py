@@ -18,6 +18,7 @@ from proxy.core.errors import TidemarkError, UpstreamBroken
 from proxy.core.events import Listener, Outcome, StoreDegraded, TurnStored
 from proxy.core.messages import Message
 from proxy.core.ports import ConversationStore, TokenCounter, UpstreamReply
+from proxy.core.values import value
 
 Deliver = Callable[[bytes], Awaitable[None]]
 """Takes bytes to the client; raises or is cancelled when the client is gone."""
@@ -30,7 +31,7 @@ _BLANK_LINES = (b"\n\n", b"\n\r\n", b"\n\r", b"\r\r\n", b"\r\r")
 """A line's end with an empty line after it: WHATWG HTML, section 9.2.6."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PendingTurn:
     """A turn whose answer is on its way."""
 

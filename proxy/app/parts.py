@@ -14,7 +14,7 @@ from proxy.config import ModelEntry, Settings, WindowNote, read_override
 from proxy.core.budget import ModelProfile
 from proxy.core.events import Listener
 from proxy.core.ports import Caller, Forgets, LessonStore, MemoryFlush, Route, Summarizer
-from proxy.core.summary import Strategy
+from proxy.core.summary import Strategy, Template
 from proxy.fit import Fitting
 from proxy.http.body import BodyParser
 from proxy.http.stateless import Stateless
@@ -72,6 +72,8 @@ class Parts:
         )
         self.extractive = ExtractiveSummarizer(self.counter)
         self._strategies: dict[tuple[Any, ...], Summarizer] = {}
+        self._named: dict[tuple[Strategy, str | Template, str, bool], Summarizer] = {}
+        """By the words of a policy, which only configurations have."""
 
     def strategy(self, strategy: Strategy, **asked: Any) -> Summarizer:
         """The summarizer of a strategy; made once for the same wishes.
@@ -98,12 +100,13 @@ class Parts:
     def summarizer_for(self, profile: ModelProfile, _: Route) -> Summarizer:
         """The summarizer that a model's policy names."""
         policy = profile.policy
-        return self.strategy(
-            policy.strategy,
-            template=policy.template,
-            model=policy.summarizer_model,
-            cache_friendly=policy.summarizer_cache_friendly,
-        )
+        named = (policy.strategy, policy.template, policy.summarizer_model, policy.summarizer_cache_friendly)
+        summarizer = self._named.get(named)
+        if summarizer is None:
+            strategy, template, model, cache_friendly = named
+            summarizer = self.strategy(strategy, template=template, model=model, cache_friendly=cache_friendly)
+            self._named[named] = summarizer
+        return summarizer
 
     def stateless(self) -> Stateless:
         """Counting and compacting of single requests."""

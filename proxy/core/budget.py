@@ -6,7 +6,7 @@ anything is compared; all marks follow from the model's window, the request's re
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from .summary import Strategy, Template
@@ -23,6 +23,8 @@ DEFAULT_WINDOW_TOKENS = 128_000
 DEFAULT_OUTPUT_TOKENS = 4096
 """The reply that a model of unknown maximum output is taken to write at most; OpenAI's own older default."""
 SUMMARY_SHARE = 0.05
+BUDGETS = 64
+"""Remembered of one profile; clients choose what they ask for, so there must be a bound."""
 MIN_SUMMARY_TOKENS = 64
 """About half of it is the summary message's frame; nothing is compacted into less."""
 SUMMARY_FLOOR_TOKENS = 256
@@ -97,6 +99,10 @@ class ModelProfile:
     density: float = 1.0
     """The provider's tokens for one of ours, as an overflow taught; used where the model is calibrated, until a reply
     teaches better."""
+    budgets: dict[tuple[int | None, int | None], Budget] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """What ``budget_for`` has found, by what it was asked: a profile serves many requests, most of which ask alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +129,18 @@ def budget_for(profile: ModelProfile, max_output_tokens: int | None, retention: 
     :param max_output_tokens: what the request itself asks for; the reply reserve follows it (DESIGN.md, "Budget")
     :param retention: the request's own retention in tokens (FR-2.2.2), in place of the policy's
     """
-    window, policy = profile.window, profile.policy
+    asked = (max_output_tokens, retention)
+    budget = profile.budgets.get(asked)
+    if budget is None:
+        budget = _budget(profile.window, profile.policy, max_output_tokens, retention)
+        if len(profile.budgets) < BUDGETS:
+            profile.budgets[asked] = budget
+    return budget
+
+
+def _budget(
+    window: ModelWindow, policy: CompactionPolicy, max_output_tokens: int | None, retention: int | None
+) -> Budget:
     margin = round(MARGIN_RATIO * window.window)
     shared = window.window - reply_reserve(window, max_output_tokens)
     limit = max(min(window.max_input_tokens, shared) - margin, 0)

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from .messages import Message, digest_of
 from .prefix import OWN_CHARACTERS, PrefixChain, conversation_id
 from .summary import RunningSummary
+from .values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Recollection:
     """What is known of a request's conversation before it is forwarded."""
 
@@ -49,7 +50,7 @@ def told_id(memory: Recollection, chain: PrefixChain, now: float) -> str:
     return conversation_id(chain, memory.known)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TurnRecord:
     """All that one turn adds to the store; written at once, when the response has ended."""
 

@@ -27,12 +27,23 @@ KEYS = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"}
 """Where a provider's key stands: OpenAI's, Anthropic's, Azure's and Google's own."""
 
 
-def end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """The lines that are not for one hop only: in order, names in lower case."""
-    lines = [(name.lower(), value) for name, value in headers]
-    named = named_by_connection(lines)
-    dropped = HOP_BY_HOP | named if named else HOP_BY_HOP
-    return [line for line in lines if line[0] not in dropped]
+def end_to_end(
+    headers: Iterable[tuple[bytes, bytes]], dropped: frozenset[bytes] = HOP_BY_HOP
+) -> list[tuple[bytes, bytes]]:
+    """The lines that are not for one hop only: in order, names in lower case.
+
+    :param dropped: those of one hop, and whatever else is to be left out
+    """
+    kept, connection = [], []
+    for written, value in headers:
+        name = written.lower()
+        if name not in dropped:
+            kept.append((name, value))
+        elif name == b"connection":
+            connection.append((name, value))
+    if connection and (named := named_by_connection(connection) - dropped):
+        return [line for line in kept if line[0] not in named]
+    return kept
 
 
 def named_by_connection(lines: Iterable[tuple[bytes, bytes]]) -> set[bytes]:

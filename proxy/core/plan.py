@@ -13,13 +13,14 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate, product
 
-from .budget import MIN_SUMMARY_TOKENS
+from .budget import MIN_SUMMARY_TOKENS, Budget, CompactionPolicy
 from .cuts import open_cuts
 from .messages import Message
 from .situation import (
     CannotFit,
     Compact,
     CompactionPlan,
+    Mode,
     NoCompaction,
     Reason,
     ReuseSummary,
@@ -35,13 +36,10 @@ FORCED_RETENTION_RATIO = 0.25
 
 def plan(situation: Situation) -> CompactionPlan:
     """Decide what to do with a request (FR-1.2, FR-1.3, FR-2.2, FR-5.3, FR-5.4)."""
-    if situation.mode == "off":
-        return NoCompaction("off", situation.total)
-    if situation.mode == "auto" and not situation.policy.enabled:
-        return NoCompaction("disabled", situation.total)
-    budget = situation.budget
-    if situation.mode == "auto" and situation.summary is None and situation.total <= budget.high_water:
-        return NoCompaction("fits", situation.total)  # most requests end here, and no message was looked at
+    given, budget = situation, situation.budget
+    at_once = plan_at_once(given.total, budget, given.policy, given.mode, summarized=given.summary is not None)
+    if at_once is not None:
+        return at_once
     case = _Case(situation)
     current = case.current()
     if situation.mode == "force":
@@ -54,6 +52,22 @@ def plan(situation: Situation) -> CompactionPlan:
         # The stored summary was made for a larger window, or covers too much: make one anew (FR-5.3.1).
         return plan(replace(situation, summary=None))
     return planned
+
+
+def plan_at_once(
+    total: int, budget: Budget, policy: CompactionPolicy, mode: Mode, *, summarized: bool
+) -> NoCompaction | None:
+    """What to do with a request where its size alone tells: most end here, and no message was looked at.
+
+    :param summarized: whether there is a summary, which then stands for the prefix once more
+    """
+    if mode == "off":
+        return NoCompaction("off", total)
+    if mode == "auto" and not policy.enabled:
+        return NoCompaction("disabled", total)
+    if mode == "auto" and not summarized and total <= budget.high_water:
+        return NoCompaction("fits", total)
+    return None
 
 
 def plan_ahead(situation: Situation) -> Compact | None:

@@ -12,13 +12,14 @@ from typing import Literal
 from .budget import Budget, CompactionPolicy
 from .messages import Message
 from .summary import RunningSummary
+from .values import value
 
 Mode = Literal["auto", "force", "off"]
 """``X-Tidemark-Summarize``."""
 Reason = Literal["fits", "off", "disabled", "below_minimum", "small_gain", "nothing_to_summarize"]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Situation:
     """All that the plan depends on."""
 
@@ -45,7 +46,7 @@ class Situation:
         return self.fixed + sum(self.tokens)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NoCompaction:
     """The request goes out as it came in."""
 

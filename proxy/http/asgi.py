@@ -31,9 +31,11 @@ async def read_body(receive: Receive, headers: Headers, max_bytes: int) -> bytes
     :raises BodyTooLarge: told by ``content-length`` before anything is read, or found while reading
     :raises ClientGone: the client left before the body was complete
     """
-    declared = next((value for name, value in headers if name == b"content-length"), b"0")
-    if declared.isdigit() and int(declared) > max_bytes:
-        raise _too_large(max_bytes)
+    for name, declared in headers:
+        if name == b"content-length":
+            if declared.isdigit() and int(declared) > max_bytes:
+                raise _too_large(max_bytes)
+            break
     pieces: list[bytes] = []
     size = 0
     while True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from proxy.core.headers import KEYS
 from proxy.core.ports import Caller, Headers
@@ -31,23 +31,28 @@ class PassthroughAuth:
         lines = forwarded(headers)
         state = self._keyed.copy()
         for name, value in sorted(_credentials(lines)):
-            for field in (name, value):
-                state.update(len(field).to_bytes(8, "little") + field)
+            state.update(_framed(name) + _framed(value))
         return Caller(state.digest(), lines)
 
     def anonymous(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         """Whether a request brings no credential at all."""
-        return not any(_credentials(forwarded(headers)))
+        return not _credentials(forwarded(headers))
 
     def __repr__(self) -> str:
         return "PassthroughAuth(secret=***)"
 
 
-def _credentials(lines: Headers) -> Iterator[tuple[bytes, bytes]]:
+def _credentials(lines: Headers) -> list[tuple[bytes, bytes]]:
+    found = []
     for name, value in lines:
         if name in KEYS or name.endswith(CREDENTIAL_ENDS):
-            yield name, value
+            found.append((name, value))
         elif name == b"cookie":
-            for cookie in value.split(b";"):
-                if cookie.strip() and not cookie.strip().startswith(BALANCER_COOKIES):
-                    yield name, cookie.strip()
+            cookies = [cookie.strip() for cookie in value.split(b";")]
+            found += [(name, cookie) for cookie in cookies if cookie and not cookie.startswith(BALANCER_COOKIES)]
+    return found
+
+
+def _framed(field: bytes) -> bytes:
+    """With its length, so that no two lists of fields are confused."""
+    return len(field).to_bytes(8, "little") + field

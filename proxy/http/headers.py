@@ -13,14 +13,14 @@ from proxy.exchange import Controls, History, Report
 OWN_PREFIX = b"x-tidemark-"
 MAX_NAME_LENGTH = 256
 """Characters of a conversation id of the client's own."""
+NOTHING_ASKED = Controls()
 _HISTORIES: Mapping[str, History] = {"client": "client", "stored": "stored"}
 _MODES: Mapping[str, Mode] = {"auto": "auto", "force": "force", "off": "off"}
 
 
 def forwarded(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """The client's request headers that go upstream."""
-    kept = end_to_end(headers)
-    return [(name, value) for name, value in kept if name not in NOT_SENT and not name.startswith(OWN_PREFIX)]
+    return [line for line in end_to_end(headers, NOT_SENT) if not line[0].startswith(OWN_PREFIX)]
 
 
 def returned(headers: Headers) -> list[tuple[bytes, bytes]]:
@@ -54,6 +54,8 @@ def controls(headers: Iterable[tuple[bytes, bytes]]) -> Controls:
     :raises InvalidRequest: a header's value is none of those it may have
     """
     asked = {name: value.decode("latin-1").strip() for name, value in headers if name.startswith(OWN_PREFIX)}
+    if not asked:
+        return NOTHING_ASKED
     history = asked.get(b"x-tidemark-history", "client").lower()
     if history not in _HISTORIES:
         raise _refused("X-Tidemark-History", history, "client or stored")

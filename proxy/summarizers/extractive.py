@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 from proxy.core.ports import SummaryTask, TokenCounter
 from proxy.core.summary import SummaryRecipe
@@ -34,7 +35,7 @@ class ExtractiveSummarizer:
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
 
-    @property
+    @cached_property
     def recipe(self) -> SummaryRecipe:
         """What its summaries depend on: nothing but these rules."""
         return SummaryRecipe("extractive", "", version=2)

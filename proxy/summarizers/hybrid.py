@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import cached_property
 
 from proxy.core.ports import Summarizer, SummaryTask, TokenCounter
 from proxy.core.summary import SummaryRecipe
@@ -29,7 +30,7 @@ class HybridSummarizer:
         self._counter = counter
         self._narrator = narrator
 
-    @property
+    @cached_property
     def recipe(self) -> SummaryRecipe:
         """What its summaries depend on: these rules and the narrator's."""
         own = self._narrator.recipe

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from proxy.core.errors import (
     ModelNotFound,
@@ -75,7 +76,7 @@ class LlmSummarizer:
         self._cache_friendly = cache_friendly
         self._clock = clock
 
-    @property
+    @cached_property
     def recipe(self) -> SummaryRecipe:
         """What its summaries depend on."""
         model = f"{self._model}+live" if self._cache_friendly else self._model

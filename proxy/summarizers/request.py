@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from proxy.core.messages import Message
 from proxy.core.ports import Summarizer, SummaryTask, TokenCounter
@@ -65,7 +66,7 @@ class CarriesRequest:
         self._counter = counter
         self._narrator = narrator
 
-    @property
+    @cached_property
     def recipe(self) -> SummaryRecipe:
         """The narrator's, a version on."""
         own = self._narrator.recipe

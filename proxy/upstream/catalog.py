@@ -9,10 +9,8 @@ upstream's overflow taught goes over all.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
-from fnmatch import fnmatchcase
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from proxy.core.budget import CompactionPolicy, ModelProfile, ModelWindow
 from proxy.core.errors import UpstreamError
@@ -24,13 +22,13 @@ from proxy.upstream.headers import caller_key
 from proxy.upstream.learning import lessons_apart, lessons_in_one
 from proxy.upstream.lessons import Lessons
 from proxy.upstream.litellm import LiteLLMUpstream
-from proxy.upstream.modeldata import Known, LiteLLMModelData, known_from
+from proxy.upstream.modeldata import LiteLLMModelData
 from proxy.upstream.overflow import parse_overflow
 from proxy.upstream.overrides import LiveOverrides
 from proxy.upstream.probe import Probe, entries_of, window_of
 from proxy.upstream.providers import OPENAI_BASE
 from proxy.upstream.routes import find
-from proxy.upstream.wire import is_openai
+from proxy.upstream.windows import ModelInfo, Windows
 
 LIST_SECONDS = 10.0
 """The longest wait for an upstream's list of models."""
@@ -39,11 +37,16 @@ REMEMBERED = 1024
 OPENAI_KEYS = ("sk-proj-", "sk-svcacct-")
 """Keys that can only be OpenAI's; a key of another form is not shown to OpenAI to find out."""
 
-NOTHING_KNOWN = Known()
 
-ModelInfo = Mapping[str, JsonValue]
-"""``max_input_tokens``, ``max_output_tokens``, ``context_window``: LiteLLM's ``model_info`` words, in
-tokens."""
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What a request for a model was given, kept for the next one that all of it is the same for."""
+
+    of: tuple[Route, ModelWindow, CompactionPolicy, Overrides]
+    """Where it went, the window as it was found, the configured policy, and what a person had set over both."""
+    profile: ModelProfile
+    """Without a lesson, which is one caller's alone."""
+    sighting: Sighting
 
 
 class Catalog:
@@ -72,34 +75,39 @@ class Catalog:
         self._upstream = upstream
         self._live = live
         self._policy_for = policy_for
-        self._overrides = {} if overrides is None else overrides
-        self._shipped = {} if shipped is None else shipped
         self._data = data or LiteLLMModelData()
-        self._probe = probe or Probe(upstream.wire)
-        self._looked_up: dict[tuple[str, str, str], Known | None] = {}
+        self._windows = Windows(
+            overrides={} if overrides is None else overrides,
+            shipped={} if shipped is None else shipped,
+            data=self._data,
+            probe=probe or Probe(upstream.wire),
+        )
+        self._made: dict[str, _Made] = {}
+        """By the client's name."""
         self.lessons = Lessons(lessons)
 
     async def profile(self, route: Route, caller: Caller) -> ModelProfile:
         """Window and policy of a model; never fails, the last source is a default."""
-        policy = self._policy_for(route.name)
-        said = self._said(route)
+        policy, said = self._policy_for(route.name), self._said(route)
         if said.states_window:
-            output = None if said.max_output_tokens else await self._output(route)
-            window = said.over_window(ModelWindow(max_output_tokens=output))
+            found = ModelWindow(max_output_tokens=None if said.max_output_tokens else await self._windows.output(route))
         else:
-            found = await self.found(route, caller)
-            if self._live is not None and route.provider:
-                self._live.note(_sighting(route, found, policy))
-            window = said.over_window(found)
-        policy = said.over_policy(policy)
-        lesson = await self.lessons.of(route, caller, said)
+            found = await self._windows.found(route, caller)
+        made, of = self._made.get(route.name), (route, found, policy, said)
+        if made is None or made.of != of:  # tuples look first whether it is the very same, which it mostly is
+            own = ModelProfile(route.name, said.over_window(found), said.over_policy(policy))
+            made = _Made(of, own, _sighting(route, found, policy))
+            remember(self._made, route.name, made, most=REMEMBERED)
+        if self._live is not None and route.provider and not said.states_window:
+            self._live.note(made.sighting)
+        profile, lesson = made.profile, await self.lessons.of(route, caller, said)
         if lesson is None:
-            return ModelProfile(route.name, window, policy)
-        return ModelProfile(route.name, lesson.over(window), policy, lesson.density)
+            return profile
+        return ModelProfile(route.name, lesson.over(profile.window), profile.policy, lesson.density)
 
     async def sighting(self, route: Route, caller: Caller) -> Sighting:
         """A model as it is found now, for the registry: without what a person set there."""
-        return _sighting(route, await self.found(route, caller), self._policy_for(route.name))
+        return _sighting(route, await self._windows.found(route, caller), self._policy_for(route.name))
 
     async def learn(
         self,
@@ -196,84 +204,8 @@ class Catalog:
         window = (await self.profile(route, caller)).window
         return entry if window.source == "default" else {**entry, "context_length": window.window}
 
-    async def found(self, route: Route, caller: Caller) -> ModelWindow:
-        """The window by the file, our data and the servers."""
-        manual = self._manual(route.name)
-        if manual.has_window:
-            return _model_window(manual.answering(await self._output(route)), manual=True)
-        sources: list[Callable[[], Awaitable[Known | None]]] = [
-            lambda: self._lookup(route),
-            lambda: self._ask(route, caller),
-        ]
-        if route.params and (route.params.get("api_base") or route.params.get("base_url")):
-            sources.reverse()  # an alias such as gpt-4o may be served by anything there
-        for source in sources:
-            known = await source()
-            if known is not None:
-                output = manual.max_output_tokens or known.max_output_tokens
-                return _model_window(known.answering(output))
-        return ModelWindow(max_output_tokens=manual.max_output_tokens)
-
-    async def _output(self, route: Route) -> int | None:
-        """The longest reply, where no server is asked for it."""
-        manual = self._manual(route.name)
-        if manual.max_output_tokens is not None:
-            return manual.max_output_tokens
-        looked_up = await self._lookup(route)
-        return looked_up.max_output_tokens if looked_up else None
-
     def _said(self, route: Route) -> Overrides:
         return NOTHING_SET if self._live is None else self._live.of(route)
-
-    def _manual(self, name: str) -> Known:
-        if not self._overrides:
-            return NOTHING_KNOWN
-        info = self._overrides.get(name)
-        if info is None:
-            globs = sorted((glob for glob in self._overrides if fnmatchcase(name, glob)), key=len)
-            info = self._overrides[globs[-1]] if globs else {}
-        return known_from(info)
-
-    async def _lookup(self, route: Route) -> Known | None:
-        """Our own data, then litellm's."""
-        key = (route.name, route.provider, route.upstream_model)
-        if key not in self._looked_up:
-            names = _names_of(route)
-            known = self._in_shipped(names) or await self._data.lookup(names)
-            remember(self._looked_up, key, known, most=REMEMBERED)
-            return known
-        return self._looked_up[key]
-
-    def _in_shipped(self, names: tuple[str, ...]) -> Known | None:
-        lower = [name.lower() for name in names]
-        for name in dict.fromkeys([*lower, *(name.rpartition("/")[2] for name in lower)]):
-            globs = sorted((glob for glob in self._shipped if fnmatchcase(name, glob)), key=len, reverse=True)
-            for glob in globs:
-                known = known_from(self._shipped[glob])
-                if known.has_window:
-                    return known
-        return None
-
-    async def _ask(self, route: Route, caller: Caller) -> Known | None:
-        if route.lane != "wire" or is_openai(route.base_url):  # OpenAI's list tells no windows
-            return None
-        window = await self._probe.window(route, caller)
-        return None if window is None else Known(context_window=window)
-
-
-@lru_cache(maxsize=REMEMBERED)
-def _model_window(known: Known, *, manual: bool = False) -> ModelWindow:
-    most = known.max_input_tokens or known.context_window
-    if most is None:
-        raise AssertionError(known)  # only asked of sources that have a window
-    return ModelWindow(most, known.max_output_tokens, known.context_window, "manual" if manual else "api")
-
-
-def _names_of(route: Route) -> tuple[str, ...]:
-    """The names to look a model up by; the client's own comes last, for an alias can mean anything."""
-    stated = (route.params or {}).get("base_model")
-    upstream = (f"{route.provider}/{route.upstream_model}", route.upstream_model, route.name)
-    return (stated, *upstream) if isinstance(stated, str) else upstream
 
 
 def _window_fields(window: ModelWindow) -> Mapping[str, JsonValue]:

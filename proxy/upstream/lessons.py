@@ -57,6 +57,8 @@ class Lessons:
         """What holds for a caller's requests."""
         if self._store is not None and caller.fingerprint not in self._asked:
             await self._recall(self._store, caller.fingerprint)
+        if not self._learned:
+            return None
         return self._learned.get(_identity(route, caller, said))
 
     async def _recall(self, store: LessonStore, fingerprint: bytes) -> None:

@@ -84,7 +84,10 @@ class LiteLLMUpstream:
         """
         if len(model) > LONGEST_NAME:
             raise self._unknown(model, f"longer than {LONGEST_NAME} characters")
-        route = self._resolved.get(model) or await self._find(model)
+        if (known := self._resolved.pop(model, None)) is not None:
+            self._resolved[model] = known  # the newest now
+            return known
+        route = await self._find(model)
         remember(self._resolved, model, route, most=REMEMBERED)
         return route
 

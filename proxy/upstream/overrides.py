@@ -70,7 +70,7 @@ class LiveOverrides:
         model, now, epoch = model_id(sighting.provider, sighting.model), self._clock(), self._version.epoch
         known, changed_at = self._noted.get(model), now
         if known is not None and known.epoch == epoch:
-            same = known.sighting == sighting
+            same = known.sighting is sighting or known.sighting == sighting
             changed_at = known.changed_at if same else now
             if now - (known.noted_at if same else known.changed_at) < NOTED_SECONDS:
                 return

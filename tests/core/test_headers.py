@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from proxy.core.headers import end_to_end
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.headers import HOP_BY_HOP, NOT_SENT, end_to_end, named_by_connection
+
+NAMES = st.sampled_from([b"X-A", b"x-b", b"Connection", b"TE", b"Host", b"Keep-Alive", b"authorization"])
+VALUES = st.sampled_from([b"", b"close", b"X-A", b"x-b , TE,,connection", b"authorization,x-a", b"Host"])
 
 
 def test_what_is_for_one_hop_is_left_out_and_the_rest_keeps_its_order() -> None:
@@ -17,3 +23,13 @@ def test_what_is_for_one_hop_is_left_out_and_the_rest_keeps_its_order() -> None:
         (b"TE", b"trailers"),
     ]
     assert end_to_end(lines) == [(b"x-first", b"1"), (b"set-cookie", b"a=1"), (b"set-cookie", b"b=2")]
+
+
+@given(st.lists(st.tuples(NAMES, VALUES), max_size=6), st.sampled_from([HOP_BY_HOP, NOT_SENT]))
+def test_a_line_passes_whose_name_is_neither_dropped_nor_named_by_connection(
+    headers: list[tuple[bytes, bytes]], dropped: frozenset[bytes]
+) -> None:
+    """Wherever the line ``Connection`` stands, and however many there are."""
+    lines = [(name.lower(), value) for name, value in headers]
+    gone = dropped | named_by_connection(lines)
+    assert end_to_end(headers, dropped) == [(name, value) for name, value in lines if name not in gone]

@@ -70,6 +70,12 @@ def test_a_balancers_cookie_is_no_credential() -> None:
     assert (b"cookie", b"AWSALB=1") in AUTH.caller([(b"cookie", b"AWSALB=1")]).headers
 
 
+def test_a_fingerprint_is_the_same_in_every_version() -> None:
+    """What is stored for a tenant is found again after an update."""
+    made = tenant((b"Authorization", b"Bearer sk-1"), (b"cookie", b"b=2; a=1; AWSALB=3"), (b"x-api-key", b""))
+    assert made.hex() == "928fbb819e9c741b2bd183ee7eef2adf708e6ffa08cbf6f4731c0770a406cd1a"
+
+
 def test_no_key_is_shown() -> None:
     """Neither the secret nor the credential stands in what a log may print."""
     assert "sk-1" not in repr(AUTH.caller([KEY]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import redis
 
 from proxy.core.prefix import chain_of, conversation_id
@@ -237,12 +239,7 @@ async def test_a_named_conversation_is_a_family_of_its_own(store: RedisStore, te
     """A client's own name keeps equal openings apart."""
     named = chain_of(tenant, dialogue(2), conversation="mine")
     turn = turn_of(tenant, dialogue(2))
-    conversation = await store.record(
-        type(turn)(
-            **{name: getattr(turn, name) for name in turn.__slots__}
-            | {"chain": named, "conversation": conversation_id(named, 0)}
-        )
-    )
+    conversation = await store.record(replace(turn, chain=named, conversation=conversation_id(named, 0)))
     assert conversation.startswith(named.family)
     assert (await store.recall(tenant, named, RECIPE)).conversation == conversation
     assert (await store.recall(tenant, turn.chain, RECIPE)).conversation is None

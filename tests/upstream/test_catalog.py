@@ -111,6 +111,42 @@ async def test_overrides_are_read_at_every_request(data: LiteLLMModelData) -> No
     assert await window(catalog, route("gpt-4o")) == ModelWindow(1000, 16384, 1000, "manual")
 
 
+async def test_a_profile_is_made_once_and_anew_when_any_of_what_it_is_made_of_changes(data: LiteLLMModelData) -> None:
+    """The very same value while all is as it was; a number within an entry, a glob and the policy apply at once."""
+    overrides: dict[str, dict[str, JsonValue]] = {"mine": {"max_input_tokens": 5000}, "other-*": {}}
+    policies = {"mine": CompactionPolicy()}
+    catalog = catalog_with(data, overrides=overrides, policy_for=lambda name: policies.get(name, CompactionPolicy()))
+    mine, other = route("mine"), route("other-1")
+    first = await catalog.profile(mine, ALICE)
+    assert await catalog.profile(mine, BOB) is first
+    overrides["mine"]["max_input_tokens"] = 6000
+    assert await window(catalog, mine) == ModelWindow(6000, source="manual")
+    policies["mine"] = CompactionPolicy(threshold=0.5)
+    assert (await catalog.profile(mine, ALICE)).policy.threshold == 0.5
+    assert (await window(catalog, other)).source == "default"
+    overrides["other-*"]["context_window"] = 7000
+    assert await window(catalog, other) == ModelWindow(7000, None, 7000, "manual")
+    overrides["other-1"] = {"max_input_tokens": 8000}
+    assert await window(catalog, other) == ModelWindow(8000, source="manual")
+    del overrides["mine"]
+    assert (await window(catalog, mine)).source == "default"
+    assert await window(catalog, Route("wire", "mine", "gpt-4o", "openai", "")) == ModelWindow(
+        128000, 16384, source="api"
+    )
+
+
+async def test_what_a_server_told_is_asked_for_again_with_every_profile(data: LiteLLMModelData) -> None:
+    """It may run another model by now; whether its last word is still fresh is the probe's to say."""
+    now, where = 0.0, route("gpt-4o", base=LOCAL, given=True)
+    servers = Servers({LOCAL + "/models": {"data": [{"id": "gpt-4o", "max_model_len": 10}]}})
+    catalog = Catalog(LiteLLMUpstream(), data=data, probe=Probe(servers, clock=lambda: now))
+    assert (await window(catalog, where)).window == 10
+    servers.answers = {LOCAL + "/models": {"data": [{"id": "gpt-4o", "max_model_len": 20}]}}
+    assert (await window(catalog, where)).window == 10
+    now += FRESH_SECONDS
+    assert (await window(catalog, where)).window == 20
+
+
 async def test_destination_knows_better_than_an_alias(data: LiteLLMModelData) -> None:
     """A client's name is looked up last: it may be an alias for anything; base_model goes before all."""
     catalog = catalog_with(data)

@@ -11,13 +11,14 @@ from typing import Literal, Protocol
 
 from proxy.core.budget import ModelProfile
 from proxy.core.messages import JsonValue, LivePrefix
+from proxy.core.values import value
 
 Headers = Sequence[tuple[bytes, bytes]]
 """Header lines in order, repeated ones too; names in lower case."""
 Lane = Literal["wire", "translate"]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Caller:
     """Who sends a request, as far as Tidemark needs to know."""
 
