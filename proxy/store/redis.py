@@ -29,6 +29,7 @@ RECALL_SECONDS = 0.25
 """A client waits for it before its request is forwarded; on one machine it takes a thousandth."""
 RECORD_SECONDS = 1.0
 """The last byte of the response waits for it."""
+NOTHING_KNOWN = Recollection()
 _PAGE = 500
 """Messages read at a time."""
 
@@ -72,8 +73,10 @@ class RedisStore:
         before = max(0, len(chain) - scripts.NEAR)
         async with self._asking(self._recall_seconds):
             found = await self._recall(chain, before, recipe)
-            if found[0] is None and before:
+            if before and found[0] is None:
                 found = await self._recall(chain, 0, recipe)
+        if found is None:
+            return NOTHING_KNOWN
         own, known, held, packed, waiting, lease, preparing = found
         return Recollection(
             conversation=chain.family + own.decode() if own else None,
@@ -279,8 +282,8 @@ class RedisStore:
         await self._carrier.aclose()
 
     async def _recall(self, chain: PrefixChain, before: int, recipe: SummaryRecipe) -> Any:
-        given = scripts.chain_arguments(chain, before)
-        return await self._run(scripts.RECALL, chain.family, *given, codec.recipe_digest(recipe))
+        given = scripts.recall_arguments(chain, before, recipe)
+        return await self._run(scripts.RECALL, chain.family, *given)
 
     async def _record(self, turn: TurnRecord, parts: codec.TurnParts, known: int) -> bytes | None:
         lasting = self._lifetimes.of(turn.tenant)

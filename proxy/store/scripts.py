@@ -1,7 +1,8 @@
 """What happens inside Redis: each operation of the store is one script, atomic and one round trip.
 
 Between the adapter, which sends them, and ``lua/``, where they stand. The first line of each file says what
-it is given and what it answers.
+it is given and what it answers. What is said of a conversation's first turn stands before the rest, since most often
+it is all.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxy.core.conversation import TurnRecord
-from proxy.core.prefix import PrefixChain
+from proxy.core.prefix import OWN_CHARACTERS, PrefixChain
+from proxy.core.summary import SummaryRecipe
 from proxy.store import codec, keys
 from proxy.store.lifetimes import Lifetime
 from proxy.store.seen import Seen
@@ -32,25 +34,31 @@ class Script:
     sha: str
 
 
-def _script(name: str) -> Script:
-    source = "".join((_FOLDER / f"{part}.lua").read_text("utf-8") for part in ("tree", name))
+def _script(*parts: str) -> Script:
+    source = "".join((_FOLDER / f"{part}.lua").read_text("utf-8") for part in parts)
     return Script(source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
-RECALL = _script("recall")
-RECORD = _script("record")
-KEEP_SUMMARY = _script("keep_summary")
-REPLACE_SUMMARY = _script("replace_summary")
-DESCRIBE = _script("describe")
-PATH = _script("path")
-SUMMARIES = _script("summaries")
-BEGIN_TURN = _script("begin_turn")
-FORGET = _script("forget")
+RECALL = _script("recall_first", "tree", "recall")
+RECORD = _script("record_first", "tree", "record")
+KEEP_SUMMARY = _script("tree", "keep_summary")
+REPLACE_SUMMARY = _script("tree", "replace_summary")
+DESCRIBE = _script("tree", "describe")
+PATH = _script("tree", "path")
+SUMMARIES = _script("tree", "summaries")
+BEGIN_TURN = _script("tree", "begin_turn")
+FORGET = _script("tree", "forget")
 
 
 def chain_arguments(chain: PrefixChain, before: int) -> tuple[bytes, int]:
     """The part of a chain after its first ``before`` messages, as every script takes it."""
     return b"".join(chain.hashes[before:]), before
+
+
+def recall_arguments(chain: PrefixChain, before: int, recipe: SummaryRecipe) -> Sequence[Argument]:
+    """What ``recall.lua`` is given; of a chain of one message also the conversation that it would begin."""
+    begun = chain.hashes[0].hex()[:OWN_CHARACTERS] if len(chain) == 1 else ""
+    return (*chain_arguments(chain, before), codec.recipe_digest(recipe), begun)
 
 
 def record_arguments(
