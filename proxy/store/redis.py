@@ -7,18 +7,17 @@ carriers' errors become ours.
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proxy.core.conversation import Recollection, StoredConversation, StoredMessage, TurnRecord
-from proxy.core.errors import StoreError, StoreUnavailable
+from proxy.core.errors import StoreError
 from proxy.core.ports import BegunTurn, Lease
 from proxy.core.prefix import PrefixChain
 from proxy.core.summary import RunningSummary, SummaryRecipe
 from proxy.store import codec, keys, scripts
-from proxy.store.asking import GONE, Asking
+from proxy.store.asking import Asking
 from proxy.store.carriers import UNKNOWN_SCRIPT, connect
 from proxy.store.lifetimes import Lifetimes, lifetime
 from proxy.store.listing import Listing, Used
@@ -71,7 +70,7 @@ class RedisStore:
         if not len(chain):
             return Recollection()
         before = max(0, len(chain) - scripts.NEAR)
-        async with self._asking(self._recall_seconds):
+        with Asking(self._rest, self._recall_seconds):
             found = await self._recall(chain, before, recipe)
             if before and found[0] is None:
                 found = await self._recall(chain, 0, recipe)
@@ -95,7 +94,7 @@ class RedisStore:
         :raises StoreUnavailable: the store did not answer in time
         """
         parts = codec.part_turn(turn, turn.known)
-        async with self._asking(self._record_seconds):
+        with Asking(self._rest, self._record_seconds):
             own = await self._record(turn, parts, turn.known)
             if own is None:  # what was known is gone meanwhile: expired, or flushed
                 parts = codec.part_turn(turn, 0)
@@ -137,7 +136,7 @@ class RedisStore:
             raise StoreError("The summary is of another conversation.", internal=f"{conversation} {chain.family}")
         packed = codec.pack_summary(summary)
         reference = codec.pack_reference(summary)
-        async with self._asking(self._record_seconds):
+        with Asking(self._rest, self._record_seconds):
             kept = await self._run(
                 scripts.KEEP_SUMMARY,
                 family,
@@ -224,7 +223,7 @@ class RedisStore:
         :returns: None where the conversation is another tenant's, or there is none with this id
         :raises StoreUnavailable: the store did not answer in time
         """
-        async with self._asking(self._record_seconds):
+        with Asking(self._rest, self._record_seconds):
             found = await self._run(scripts.BEGIN_TURN, family, b"", 0, own, tenant, math.ceil(seconds * 1000))
         if not found:
             return None
@@ -253,7 +252,7 @@ class RedisStore:
         :raises StoreUnavailable: the store did not answer in time
         """
         family, own = keys.split_id(conversation)
-        async with self._asking(self._record_seconds):
+        with Asking(self._rest, self._record_seconds):
             gone = await self._run(scripts.FORGET, family, b"", 0, own, now)
         await self.listing.drop(owner, conversation, name)
         return bool(gone)
@@ -263,7 +262,7 @@ class RedisStore:
 
         :raises StoreUnavailable: the store does not answer
         """
-        async with self._asking(self._record_seconds, probe=True):
+        with Asking(self._rest, self._record_seconds, probe=True):
             await self._carrier.call("PING")
 
     async def ask(self, *command: str | bytes | float, probe: bool = False, briefly: bool = False) -> Any:
@@ -273,7 +272,7 @@ class RedisStore:
         :param briefly: wait no longer than ``recall`` does, because a client waits for its request to be forwarded
         :raises StoreUnavailable: the store did not answer in time
         """
-        async with self._asking(self._recall_seconds if briefly else self._record_seconds, probe=probe):
+        with Asking(self._rest, self._recall_seconds if briefly else self._record_seconds, probe=probe):
             return await self._carrier.call(*command)
 
     async def close(self) -> None:
@@ -305,7 +304,7 @@ class RedisStore:
         if not keys.is_id(conversation):
             return ()
         family, own = keys.split_id(conversation)
-        async with self._asking(self._record_seconds):
+        with Asking(self._rest, self._record_seconds):
             return await self._run(script, family, b"", 0, own)
 
     async def _run(self, script: scripts.Script, family: str, *arguments: str | bytes | float) -> Any:
@@ -315,9 +314,3 @@ class RedisStore:
             return await self._carrier.call("EVALSHA", script.sha, 1, prefix, *arguments)
         except UNKNOWN_SCRIPT:
             return await self._carrier.call("EVAL", script.source, 1, prefix, *arguments)
-
-    def _asking(self, seconds: float, *, probe: bool = False) -> Asking:
-        """Bound what happens inside in time, and turn the carriers' errors into ours."""
-        if not self._rest.admits(asyncio.get_running_loop().time()) and not probe:
-            raise StoreUnavailable(GONE, internal="left alone for a while after a failure")
-        return Asking(self._rest, seconds)

@@ -69,15 +69,18 @@ def record_arguments(
     :param known: how many leading messages are not sent; 0 sends all, system messages too
     """
     family, told = keys.split_id(turn.conversation)
-    fresh = [one for one in parts.systems if not known or (turn.conversation, one.digest) not in seen]
-    noted = [one for one in parts.systems if one.position == 0 or one in fresh]
-    return (
+    fresh = noted = parts.systems
+    if fresh and known:
+        fresh = [one for one in fresh if (turn.conversation, one.digest) not in seen]
+        noted = [one for one in noted if one.position == 0 or one in fresh]
+    created, scheme = turn.created_at, turn.scheme
+    given: list[Argument] = [
         *chain_arguments(turn.chain, max(0, known - NEAR)),
         told if family == turn.chain.family else "",
         known,
         lifetime.idle,
         lifetime.age,
-        turn.created_at,
+        created,
         turn.tenant,
         turn.owner,
         turn.model,
@@ -88,6 +91,8 @@ def record_arguments(
         turn.lease,
         turn.held,
         len(fresh),
-        *(piece for one in fresh for piece in (one.digest, one.raw)),
-        *(codec.pack_message(message, tokens, turn.created_at, turn.scheme) for message, tokens in parts.new),
-    )
+    ]
+    for one in fresh:
+        given += (one.digest, one.raw)
+    given += [codec.pack_message(message, tokens, created, scheme) for message, tokens in parts.new]
+    return given
