@@ -8,15 +8,13 @@ is done with the bytes here, folding, counting or storing, can keep them from th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from proxy.core.conversation import TurnRecord
 from proxy.core.delta import NOTHING, Decode, Reply, StreamFold, fold_body
 from proxy.core.errors import TidemarkError, UpstreamBroken
 from proxy.core.events import Listener, Outcome, StoreDegraded, TurnStored
-from proxy.core.messages import Message
 from proxy.core.ports import ConversationStore, TokenCounter, UpstreamReply
 
 Deliver = Callable[[bytes], Awaitable[None]]
@@ -47,15 +45,9 @@ class PendingTurn:
         """The record with what was said; an incomplete answer is not among its messages."""
         message = folded.message
         if message is None or not folded.complete:
-            return replace(self.record, complete=folded.complete, usage=folded.usage)
-        return replace(
-            self.record,
-            complete=True,
-            usage=folded.usage,
-            chain=self.record.chain.extended([message]),
-            messages=(*self.record.messages, message),
-            tokens=(*self.record.tokens, counter.count_message(message, self.counted_as)),
-        )
+            return self.record.ended(folded.usage, complete=folded.complete)
+        tokens = counter.count_message(message, self.counted_as)
+        return self.record.ended(folded.usage, complete=True, reply=message, reply_tokens=tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +191,7 @@ class Relay:
         except Exception as error:  # noqa: BLE001 - whatever it is, the client is owed its bytes
             self._unread(error)
             return None
-        new = _newest(turn.messages, len(turn.chain) - turn.known)
-        self._emit(
-            TurnStored(conversation, len(new), sum(len(message.raw) for message in new), self._timer() - started)
-        )
+        self._emit(TurnStored(conversation, *_added(turn), self._timer() - started))
         return conversation
 
     def _record_later(self, turn: TurnRecord) -> None:
@@ -273,10 +262,16 @@ class _Heard:
         return self._reply
 
 
-def _newest(messages: Sequence[Message], count: int) -> list[Message]:
-    """The newest messages that are no system messages, the newest first."""
-    said = (message for message in reversed(messages) if not message.is_system)
-    return list(islice(said, max(count, 0)))
+def _added(turn: TurnRecord) -> tuple[int, int]:
+    """How many messages a turn adds, and their bytes: the newest ones that are no system messages."""
+    new, count, size = len(turn.chain) - turn.known, 0, 0
+    for message in reversed(turn.messages):
+        if count >= new:
+            break
+        if not message.is_system:
+            count += 1
+            size += len(message.raw)
+    return count, size
 
 
 def _ending(said: Reply | None, broken: UpstreamBroken | None) -> Ending:

@@ -87,6 +87,39 @@ class TurnRecord:
     held: bytes = b""
     """That lease's value."""
 
+    def ended(
+        self, usage: Mapping[str, object], *, complete: bool, reply: Message | None = None, reply_tokens: int = 0
+    ) -> TurnRecord:
+        """The same with how its answer ended; a reply that came in full is its last message.
+
+        Spelled out, since every request passes here: ``dataclasses.replace`` looks at each field three times.
+        """
+        chain, messages, tokens = self.chain, self.messages, self.tokens
+        if reply is not None:
+            chain, messages, tokens = chain.extended([reply]), (*messages, reply), (*tokens, reply_tokens)
+        return TurnRecord(
+            self.tenant,
+            self.conversation,
+            chain,
+            self.known,
+            messages,
+            tokens,
+            complete,
+            self.model,
+            self.action,
+            self.tokens_before,
+            self.tokens_after,
+            self.summarized,
+            self.created_at,
+            self.scheme,
+            usage,
+            self.owner,
+            self.name,
+            self.head,
+            self.lease,
+            self.held,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:

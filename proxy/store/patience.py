@@ -41,7 +41,7 @@ class Patience:
         self._loop = asyncio.get_running_loop()
 
     def __enter__(self) -> None:
-        task = asyncio.current_task()
+        task = asyncio.current_task(self._loop)
         if task is None:
             raise RuntimeError("Patience is a task's.")
         self._task = task
