@@ -8,15 +8,13 @@ is done with the bytes here, folding, counting or storing, can keep them from th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from proxy.core.conversation import TurnRecord
 from proxy.core.delta import NOTHING, Decode, Reply, StreamFold, fold_body
 from proxy.core.errors import TidemarkError, UpstreamBroken
 from proxy.core.events import Listener, Outcome, StoreDegraded, TurnStored
-from proxy.core.messages import Message
 from proxy.core.ports import ConversationStore, TokenCounter, UpstreamReply
 from proxy.core.values import value
 
@@ -197,10 +195,7 @@ class Relay:
             self._unread(error)
             return None
         if self._tells_turns:
-            new = _newest(turn.messages, len(turn.chain) - turn.known)
-            self._emit(
-                TurnStored(conversation, len(new), sum(len(message.raw) for message in new), self._timer() - started)
-            )
+            self._emit(TurnStored(conversation, *_added(turn), self._timer() - started))
         return conversation
 
     def _record_later(self, turn: TurnRecord) -> None:
@@ -271,10 +266,16 @@ class _Heard:
         return self._reply
 
 
-def _newest(messages: Sequence[Message], count: int) -> list[Message]:
-    """The newest messages that are no system messages, the newest first."""
-    said = (message for message in reversed(messages) if not message.is_system)
-    return list(islice(said, max(count, 0)))
+def _added(turn: TurnRecord) -> tuple[int, int]:
+    """How many messages a turn adds, and their bytes: the newest ones that are no system messages."""
+    new, count, size = len(turn.chain) - turn.known, 0, 0
+    for message in reversed(turn.messages):
+        if count >= new:
+            break
+        if not message.is_system:
+            count += 1
+            size += len(message.raw)
+    return count, size
 
 
 def _ending(said: Reply | None, broken: UpstreamBroken | None) -> Ending:

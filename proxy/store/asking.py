@@ -19,17 +19,26 @@ GONE = "The conversation store does not answer."
 class Asking(Patience):
     """While the store is asked: how that goes is told to the rest."""
 
-    __slots__ = ("_rest",)
+    __slots__ = ("_probe", "_rest")
 
-    def __init__(self, rest: Rest, seconds: float) -> None:
+    def __init__(self, rest: Rest, seconds: float, *, probe: bool = False) -> None:
+        """:param probe: ask even while the store rests"""
         super().__init__(seconds, rest.answered)
         self._rest = rest
+        self._probe = probe
 
-    async def __aexit__(
+    def __enter__(self) -> None:
+        """:raises StoreUnavailable: the store rests"""
+        if not self._rest.admits(self._loop.time()) and not self._probe:
+            raise StoreUnavailable(GONE, internal="left alone for a while after a failure")
+        super().__enter__()
+
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """:raises StoreUnavailable: it did not answer, or not in time"""
         try:
-            await super().__aexit__(kind, error, trace)
+            super().__exit__(kind, error, trace)
         except TimeoutError as late:
             error = late
         if error is None:

@@ -8,8 +8,8 @@ pass over it. Anything else is a new version.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -24,6 +24,8 @@ T = TypeVar("T")
 VERSION = b"\x01"
 RECIPE_BYTES = 8
 """64 bits tell a tenant's few recipes apart."""
+KNOWN_RECIPES = 256
+"""Digests that are remembered: strategies, templates and summarizers are the operator's, and few."""
 
 
 class _Message(msgspec.Struct, array_like=True, frozen=True):
@@ -69,8 +71,7 @@ class StoredTurn(msgspec.Struct, array_like=True, frozen=True):
     complete: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedSystem:
+class PlacedSystem(NamedTuple):
     """A system message and where it stands; it is not in the chain but must not be lost (promise 6)."""
 
     position: int
@@ -86,8 +87,7 @@ _SUMMARY = msgspec.msgpack.Decoder(_Summary)
 _TURN = msgspec.msgpack.Decoder(StoredTurn)
 
 
-@dataclass(frozen=True, slots=True)
-class TurnParts:
+class TurnParts(NamedTuple):
     """A turn's messages as they are written."""
 
     new: Sequence[tuple[Message, int]]
@@ -103,15 +103,17 @@ def part_turn(turn: TurnRecord, known: int) -> TurnParts:
     :param known: how many leading non-system messages need not be written
     """
     messages, tokens = turn.messages, turn.tokens
-    places = [place for place, message in enumerate(messages) if message.is_system]
-    total = sum(tokens) - sum([tokens[place] for place in places])
-    systems = [
-        PlacedSystem(place - before, digest_of(messages[place].raw), messages[place].raw)
-        for before, place in enumerate(places)
-    ]
-    left, place = len(messages) - len(places) - known, len(messages)
+    total = sum(tokens)
+    systems: list[PlacedSystem] = []
+    for place in [place for place, message in enumerate(messages) if message.is_system]:
+        raw = messages[place].raw
+        systems.append(PlacedSystem(place - len(systems), digest_of(raw), raw))
+        total -= tokens[place]
+    if not systems:
+        return TurnParts(list(zip(messages[known:], tokens[known:], strict=True)), total, systems)
+    left, place = len(messages) - len(systems) - known, len(messages)
     new: list[tuple[Message, int]] = []
-    while left > 0:
+    while left > 0:  # from behind, since a long conversation's new messages are few
         place -= 1
         if not messages[place].is_system:
             new.append((messages[place], tokens[place]))
@@ -121,7 +123,7 @@ def part_turn(turn: TurnRecord, known: int) -> TurnParts:
 
 def pack_message(message: Message, tokens: int, created_at: float, scheme: str = "") -> bytes:
     """One entry of a conversation's message list; its chain hash stands in the list of hashes."""
-    return VERSION + _pack(_Message(tokens, created_at, message.raw, scheme))
+    return VERSION + _pack((tokens, created_at, message.raw, scheme))  # the fields of _Message
 
 
 def unpack_message(packed: bytes, position: int, chain_hash: bytes) -> StoredMessage:
@@ -136,18 +138,18 @@ def pack_turn(turn: TurnRecord, known: int, systems: Sequence[PlacedSystem]) -> 
     :param known: how many leading messages were stored before
     """
     said = (turn.created_at, turn.model, turn.action, turn.complete, turn.tokens_before, turn.tokens_after)
-    record = StoredTurn(
-        created_at=turn.created_at,
-        first=known + 1,
-        last=len(turn.chain),
-        systems=[(system.position, system.digest) for system in systems],
-        model=turn.model,
-        action=turn.action,
-        tokens_before=turn.tokens_before,
-        tokens_after=turn.tokens_after,
-        summarized=turn.summarized,
-        usage=dict(turn.usage),
-        complete=turn.complete,
+    record = (  # the fields of StoredTurn, in their order
+        turn.created_at,
+        known + 1,
+        len(turn.chain),
+        [(system.position, system.digest) for system in systems],
+        turn.model,
+        turn.action,
+        turn.tokens_before,
+        turn.tokens_after,
+        turn.summarized,
+        dict(turn.usage),
+        turn.complete,
     )
     return digest_of(turn.chain.tip, _pack(said)) + VERSION + _pack(record)
 
@@ -157,6 +159,7 @@ def unpack_turn(packed: bytes) -> StoredTurn:
     return _read(_TURN, packed[DIGEST_BYTES:])
 
 
+@lru_cache(maxsize=KNOWN_RECIPES)
 def recipe_digest(recipe: SummaryRecipe) -> bytes:
     """What a recipe is called in keys and references, ``RECIPE_BYTES`` long."""
     return digest_of(recipe.key.encode())[:RECIPE_BYTES]

@@ -56,6 +56,11 @@ class UnknownScript(Refused):
     """``NOSCRIPT``: the server does not know a script by this name."""
 
 
+_ERRORS = (Refused, OSError)
+"""A server's errors, which come as values."""
+_PUSH = hiredis.PushNotification
+
+
 class Line:
     """The connection to a server, made at the first call and again after a loss.
 
@@ -78,13 +83,25 @@ class Line:
         :raises OSError: it is not there, or not ready
         """
         packed = hiredis.pack_command(command)  # type: ignore[arg-type]  # its stub says a tuple of one
-        wire = self._wire
-        if wire is not None and wire.usable:
+        wire = self._wire if self._wire is not None and self._wire.usable else None
+        while True:
+            fresh = wire is None
+            if wire is None:
+                wire = await self._made()
             try:
-                return await self._asked(wire, packed)
+                answer = await wire.ask(packed)
+            except asyncio.CancelledError:
+                # Given up, by who asked or because time is over: of a server that hangs, the next ask over a new wire.
+                self._doubt(wire)
+                raise
             except _LostError:
-                pass
-        return await self._asked(await self._made(), packed)
+                if fresh:
+                    raise
+                wire = None
+            else:
+                if isinstance(answer, _ERRORS):
+                    raise answer
+                return answer
 
     async def aclose(self) -> None:
         """Close the connection for good; whoever still waits for an answer gets none."""
@@ -95,17 +112,6 @@ class Line:
         if self._wire is not None:
             self._wire.abandon()
             self._wire = None
-
-    async def _asked(self, wire: _Wire, packed: bytes) -> Any:
-        try:
-            answer = await wire.ask(packed)
-        except asyncio.CancelledError:
-            # Given up, by who asked or because time is over: of a server that hangs, the next ask over a new wire.
-            self._doubt(wire)
-            raise
-        if isinstance(answer, Refused | OSError):
-            raise answer
-        return answer
 
     def _doubt(self, wire: _Wire) -> None:
         if self._wire is wire:
@@ -207,7 +213,7 @@ class _Wire(asyncio.Protocol):
         try:
             reader.feed(data)
             while (answer := reader.gets()) is not _INCOMPLETE:
-                if isinstance(answer, hiredis.PushNotification):
+                if isinstance(answer, _PUSH):
                     continue
                 future = waiting.popleft()
                 if not future.done():

@@ -11,8 +11,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from proxy.core.errors import StoreError
 from proxy.store import keys
@@ -26,8 +25,7 @@ _REMEMBERED = 20_000
 """Conversations that are known to be listed; about 4 MB."""
 
 
-@dataclass(frozen=True, slots=True)
-class Used:
+class Used(NamedTuple):
     """A conversation and its use."""
 
     owner: str
@@ -38,11 +36,6 @@ class Used:
     """Unix time, seconds."""
     ttl_seconds: int
     """After which it is forgotten; 0 for never."""
-
-    @property
-    def entry(self) -> tuple[str, str]:
-        """Its place in the lists."""
-        return (self.owner, self.conversation)
 
 
 class Listing:
@@ -63,11 +56,12 @@ class Listing:
 
     def note(self, used: Used) -> None:
         """A conversation was used; it is listed soon."""
-        entry = used.entry
+        entry = (used.owner, used.conversation)
         self._waiting[entry] = used
         loop = asyncio.get_running_loop()
-        fresh = loop.time() - self._listed.get(entry, -math.inf) >= PAUSE_SECONDS
-        when = loop.time() + (SOON_SECONDS if fresh else PAUSE_SECONDS)
+        now = loop.time()
+        fresh = now - self._listed.get(entry, -math.inf) >= PAUSE_SECONDS
+        when = now + (SOON_SECONDS if fresh else PAUSE_SECONDS)
         if self._timer is None or self._timer.when() > when:
             self._stop_timer()
             self._timer = loop.call_at(when, self._begin)

@@ -23,40 +23,51 @@ def _never() -> float:
 
 
 class Patience:
-    """Bounds what happens inside in time: ``async with Patience(seconds)``.
+    """Bounds what the present task does inside in time: ``with Patience(seconds)``.
 
     Raises ``TimeoutError`` where it took longer, the loop had time to notice the answer, and nobody else had one
-    meanwhile. A class, and not a generator, as every request passes through it twice.
+    meanwhile. It cancels the task and takes the cancellation back by the rules of ``asyncio.Timeout``, with the one
+    timer that looks; every request passes through it twice.
     """
 
-    __slots__ = ("_answered", "_left", "_limit", "_loop", "_seconds", "_timer")
+    __slots__ = ("_answered", "_cancelled", "_cancelling", "_left", "_loop", "_seconds", "_task", "_timer")
 
     def __init__(self, seconds: float, answered: Callable[[], float] = _never) -> None:
         """:param answered: when the store last answered anybody, by the loop's clock"""
         self._seconds = seconds
         self._answered = answered
         self._left = MOST
-        self._limit = asyncio.Timeout(None)
+        self._cancelled = False
         self._loop = asyncio.get_running_loop()
 
-    async def __aenter__(self) -> None:
-        await self._limit.__aenter__()
-        self._timer = self._set()
+    def __enter__(self) -> None:
+        task = asyncio.current_task(self._loop)
+        if task is None:
+            raise RuntimeError("Patience is a task's.")
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._wait()
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._timer.cancel()
-        await self._limit.__aexit__(kind, error, trace)
+        # Where others cancelled the task as well, it is theirs to hear of.
+        if self._cancelled and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise TimeoutError from error
 
-    def _set(self) -> asyncio.TimerHandle:
+    def _wait(self) -> None:
         due = self._loop.time() + self._seconds
-        return self._loop.call_at(due, self._look, due)
+        self._timer: asyncio.Handle = self._loop.call_at(due, self._look, due)
 
     def _look(self, due: float) -> None:
         self._left -= 1
         now = self._loop.time()
         if self._left and (now - due > LATE_SECONDS or self._answered() > due - self._seconds):
-            self._timer = self._set()
+            self._wait()
         else:
-            self._limit.reschedule(now)
+            self._timer = self._loop.call_soon(self._end)  # an answer that is there already comes first
+
+    def _end(self) -> None:
+        self._cancelled = True
+        self._task.cancel()

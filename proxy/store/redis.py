@@ -7,18 +7,17 @@ carriers' errors become ours.
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proxy.core.conversation import Recollection, StoredConversation, StoredMessage, TurnRecord
-from proxy.core.errors import StoreError, StoreUnavailable
+from proxy.core.errors import StoreError
 from proxy.core.ports import BegunTurn, Lease
 from proxy.core.prefix import PrefixChain
 from proxy.core.summary import RunningSummary, SummaryRecipe
 from proxy.store import codec, keys, scripts
-from proxy.store.asking import GONE, Asking
+from proxy.store.asking import Asking
 from proxy.store.carriers import UNKNOWN_SCRIPT, connect
 from proxy.store.lifetimes import Lifetimes, lifetime
 from proxy.store.listing import Listing, Used
@@ -29,6 +28,7 @@ RECALL_SECONDS = 0.25
 """A client waits for it before its request is forwarded; on one machine it takes a thousandth."""
 RECORD_SECONDS = 1.0
 """The last byte of the response waits for it."""
+NOTHING_KNOWN = Recollection()
 _PAGE = 500
 """Messages read at a time."""
 
@@ -70,10 +70,12 @@ class RedisStore:
         if not len(chain):
             return Recollection()
         before = max(0, len(chain) - scripts.NEAR)
-        async with self._asking(self._recall_seconds):
+        with Asking(self._rest, self._recall_seconds):
             found = await self._recall(chain, before, recipe)
-            if found[0] is None and before:
+            if before and found[0] is None:
                 found = await self._recall(chain, 0, recipe)
+        if found is None:
+            return NOTHING_KNOWN
         own, known, held, packed, waiting, lease, preparing = found
         return Recollection(
             conversation=chain.family + own.decode() if own else None,
@@ -92,7 +94,7 @@ class RedisStore:
         :raises StoreUnavailable: the store did not answer in time
         """
         parts = codec.part_turn(turn, turn.known)
-        async with self._asking(self._record_seconds):
+        with Asking(self._rest, self._record_seconds):
             own = await self._record(turn, parts, turn.known)
             if own is None:  # what was known is gone meanwhile: expired, or flushed
                 parts = codec.part_turn(turn, 0)
@@ -134,7 +136,7 @@ class RedisStore:
             raise StoreError("The summary is of another conversation.", internal=f"{conversation} {chain.family}")
         packed = codec.pack_summary(summary)
         reference = codec.pack_reference(summary)
-        async with self._asking(self._record_seconds):
+        with Asking(self._rest, self._record_seconds):
             kept = await self._run(
                 scripts.KEEP_SUMMARY,
                 family,
@@ -221,7 +223,7 @@ class RedisStore:
         :returns: None where the conversation is another tenant's, or there is none with this id
         :raises StoreUnavailable: the store did not answer in time
         """
-        async with self._asking(self._record_seconds):
+        with Asking(self._rest, self._record_seconds):
             found = await self._run(scripts.BEGIN_TURN, family, b"", 0, own, tenant, math.ceil(seconds * 1000))
         if not found:
             return None
@@ -250,7 +252,7 @@ class RedisStore:
         :raises StoreUnavailable: the store did not answer in time
         """
         family, own = keys.split_id(conversation)
-        async with self._asking(self._record_seconds):
+        with Asking(self._rest, self._record_seconds):
             gone = await self._run(scripts.FORGET, family, b"", 0, own, now)
         await self.listing.drop(owner, conversation, name)
         return bool(gone)
@@ -260,7 +262,7 @@ class RedisStore:
 
         :raises StoreUnavailable: the store does not answer
         """
-        async with self._asking(self._record_seconds, probe=True):
+        with Asking(self._rest, self._record_seconds, probe=True):
             await self._carrier.call("PING")
 
     async def ask(self, *command: str | bytes | float, probe: bool = False, briefly: bool = False) -> Any:
@@ -270,7 +272,7 @@ class RedisStore:
         :param briefly: wait no longer than ``recall`` does, because a client waits for its request to be forwarded
         :raises StoreUnavailable: the store did not answer in time
         """
-        async with self._asking(self._recall_seconds if briefly else self._record_seconds, probe=probe):
+        with Asking(self._rest, self._recall_seconds if briefly else self._record_seconds, probe=probe):
             return await self._carrier.call(*command)
 
     async def close(self) -> None:
@@ -279,8 +281,8 @@ class RedisStore:
         await self._carrier.aclose()
 
     async def _recall(self, chain: PrefixChain, before: int, recipe: SummaryRecipe) -> Any:
-        given = scripts.chain_arguments(chain, before)
-        return await self._run(scripts.RECALL, chain.family, *given, codec.recipe_digest(recipe))
+        given = scripts.recall_arguments(chain, before, recipe)
+        return await self._run(scripts.RECALL, chain.family, *given)
 
     async def _record(self, turn: TurnRecord, parts: codec.TurnParts, known: int) -> bytes | None:
         lasting = self._lifetimes.of(turn.tenant)
@@ -302,7 +304,7 @@ class RedisStore:
         if not keys.is_id(conversation):
             return ()
         family, own = keys.split_id(conversation)
-        async with self._asking(self._record_seconds):
+        with Asking(self._rest, self._record_seconds):
             return await self._run(script, family, b"", 0, own)
 
     async def _run(self, script: scripts.Script, family: str, *arguments: str | bytes | float) -> Any:
@@ -312,9 +314,3 @@ class RedisStore:
             return await self._carrier.call("EVALSHA", script.sha, 1, prefix, *arguments)
         except UNKNOWN_SCRIPT:
             return await self._carrier.call("EVAL", script.source, 1, prefix, *arguments)
-
-    def _asking(self, seconds: float, *, probe: bool = False) -> Asking:
-        """Bound what happens inside in time, and turn the carriers' errors into ours."""
-        if not self._rest.admits(asyncio.get_running_loop().time()) and not probe:
-            raise StoreUnavailable(GONE, internal="left alone for a while after a failure")
-        return Asking(self._rest, seconds)

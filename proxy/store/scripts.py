@@ -1,7 +1,8 @@
 """What happens inside Redis: each operation of the store is one script, atomic and one round trip.
 
 Between the adapter, which sends them, and ``lua/``, where they stand. The first line of each file says what
-it is given and what it answers.
+it is given and what it answers. What is said of a conversation's first turn stands before the rest, since most often
+it is all.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxy.core.conversation import TurnRecord
-from proxy.core.prefix import PrefixChain
+from proxy.core.prefix import OWN_CHARACTERS, PrefixChain
+from proxy.core.summary import SummaryRecipe
 from proxy.store import codec, keys
 from proxy.store.lifetimes import Lifetime
 from proxy.store.seen import Seen
@@ -32,25 +34,31 @@ class Script:
     sha: str
 
 
-def _script(name: str) -> Script:
-    source = "".join((_FOLDER / f"{part}.lua").read_text("utf-8") for part in ("tree", name))
+def _script(*parts: str) -> Script:
+    source = "".join((_FOLDER / f"{part}.lua").read_text("utf-8") for part in parts)
     return Script(source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
-RECALL = _script("recall")
-RECORD = _script("record")
-KEEP_SUMMARY = _script("keep_summary")
-REPLACE_SUMMARY = _script("replace_summary")
-DESCRIBE = _script("describe")
-PATH = _script("path")
-SUMMARIES = _script("summaries")
-BEGIN_TURN = _script("begin_turn")
-FORGET = _script("forget")
+RECALL = _script("recall_first", "tree", "recall")
+RECORD = _script("record_first", "tree", "record")
+KEEP_SUMMARY = _script("tree", "keep_summary")
+REPLACE_SUMMARY = _script("tree", "replace_summary")
+DESCRIBE = _script("tree", "describe")
+PATH = _script("tree", "path")
+SUMMARIES = _script("tree", "summaries")
+BEGIN_TURN = _script("tree", "begin_turn")
+FORGET = _script("tree", "forget")
 
 
 def chain_arguments(chain: PrefixChain, before: int) -> tuple[bytes, int]:
     """The part of a chain after its first ``before`` messages, as every script takes it."""
     return b"".join(chain.hashes[before:]), before
+
+
+def recall_arguments(chain: PrefixChain, before: int, recipe: SummaryRecipe) -> Sequence[Argument]:
+    """What ``recall.lua`` is given; of a chain of one message also the conversation that it would begin."""
+    begun = chain.hashes[0].hex()[:OWN_CHARACTERS] if len(chain) == 1 else ""
+    return (*chain_arguments(chain, before), codec.recipe_digest(recipe), begun)
 
 
 def record_arguments(
@@ -61,15 +69,18 @@ def record_arguments(
     :param known: how many leading messages are not sent; 0 sends all, system messages too
     """
     family, told = keys.split_id(turn.conversation)
-    fresh = [one for one in parts.systems if not known or (turn.conversation, one.digest) not in seen]
-    noted = [one for one in parts.systems if one.position == 0 or one in fresh]
-    return (
+    fresh = noted = parts.systems
+    if fresh and known:
+        fresh = [one for one in fresh if (turn.conversation, one.digest) not in seen]
+        noted = [one for one in noted if one.position == 0 or one in fresh]
+    created, scheme = turn.created_at, turn.scheme
+    given: list[Argument] = [
         *chain_arguments(turn.chain, max(0, known - NEAR)),
         told if family == turn.chain.family else "",
         known,
         lifetime.idle,
         lifetime.age,
-        turn.created_at,
+        created,
         turn.tenant,
         turn.owner,
         turn.model,
@@ -80,6 +91,8 @@ def record_arguments(
         turn.lease,
         turn.held,
         len(fresh),
-        *(piece for one in fresh for piece in (one.digest, one.raw)),
-        *(codec.pack_message(message, tokens, turn.created_at, turn.scheme) for message, tokens in parts.new),
-    )
+    ]
+    for one in fresh:
+        given += (one.digest, one.raw)
+    given += [codec.pack_message(message, tokens, created, scheme) for message, tokens in parts.new]
+    return given

@@ -13,9 +13,8 @@ from proxy.store.patience import Patience
 async def test_who_does_not_answer_is_waited_for_no_longer_than_said() -> None:
     """The loop is idle, so nothing else can be the reason."""
     started = time.monotonic()
-    with pytest.raises(TimeoutError):
-        async with Patience(0.1):
-            await asyncio.sleep(5)
+    with pytest.raises(TimeoutError), Patience(0.1):
+        await asyncio.sleep(5)
     assert time.monotonic() - started < 2
 
 
@@ -30,7 +29,7 @@ async def test_an_answer_that_came_in_time_is_taken_however_busy_the_loop_was() 
         answer.set_result(True)
 
     work = asyncio.create_task(busy())
-    async with Patience(0.1):
+    with Patience(0.1):
         assert await answer
     await work
 
@@ -45,9 +44,8 @@ async def test_a_loop_that_is_always_busy_is_waited_for_a_few_times_only() -> No
             await asyncio.sleep(0)
 
     work = asyncio.create_task(busy())
-    with pytest.raises(TimeoutError):
-        async with Patience(0.03):
-            await asyncio.sleep(30)
+    with pytest.raises(TimeoutError), Patience(0.03):
+        await asyncio.sleep(30)
     stop = True
     await work
 
@@ -55,9 +53,63 @@ async def test_a_loop_that_is_always_busy_is_waited_for_a_few_times_only() -> No
 async def test_a_store_that_answers_others_is_slow_and_not_gone() -> None:
     """Each answer to anybody begins the wait anew; without one it ends as said."""
     loop = asyncio.get_running_loop()
-    async with Patience(0.1, loop.time):
+    with Patience(0.1, loop.time):
         await asyncio.sleep(0.35)
     before = loop.time()
+    with pytest.raises(TimeoutError), Patience(0.1, lambda: before - 1):
+        await asyncio.sleep(0.35)
+
+
+async def test_who_is_cancelled_by_others_meanwhile_is_cancelled() -> None:
+    """A client that leaves is no store that is late, even where both happen in one moment."""
+    started = asyncio.get_running_loop().create_future()
+
+    async def asked() -> None:
+        with Patience(0.05):
+            started.set_result(None)
+            try:
+                await asyncio.sleep(5)
+            except asyncio.CancelledError:
+                task.cancel()  # by somebody else, before the end of the wait is told
+                raise
+
+    task = asyncio.create_task(asked())
+    await started
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert task.cancelled()
+
+
+async def test_an_outer_bound_is_not_taken_for_ones_own() -> None:
+    """Each takes back its own cancellation only, and the task goes on as if there had been none."""
+
+    async def asked() -> None:
+        with Patience(5):
+            await asyncio.sleep(5)
+
     with pytest.raises(TimeoutError):
-        async with Patience(0.1, lambda: before - 1):
-            await asyncio.sleep(0.35)
+        await asyncio.wait_for(asked(), 0.02)
+    task = asyncio.current_task()
+    assert task is not None
+    async with asyncio.timeout(5):
+        with pytest.raises(TimeoutError), Patience(0.02):
+            await asyncio.sleep(5)
+        assert task.cancelling() == 0
+        await asyncio.sleep(0)
+
+
+async def test_what_is_over_is_not_ended_later() -> None:
+    """No timer is left behind that would cancel the task in what it does next."""
+    with Patience(0.02):
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.1)
+
+
+async def test_an_answer_of_the_last_moment_comes_first() -> None:
+    """What arrives in the same turn of the loop as the end of the wait is taken."""
+    loop = asyncio.get_running_loop()
+    answer = loop.create_future()
+    with Patience(0.05):
+        loop.call_later(0.04, answer.set_result, "there")
+        time.sleep(0.06)  # noqa: ASYNC251 - both timers are due at once, and not late
+        assert await answer == "there"

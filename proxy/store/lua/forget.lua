@@ -16,8 +16,6 @@ local function needed(of)  -- how many messages other branches rest on
   return most
 end
 
-local function hex(hash) return (hash:sub(1, 8):gsub('.', function(c) return string.format('%02x', c:byte()) end)) end
-
 local function drop(of, branch, keep)  -- its messages after the first `keep` of its own, and what was made of them
   local h = redis.call('GET', key('h', of)) or ''
   for from = 16 * keep + 1, #h, 16 do
@@ -63,7 +61,7 @@ while up and up ~= '' do
     break
   end
   if branch.parent ~= '' then redis.call('SREM', key('b', branch.parent), up) end
-  opened[up] = nil
+  forgotten(up)
   up = branch.parent
 end
 return 1

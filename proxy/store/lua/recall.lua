@@ -5,45 +5,54 @@ local conv, k = locate(nil, 0)
 if conv then conv, k = settle(conv, k) else k = 0 end
 
 local best, best_pos = false, 0
+local function fits(ref)  -- whether it stands for a longer prefix of the chain than the best one
+  local pos = position(ref)
+  return pos > best_pos and pos < N and ref:sub(21) == recipe and on_chain(conv, k, pos, ref:sub(5, 20)) and pos
+end
 local function look(own)  -- the newest of its summaries that stand for a prefix of the chain
+  local read = states[own]
+  local none = read and (read.summaries == '0' or not (read.summaries or read.base))
+  if none then return end  -- whoever adds one counts it in the record
   local last = -1
   repeat
-    local refs = redis.call('LRANGE', key('r', own), last - 31, last)
+    local refs = call('LRANGE', key('r', own), last - 31, last)
     for i = #refs, 1, -1 do
-      local pos = position(refs[i])
-      if pos > best_pos and pos < N and refs[i]:sub(21) == recipe and on_chain(conv, k, pos, refs[i]:sub(5, 20)) then
-        local record = redis.call('GET', summary(refs[i]))
-        if record then best, best_pos = record, pos end
-      end
+      local pos = fits(refs[i])
+      local record = pos and call('GET', summary(refs[i]))
+      if record then best, best_pos = record, pos end
     end
     last = last - 32
   until best or #refs < 32
 end
 if conv then look(conv.own) end
 if k < N and k >= W then look(name(k + 1)) end  -- of a fork or a beginning whose turn never came to its end
-for pos = N - 1, math.max(W, N - NEAR, best_pos) + 1, -1 do  -- of other branches, and of what is not recorded yet
-  local record = redis.call('GET', P .. ':s:' .. recipe .. ':' .. chain(pos))
-  if record then best, best_pos = record, pos break end
+
+-- of other branches, and of what is not recorded yet
+local asked, holders = keys('s:' .. recipe, N - 1, math.max(W, N - NEAR, best_pos) + 1), {}
+local near = #asked
+for _, own in ipairs(conv and {conv.own, conv.parent} or {}) do
+  if own ~= '' then holders[#holders + 1], asked[#asked + 1] = own, key('l', own) end
+end
+local found = #asked > 0 and call('MGET', unpack(asked)) or {}
+for i = 1, near do
+  if found[i] then best, best_pos = found[i], N - i break end
 end
 
 local waiting, lease, preparing = false, false, false
 local function wait_for(own)  -- its newest summary that waits for its use, another branch's use of it being the same
-  local refs = redis.call('LRANGE', key('q', own), -8, -1)
+  local refs = call('LRANGE', key('q', own), -8, -1)
   for i = #refs, 1, -1 do
-    local pos = position(refs[i])
-    if pos > best_pos and pos < N and refs[i]:sub(21) == recipe and on_chain(conv, k, pos, refs[i]:sub(5, 20)) then
-      waiting = redis.call('GET', summary(refs[i], 'w')) or redis.call('GET', summary(refs[i]))
+    if fits(refs[i]) then
+      waiting = call('GET', summary(refs[i], 'w')) or call('GET', summary(refs[i]))
       if waiting then return end
     end
   end
 end
-if conv then
-  for _, own in ipairs({conv.own, conv.parent}) do
-    if own ~= '' and not waiting and not lease then
-      wait_for(own)
-      lease = redis.call('GET', key('l', own))
-      preparing = own
-    end
+for i, own in ipairs(holders) do
+  if not waiting and not lease then
+    wait_for(own)
+    lease = found[near + i]
+    preparing = own
   end
 end
 return {conv and conv.own or false, k, conv and conv.count or 0, best, waiting, lease, preparing}

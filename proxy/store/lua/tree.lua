@@ -11,6 +11,8 @@ local P = KEYS[1]
 local H, W = ARGV[1], tonumber(ARGV[2])  -- hashes of positions W + 1 to N of the chain that is sent
 local N = W + #H / 16
 local NEAR = 64                          -- so many prefixes back a tip is looked for
+local NEWEST = 3                         -- so many one by one: a turn adds two or three; the others together
+local call = redis.call
 
 local function key(kind, own) return P .. ':' .. kind .. ':' .. own end
 
@@ -19,45 +21,72 @@ local function chain(pos)
   return H:sub(from + 1, from + 16)
 end
 
-local function name(pos)  -- of the conversation that begins at this position: conversation_id in core/prefix.py
-  return (chain(pos):sub(1, 8):gsub('.', function(c) return string.format('%02x', c:byte()) end))
+local function keys(kind, from, to)  -- of these positions, down
+  local found, beginning = {}, key(kind, '')
+  for pos = from, to, -1 do found[#found + 1] = beginning .. chain(pos) end
+  return found
 end
 
-local opened = {}
+local function hex(hash) return ('%02x%02x%02x%02x%02x%02x%02x%02x'):format(hash:byte(1, 8)) end
+local function name(pos) return hex(chain(pos)) end  -- of the conversation that begins here: core/prefix.py
+
+local time
+local function now()
+  time = time or tonumber(call('TIME')[1])
+  return time
+end
+
+-- What a script has read stays with it, so that nothing is asked twice; who writes to it says `forgotten` or sets `leads`.
+local states, leads = {}, {}
+local function forgotten(own) states[own] = nil end
+
+local function state(own)  -- what a conversation's record says, and as `whole` whether its messages are all there
+  local c = states[own]
+  if c then return c end
+  local said = call('HMGET', key('c', own), 'base', 'count', 'parent', 'touched', 'summaries')
+  c = {own = own, base = tonumber(said[1]), count = tonumber(said[2]), parent = said[3], touched = said[4],
+    summaries = said[5]}
+  if c.base then
+    local held = c.count - c.base
+    -- the last hash, and a byte that should not be there: so this tells the length as well
+    c.tip = call('GETRANGE', key('h', own), math.max(0, 16 * held - 16), 16 * held)
+    c.whole = #c.tip == math.min(16, 16 * held) and call('LLEN', key('m', own)) == held
+  end
+  states[own] = c
+  return c
+end
+
 local function open(own)  -- nil where there is none, or where parts of it are gone
   if not own or own == '' then return nil end
-  if opened[own] == nil then
-    local c = redis.call('HMGET', key('c', own), 'base', 'count', 'parent', 'touched')
-    local conv = false
-    if c[1] then
-      local held = tonumber(c[2]) - tonumber(c[1])
-      if redis.call('STRLEN', key('h', own)) == 16 * held and redis.call('LLEN', key('m', own)) == held then
-        conv = {own = own, parent = c[3], touched = c[4]}
-        conv.base, conv.count = tonumber(c[1]), tonumber(c[2])
-      end
-    end
-    opened[own] = conv
-  end
-  return opened[own] or nil
+  local conv = state(own)
+  return conv.whole and conv or nil
+end
+
+local function led(own)  -- to the conversation that was used in place of one that was told
+  if leads[own] == nil then leads[own] = call('GET', key('a', own)) end
+  return leads[own]
 end
 
 local function follow(own)
   if not own or own == '' then return nil end
-  return open(own) or open(redis.call('GET', key('a', own)))
+  return open(own) or open(led(own))
 end
 
-local function span(own, ttl)  -- seconds that a conversation's parts are kept: unused, and at most; 0 for good
-  local dies = redis.call('HGET', key('c', own), 'dies')
+local function bounded(ttl, dies)  -- the seconds until then, at most, and at least one; 0 is for good
   if not dies then return ttl end
-  local left = math.max(1, math.ceil(tonumber(dies) - tonumber(redis.call('TIME')[1])))
+  local left = math.max(1, math.ceil(tonumber(dies) - now()))
   return ttl > 0 and math.min(ttl, left) or left
+end
+local function span(own, ttl)  -- seconds that a conversation's parts are kept: unused, and at most; 0 for good
+  return bounded(ttl, call('HGET', key('c', own), 'dies'))
 end
 
 local function hash_at(conv, pos)
   while conv and pos <= conv.base do conv = open(conv.parent) end
   if not conv or pos > conv.count then return nil end
+  if pos == conv.count then return conv.tip end
   local from = 16 * (pos - conv.base - 1)
-  return redis.call('GETRANGE', key('h', conv.own), from, from + 15)
+  return call('GETRANGE', key('h', conv.own), from, from + 15)
 end
 
 local function standing(own, pos)
@@ -81,10 +110,18 @@ local function locate(told, known)  -- any conversation that holds a prefix of t
   local at = math.max(known, 1)
   local conv = told and standing(told, at)
   if conv then return conv, at end
-  for pos = N, math.max(W, N - NEAR) + 1, -1 do
-    local own = redis.call('GET', key('n', chain(pos)))
+  local low = math.max(W, N - NEAR) + 1
+  local apart = math.max(low, N - NEWEST + 1)
+  for pos = N, apart, -1 do
+    local own = call('GET', key('n', chain(pos)))
     conv = own and standing(own, pos)
     if conv then return conv, pos end
+  end
+  if apart > low then
+    for i, own in ipairs(call('MGET', unpack(keys('n', apart - 1, low)))) do
+      conv = own and standing(own, apart - i)
+      if conv then return conv, apart - i end
+    end
   end
   if W == 0 then return standing(name(1), 1), 1 end
 end
