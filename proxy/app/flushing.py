@@ -23,7 +23,6 @@ from proxy.flush import (
     Recovery,
     Waits,
     Watch,
-    Webhook,
     Worker,
     installed,
 )
@@ -102,6 +101,8 @@ class Flushing:
         if said.daily:
             yield self.daily()
         if said.webhook is not None and secret is not None:
+            from proxy.flush.webhook import Webhook  # noqa: PLC0415 - aiohttp, for those who want it only
+
             yield Webhook(
                 str(said.webhook), secret.reveal().encode(), timeout_seconds=said.timeout_seconds, clock=time.time
             )

@@ -1,7 +1,8 @@
 """What leaves the context is queued off the request and delivered to whoever wants it (S0-4).
 
 ``outbox.py`` takes it from the flow and ``recovery.py`` makes up for a process that died in between; ``worker.py`` and
-``courier.py`` deliver; ``entry_points.py``, ``webhook.py`` and ``daily.py`` are the consumers.
+``courier.py`` deliver; ``entry_points.py``, ``daily.py`` and ``webhook.py`` are the consumers. The last is not imported
+here, so that who posts nothing need not wait for aiohttp.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from .daily import DailyFiles
 from .entry_points import EntryPointConsumer, installed
 from .outbox import Outbox
 from .recovery import Recovery
-from .webhook import Webhook
 from .worker import Watch, Worker
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "Recovery",
     "Waits",
     "Watch",
-    "Webhook",
     "Worker",
     "installed",
 ]

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from proxy.core.errors import FlushNotTaken
-from proxy.flush import Webhook
-from proxy.flush.webhook import FRESH_SECONDS
+from proxy.flush.webhook import FRESH_SECONDS, Webhook
 from tests.flush.conftest import entry
 from tests.support.serving import Serving
 
