@@ -175,17 +175,24 @@ class _Wire(asyncio.Protocol):
         if self._transport is None or not self.usable:
             answer.set_exception(_LostError("The connection is closed."))
         else:
+            alone = not self._waiting
             self._waiting.append(answer)
-            self._leaving.append(packed)
-            if len(self._leaving) == 1:
-                self._loop.call_soon(self._leave)
+            if alone:
+                self._write(packed)  # a turn of the loop earlier: there is nobody to go with
+            else:
+                self._leaving.append(packed)
+                if len(self._leaving) == 1:
+                    self._loop.call_soon(self._leave)
         return answer
 
     def _leave(self) -> None:
         """Write what was asked in this turn of the loop, in one piece."""
         packed, self._leaving = self._leaving, []
+        self._write(packed[0] if len(packed) == 1 else b"".join(packed))
+
+    def _write(self, packed: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():  # uvloop's raises where it is closed
-            self._transport.write(packed[0] if len(packed) == 1 else b"".join(packed))
+            self._transport.write(packed)
 
     def retire(self) -> None:
         """Take no more commands; close when nobody waits for an answer any more."""
