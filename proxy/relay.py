@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from proxy.core.conversation import TurnRecord
 from proxy.core.delta import NOTHING, Decode, Reply, StreamFold, fold_body
@@ -50,7 +50,7 @@ class PendingTurn:
         return self.record.answered(message, counter.count_message(message, self.counted_as), folded.usage)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ending:
     """How an exchange ended, and what the upstream itself counted."""
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from json.encoder import encode_basestring as _quoted
 
 from .chat import parse_message
 from .errors import InvalidRequest
 from .messages import JsonValue, Message
 from .pieces import Pieces
+from .values import value
 
 Decode = Callable[[bytes], JsonValue]
 """JSON bytes to a value; raises ValueError or RecursionError. An argument: the outer rooms choose the fastest."""
@@ -24,7 +25,7 @@ HELD_BYTES = 16_384
 _JSON = json.JSONEncoder(ensure_ascii=False).encode
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Reply:
     """What an upstream answered."""
 

@@ -14,6 +14,8 @@ from hashlib import blake2b
 from typing import Any, Literal
 from zlib import crc32
 
+from .values import value
+
 Role = Literal["system", "user", "assistant", "tool"]
 """``developer`` is read as ``system``, the legacy ``function`` as ``tool`` (OpenAI chat reference)."""
 
@@ -137,7 +139,7 @@ class Lineage:
     found: dict[object, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ChatRequest:
     """A chat request as it came in: ``POST /v1/chat/completions``."""
 

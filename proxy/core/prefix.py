@@ -8,11 +8,11 @@ System messages are left out, because agents write clocks into them (DESIGN.md, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 
 from .messages import DIGEST_BYTES, Message, digest_of
+from .values import value
 
 CHAIN_VERSION = b"v1"
 OWN_CHARACTERS = 16
@@ -27,7 +27,7 @@ REMEMBERED_TENANTS = 4096
 _FRAME = DIGEST_BYTES.to_bytes(8, "little")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PrefixChain:
     """The hashes of all prefixes of one conversation, within one tenant.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from proxy.core.messages import ChatRequest, Message
+from proxy.core.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RequestCount:
     """The tokens of a request, by part."""
 
