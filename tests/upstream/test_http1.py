@@ -136,9 +136,19 @@ async def test_a_connection_that_is_reset_ends_no_body_well(pool: Pool, head: by
             await answer.read(5)
 
 
-@pytest.mark.parametrize("head", [OK + b"content-length: 9\r\n\r\nab", CHUNKED + b"9\r\nab", CHUNKED + b"2\r\nab\r\n"])
+@pytest.mark.parametrize(
+    "head",
+    [
+        OK + b"content-length: 9\r\n\r\nab",
+        OK + b"content-length : 9\r\n\r\nab",
+        CHUNKED + b"9\r\nab",
+        CHUNKED + b"2\r\nab\r\n",
+        OK + b"transfer-encoding : chunked\r\n\r\n2\r\nab\r\n",
+        OK + b"transfer-encoding:\r\n chunked\r\n\r\n2\r\nab\r\n",
+    ],
+)
 async def test_a_connection_that_closes_too_early_ends_no_body_well(pool: Pool, head: bytes) -> None:
-    """A shorter body than told, half a chunk, a missing last chunk."""
+    """A shorter body than told, half a chunk, a missing last chunk; in whatever way the framing is written."""
 
     async def script(exchange: Exchange) -> None:
         await exchange.write(head)
