@@ -98,6 +98,11 @@ class Connection(asyncio.Protocol):
         """Open."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are not derived from it
         self.open = True
+        # Under TLS what has come is held once more, encrypted. While reading is paused nothing may be, beyond what
+        # one look at the socket brings: uvloop forgets it when the server closes without saying so within TLS.
+        limit = getattr(transport, "set_read_buffer_limits", None)
+        if limit is not None:
+            limit(high=1)
 
     def data_received(self, data: bytes) -> None:
         """Hand on; whatever comes while no answer is expected belongs to none."""
