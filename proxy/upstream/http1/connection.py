@@ -113,7 +113,7 @@ class Connection(asyncio.Protocol):
         answer.feed(data)
         if answer.over:
             self._answer = None
-            if answer.keep and self._rest is None and not self._choked and self.open:
+            if answer.keep and self.open and self._sent():
                 self._used = True
                 self._keep(self)
             else:
@@ -166,6 +166,10 @@ class Connection(asyncio.Protocol):
         self._transport.write(rest[:PIECE_BYTES])
         if self._rest is not None and not self._choked:
             self._loop.call_soon(self._push)
+
+    def _sent(self) -> bool:
+        """Nothing of the request is left with us: a server that has answered already may never read it."""
+        return self._rest is None and self._transport is not None and not self._transport.get_write_buffer_size()
 
     def _look(self) -> None:
         self._timer = None
