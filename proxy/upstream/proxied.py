@@ -28,7 +28,8 @@ class ProxiedAnswer:
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self.status = response.status
-        self.headers: Sequence[tuple[bytes, bytes]] = response.raw_headers
+        # The space that some put before a header's colon is no part of its name (RFC 9112, section 5.1).
+        self.headers = [(name.rstrip(b" \t"), value) for name, value in response.raw_headers]
         self._response = response
 
     async def read(self, silence_seconds: float) -> bytes:

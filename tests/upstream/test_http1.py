@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from proxy.upstream.http1.answer import HELD_BYTES, LINE_BYTES, MAX_HEADERS, UNHEARD_BYTES, Answer
-from proxy.upstream.http1.connection import JOINED_BYTES, WHOLE_BYTES
+from proxy.upstream.http1.connection import JOINED_BYTES, WHOLE_BYTES, Connection
 from proxy.upstream.http1.failures import AnswerBroken, ConnectionGone, ConnectTimedOut
 from proxy.upstream.http1.pool import Pool
 from tests.upstream.scripted import Exchange, ScriptedServer, serving
@@ -136,9 +136,19 @@ async def test_a_connection_that_is_reset_ends_no_body_well(pool: Pool, head: by
             await answer.read(5)
 
 
-@pytest.mark.parametrize("head", [OK + b"content-length: 9\r\n\r\nab", CHUNKED + b"9\r\nab", CHUNKED + b"2\r\nab\r\n"])
+@pytest.mark.parametrize(
+    "head",
+    [
+        OK + b"content-length: 9\r\n\r\nab",
+        OK + b"content-length : 9\r\n\r\nab",
+        CHUNKED + b"9\r\nab",
+        CHUNKED + b"2\r\nab\r\n",
+        OK + b"transfer-encoding : chunked\r\n\r\n2\r\nab\r\n",
+        OK + b"transfer-encoding:\r\n chunked\r\n\r\n2\r\nab\r\n",
+    ],
+)
 async def test_a_connection_that_closes_too_early_ends_no_body_well(pool: Pool, head: bytes) -> None:
-    """A shorter body than told, half a chunk, a missing last chunk."""
+    """A shorter body than told, half a chunk, a missing last chunk; in whatever way the framing is written."""
 
     async def script(exchange: Exchange) -> None:
         await exchange.write(head)
@@ -306,6 +316,38 @@ async def test_an_answer_may_come_before_the_request_is_sent(pool: Pool) -> None
             answer = await pool.ask("POST", url, [], body, due)
             assert (answer.status, await rest(answer)) == (413, b"{}")
             assert len(got) == number
+
+
+class Slow(asyncio.Transport):
+    """A connection over which so many bytes are still to go."""
+
+    def __init__(self, unsent: int) -> None:
+        super().__init__()
+        self.unsent, self.aborted = unsent, False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """It takes everything."""
+
+    def get_write_buffer_size(self) -> int:
+        """What the socket has not taken."""
+        return self.unsent
+
+    def abort(self) -> None:
+        """Closed."""
+        self.aborted = True
+
+
+@pytest.mark.parametrize("unsent", [0, 1])
+async def test_an_answer_that_overtakes_its_request_is_the_last(unsent: int) -> None:
+    """However little is left to send: whoever came next would wait behind what the server may never read."""
+    kept: list[Connection] = []
+    connection, transport = Connection(asyncio.get_running_loop(), kept.append, lambda _: None), Slow(unsent)
+    connection.connection_made(transport)
+    asking = asyncio.create_task(connection.ask(b"", b"{}", asyncio.get_running_loop().time() + 5))
+    await asyncio.sleep(0)
+    connection.data_received(SHORT)
+    assert await rest(await asking) == b"{}"
+    assert (kept, transport.aborted) == (([], True) if unsent else ([connection], False))
 
 
 async def test_a_server_may_answer_while_it_reads(pool: Pool) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -103,3 +104,42 @@ async def test_plain_and_secured_connections_are_never_taken_for_each_other(monk
         with pytest.raises(ConnectionError):
             await get(pool, f"http://localhost:{met.port}/")
         await pool.aclose()
+
+
+def serve_and_vanish(listener: socket.socket, head: bytes, body: bytes) -> None:
+    """Answer one request, and close the socket without a word of it within TLS, as many servers do."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(CERTIFICATE)
+    accepted, _ = listener.accept()
+    with context.wrap_socket(accepted, server_side=True) as secure:
+        asked = b""
+        while not asked.endswith(b"\r\n\r\n"):
+            asked += secure.recv(65_536)
+        secure.sendall(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n" + body)
+        os.close(secure.detach())
+
+
+@pytest.mark.parametrize(
+    "head", [b"content-length: 3000000\r\n", b"connection: close\r\ncontent-length: 3000000\r\n", b""]
+)
+@pytest.mark.parametrize("pace", [0, 0.002], ids=["at once", "slowly"])
+async def test_a_slow_reader_loses_nothing_when_the_server_vanishes(
+    monkeypatch: pytest.MonkeyPatch, head: bytes, pace: float
+) -> None:
+    """What came before the end is read to its last byte, however late; the event loop has nothing to complain of."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    complaints: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
+    pool = Pool(keepalive_seconds=4, connect_seconds=5)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.create_task(asyncio.to_thread(serve_and_vanish, listener, head, b"x" * 3_000_000))
+        due = asyncio.get_running_loop().time() + 5
+        answer = await pool.ask("GET", f"https://localhost:{listener.getsockname()[1]}/", [], None, due)
+        await asyncio.sleep(20 * pace)
+        length = 0
+        while piece := await answer.read(5):
+            length += len(piece)
+            await asyncio.sleep(pace)
+        await serving
+    await pool.aclose()
+    assert (length, complaints) == (3_000_000, [])

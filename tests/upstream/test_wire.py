@@ -185,6 +185,27 @@ async def test_answer_headers_keep_order_and_repetition(wire: WireLane) -> None:
         assert server.last.header("cookie") == []
 
 
+@pytest.mark.parametrize("by_proxy", [False, True], ids=["ours", "by proxy"])
+async def test_a_space_before_a_colon_hides_no_framing(
+    wire: WireLane, monkeypatch: pytest.MonkeyPatch, *, by_proxy: bool
+) -> None:
+    """It is taken off (RFC 9112 5.1): the client is not told of chunks that are gone, nor gets what is for one hop."""
+
+    async def script(exchange: Exchange) -> None:
+        head = b"transfer-encoding : chunked\r\nconnection : keep-alive, x-hop\r\nx-hop: 1\r\nx-one: 1\r\n\r\n"
+        await exchange.write(b"HTTP/1.1 200 OK\r\n" + head + b"2\r\n{}\r\n0\r\n\r\n")
+
+    proxy_for.cache_clear()
+    async with serving(script) as server:
+        if by_proxy:
+            monkeypatch.setenv("no_proxy", "")
+            monkeypatch.setenv("http_proxy", server.base_url.removesuffix("/v1"))
+        reply = await wire.send(route_to(server), b"{}", calling())
+        assert list(reply.headers) == [(b"x-one", b"1")]
+        assert await everything(reply) == b"{}"
+    proxy_for.cache_clear()
+
+
 @pytest.mark.parametrize("status", ["400 Bad Request", "429 Too Many Requests", "529 Overloaded", "302 Found"])
 async def test_refusals_and_redirects_come_back_untouched(wire: WireLane, status: str) -> None:
     """An error's status and body are the upstream's own, and a redirect is not followed."""

@@ -184,7 +184,9 @@ class Answer:
             return
         if b"\0" in value:
             raise AnswerBroken("a header with a NUL")
-        self.headers.append((name, value.rstrip(b" \t")))
+        # The parser takes a name with a space before its colon for what it says; so must whoever reads it later. A
+        # proxy removes the space (RFC 9112, section 5.1), or the client would be told a framing that is not its own.
+        self.headers.append((name.rstrip(b" \t"), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         """Called by the parser."""
@@ -227,5 +229,5 @@ class Answer:
         lines = [(name.lower(), value.lower()) for name, value in self.headers]
         codings = [value for name, value in lines if name == b"transfer-encoding"]
         if codings:
-            return codings[-1].rpartition(b",")[2].strip() != b"chunked"
+            return codings[-1].rpartition(b",")[2].strip(b" \t") != b"chunked"
         return all(name != b"content-length" for name, _ in lines)

@@ -98,6 +98,11 @@ class Connection(asyncio.Protocol):
         """Open."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are not derived from it
         self.open = True
+        # Under TLS what has come is held once more, encrypted. While reading is paused nothing may be, beyond what
+        # one look at the socket brings: uvloop forgets it when the server closes without saying so within TLS.
+        limit = getattr(transport, "set_read_buffer_limits", None)
+        if limit is not None:
+            limit(high=1)
 
     def data_received(self, data: bytes) -> None:
         """Hand on; whatever comes while no answer is expected belongs to none."""
@@ -108,7 +113,7 @@ class Connection(asyncio.Protocol):
         answer.feed(data)
         if answer.over:
             self._answer = None
-            if answer.keep and self._rest is None and not self._choked and self.open:
+            if answer.keep and self.open and self._sent():
                 self._used = True
                 self._keep(self)
             else:
@@ -161,6 +166,10 @@ class Connection(asyncio.Protocol):
         self._transport.write(rest[:PIECE_BYTES])
         if self._rest is not None and not self._choked:
             self._loop.call_soon(self._push)
+
+    def _sent(self) -> bool:
+        """Nothing of the request is left with us: a server that has answered already may never read it."""
+        return self._rest is None and self._transport is not None and not self._transport.get_write_buffer_size()
 
     def _look(self) -> None:
         self._timer = None
