@@ -13,7 +13,7 @@ import redis
 
 from proxy.core.conversation import TurnRecord
 from proxy.core.messages import Message
-from proxy.core.prefix import chain_of
+from proxy.core.prefix import chain_of, conversation_id
 from proxy.store import codec, keys, scripts
 from proxy.store.lifetimes import Lifetime
 from proxy.store.redis import RedisStore
@@ -66,6 +66,20 @@ def test_the_short_cut_writes_what_the_whole_way_writes(
     assert short
     admin.delete(*short)
     write(admin, turn, lasting, "tree", "record")
+    assert stored(admin, turn.chain.family) == short
+
+
+def test_a_reply_to_rules_alone_is_found_by_its_first_message_as_well(admin: redis.Redis, tenant: str) -> None:
+    """The id that is told for a request of system messages alone is no message's; that of the reply leads to it."""
+    asked, reply = [system("rules")], assistant("understood")
+    began = chain_of(tenant, asked)
+    turn = turn_of(tenant, [*asked, reply], conversation=conversation_id(began, 0), created_at=1.5)
+    turn = replace(turn, chain=began.extended([reply]))
+    write(admin, turn, Lifetime(3600), "record_first", "tree", "record")
+    short = stored(admin, turn.chain.family)
+    assert f"tm:{{{turn.chain.family}}}:a:{turn.chain.at(1).hex()[:16]}".encode() in short
+    admin.delete(*short)
+    write(admin, turn, Lifetime(3600), "tree", "record")
     assert stored(admin, turn.chain.family) == short
 
 

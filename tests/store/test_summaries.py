@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import redis
+
 from proxy.core.prefix import chain_of, conversation_id
+from proxy.store.redis import RedisStore
 from tests.store.turns import RECIPE, Client, assistant, dialogue, raws, summary_of, user
 
 
@@ -31,6 +34,19 @@ async def test_a_summary_far_back_is_recalled_too(client: Client) -> None:
     kept = summary_of(chain, 50)
     await client.store.keep_summary(client.tenant, conversation, chain, kept)
     assert (await client.recall(dialogue(301))).summary == kept
+
+
+async def test_a_summary_far_back_is_recalled_without_its_conversations_record(
+    alone: RedisStore, admin: redis.Redis, tenant: str
+) -> None:
+    """Nothing is known of the messages then, but what was forwarded in their place stays the same (promise 5)."""
+    client = Client(alone, tenant)
+    conversation = await client.send(dialogue(150), assistant("message 151"))
+    chain = chain_of(tenant, dialogue(150))
+    kept = await alone.keep_summary(tenant, conversation, chain, summary_of(chain, 20))
+    assert admin.delete(f"tm:{{{conversation[:32]}}}:c:{conversation[32:]}") == 1
+    memory = await client.recall(dialogue(152))
+    assert (memory.conversation, memory.known, memory.summary) == (None, 0, kept)
 
 
 async def test_the_first_summary_of_a_prefix_stays(client: Client) -> None:

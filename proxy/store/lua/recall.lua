@@ -11,8 +11,7 @@ local function fits(ref)  -- whether it stands for a longer prefix of the chain 
 end
 local function look(own)  -- the newest of its summaries that stand for a prefix of the chain
   local read = states[own]
-  local none = read and (read.summaries == '0' or not (read.summaries or read.base))
-  if none then return end  -- whoever adds one counts it in the record
+  if read and read.summaries == '0' then return end  -- whoever adds one counts it; without a record there may be some
   local last = -1
   repeat
     local refs = call('LRANGE', key('r', own), last - 31, last)

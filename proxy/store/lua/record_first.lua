@@ -3,8 +3,9 @@
 do
   local call, P, H, told, systems = redis.call, KEYS[1], ARGV[1], ARGV[3], tonumber(ARGV[17])
   local beside = ARGV[13] .. ARGV[14] .. ARGV[15]  -- a name, a head, a lease: that of stored history has its own rules
-  -- A family that no client named is called by its first message, as is the conversation that begins there.
-  if ARGV[4] == '0' and ARGV[6] == '0' and beside == '' and H ~= '' and told == P:sub(5, 20) then
+  -- Told is what begins here, and no other id: one that is told in its place leads to it, and that is written as well.
+  local function begun() return ('%02x'):rep(8):format(H:byte(1, 8)) end
+  if ARGV[4] == '0' and ARGV[6] == '0' and beside == '' and H ~= '' and told == begun() then
     local own, N, ttl = ':' .. told, #H / 16, tonumber(ARGV[5])
     local c, h, m, t, y = P .. ':c' .. own, P .. ':h' .. own, P .. ':m' .. own, P .. ':t' .. own, P .. ':y' .. own
     local asked = {c, h, m, t, y, P .. ':x' .. own, P .. ':a' .. own, P .. ':r' .. own, P .. ':q' .. own, P .. ':b' .. own}
