@@ -1,7 +1,8 @@
 """The bare relay: the floor that every proxy of the benchmark is compared with.
 
-A process of its own, ``python -m benchmarks.speed.relay PORT UPSTREAM``. The same server and the same client library as
-Tidemark's, and nothing between them: the request's bytes out, the answer's bytes back. Nothing is parsed or kept.
+A process of its own, ``python -m benchmarks.speed.relay PORT UPSTREAM``. The same server as Tidemark's, aiohttp as the
+client, as a proxy in Python has it, and nothing between them: the request's bytes out, the answer's bytes back. Nothing
+is parsed or kept.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from collections.abc import Iterable
 
@@ -21,7 +20,7 @@ class PassthroughAuth:
     """``auth.mode: passthrough``: the client's own key goes upstream, and the upstream judges it."""
 
     def __init__(self, secret: bytes) -> None:
-        self._keyed = hmac.new(secret, digestmod=hashlib.sha256)
+        self._secret = secret
 
     def caller(self, headers: Iterable[tuple[bytes, bytes]]) -> Caller:
         """The caller of a request; without a credential all callers are one.
@@ -29,10 +28,8 @@ class PassthroughAuth:
         Every credential that goes upstream counts (promise 8), whatever the order of the lines.
         """
         lines = forwarded(headers)
-        state = self._keyed.copy()
-        for name, value in sorted(_credentials(lines)):
-            state.update(_framed(name) + _framed(value))
-        return Caller(state.digest(), lines)
+        fields = [_framed(field) for line in sorted(_credentials(lines)) for field in line]
+        return Caller(hmac.digest(self._secret, b"".join(fields), "sha256"), lines)
 
     def anonymous(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         """Whether a request brings no credential at all."""

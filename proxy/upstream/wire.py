@@ -74,7 +74,10 @@ class Answer(Protocol):
 
 
 class WireReply:
-    """An answer on the wire lane: status and headers are there, the body is on its way."""
+    """An answer on the wire lane: status and headers are there, the body is on its way.
+
+    It is the iterator of its own body: an async generator is announced to the event loop and taken off again.
+    """
 
     def __init__(self, answer: Answer, route: Route) -> None:
         self._answer = answer
@@ -82,19 +85,29 @@ class WireReply:
         self.status: int = answer.status
         self.headers: Headers = end_to_end(answer.headers)
 
-    async def body(self) -> AsyncIterator[bytes]:
+    def body(self) -> AsyncIterator[bytes]:
         """The body's bytes, each piece as soon as it is there."""
-        answer = self._answer
+        return self
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
         try:
-            while piece := await answer.read(IDLE_SECONDS):
-                yield piece
+            piece = await self._answer.read(IDLE_SECONDS)
         except OSError as error:
+            self._answer.close()
             raise UpstreamBroken(
                 f"The upstream of {self._route.name!r} stopped in the middle of its answer; send the request again.",
                 internal=f"{self._route!r}: {error!r}",
             ) from error
-        finally:
-            answer.close()
+        except BaseException:  # whoever waited was cancelled
+            self._answer.close()
+            raise
+        if not piece:
+            self._answer.close()
+            raise StopAsyncIteration
+        return piece
 
     async def close(self) -> None:
         """Abort the connection unless the body has come to its end, which put it back among the idle ones."""
