@@ -52,7 +52,7 @@ class LiveOverrides:
         self._read = False
         self._records: dict[str, ModelRecord] = {}
         self._noted: dict[str, _Noted] = {}
-        self._waiting: dict[str, Sighting] = {}
+        self._waiting: dict[str, _Noted] = {}
         self._refreshing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
@@ -74,8 +74,9 @@ class LiveOverrides:
             changed_at = known.changed_at if same else now
             if now - (known.noted_at if same else known.changed_at) < NOTED_SECONDS:
                 return
-        remember(self._noted, model, _Noted(sighting, epoch, now, changed_at), most=REMEMBERED)
-        remember(self._waiting, model, sighting, most=REMEMBERED)
+        noted = _Noted(sighting, epoch, now, changed_at)
+        remember(self._noted, model, noted, most=REMEMBERED)
+        remember(self._waiting, model, noted, most=REMEMBERED)
 
     def noted(self, model: str) -> Sighting | None:
         """The newest sighting of a model in this worker, by id."""
@@ -113,8 +114,8 @@ class LiveOverrides:
     async def _turn(self, most: int = WRITTEN_AT_ONCE) -> None:
         with contextlib.suppress(StoreUnavailable):
             await self.refresh()
-            for model, sighting in list(self._waiting.items())[:most]:
+            for model, noted in list(self._waiting.items())[:most]:
                 with contextlib.suppress(UnicodeError):  # a name that cannot be written must not keep others waiting
-                    await self._store.sight(sighting, self._clock())
-                if self._waiting.get(model) is sighting:  # and not a newer one by now
+                    await self._store.sight(noted.sighting, self._clock())
+                if self._waiting.get(model) is noted:  # and not a newer one by now, be it of the same sighting
                     del self._waiting[model]

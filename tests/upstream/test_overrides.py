@@ -212,6 +212,30 @@ async def test_what_is_found_while_an_older_sighting_is_written_is_written_next(
     assert shelf.sightings == [first, then]
 
 
+async def test_a_store_that_is_emptied_while_it_is_written_to_is_written_to_again(clock: Clock, tmp_path: Path) -> None:
+    """What is noted for the emptied store is the very same sighting, and must not leave with the one before."""
+
+    class Emptied(Shelf):
+        """One that is emptied, and looked at for another's sake, before its first answer is there."""
+
+        async def sight(self, sighting: Sighting, now: float) -> None:
+            """Written down, and lost at once."""
+            await super().sight(sighting, now)
+            if self.epoch == "first":
+                self.epoch, self.sightings = "second", []
+                await worker.refresh()
+                await catalog.profile(ROUTE, ALICE)
+
+    shelf = Emptied()
+    worker = LiveOverrides(shelf, clock)
+    catalog = Catalog(LiteLLMUpstream(), data=LiteLLMModelData(tmp_path / "none"), live=worker)
+    await worker.refresh()
+    await catalog.profile(ROUTE, ALICE)
+    await worker.aclose()
+    await worker.aclose()
+    assert [one.name for one in shelf.sightings] == ["mine"]
+
+
 async def test_many_sightings_do_not_hold_up_what_is_set(shelf: Shelf, live: LiveOverrides) -> None:
     """They are written a few at a time, and the version is asked for in between."""
     for number in range(3 * WRITTEN_AT_ONCE):
