@@ -7,6 +7,7 @@ import random
 import socket
 import struct
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 
@@ -544,6 +545,25 @@ async def test_silence_has_its_bounds(pool: Pool) -> None:
         assert await rest(await ask(pool, server, b"slow")) == b"{}"
         await left(server, 1)
         assert (server.connections, server.open) == (3, 1)
+
+
+@pytest.mark.parametrize("begun", [b"2;", b"0\r\nx-sum: "], ids=["chunk", "trailer"])
+async def test_what_brings_nothing_of_the_body_is_silence(pool: Pool, begun: bytes) -> None:
+    """A server that goes on with a chunk's size or a trailer, byte by byte, holds its reader no longer than others."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.write(CHUNKED + begun)
+        with suppress(RuntimeError):  # uvloop's word for a caller who has left
+            while not exchange.writer.is_closing():
+                await exchange.write(b"a")
+                await asyncio.sleep(0.02)
+
+    async with serving(script) as server:
+        answer = await ask(pool, server)
+        async with asyncio.timeout(5):
+            with pytest.raises(TimeoutError, match="silent"):
+                await answer.read(0.3)
+        await left(server)
 
 
 async def test_connecting_has_its_own_time() -> None:

@@ -103,15 +103,16 @@ class Answer:
     async def read(self, silence_seconds: float) -> bytes:
         """What has come of the body since the last piece, waiting if there is nothing; empty at its end.
 
-        :raises OSError: the connection was silent for so long, or the body breaks off
+        :raises OSError: nothing of the body came for so long, or it breaks off
         """
-        while not self._pieces:
+        pieces = self._pieces
+        due = 0.0 if pieces else self._loop.time() + silence_seconds
+        while not pieces:
             if self.complete:
                 return b""
             if self._error is not None:
                 raise self._error
-            await self._next(self._loop.time() + silence_seconds)
-        pieces = self._pieces
+            await self._next(due)  # what only frames the body, such as half a chunk's size, is silence too
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
         self._held = 0
