@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import socket
 import struct
@@ -518,6 +519,33 @@ async def test_whoever_leaves_takes_the_connection_along(pool: Pool) -> None:
         with pytest.raises(ConnectionAbortedError):
             await answer.read(5)
         assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"SSH\r\n\r\n", OK + b"content-length: 9\r\n\r\nab"], ids=["gone", "no HTTP", "broken"]
+)
+async def test_what_failed_is_not_held_by_its_own_failure(pool: Pool, raw: bytes) -> None:
+    """A request's megabytes are free when its caller has been told, and not at some later collection."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.write(raw)
+        exchange.writer.close()
+
+    def held() -> int:
+        return sum(type(thing) is Answer for thing in gc.get_objects())
+
+    async with serving(script) as server:
+        gc.collect()
+        gc.disable()
+        try:
+            before = held()
+            for _ in range(3):
+                with suppress(ConnectionError):
+                    await rest(await ask(pool, server))
+            await left(server)
+            assert held() == before
+        finally:
+            gc.enable()
 
 
 async def test_silence_has_its_bounds(pool: Pool) -> None:
