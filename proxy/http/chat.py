@@ -143,7 +143,11 @@ class ChatEndpoint:
                 return await self._told(visit, request, exchange)
             if exchange.reply.status < 400 and _is_stream(exchange.reply.headers, asked=request.stream):
                 return await self._stream(visit, exchange, keepalive)
-            await keepalive.stop()  # the status is known, and a comment would settle another
+            try:
+                await keepalive.stop()  # the status is known, and a comment would settle another
+            except BaseException:  # the client left over a comment: nobody else has the answer to close it
+                await exchange.reply.close()
+                raise
             return await self._whole(visit, exchange)
 
     async def _stream(self, visit: _Visit, exchange: Exchange, keepalive: KeepAlive) -> Outcome:

@@ -211,7 +211,7 @@ class WireLane:
                     if proxy is not None:
                         return await self._by_proxy().ask(method, url, headers, body, due, proxy=proxy)
                     pool = self._pool or self._opened()
-                    return await pool.ask(method, url, headers, body, due)
+                    return await pool.ask(method, url, headers, body, due, fresh=attempt == MAX_ATTEMPTS)
                 except ConnectionGone as gone:
                     # A kept connection that the server had closed meanwhile: it has seen nothing of this
                     # request (RFC 9112 9.3.1 allows a retry then). A fresh one is never tried twice.

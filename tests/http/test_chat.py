@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import MutableMapping
+from collections.abc import AsyncIterator, MutableMapping
 from typing import Any, cast
 
 import pytest
+from starlette.types import Receive
 
 from proxy.core.events import Event, RequestServed
+from proxy.core.ports import Headers
+from proxy.exchange import Exchange, Report
 from proxy.http.auth import PassthroughAuth
 from proxy.http.body import BodyParser
 from proxy.http.chat import ChatEndpoint, EdgeLimits
 from proxy.pipeline import ChatPipeline
-from proxy.relay import Relay
+from proxy.relay import PendingTurn, Relay
 
 BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).encode()
 
@@ -38,14 +41,14 @@ class Slow:
             self.ended = True
 
 
-def endpoint(pipeline: Slow, told: list[Event]) -> ChatEndpoint:
+def endpoint(pipeline: object, told: list[Event], keepalive_seconds: float = 0) -> ChatEndpoint:
     """The endpoint before a pipeline."""
     return ChatEndpoint(
         pipeline=cast("ChatPipeline", pipeline),
         relay=cast("Relay", None),
         parser=BodyParser(),
         auth=PassthroughAuth(b"s"),
-        limits=EdgeLimits(1000, 0),
+        limits=EdgeLimits(1000, keepalive_seconds),
         emit=told.append,
         timer=lambda: 0.0,
     )
@@ -57,12 +60,18 @@ class Caller:
     def __init__(self) -> None:
         self.leaves = asyncio.Event()
         self._asked = False
+        self._body = BODY
+
+    def asking(self, body: bytes) -> Receive:
+        """ASGI's receive, of another request."""
+        self._body = body
+        return self.receive
 
     async def receive(self) -> MutableMapping[str, Any]:
         """ASGI's receive."""
         if not self._asked:
             self._asked = True
-            return {"type": "http.request", "body": BODY, "more_body": False}
+            return {"type": "http.request", "body": self._body, "more_body": False}
         await self.leaves.wait()
         return {"type": "http.disconnect"}
 
@@ -79,6 +88,58 @@ async def test_a_client_that_leaves_ends_the_work_before_the_request_is_over() -
     await served
     assert pipeline.ended
     assert [(type(one), getattr(one, "outcome", "")) for one in told] == [(RequestServed, "disconnected")]
+
+
+class Refusal:
+    """An answer that is no stream, and waits to be read or closed."""
+
+    status = 400
+    headers: Headers = ((b"content-type", b"application/json"),)
+    closed = False
+
+    def body(self) -> AsyncIterator[bytes]:
+        """Never read here."""
+        raise AssertionError
+
+    async def close(self) -> None:
+        """Give the upstream's connection back."""
+        self.closed = True
+
+
+class Late:
+    """A pipeline whose answer comes when a comment is on its way already."""
+
+    def __init__(self, commenting: asyncio.Event) -> None:
+        self.reply = Refusal()
+        self._commenting = commenting
+
+    async def run(self, *_: Any, **__: Any) -> Exchange:
+        """Answer then."""
+        await self._commenting.wait()
+        return Exchange(self.reply, cast("PendingTurn", None), Report("c", "t", 1))
+
+
+async def test_an_answer_is_closed_when_its_client_leaves_over_a_comment() -> None:
+    """The client takes no bytes, the comment is stuck, and the answer that came meanwhile has no other owner yet."""
+    commenting, told, caller = asyncio.Event(), list[Event](), Caller()
+
+    async def send(_: MutableMapping[str, Any]) -> None:
+        commenting.set()
+        await asyncio.Event().wait()
+
+    pipeline = Late(commenting)
+    body = BODY[:-1] + b', "stream": true}'
+    served = asyncio.create_task(
+        endpoint(pipeline, told, 0.001)({"path": "/", "headers": []}, caller.asking(body), send)
+    )
+    async with asyncio.timeout(5):
+        await commenting.wait()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not pipeline.reply.closed
+        caller.leaves.set()
+        await served
+    assert pipeline.reply.closed
 
 
 async def test_giving_up_does_not_swallow_a_cancellation_of_the_request() -> None:

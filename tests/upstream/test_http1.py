@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import socket
 import struct
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 
@@ -519,6 +521,33 @@ async def test_whoever_leaves_takes_the_connection_along(pool: Pool) -> None:
         assert server.connections == 2
 
 
+@pytest.mark.parametrize(
+    "raw", [b"", b"SSH\r\n\r\n", OK + b"content-length: 9\r\n\r\nab"], ids=["gone", "no HTTP", "broken"]
+)
+async def test_what_failed_is_not_held_by_its_own_failure(pool: Pool, raw: bytes) -> None:
+    """A request's megabytes are free when its caller has been told, and not at some later collection."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.write(raw)
+        exchange.writer.close()
+
+    def held() -> int:
+        return sum(type(thing) is Answer for thing in gc.get_objects())
+
+    async with serving(script) as server:
+        gc.collect()
+        gc.disable()
+        try:
+            before = held()
+            for _ in range(3):
+                with suppress(ConnectionError):
+                    await rest(await ask(pool, server))
+            await left(server)
+            assert held() == before
+        finally:
+            gc.enable()
+
+
 async def test_silence_has_its_bounds(pool: Pool) -> None:
     """Before the head until ``due``, then by each wait for a piece; the next exchange has bounds of its own."""
 
@@ -544,6 +573,25 @@ async def test_silence_has_its_bounds(pool: Pool) -> None:
         assert await rest(await ask(pool, server, b"slow")) == b"{}"
         await left(server, 1)
         assert (server.connections, server.open) == (3, 1)
+
+
+@pytest.mark.parametrize("begun", [b"2;", b"0\r\nx-sum: "], ids=["chunk", "trailer"])
+async def test_what_brings_nothing_of_the_body_is_silence(pool: Pool, begun: bytes) -> None:
+    """A server that goes on with a chunk's size or a trailer, byte by byte, holds its reader no longer than others."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.write(CHUNKED + begun)
+        with suppress(RuntimeError):  # uvloop's word for a caller who has left
+            while not exchange.writer.is_closing():
+                await exchange.write(b"a")
+                await asyncio.sleep(0.02)
+
+    async with serving(script) as server:
+        answer = await ask(pool, server)
+        async with asyncio.timeout(5):
+            with pytest.raises(TimeoutError, match="silent"):
+                await answer.read(0.3)
+        await left(server)
 
 
 async def test_connecting_has_its_own_time() -> None:

@@ -14,7 +14,7 @@ from proxy.core.chat import parse_message
 from proxy.core.errors import SummaryRejected, UpstreamBroken, UpstreamError, UpstreamTimedOut, UpstreamUnreachable
 from proxy.core.messages import LivePrefix
 from proxy.core.ports import Caller, Route, UpstreamReply
-from proxy.upstream.wire import WireLane, proxy_for
+from proxy.upstream.wire import MAX_ATTEMPTS, WireLane, proxy_for
 from tests.upstream.scripted import Exchange, ScriptedServer, calling, collect, everything, serving
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -440,6 +440,31 @@ async def test_kept_connection_that_died_is_replaced(wire: WireLane) -> None:
         with pytest.raises(UpstreamUnreachable):
             await wire.send(route_to(server), b"{}", calling())
         assert len(server.exchanges) == 1
+
+
+async def test_many_kept_connections_that_died_fail_no_request(wire: WireLane) -> None:
+    """The last attempt goes over a fresh one, however many of the kept ones are dead."""
+    dying = False
+    known: set[asyncio.StreamWriter] = set()
+
+    async def script(exchange: Exchange) -> None:
+        if dying and exchange.writer in known:
+            exchange.writer.close()
+            return
+        known.add(exchange.writer)
+        await asyncio.sleep(0.02)
+        await exchange.answer(b"{}")
+
+    async with serving(script) as server:
+
+        async def ask() -> bytes:
+            return await everything(await wire.send(route_to(server), b"{}", calling()))
+
+        await asyncio.gather(*[ask() for _ in range(MAX_ATTEMPTS + 2)])
+        assert server.connections == MAX_ATTEMPTS + 2
+        dying = True
+        assert await ask() == b"{}"
+        assert len(server.exchanges) == MAX_ATTEMPTS + 2 + MAX_ATTEMPTS
 
 
 async def test_completion_returns_its_text(wire: WireLane) -> None:

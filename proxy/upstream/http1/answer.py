@@ -44,6 +44,7 @@ class Answer:
     __slots__ = (
         "_carrier",
         "_error",
+        "_failed",
         "_headed",
         "_held",
         "_loop",
@@ -68,7 +69,7 @@ class Answer:
         """The connection may carry another exchange once this answer is complete."""
         self._carrier: Carrier | None = carrier
         self._loop = loop
-        self._headed = self._paused = False
+        self._failed = self._headed = self._paused = False
         self._pieces: list[bytes] = []
         self.on_body = self._pieces.append  # called by the parser, for each chunk: the one callback that is not ours
         self._held = self._unheard = 0
@@ -83,7 +84,7 @@ class Answer:
     @property
     def over(self) -> bool:
         """Nothing more will come."""
-        return self.complete or self._error is not None
+        return self.complete or self._failed
 
     @property
     def awaited(self) -> bool:
@@ -95,23 +96,24 @@ class Answer:
 
         :raises OSError: they did not come, or not until ``due``
         """
-        if not self._headed and self._error is None:
+        if not self._headed and not self._failed:
             await self._next(due)
         if not self._headed:
-            raise self._error or AnswerBroken("no head")
+            raise self._failure()
 
     async def read(self, silence_seconds: float) -> bytes:
         """What has come of the body since the last piece, waiting if there is nothing; empty at its end.
 
-        :raises OSError: the connection was silent for so long, or the body breaks off
+        :raises OSError: nothing of the body came for so long, or it breaks off
         """
-        while not self._pieces:
+        pieces = self._pieces
+        due = 0.0 if pieces else self._loop.time() + silence_seconds
+        while not pieces:
             if self.complete:
                 return b""
-            if self._error is not None:
-                raise self._error
-            await self._next(self._loop.time() + silence_seconds)
-        pieces = self._pieces
+            if self._failed:
+                raise self._failure()
+            await self._next(due)  # what only frames the body, such as half a chunk's size, is silence too
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
         self._held = 0
@@ -169,7 +171,7 @@ class Answer:
     def fail(self, error: OSError) -> None:
         """Nothing more will come; what has come can still be read."""
         if not self.over:
-            self._error, self.keep = error, False
+            self._error, self._failed, self.keep = error, True, False
         self._leave()
         self._wake()
 
@@ -214,6 +216,11 @@ class Answer:
         if self._carrier is not None:
             self._carrier.watch(due)
         return waiter
+
+    def _failure(self) -> OSError:
+        """Why nothing more comes; let go of, since by its traceback it will hold the answer and the request's body."""
+        error, self._error = self._error, None
+        return error or AnswerBroken("told before")
 
     def _wake(self) -> None:
         waiter, self._waiter = self._waiter, None

@@ -36,17 +36,26 @@ class Pool:
         self._closed = False
 
     async def ask(
-        self, method: str, url: str, headers: Sequence[tuple[bytes, bytes]], body: bytes | None, due: float
+        self,
+        method: str,
+        url: str,
+        headers: Sequence[tuple[bytes, bytes]],
+        body: bytes | None,
+        due: float,
+        *,
+        fresh: bool = False,
     ) -> Answer:
         """Send a request, and wait for status and headers of its answer.
 
         :param due: when to stop waiting, by the loop's clock
+        :param fresh: over a connection that has carried nothing yet
         :raises ConnectTimedOut, ConnectionGone, AnswerBroken, OSError: there was no answer
         :raises ValueError: this is no request that could be sent
         """
         target = target_of(method, url)
         head = head_of(target, headers, None if body is None else len(body))
-        connection = self._taken(target.origin) or await self._made(target.origin, due)
+        kept = None if fresh else self._taken(target.origin)
+        connection = kept or await self._made(target.origin, due)
         return await connection.ask(head, body, due)
 
     async def aclose(self) -> None:
