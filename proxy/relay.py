@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from proxy.core.conversation import TurnRecord
-from proxy.core.delta import NOTHING, Decode, Reply, StreamFold, fold_body
+from proxy.core.delta import NOTHING, Decode, Reply, fold_body
 from proxy.core.errors import TidemarkError, UpstreamBroken
 from proxy.core.events import Listener, Outcome, StoreDegraded, TurnStored
 from proxy.core.ports import ConversationStore, TokenCounter, UpstreamReply
+from proxy.core.stream import StreamFold
 from proxy.core.values import value
 
 Deliver = Callable[[bytes], Awaitable[None]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
@@ -16,9 +16,9 @@ from proxy.commands import Answered
 from proxy.core.errors import ClientError, TidemarkError
 from proxy.core.events import Listener, Outcome, RequestServed
 from proxy.core.messages import ChatRequest, JsonValue
-from proxy.core.ports import Caller, Headers
-from proxy.exchange import Controls, Exchange, Refused, Report
-from proxy.fit import Compacting
+from proxy.core.ports import Headers
+from proxy.exchange import Exchange, Refused, Report
+from proxy.history import Road
 from proxy.http.asgi import JSON, Attended, ClientGone, Response, read_body
 from proxy.http.auth import PassthroughAuth
 from proxy.http.body import BodyParser
@@ -26,7 +26,6 @@ from proxy.http.completion import completion, event_stream
 from proxy.http.errors import belated
 from proxy.http.headers import controls, report_lines, returned
 from proxy.http.sse import EVENT_STREAM, KeepAlive
-from proxy.pipeline import Announce
 from proxy.relay import Ending, Relay
 
 MAX_COUNT = 2**53
@@ -42,22 +41,6 @@ class EdgeLimits:
     """Between comments on a stream that is still waiting; 0 for none. The first comes later (``http/sse.py``)."""
     notice_seconds: float = 0.0
     """After so long a stream is told that it waits for a summary; 0 for never."""
-
-
-class Road(Protocol):
-    """What a request is brought to: the pipeline, or what stands before it."""
-
-    async def run(
-        self,
-        request: ChatRequest,
-        caller: Caller,
-        controls: Controls,
-        *,
-        prepared: Announce,
-        compacting: Compacting,
-    ) -> Exchange | Refused | Answered:
-        """Bring a request to its upstream, or answer it."""
-        ...
 
 
 class ChatEndpoint:

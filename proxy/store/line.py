@@ -140,7 +140,7 @@ class Line:
                 wire = await self._opened()
                 try:
                     await _greeted(wire, self._server.handshake())
-                except BaseException:
+                except BaseException:  # cancelled, too: nobody else has the half-made wire
                     wire.abandon()
                     raise
         except OSError as error:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.delta import StreamFold, fold_body, fold_stream
+from proxy.core.delta import fold_body
+from proxy.core.stream import StreamFold, fold_stream
 from tests.core.histories import message
 
 

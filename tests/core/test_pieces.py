@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from proxy.core.delta import fold_stream
+from proxy.core.stream import fold_stream
 
 FINISHED = b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\n'
 

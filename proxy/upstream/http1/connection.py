@@ -54,7 +54,7 @@ class Connection(asyncio.Protocol):
         try:
             self._send(head, body or b"")
             await answer.head(due)
-        except BaseException:
+        except BaseException:  # cancelled, too: what comes now is nobody's, so the connection goes
             answer.close()
             raise
         return answer
