@@ -154,6 +154,11 @@ def pack_turn(turn: TurnRecord, known: int, systems: Sequence[PlacedSystem]) -> 
     return digest_of(turn.chain.tip, _pack(said)) + VERSION + _pack(record)
 
 
+def pack_facts(*facts: str | int) -> bytes:
+    """What a script is told in one argument; neither bytes nor fractions, which its reader would not keep as they are."""
+    return _pack(facts)
+
+
 def unpack_turn(packed: bytes) -> StoredTurn:
     """An entry of a conversation's list of turns."""
     return _read(_TURN, packed[DIGEST_BYTES:])

@@ -32,8 +32,8 @@ class Used(NamedTuple):
     conversation: str
     name: str
     """What its client calls it; empty for nothing."""
-    at: float
-    """Unix time, seconds."""
+    at: str
+    """Unix time, seconds, as it is stored."""
     ttl_seconds: int
     """After which it is forgotten; 0 for never."""
 
@@ -155,7 +155,7 @@ class Listing:
                 del self._pruned[next(iter(self._pruned))]
             # The longest: a credential may be of several tenants, which keep theirs for different times.
             await self._ask("EXPIRE", index, self._longest)
-            oldest = max(used.at for used in entries) - self._longest
+            oldest = max(float(used.at) for used in entries) - self._longest
             await self._ask("ZREMRANGEBYSCORE", index, "-inf", f"({oldest}")
 
     async def _unname(self, name: str, conversation: str) -> None:

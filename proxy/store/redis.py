@@ -93,12 +93,12 @@ class RedisStore:
         :returns: the id of the conversation that holds the turn now
         :raises StoreUnavailable: the store did not answer in time
         """
-        parts = codec.part_turn(turn, turn.known)
+        parts, created = codec.part_turn(turn, turn.known), scripts.moment(turn.created_at)
         with Asking(self._rest, self._record_seconds):
-            own = await self._record(turn, parts, turn.known)
+            own = await self._record(turn, parts, turn.known, created)
             if own is None:  # what was known is gone meanwhile: expired, or flushed
                 parts = codec.part_turn(turn, 0)
-                own = await self._record(turn, parts, 0)
+                own = await self._record(turn, parts, 0, created)
             if own is None:
                 raise StoreError("The turn has no place in the store.", internal=f"of {turn.conversation}")
         conversation = turn.chain.family + own.decode()
@@ -107,7 +107,7 @@ class RedisStore:
                 turn.owner or turn.tenant,
                 conversation,
                 turn.name,
-                turn.created_at,
+                created,
                 self._lifetimes.of(turn.tenant).idle,
             )
         )
@@ -284,9 +284,9 @@ class RedisStore:
         given = scripts.recall_arguments(chain, before, recipe)
         return await self._run(scripts.RECALL, chain.family, *given)
 
-    async def _record(self, turn: TurnRecord, parts: codec.TurnParts, known: int) -> bytes | None:
+    async def _record(self, turn: TurnRecord, parts: codec.TurnParts, known: int, created: str) -> bytes | None:
         lasting = self._lifetimes.of(turn.tenant)
-        given = scripts.record_arguments(turn, parts, known=known, lifetime=lasting, seen=self._seen)
+        given = scripts.record_arguments(turn, parts, created, known=known, lifetime=lasting, seen=self._seen)
         own: bytes | None = await self._run(scripts.RECORD, turn.chain.family, *given)
         return own
 

@@ -40,7 +40,7 @@ def _script(*parts: str) -> Script:
 
 
 RECALL = _script("recall_first", "tree", "recall")
-RECORD = _script("record_first", "tree", "record")
+RECORD = _script("facts", "record_first", "tree", "record")
 KEEP_SUMMARY = _script("tree", "keep_summary")
 REPLACE_SUMMARY = _script("tree", "replace_summary")
 DESCRIBE = _script("tree", "describe")
@@ -48,6 +48,11 @@ PATH = _script("tree", "path")
 SUMMARIES = _script("tree", "summaries")
 BEGIN_TURN = _script("tree", "begin_turn")
 FORGET = _script("tree", "forget")
+
+
+def moment(seconds: float) -> str:
+    """A time as it is stored: the shortest text that is read as the same number."""
+    return repr(seconds)
 
 
 def chain_arguments(chain: PrefixChain, before: int) -> tuple[bytes, int]:
@@ -62,10 +67,11 @@ def recall_arguments(chain: PrefixChain, before: int, recipe: SummaryRecipe) -> 
 
 
 def record_arguments(
-    turn: TurnRecord, parts: codec.TurnParts, *, known: int, lifetime: Lifetime, seen: Seen
+    turn: TurnRecord, parts: codec.TurnParts, created: str, *, known: int, lifetime: Lifetime, seen: Seen
 ) -> Sequence[Argument]:
     """What ``record.lua`` is given: the new messages, and a bounded piece of the chain before them.
 
+    :param created: the turn's time, as ``moment`` writes it
     :param known: how many leading messages are not sent; 0 sends all, system messages too
     """
     family, told = keys.split_id(turn.conversation)
@@ -73,9 +79,7 @@ def record_arguments(
     if fresh and known:
         fresh = [one for one in fresh if (turn.conversation, one.digest) not in seen]
         noted = [one for one in noted if one.position == 0 or one in fresh]
-    created, scheme = turn.created_at, turn.scheme
-    given: list[Argument] = [
-        *chain_arguments(turn.chain, max(0, known - NEAR)),
+    facts = codec.pack_facts(
         told if family == turn.chain.family else "",
         known,
         lifetime.idle,
@@ -85,14 +89,14 @@ def record_arguments(
         turn.owner,
         turn.model,
         parts.total_tokens,
-        codec.pack_turn(turn, known, noted),
         turn.name,
         turn.head,
         turn.lease,
-        turn.held,
         len(fresh),
-    ]
+    )
+    given = [*chain_arguments(turn.chain, max(0, known - NEAR)), facts, codec.pack_turn(turn, known, noted), turn.held]
     for one in fresh:
         given += (one.digest, one.raw)
-    given += [codec.pack_message(message, tokens, created, scheme) for message, tokens in parts.new]
+    at, scheme = turn.created_at, turn.scheme
+    given += [codec.pack_message(message, tokens, at, scheme) for message, tokens in parts.new]
     return given

@@ -47,9 +47,14 @@ def stored(admin: redis.Redis, family: str) -> dict[bytes, tuple[object, int]]:
 
 def write(admin: redis.Redis, turn: TurnRecord, lasting: Lifetime, *parts: str) -> None:
     """Record a turn by these parts of the script."""
-    source = "".join((LUA / f"{part}.lua").read_text("utf-8") for part in parts)
+    source = "".join((LUA / f"{part}.lua").read_text("utf-8") for part in ("facts", *parts))
     given = scripts.record_arguments(
-        turn, codec.part_turn(turn, turn.known), known=turn.known, lifetime=lasting, seen=Seen()
+        turn,
+        codec.part_turn(turn, turn.known),
+        scripts.moment(turn.created_at),
+        known=turn.known,
+        lifetime=lasting,
+        seen=Seen(),
     )
     admin.eval(source, 1, keys.family_prefix(turn.chain.family), *given)
 

@@ -241,7 +241,7 @@ async def test_who_asks_for_a_list_and_goes_takes_no_entry_along() -> None:
         return []
 
     listing = Listing(ask, 0)
-    listing.note(Used("owner", "conversation", "", 1.0, 0))
+    listing.note(Used("owner", "conversation", "", "1.0", 0))
     reader = asyncio.create_task(listing.newest("owner", 5))
     await asyncio.sleep(0.01)
     reader.cancel()

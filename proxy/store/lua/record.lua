@@ -1,11 +1,9 @@
--- hashes, before, told, known, ttl, age, created, tenant, owner, model, tokens, turn, its client's name, the head it goes
--- on from, its lease, the lease's value, n, n x (digest, system message), messages known + 1 to N -> own; nil where
--- earlier messages are gone, so that all must be sent, or where the conversation was forgotten meanwhile
-local told, known, ttl, age, created, tenant, owner, model, total, turn = unpack(ARGV, 3, 12)
-local called, head, lease, held = unpack(ARGV, 13, 16)
-known, ttl, age = tonumber(known), tonumber(ttl), tonumber(age)
-local systems = tonumber(ARGV[17])
-local first = 18 + 2 * systems  -- of the messages known + 1 to N
+-- hashes, before, facts, turn, its lease's value, n x (digest, system message), messages known + 1 to N -> own; nil where
+-- earlier messages are gone, so that all must be sent, or where the conversation was forgotten meanwhile. The facts: told,
+-- known, ttl, age, created, tenant, owner, model, tokens, its client's name, the head it goes on from, its lease, n
+local told, known, ttl, age, created, tenant, owner, model, total, called, head, lease, systems = unpack(facts)
+local turn, held = ARGV[4], ARGV[5]
+local first = 6 + 2 * systems  -- of the messages known + 1 to N
 
 local asked = call('MGET', key('x', told), key('x', head), key('l', lease), P .. ':d', key('a', told))
 for i, own in ipairs({told, head}) do
@@ -97,7 +95,7 @@ end
 for from = first + k - known, first + N - known - 1, 1000 do  -- unpack has a limit
   call('RPUSH', key('m', own), unpack(ARGV, from, math.min(from + 999, first + N - known - 1)))
 end
-for i = 18, first - 1, 2 do call('HSETNX', key('y', own), ARGV[i], ARGV[i + 1]) end
+for i = 6, first - 1, 2 do call('HSETNX', key('y', own), ARGV[i], ARGV[i + 1]) end
 
 local fresh = true
 for _, entry in ipairs(call('LRANGE', key('t', own), -8, -1)) do

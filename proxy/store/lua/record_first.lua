@@ -1,25 +1,26 @@
 -- Put before the tree in record.lua and given the same: the usual first turn of a conversation. Of all that is looked for
 -- there, nothing is stored, so it is only written.
 do
-  local call, P, H, told, systems = redis.call, KEYS[1], ARGV[1], ARGV[3], tonumber(ARGV[17])
-  local beside = ARGV[13] .. ARGV[14] .. ARGV[15]  -- a name, a head, a lease: that of stored history has its own rules
+  local call, P, H = redis.call, KEYS[1], ARGV[1]
+  local told, known, ttl, age, created, tenant, owner, model, total, called, head, lease, systems = unpack(facts)
+  local beside = called .. head .. lease  -- a name, a head, a lease: that of stored history has its own rules
   -- Told is what begins here, and no other id: one that is told in its place leads to it, and that is written as well.
   local function begun() return ('%02x'):rep(8):format(H:byte(1, 8)) end
-  if ARGV[4] == '0' and ARGV[6] == '0' and beside == '' and H ~= '' and told == begun() then
-    local own, N, ttl = ':' .. told, #H / 16, tonumber(ARGV[5])
+  if known == 0 and age == 0 and beside == '' and H ~= '' and told == begun() then
+    local own, N = ':' .. told, #H / 16
     local c, h, m, t, y = P .. ':c' .. own, P .. ':h' .. own, P .. ':m' .. own, P .. ':t' .. own, P .. ':y' .. own
     local asked = {c, h, m, t, y, P .. ':x' .. own, P .. ':a' .. own, P .. ':r' .. own, P .. ':q' .. own, P .. ':b' .. own}
     for pos = N, math.max(1, N - 63), -1 do asked[#asked + 1] = P .. ':n:' .. H:sub(16 * pos - 15, 16 * pos) end
     if call('EXISTS', unpack(asked)) == 0 then
       local lasting = ttl > 0 and {'EX', ttl} or {}
-      call('HSET', c, 'base', 0, 'count', N, 'parent', '', 'tenant', ARGV[8], 'owner', ARGV[9], 'model', ARGV[10],
-        'touched', call('TIME')[1], 'created', ARGV[7], 'updated', ARGV[7], 'tokens', ARGV[11], 'turns', 1, 'summaries', 0)
+      call('HSET', c, 'base', 0, 'count', N, 'parent', '', 'tenant', tenant, 'owner', owner, 'model', model,
+        'touched', call('TIME')[1], 'created', created, 'updated', created, 'tokens', total, 'turns', 1, 'summaries', 0)
       call('SET', h, H, unpack(lasting))
-      for from = 18 + 2 * systems, #ARGV, 1000 do  -- unpack has a limit
+      for from = 6 + 2 * systems, #ARGV, 1000 do  -- unpack has a limit
         call('RPUSH', m, unpack(ARGV, from, math.min(from + 999, #ARGV)))
       end
-      call('RPUSH', t, ARGV[12])
-      for i = 18, 17 + 2 * systems, 2 do call('HSETNX', y, ARGV[i], ARGV[i + 1]) end
+      call('RPUSH', t, ARGV[4])
+      for i = 6, 5 + 2 * systems, 2 do call('HSETNX', y, ARGV[i], ARGV[i + 1]) end
       for i = 11, math.min(12, #asked) do call('SET', asked[i], told, unpack(lasting)) end
       if ttl > 0 then
         for i = 1, systems > 0 and 5 or 4 do
