@@ -6,6 +6,7 @@ alone for a while.
 
 from __future__ import annotations
 
+import asyncio
 from types import TracebackType
 
 from proxy.core.errors import StoreUnavailable
@@ -19,8 +20,6 @@ GONE = "The conversation store does not answer."
 class Asking(Patience):
     """While the store is asked: how that goes is told to the rest."""
 
-    __slots__ = ("_probe", "_rest")
-
     def __init__(self, rest: Rest, seconds: float, *, probe: bool = False) -> None:
         """:param probe: ask even while the store rests"""
         super().__init__(seconds, rest.answered)
@@ -29,21 +28,20 @@ class Asking(Patience):
 
     def __enter__(self) -> None:
         """:raises StoreUnavailable: the store rests"""
-        if not self._rest.admits(self._loop.time()) and not self._probe:
+        now = asyncio.get_running_loop().time()
+        if not self._rest.admits(now) and not self._probe:
             raise StoreUnavailable(GONE, internal="left alone for a while after a failure")
-        super().__enter__()
+        self._begin(now)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """:raises StoreUnavailable: it did not answer, or not in time"""
-        try:
-            super().__exit__(kind, error, trace)
-        except TimeoutError as late:
-            error = late
+        if self._over(kind):
+            error = TimeoutError()
         if error is None:
-            self._rest.succeeded(self._loop.time())
+            self._rest.succeeded(asyncio.get_running_loop().time())
         elif isinstance(error, FAILURES):
             if isinstance(error, OUTAGES):
-                self._rest.failed(self._loop.time())
+                self._rest.failed(asyncio.get_running_loop().time())
             raise StoreUnavailable(GONE, internal=f"{type(error).__name__}: {error}") from error

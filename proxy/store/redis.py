@@ -53,9 +53,10 @@ class RedisStore:
     ) -> None:
         self._carrier, _ = connect(url)
         self._lifetimes = lifetimes or Lifetimes(lifetime(ttl_seconds))
-        self._recall_seconds = recall_timeout_seconds
-        self._record_seconds = record_timeout_seconds
-        self._rest = Rest()
+        rest = Rest()
+        self._recalling = Asking(rest, recall_timeout_seconds)
+        self._recording = Asking(rest, record_timeout_seconds)
+        self._probing = Asking(rest, record_timeout_seconds, probe=True)
         self._seen = Seen()
         self.listing = Listing(self.ask, self._lifetimes.longest)
 
@@ -70,7 +71,7 @@ class RedisStore:
         if not len(chain):
             return Recollection()
         before = max(0, len(chain) - scripts.NEAR)
-        with Asking(self._rest, self._recall_seconds):
+        with self._recalling:
             found = await self._recall(chain, before, recipe)
             if before and found[0] is None:
                 found = await self._recall(chain, 0, recipe)
@@ -94,7 +95,7 @@ class RedisStore:
         :raises StoreUnavailable: the store did not answer in time
         """
         parts, created = codec.part_turn(turn, turn.known), scripts.moment(turn.created_at)
-        with Asking(self._rest, self._record_seconds):
+        with self._recording:
             own = await self._record(turn, parts, turn.known, created)
             if own is None:  # what was known is gone meanwhile: expired, or flushed
                 parts = codec.part_turn(turn, 0)
@@ -136,7 +137,7 @@ class RedisStore:
             raise StoreError("The summary is of another conversation.", internal=f"{conversation} {chain.family}")
         packed = codec.pack_summary(summary)
         reference = codec.pack_reference(summary)
-        with Asking(self._rest, self._record_seconds):
+        with self._recording:
             kept = await self._run(
                 scripts.KEEP_SUMMARY,
                 family,
@@ -223,7 +224,7 @@ class RedisStore:
         :returns: None where the conversation is another tenant's, or there is none with this id
         :raises StoreUnavailable: the store did not answer in time
         """
-        with Asking(self._rest, self._record_seconds):
+        with self._recording:
             found = await self._run(scripts.BEGIN_TURN, family, b"", 0, own, tenant, math.ceil(seconds * 1000))
         if not found:
             return None
@@ -252,7 +253,7 @@ class RedisStore:
         :raises StoreUnavailable: the store did not answer in time
         """
         family, own = keys.split_id(conversation)
-        with Asking(self._rest, self._record_seconds):
+        with self._recording:
             gone = await self._run(scripts.FORGET, family, b"", 0, own, now)
         await self.listing.drop(owner, conversation, name)
         return bool(gone)
@@ -262,7 +263,7 @@ class RedisStore:
 
         :raises StoreUnavailable: the store does not answer
         """
-        with Asking(self._rest, self._record_seconds, probe=True):
+        with self._probing:
             await self._carrier.call("PING")
 
     async def ask(self, *command: str | bytes | float, probe: bool = False, briefly: bool = False) -> Any:
@@ -272,7 +273,7 @@ class RedisStore:
         :param briefly: wait no longer than ``recall`` does, because a client waits for its request to be forwarded
         :raises StoreUnavailable: the store did not answer in time
         """
-        with Asking(self._rest, self._recall_seconds if briefly else self._record_seconds, probe=probe):
+        with self._probing if probe else self._recalling if briefly else self._recording:
             return await self._carrier.call(*command)
 
     async def close(self) -> None:
@@ -304,7 +305,7 @@ class RedisStore:
         if not keys.is_id(conversation):
             return ()
         family, own = keys.split_id(conversation)
-        with Asking(self._rest, self._record_seconds):
+        with self._recording:
             return await self._run(script, family, b"", 0, own)
 
     async def _run(self, script: scripts.Script, family: str, *arguments: str | bytes | float) -> Any:

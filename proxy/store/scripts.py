@@ -94,7 +94,8 @@ def record_arguments(
         turn.lease,
         len(fresh),
     )
-    given = [*chain_arguments(turn.chain, max(0, known - NEAR)), facts, codec.pack_turn(turn, known, noted), turn.held]
+    sent = chain_arguments(turn.chain, max(0, known - NEAR))
+    given: list[Argument] = [*sent, facts, codec.pack_turn(turn, known, noted), turn.held]
     for one in fresh:
         given += (one.digest, one.raw)
     at, scheme = turn.created_at, turn.scheme

@@ -113,3 +113,46 @@ async def test_an_answer_of_the_last_moment_comes_first() -> None:
         loop.call_later(0.04, answer.set_result, "there")
         time.sleep(0.06)  # noqa: ASYNC251 - both timers are due at once, and not late
         assert await answer == "there"
+
+
+async def test_of_many_waits_each_ends_in_its_own_time() -> None:
+    """One timer looks after all of them, and none is ended with another's."""
+    patience, loop = Patience(0.1), asyncio.get_running_loop()
+    started = loop.time()
+
+    async def asked(after: float, seconds: float) -> float:
+        await asyncio.sleep(after)
+        try:
+            with patience:
+                await asyncio.sleep(seconds)
+        except TimeoutError:
+            return loop.time() - started
+        return 0.0
+
+    ended = await asyncio.gather(asked(0, 5), asked(0.05, 0.02), asked(0.06, 5), asked(0.12, 0.05), asked(0.15, 5))
+    assert [round(one, 1) > 0 for one in ended] == [True, False, True, False, True]
+    assert ended[0] >= 0.099
+    assert ended[2] >= 0.159
+    assert ended[4] >= 0.249
+    assert max(ended) < 2
+
+
+async def test_a_wait_is_not_shortened_by_the_ones_before_it() -> None:
+    """A timer that was set for a wait that is over finds nobody late, and the next end is not forgotten."""
+    patience, loop = Patience(0.1), asyncio.get_running_loop()
+    for _ in range(4):
+        with patience:
+            await asyncio.sleep(0.04)
+    started = loop.time()
+    with pytest.raises(TimeoutError), patience:
+        await asyncio.sleep(5)
+    assert 0.099 <= loop.time() - started < 2
+
+
+async def test_a_task_waits_once_at_a_time() -> None:
+    """Two bounds of one patience in one task would be one."""
+    patience = Patience(1)
+    with patience, pytest.raises(RuntimeError), patience:
+        pass
+    with patience:
+        await asyncio.sleep(0)
