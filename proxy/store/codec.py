@@ -141,7 +141,7 @@ def pack_turn(turn: TurnRecord, known: int, systems: Sequence[PlacedSystem]) -> 
     record = (  # the fields of StoredTurn, in their order
         turn.created_at,
         known + 1,
-        len(turn.chain),
+        len(turn.chain.hashes),
         [(system.position, system.digest) for system in systems],
         turn.model,
         turn.action,
@@ -155,7 +155,7 @@ def pack_turn(turn: TurnRecord, known: int, systems: Sequence[PlacedSystem]) -> 
 
 
 def pack_facts(*facts: str | int) -> bytes:
-    """What a script is told in one argument; neither bytes nor fractions, which its reader would not keep as they are."""
+    """What a script is told in one argument: no bytes and no fractions, which its reader would not keep as they are."""
     return _pack(facts)
 
 

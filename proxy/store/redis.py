@@ -8,7 +8,7 @@ carriers' errors become ours.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
 from proxy.core.conversation import Recollection, StoredConversation, StoredMessage, TurnRecord
@@ -68,9 +68,9 @@ class RedisStore:
         :raises StoreUnavailable: the store did not answer in time
         """
         del tenant
-        if not len(chain):
-            return Recollection()
-        before = max(0, len(chain) - scripts.NEAR)
+        if not chain.hashes:
+            return NOTHING_KNOWN
+        before = max(0, len(chain.hashes) - scripts.NEAR)
         with self._recalling:
             found = await self._recall(chain, before, recipe)
             if before and found[0] is None:
@@ -281,15 +281,14 @@ class RedisStore:
         await self.listing.aclose()
         await self._carrier.aclose()
 
-    async def _recall(self, chain: PrefixChain, before: int, recipe: SummaryRecipe) -> Any:
+    def _recall(self, chain: PrefixChain, before: int, recipe: SummaryRecipe) -> Awaitable[Any]:
         given = scripts.recall_arguments(chain, before, recipe)
-        return await self._run(scripts.RECALL, chain.family, *given)
+        return self._run(scripts.RECALL, chain.family, *given)
 
-    async def _record(self, turn: TurnRecord, parts: codec.TurnParts, known: int, created: str) -> bytes | None:
+    def _record(self, turn: TurnRecord, parts: codec.TurnParts, known: int, created: str) -> Awaitable[bytes | None]:
         lasting = self._lifetimes.of(turn.tenant)
         given = scripts.record_arguments(turn, parts, created, known=known, lifetime=lasting, seen=self._seen)
-        own: bytes | None = await self._run(scripts.RECORD, turn.chain.family, *given)
-        return own
+        return self._run(scripts.RECORD, turn.chain.family, *given)
 
     async def _path(self, conversation: str) -> list[tuple[str, int, int]]:
         family, _ = keys.split_id(conversation)

@@ -62,7 +62,7 @@ def chain_arguments(chain: PrefixChain, before: int) -> tuple[bytes, int]:
 
 def recall_arguments(chain: PrefixChain, before: int, recipe: SummaryRecipe) -> Sequence[Argument]:
     """What ``recall.lua`` is given; of a chain of one message also the conversation that it would begin."""
-    begun = chain.hashes[0].hex()[:OWN_CHARACTERS] if len(chain) == 1 else ""
+    begun = chain.hashes[0].hex()[:OWN_CHARACTERS] if len(chain.hashes) == 1 else ""
     return (*chain_arguments(chain, before), codec.recipe_digest(recipe), begun)
 
 
