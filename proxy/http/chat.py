@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
 from proxy.commands import Answered
 from proxy.core.errors import ClientError, TidemarkError
-from proxy.core.events import Listener, Outcome, RequestServed
+from proxy.core.events import Action, Listener, Outcome, RequestServed
 from proxy.core.messages import ChatRequest, JsonValue
 from proxy.core.ports import Headers
 from proxy.exchange import Exchange, Refused, Report
@@ -30,6 +29,13 @@ from proxy.relay import Ending, Relay
 
 MAX_COUNT = 2**53
 """Of tokens, as an upstream tells them: whole numbers beyond it are not summed exactly, if at all."""
+
+_Reported = tuple[
+    str, str, Action | None, int | None, int | None, int | None, int | None, str | None, str | None, str | None
+]
+_Usage = tuple[int | None, int | None, int | None]
+_NOT_REPORTED: _Reported = ("", "", None, None, None, None, None, None, None, None)
+_NO_USAGE: _Usage = (None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,44 +225,41 @@ class _Visit:
         self.first_byte = self._timer() - self._started
 
     def served(self, outcome: Outcome) -> RequestServed:
-        """The fact that the listeners get."""
-        request, report, response = self.request, self.report, self.response
-        prompt, cached, completion = _usage(self.ending) if self.ending else (None, None, None)
+        """The fact that the listeners get. Its fields are in their order: by name it takes three times as long."""
+        request, report = self.request, self.report
         return RequestServed(
-            path=self.path,
-            status=response.status or 499,  # nginx's number for a client that left before the status
-            outcome=outcome,
-            seconds=self._timer() - self._started,
-            first_byte_seconds=self.first_byte,
-            model=request.model if request else "",
-            stream=request.stream if request else False,
-            code=self.code,
-            cause=self.cause,
-            prompt_tokens=prompt,
-            cached_tokens=cached,
-            completion_tokens=completion,
-            **(_reported(report) if report else {}),
+            self.path,
+            self.response.status or 499,  # nginx's number for a client that left before the status
+            outcome,
+            self._timer() - self._started,
+            self.first_byte,
+            report.overhead_seconds if report else None,
+            request.model if request else "",
+            request.stream if request else False,
+            *(_reported(report) if report else _NOT_REPORTED),
+            self.code,
+            self.cause,
+            *(_usage(self.ending) if self.ending else _NO_USAGE),
         )
 
 
-def _reported(report: Report) -> dict[str, Any]:
-    """What was done to the request, in the words of the fact."""
-    return {
-        "overhead_seconds": report.overhead_seconds,
-        "conversation": report.conversation,
-        "tenant": report.tenant,
-        "action": report.action,
-        "tokens_before": report.tokens_before,
-        "tokens_after": report.tokens_after,
-        "limit": report.limit,
-        "summarized_messages": report.summarized,
-        "strategy": report.strategy,
-        "warning": report.warning,
-        "store": "degraded" if report.degraded else "ok",
-    }
+def _reported(report: Report) -> _Reported:
+    """What was done to the request: the fields of the fact from ``conversation`` to ``store``."""
+    return (
+        report.conversation,
+        report.tenant,
+        report.action,
+        report.tokens_before,
+        report.tokens_after,
+        report.limit,
+        report.summarized,
+        report.strategy,
+        report.warning,
+        "degraded" if report.degraded else "ok",
+    )
 
 
-def _usage(ending: Ending) -> tuple[int | None, int | None, int | None]:
+def _usage(ending: Ending) -> _Usage:
     """The upstream's own counts of prompt, cached prompt and completion, for monitoring (FR-1.1.5)."""
     usage = ending.reply.usage
     details = usage.get("prompt_tokens_details")
