@@ -26,8 +26,11 @@ def forwarded(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
 
 
 def returned(headers: Headers) -> list[tuple[bytes, bytes]]:
-    """The upstream's response headers that reach the client: all of a reply's but another Tidemark's."""
-    return [line for line in headers if line[0][_OWN] != OWN_PREFIX]
+    """The upstream's response headers that reach the client: all of a reply's but its length and another Tidemark's.
+
+    The length is told anew, or not at all: an event of ours may follow.
+    """
+    return [line for line in headers if line[0] != b"content-length" and line[0][_OWN] != OWN_PREFIX]
 
 
 def report_lines(report: Report) -> list[tuple[bytes, bytes]]:
