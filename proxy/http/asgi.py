@@ -69,14 +69,14 @@ class Attended:
         self._listener: asyncio.Task[None] | None = None
         self._left = self._over = False
 
-    async def __aenter__(self) -> None:
+    def __enter__(self) -> None:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("outside of a task")
         self._task = task
         self._timer = task.get_loop().call_later(UNATTENDED_SECONDS, self._listen)
 
-    async def __aexit__(self, kind: type[BaseException] | None, _: BaseException | None, __: object) -> bool:
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: object) -> bool:
         self._over = True
         self._timer.cancel()
         if self._listener is not None:
@@ -122,9 +122,8 @@ class Response:
             await self._send({"type": "http.response.body", "body": data, "more_body": False})
 
     async def whole(self, status: int, headers: Sequence[tuple[bytes, bytes]], data: bytes) -> None:
-        """Send a response that is there in full."""
-        lines = [line for line in headers if line[0] != b"content-length"]
-        await self.start(status, [*lines, (b"content-length", str(len(data)).encode())])
+        """Send a response that is there in full; the headers do not tell its length yet."""
+        await self.start(status, [*headers, (b"content-length", b"%d" % len(data))])
         await self.end(data)
 
     async def error(self, error: TidemarkError, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:

@@ -8,28 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
 from proxy.commands import Answered
 from proxy.core.errors import ClientError, TidemarkError
-from proxy.core.events import Listener, Outcome, RequestServed
-from proxy.core.messages import ChatRequest, JsonValue
-from proxy.core.ports import Headers
-from proxy.exchange import Exchange, Refused, Report
+from proxy.core.events import Listener, Outcome
+from proxy.core.messages import ChatRequest
+from proxy.core.ports import Caller, Headers
+from proxy.exchange import Controls, Exchange, Report
 from proxy.history import Road
 from proxy.http.asgi import JSON, Attended, ClientGone, Response, read_body
 from proxy.http.auth import PassthroughAuth
 from proxy.http.body import BodyParser
 from proxy.http.completion import completion, event_stream
 from proxy.http.errors import belated
-from proxy.http.headers import controls, report_lines, returned
+from proxy.http.headers import controls, returned
 from proxy.http.sse import EVENT_STREAM, KeepAlive
-from proxy.relay import Ending, Relay
-
-MAX_COUNT = 2**53
-"""Of tokens, as an upstream tells them: whole numbers beyond it are not summed exactly, if at all."""
+from proxy.http.visit import Visit
+from proxy.relay import Relay
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +64,7 @@ class ChatEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        visit = _Visit(scope["path"], Response(send), self._timer)
+        visit = Visit(scope["path"], Response(send), self._timer)
         try:
             body = await read_body(receive, scope["headers"], self._limits.max_body_bytes)
         except ClientGone:
@@ -78,17 +75,13 @@ class ChatEndpoint:
             await visit.response.error(error)
             self._emit(visit.served("rejected"))
             return
-        await self._attended(visit, scope["headers"], body, receive)
-
-    async def _attended(self, visit: _Visit, headers: Headers, body: bytes, receive: Receive) -> None:
-        """Answer as long as the client is there."""
         try:
-            async with Attended(receive):
-                visit.outcome = await self._answered(visit, headers, body)
+            with Attended(receive):
+                visit.outcome = await self._answered(visit, scope["headers"], body)
         finally:
             self._emit(visit.served(visit.outcome))
 
-    async def _answered(self, visit: _Visit, headers: Headers, body: bytes) -> Outcome:
+    async def _answered(self, visit: Visit, headers: Headers, body: bytes) -> Outcome:
         try:
             return await self._answer(visit, headers, body)
         except TidemarkError as error:
@@ -103,28 +96,39 @@ class ChatEndpoint:
             await visit.response.error(TidemarkError("Tidemark failed to serve this request; its log says why."))
             raise
 
-    async def _answer(self, visit: _Visit, headers: Headers, body: bytes) -> Outcome:
+    async def _answer(self, visit: Visit, headers: Headers, body: bytes) -> Outcome:
         request = visit.request = self._parser.chat(body)
         asked = controls(headers)
         caller = self._auth.caller(headers)
-        patience = self._limits.keepalive_seconds if request.stream else 0
-        notice = self._limits.notice_seconds
-        async with KeepAlive(visit.response, patience, visit.facts, notice=notice) as keepalive:
+        if request.stream:
+            return await self._kept_alive(visit, request, caller, asked)
+        brought = await self._pipeline.run(request, caller, asked, prepared=visit.prepared, compacting=_untold)
+        exchange = visit.brought(brought)
+        if isinstance(exchange, Answered):
+            return await self._told(visit, request, exchange)
+        if exchange.reply.status < 400 and _is_stream(exchange.reply.headers, asked=False):
+            return await self._stream(visit, exchange, KeepAlive(visit.response, 0, visit.facts))
+        return await self._whole(visit, exchange)
+
+    async def _kept_alive(self, visit: Visit, request: ChatRequest, caller: Caller, asked: Controls) -> Outcome:
+        """Answer with a stream, whose client hears something while it waits."""
+        limits = self._limits
+        async with KeepAlive(
+            visit.response, limits.keepalive_seconds, visit.facts, notice=limits.notice_seconds
+        ) as keepalive:
 
             def prepared(report: Report) -> None:
                 keepalive.compacted()
                 visit.prepared(report)
 
-            exchange = await self._pipeline.run(
+            brought = await self._pipeline.run(
                 request, caller, asked, prepared=prepared, compacting=keepalive.compacting
             )
-            visit.prepared(exchange.report)
-            if isinstance(exchange, Refused):
-                raise exchange.error
+            exchange = visit.brought(brought)
             if isinstance(exchange, Answered):
                 await keepalive.stop()
                 return await self._told(visit, request, exchange)
-            if exchange.reply.status < 400 and _is_stream(exchange.reply.headers, asked=request.stream):
+            if exchange.reply.status < 400 and _is_stream(exchange.reply.headers, asked=True):
                 return await self._stream(visit, exchange, keepalive)
             try:
                 await keepalive.stop()  # the status is known, and a comment would settle another
@@ -133,11 +137,10 @@ class ChatEndpoint:
                 raise
             return await self._whole(visit, exchange)
 
-    async def _stream(self, visit: _Visit, exchange: Exchange, keepalive: KeepAlive) -> Outcome:
+    async def _stream(self, visit: Visit, exchange: Exchange, keepalive: KeepAlive) -> Outcome:
         """Bring a stream to the client, event by event."""
         reply, response = exchange.reply, visit.response
-        # an event of ours may follow, so the upstream's length may not be the body's
-        lines = [line for line in returned(reply.headers) if line[0] != b"content-length"]
+        lines = returned(reply.headers)
         keepalive.status, keepalive.lines = reply.status, lines
 
         async def deliver(chunk: bytes) -> None:
@@ -159,7 +162,7 @@ class ChatEndpoint:
         await response.end()
         return ending.outcome
 
-    async def _whole(self, visit: _Visit, exchange: Exchange) -> Outcome:
+    async def _whole(self, visit: Visit, exchange: Exchange) -> Outcome:
         """Bring an answer to the client that is no stream."""
         reply, response = exchange.reply, visit.response
         data, visit.ending = await self._relay.whole(reply, exchange.turn)
@@ -171,7 +174,7 @@ class ChatEndpoint:
         return visit.ending.outcome
 
     @staticmethod
-    async def _told(visit: _Visit, request: ChatRequest, answer: Answered) -> Outcome:
+    async def _told(visit: Visit, request: ChatRequest, answer: Answered) -> Outcome:
         """Bring the client an answer of our own, as it would have got one of the model."""
         response = visit.response
         visit.arrived()
@@ -186,91 +189,14 @@ class ChatEndpoint:
         return "complete"
 
 
-class _Visit:
-    """What is known of one request so far; the fact of its end is made from it."""
-
-    def __init__(self, path: str, response: Response, timer: Callable[[], float]) -> None:
-        self.path = path
-        self.response = response
-        self.request: ChatRequest | None = None
-        self.report: Report | None = None
-        self.ending: Ending | None = None
-        self.outcome: Outcome = "disconnected"
-        self.code: str | None = None
-        self.cause: str | None = None
-        self.first_byte: float | None = None
-        self._timer = timer
-        self._started = timer()
-
-    def prepared(self, report: Report) -> None:
-        """It is known what was done to the request."""
-        self.report = report
-
-    def facts(self) -> list[tuple[bytes, bytes]]:
-        """The header lines that say what was done to the request (promise 9), as far as it is known."""
-        return report_lines(self.report) if self.report else []
-
-    def failed(self, error: TidemarkError) -> None:
-        """Remember what went wrong: its code for everybody, its cause for the log."""
-        self.code, self.cause = error.code, error.internal or None
-
-    def arrived(self) -> None:
-        """The first byte is on its way to the client."""
-        self.first_byte = self._timer() - self._started
-
-    def served(self, outcome: Outcome) -> RequestServed:
-        """The fact that the listeners get."""
-        request, report, response = self.request, self.report, self.response
-        prompt, cached, completion = _usage(self.ending) if self.ending else (None, None, None)
-        return RequestServed(
-            path=self.path,
-            status=response.status or 499,  # nginx's number for a client that left before the status
-            outcome=outcome,
-            seconds=self._timer() - self._started,
-            first_byte_seconds=self.first_byte,
-            model=request.model if request else "",
-            stream=request.stream if request else False,
-            code=self.code,
-            cause=self.cause,
-            prompt_tokens=prompt,
-            cached_tokens=cached,
-            completion_tokens=completion,
-            **(_reported(report) if report else {}),
-        )
-
-
-def _reported(report: Report) -> dict[str, Any]:
-    """What was done to the request, in the words of the fact."""
-    return {
-        "overhead_seconds": report.overhead_seconds,
-        "conversation": report.conversation,
-        "tenant": report.tenant,
-        "action": report.action,
-        "tokens_before": report.tokens_before,
-        "tokens_after": report.tokens_after,
-        "limit": report.limit,
-        "summarized_messages": report.summarized,
-        "strategy": report.strategy,
-        "warning": report.warning,
-        "store": "degraded" if report.degraded else "ok",
-    }
-
-
-def _usage(ending: Ending) -> tuple[int | None, int | None, int | None]:
-    """The upstream's own counts of prompt, cached prompt and completion, for monitoring (FR-1.1.5)."""
-    usage = ending.reply.usage
-    details = usage.get("prompt_tokens_details")
-    cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
-    return _count(usage.get("prompt_tokens")), cached, _count(usage.get("completion_tokens"))
-
-
-def _count(value: JsonValue) -> int | None:
-    """A number of tokens, if it can be one: an upstream may send anything in its place."""
-    return value if type(value) is int and abs(value) <= MAX_COUNT else None
-
-
 def _is_stream(headers: Headers, *, asked: bool) -> bool:
     """Whether an answer is an event stream; where one was asked for, a server may name it oddly or not at all."""
-    named = next((value for name, value in headers if name == b"content-type"), b"")
-    kind = named.split(b";")[0].strip().lower()
-    return kind == b"text/event-stream" or (asked and kind != b"application/json")
+    for name, value in headers:
+        if name == b"content-type":
+            kind = value.split(b";")[0].strip().lower()
+            return kind == b"text/event-stream" or (asked and kind != b"application/json")
+    return asked
+
+
+def _untold(_messages: int, _tokens: int) -> None:
+    """Nobody hears that a summary is made: who waits for no stream."""

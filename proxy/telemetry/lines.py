@@ -7,22 +7,43 @@ once and for all; what comes out is, byte by byte, what a JSON encoder makes of 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from json.encoder import encode_basestring
-from typing import Any
+from json import JSONEncoder
 
 from proxy.core.events import RequestServed
 from proxy.telemetry.masking import DIGEST, MAX_CHARACTERS, fit_to_log
 
 SECONDS_DIGITS = 6
+_CUT = MAX_CHARACTERS + 1
+"""Of a longer text the log shows no more, and that there was more."""
+_HEADS = [f'"{name}": ' for name in RequestServed._fields]
+_ENCODED = JSONEncoder(ensure_ascii=False).encode
 
 
 def served_line(fact: RequestServed, name: str, level: str) -> str:
     """The line of a request: the fact's fields in their order, without what it does not know."""
-    said = [head + write(value) for head, write, value in zip(_HEADS, _WRITE, fact, strict=True) if value or value == 0]
-    return f'{{{", ".join(said)}, "event": "{name}", "level": "{level}", "timestamp": "{timestamp()}"}}\n'
+    (path, status, outcome, seconds, first_byte, overhead, model, stream, conversation, tenant, action) = fact[:11]
+    (before, after, limit, summarized, strategy, warning, store, code, cause, prompt, cached, completion) = fact[11:]
+    said = [
+        _words(0, path[:_CUT], status, outcome),
+        f'"seconds": {_seconds(seconds)}',
+        f'"first_byte_seconds": {_seconds(first_byte)}' if first_byte is not None else "",
+        f'"overhead_seconds": {_seconds(overhead)}' if overhead is not None else "",
+        _words(6, model[:_CUT], stream),
+        f'"conversation": {_id(conversation)}' if conversation else "",
+        _words(9, tenant, action),
+        f'"tokens_before": {before}' if before is not None else "",
+        f'"tokens_after": {after}' if after is not None else "",
+        f'"limit": {limit}' if limit is not None else "",
+        f'"summarized_messages": {summarized}' if summarized is not None else "",
+        _words(15, strategy, warning and warning[:_CUT], store, code and code[:_CUT], cause and cause[:_CUT]),
+        f'"prompt_tokens": {prompt}' if prompt is not None else "",
+        f'"cached_tokens": {cached}' if cached is not None else "",
+        f'"completion_tokens": {completion}' if completion is not None else "",
+    ]
+    shown = ", ".join([part for part in said if part])
+    return f'{{{shown}, "event": "{name}", "level": "{level}", "timestamp": "{timestamp()}"}}\n'
 
 
 def timestamp() -> str:
@@ -37,44 +58,28 @@ def _second(second: int) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _own(text: str) -> str:
-    """A text of ours or of the configuration's: the same few words again and again."""
-    return encode_basestring(fit_to_log(text))
+def _words(first: int, *values: str | int | None) -> str:
+    """Fields in a row, from the ``first`` on, that take few values: remembered together.
+
+    Texts from outside, which may have any length, are cut before.
+    """
+    return ", ".join(
+        [_HEADS[place] + _written(value) for place, value in enumerate(values, first) if value or value == 0]
+    )
 
 
-def _foreign(text: str) -> str:
-    """A text from outside, cut before it is remembered: a client may send any length."""
-    return _own(text[: MAX_CHARACTERS + 1])
+def _written(value: str | int | None) -> str:
+    return _ENCODED(fit_to_log(value) if isinstance(value, str) else value)
 
 
 def _id(text: str) -> str:
     """New in most lines, so it takes no place among what is remembered."""
-    return f'"{text}"' if DIGEST.fullmatch(text) else _foreign(text)
+    return f'"{text}"' if DIGEST.fullmatch(text) else _written(text)
 
 
 def _seconds(value: float) -> str:
+    """As ``repr`` writes what ``round`` makes of it, which takes longer: without zeros at the end but the first."""
+    if 0.0001 <= value < 1e9:  # no exponent, and all digits are the number's own
+        text = f"{value:.{SECONDS_DIGITS}f}".rstrip("0")
+        return text + "0" if text.endswith(".") else text
     return repr(round(value, SECONDS_DIGITS))
-
-
-_WRITERS: Mapping[str, Callable[[Any], str]] = {
-    "status": str,
-    "outcome": _own,
-    "seconds": _seconds,
-    "first_byte_seconds": _seconds,
-    "overhead_seconds": _seconds,
-    "stream": {True: "true", False: "false"}.__getitem__,
-    "conversation": _id,
-    "tenant": _own,
-    "action": _own,
-    "tokens_before": str,
-    "tokens_after": str,
-    "limit": str,
-    "summarized_messages": str,
-    "store": _own,
-    "prompt_tokens": str,
-    "cached_tokens": str,
-    "completion_tokens": str,
-}
-"""How each kind of value is written. Numbers need no masking; what is not named here may be anybody's text."""
-_HEADS = [f'"{name}": ' for name in RequestServed._fields]
-_WRITE = [_WRITERS.get(name, _foreign) for name in RequestServed._fields]

@@ -95,7 +95,7 @@ async def test_who_leaves_ends_what_is_done_for_him() -> None:
     client, told = Connection(), []
 
     async def answer() -> str:
-        async with Attended(client.receive):
+        with Attended(client.receive):
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
@@ -116,14 +116,14 @@ async def test_who_has_left_before_anybody_listened_is_missed_all_the_same() -> 
     client = Connection()
     client.left.set()
     async with asyncio.timeout(5):
-        async with Attended(client.receive):
+        with Attended(client.receive):
             await asyncio.Event().wait()
 
 
 async def test_nobody_listens_for_the_end_of_what_is_quick() -> None:
     """Listening has its price."""
     client = Connection()
-    async with Attended(client.receive):
+    with Attended(client.receive):
         await asyncio.sleep(0)
     await asyncio.sleep(2 * UNATTENDED_SECONDS)
     assert client.asked == 0
@@ -132,7 +132,7 @@ async def test_nobody_listens_for_the_end_of_what_is_quick() -> None:
 async def test_a_client_that_leaves_after_the_end_cancels_nothing() -> None:
     """The same task goes on to other things."""
     client = Connection()
-    async with Attended(client.receive):
+    with Attended(client.receive):
         await asyncio.sleep(2 * UNATTENDED_SECONDS)
     client.left.set()
     await asyncio.sleep(2 * UNATTENDED_SECONDS)
@@ -145,7 +145,7 @@ async def test_a_cancellation_from_outside_goes_on_outwards() -> None:
         client = Connection()
 
         async def answer(client: Connection = client) -> None:
-            async with Attended(client.receive):
+            with Attended(client.receive):
                 await asyncio.Event().wait()
 
         task = asyncio.create_task(answer())
@@ -163,7 +163,7 @@ async def test_an_error_inside_is_told_whether_the_client_is_there_or_not() -> N
     client.left.set()
 
     async def answer() -> None:
-        async with Attended(client.receive):
+        with Attended(client.receive):
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hmac
 import itertools
 
 import pytest
 
+from proxy.core.messages import framed
 from proxy.http.auth import PassthroughAuth
 
 AUTH = PassthroughAuth(b"a secret of the tests")
@@ -74,6 +76,33 @@ def test_a_fingerprint_is_the_same_in_every_version() -> None:
     """What is stored for a tenant is found again after an update."""
     made = tenant((b"Authorization", b"Bearer sk-1"), (b"cookie", b"b=2; a=1; AWSALB=3"), (b"x-api-key", b""))
     assert made.hex() == "928fbb819e9c741b2bd183ee7eef2adf708e6ffa08cbf6f4731c0770a406cd1a"
+
+
+def test_a_fingerprint_is_the_same_whether_it_is_remembered_or_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a caller that had to make way for newer ones; and no more of them are remembered than there is room."""
+    monkeypatch.setattr("proxy.http.auth.MAX_REMEMBERED", 2)
+    made, make = list[bytes](), hmac.digest
+
+    def counted(secret: bytes, told: bytes, name: str) -> bytes:
+        made.append(told)
+        return make(secret, told, name)
+
+    monkeypatch.setattr(hmac, "digest", counted)
+    remembering = PassthroughAuth(b"a secret of the tests")
+    for key in (b"1", b"1", b"2", b"3", b"1", b"3"):
+        line = (b"authorization", b"Bearer sk-" + key)
+        assert remembering.caller([line]).fingerprint == make(b"a secret of the tests", framed(*line), "sha256")
+    assert [told[-1:] for told in made] == [b"1", b"2", b"3", b"1"]
+
+
+def test_no_credential_is_remembered() -> None:
+    """Nor a digest of one that is the same elsewhere, so that it could be tried against."""
+    first, second = PassthroughAuth(b"s"), PassthroughAuth(b"s")
+    assert first.caller([KEY]).fingerprint == second.caller([KEY]).fingerprint
+    kept, others = vars(first)["_fingerprints"], vars(second)["_fingerprints"]
+    assert len(kept) == len(others) == 1
+    assert not kept.keys() & others.keys()
+    assert "sk-1" not in repr(vars(first))
 
 
 def test_no_key_is_shown() -> None:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, MutableMapping
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 from starlette.types import Receive
 
+from proxy.core.delta import Reply
+from proxy.core.errors import UpstreamBroken
 from proxy.core.events import Event, RequestServed
 from proxy.core.ports import Headers
 from proxy.exchange import Exchange, Report
+from proxy.http.asgi import Response
 from proxy.http.auth import PassthroughAuth
 from proxy.http.body import BodyParser
 from proxy.http.chat import ChatEndpoint, EdgeLimits
+from proxy.http.visit import Visit
 from proxy.pipeline import ChatPipeline
-from proxy.relay import PendingTurn, Relay
+from proxy.relay import Ending, PendingTurn, Relay
 
 BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).encode()
 
@@ -153,3 +158,47 @@ async def test_giving_up_does_not_swallow_a_cancellation_of_the_request() -> Non
     with pytest.raises(asyncio.CancelledError):
         await served
     assert len(told) == 1
+
+
+def test_every_fact_of_a_visit_is_told_in_its_own_field() -> None:
+    """The fact is made by the order of its fields, so each has a value of its own here."""
+    times = iter((1.0, 1.5, 3.0))
+    visit = Visit("/path", Response(Caller().send), lambda: next(times))
+    visit.request = BodyParser().chat(BODY[:-1] + b', "stream": true}')
+    report = Report("conversation", "tenant", 1, "forced", 2, 3, 4, 5, "strategy", "warning", "gap")
+    visit.prepared(replace(report, degraded=True, overhead_seconds=0.25))
+    visit.failed(UpstreamBroken("said", internal="cause"))
+    visit.arrived()
+    usage = {"prompt_tokens": 6, "prompt_tokens_details": {"cached_tokens": 7}, "completion_tokens": 8}
+    visit.ending = Ending("complete", Reply(None, complete=True, usage=usage))
+    assert visit.served("incomplete") == RequestServed(
+        path="/path",
+        status=499,
+        outcome="incomplete",
+        seconds=2.0,
+        first_byte_seconds=0.5,
+        overhead_seconds=0.25,
+        model="m",
+        stream=True,
+        conversation="conversation",
+        tenant="tenant",
+        action="forced",
+        tokens_before=2,
+        tokens_after=3,
+        limit=1,
+        summarized_messages=5,
+        strategy="strategy",
+        warning="warning",
+        store="degraded",
+        code=UpstreamBroken.code,
+        cause="cause",
+        prompt_tokens=6,
+        cached_tokens=7,
+        completion_tokens=8,
+    )
+
+
+def test_a_visit_of_which_nothing_is_known_tells_that_alone() -> None:
+    """A client that left before its request was there."""
+    visit = Visit("/path", Response(Caller().send), lambda: 1.0)
+    assert visit.served("disconnected") == RequestServed("/path", 499, "disconnected", 0.0)
