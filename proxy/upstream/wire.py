@@ -61,8 +61,15 @@ class Answer(Protocol):
         """The header lines as they came."""
         ...
 
+    def take(self) -> bytes | None:
+        """What has come of the body since the last piece; empty at its end, and None if there is nothing yet.
+
+        :raises OSError: the body breaks off
+        """
+        ...
+
     async def read(self, silence_seconds: float) -> bytes:
-        """What has come of the body since the last piece, waiting if there is nothing; empty at its end.
+        """The same, waiting if there is nothing.
 
         :raises OSError: the connection was silent for so long, or the body breaks off
         """
@@ -94,7 +101,8 @@ class WireReply:
 
     async def __anext__(self) -> bytes:
         try:
-            piece = await self._answer.read(IDLE_SECONDS)
+            if (piece := self._answer.take()) is None:
+                piece = await self._answer.read(IDLE_SECONDS)
         except OSError as error:
             self._answer.close()
             raise UpstreamBroken(
@@ -127,7 +135,10 @@ class WireLane:
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
         """
         headers = outgoing(route, caller)
-        if b"content-type" not in dict(headers):
+        for name, _ in headers:
+            if name == b"content-type":
+                break
+        else:
             headers.append(JSON_CONTENT)
         return WireReply(await self._ask(route, "POST", chat_url(route), headers, body), route)
 

@@ -79,7 +79,7 @@ def head_of(target: Target, headers: Sequence[tuple[bytes, bytes]], length: int 
     :param length: the body's, in bytes; None for a request without one
     :raises ValueError: a line holds what would end it, or a second credential stands beside the URL's
     """
-    lines = [name + b": " + value for name, value in headers]
+    lines = list(map(b": ".join, headers))
     if target.authorization:
         if any(name == b"authorization" for name, _ in headers):
             raise ValueError("the URL holds a user and a password, and the request a credential of its own")
@@ -88,7 +88,7 @@ def head_of(target: Target, headers: Sequence[tuple[bytes, bytes]], length: int 
         lines.append(b"Content-Length: %d" % length)
     block = _unbroken(b"\r\n".join(lines), len(lines))
     # No line is broken, so this is the line of a header: a configured host takes the place of the URL's.
-    named = block.startswith(b"host: ") or b"\r\nhost: " in block
+    named = block.startswith(b"host: ") or block.find(b"\r\nhost: ") >= 0
     return b"".join((target.request_line, b"" if named else target.host_line, block, b"\r\n\r\n" if lines else b"\r\n"))
 
 
