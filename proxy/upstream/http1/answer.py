@@ -198,7 +198,7 @@ class Answer:
         """Called by the parser, for trailers too; those are not handed on."""
         if self._headed:
             return
-        if value.find(b"\0") >= 0:  # ``in`` first tries the bytes as a number, which costs as much as all the rest here
+        if 0 in value:
             raise AnswerBroken("a header with a NUL")
         # The parser takes a name with a space before its colon for what it says; so must whoever reads it later. A
         # proxy removes the space (RFC 9112, section 5.1), or the client would be told a framing that is not its own.
