@@ -166,7 +166,9 @@ class WireLane:
         body = msgspec.json.encode({"model": route.upstream_model, **fields, **asked})
         headers = [pair for pair in outgoing(route, caller) if pair[0] not in (b"content-type", b"accept")]
         headers += [JSON_CONTENT, (b"accept", b"application/json")]
-        return text_of(await self._json(route, "POST", chat_url(route.base_url), headers, body, seconds=timeout_seconds), route)
+        return text_of(
+            await self._json(route, "POST", chat_url(route.base_url), headers, body, seconds=timeout_seconds), route
+        )
 
     async def get_json(self, route: Route, url: str, caller: Caller, *, timeout_seconds: float) -> JsonValue:
         """A JSON document of the upstream, such as ``{base_url}/models``, asked with the caller's credential.
