@@ -132,13 +132,14 @@ class _Exchange:
 
     def _send(self, message: Message) -> Awaitable[None]:
         """Called by the application."""
-        head, self._head = self._head, None
-        if head is not None:
-            return self._done if sent_at_once(self._cycle, head, message) else self._sent(head, message)
-        if message["type"] == "http.response.start" and not self._cycle.response_started:
+        cycle, head = self._cycle, self._head
+        if cycle.response_started or (head is None and message["type"] != "http.response.start"):
+            return cycle.send(message)  # type: ignore[arg-type]
+        if head is None:
             self._head = message
             return self._done
-        return self._cycle.send(message)  # type: ignore[arg-type]
+        self._head = None
+        return self._done if sent_at_once(cycle, head, message) else self._sent(head, message)
 
     async def _sent(self, *messages: Any) -> None:
         for message in messages:

@@ -32,9 +32,6 @@ class ProxiedAnswer:
         self.headers = [(name.rstrip(b" \t"), value) for name, value in response.raw_headers]
         self._response = response
 
-    def take(self) -> None:
-        """Nothing without waiting: aiohttp does not tell a body's end from a pause."""
-
     async def read(self, silence_seconds: float) -> bytes:
         """What has come of the body since the last piece, waiting if there is nothing; empty at its end.
 

@@ -61,15 +61,8 @@ class Answer(Protocol):
         """The header lines as they came."""
         ...
 
-    def take(self) -> bytes | None:
-        """What has come of the body since the last piece; empty at its end, and None if there is nothing yet.
-
-        :raises OSError: the body breaks off
-        """
-        ...
-
     async def read(self, silence_seconds: float) -> bytes:
-        """The same, waiting if there is nothing.
+        """What has come of the body since the last piece, waiting if there is nothing; empty at its end.
 
         :raises OSError: the connection was silent for so long, or the body breaks off
         """
@@ -101,8 +94,7 @@ class WireReply:
 
     async def __anext__(self) -> bytes:
         try:
-            if (piece := self._answer.take()) is None:
-                piece = await self._answer.read(IDLE_SECONDS)
+            piece = await self._answer.read(IDLE_SECONDS)
         except OSError as error:
             self._answer.close()
             raise UpstreamBroken(

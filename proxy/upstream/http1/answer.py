@@ -108,25 +108,14 @@ class Answer:
 
         :raises OSError: nothing of the body came for so long, or it breaks off
         """
-        if (data := self.take()) is None:
-            due = self._loop.time() + silence_seconds
-            while data is None:  # what only frames the body, such as half a chunk's size, is silence too
-                await self.more(due)
-                data = self.take()
-        return data
-
-    def take(self) -> bytes | None:
-        """What has come of the body since the last piece; empty at its end, and None if there is nothing yet.
-
-        :raises OSError: the body breaks off
-        """
         pieces = self._pieces
-        if not pieces:
+        due = 0.0 if pieces else self._loop.time() + silence_seconds
+        while not pieces:
             if self.complete:
                 return b""
             if self._failed:
                 raise self._failure()
-            return None
+            await self.more(due)  # what only frames the body, such as half a chunk's size, is silence too
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
         self._held = 0
