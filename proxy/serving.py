@@ -11,7 +11,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from functools import lru_cache
-from operator import add
+from operator import itemgetter
 from typing import Any
 
 import httptools
@@ -20,12 +20,15 @@ from uvicorn.protocols.http.httptools_impl import HEADER_RE, STATUS_LINE, HttpTo
 OFFERS = (b"upgrade", b"http2-settings")
 JOINED_BYTES = 65_536
 """Up to here a body goes out in one write with its head; copying more costs more than a second write."""
-KEPT_NAMES = 512
-"""Of header lines; upstreams choose some of them."""
+KEPT_HEADS = 64
+"""Whose names of header lines are remembered; upstreams choose some of them."""
 FRAMING = frozenset({b"connection", b"transfer-encoding"})
 """What uvicorn must see: it ends the connection, or says otherwise where the body ends."""
 MARKED = bytes(0 if (code < 32 and code != 9) or code == 127 else code for code in range(256))
 """Every byte as it is, but for the control characters that no header value holds (RFC 9110, section 5.5)."""
+
+NAME, VALUE = itemgetter(0), itemgetter(1)
+"""Of a header line."""
 
 Message = MutableMapping[str, Any]
 App = Callable[[Any, Any, Callable[[Message], Awaitable[None]]], Awaitable[None]]
@@ -179,21 +182,19 @@ def _lines(headers: list[tuple[bytes, bytes]], length: int) -> bytes:
 
     :raises ValueError: they do not say the body's length, say more of it, or cannot go out
     """
-    names, values = zip(*headers, strict=True)
-    if values[names.index(b"content-length")] != b"%d" % length:
-        raise ValueError("another length")
-    text = b"".join(values)
+    names = tuple(map(NAME, headers))
+    if headers[names.index(b"content-length")][1] != b"%d" % length or not _are_plain(names):
+        raise ValueError("for uvicorn to look at")
+    text = b"".join(map(VALUE, headers))
     if text.translate(MARKED) != text:
         raise ValueError("a control character")
-    return b"\r\n".join(map(add, map(_begun, names), values))
+    return b"\r\n".join(map(b": ".join, headers))
 
 
-@lru_cache(maxsize=KEPT_NAMES)
-def _begun(name: bytes) -> bytes:
-    """A header line up to its value."""
-    if name in FRAMING or name != name.lower() or HEADER_RE.search(name):
-        raise ValueError("not plain")
-    return name + b": "
+@lru_cache(maxsize=KEPT_HEADS)
+def _are_plain(names: tuple[bytes, ...]) -> bool:
+    """Whether header lines of these names go out as they are, and say nothing of framing but the length."""
+    return not any(name in FRAMING or name != name.lower() or HEADER_RE.search(name) for name in names)
 
 
 def _without_offers(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
