@@ -24,7 +24,7 @@ KEPT_HEADS = 64
 """Whose names of header lines are remembered; upstreams choose some of them."""
 FRAMING = frozenset({b"connection", b"transfer-encoding"})
 """What uvicorn must see: it ends the connection, or says otherwise where the body ends."""
-MARKED = bytes(0 if (code < 32 and code != 9) or code == 127 else code for code in range(256))
+MARKED = bytes(ord("?") if (code < 32 and code != 9) or code == 127 else code for code in range(256))
 """Every byte as it is, but for the control characters that no header value holds (RFC 9110, section 5.5)."""
 
 NAME, VALUE = itemgetter(0), itemgetter(1)

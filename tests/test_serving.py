@@ -161,6 +161,21 @@ async def test_a_whole_answer_is_one_write(lines: Lines, bodies: list[bytes], wr
     protocol.connection_lost(None)
 
 
+@pytest.mark.parametrize("code", range(256))
+async def test_no_value_ends_its_line(code: int) -> None:
+    """What uvicorn does not write in a header's value does not go out in one write either."""
+    came = []
+    for make in (HttpToolsProtocol, Connection):
+        raised: list[str] = []
+        protocol, wire = opened(make, told(200, [*PLAIN, (b"x-one", b"a%cb" % code)], [b"Hello"], raised))
+        protocol.data_received(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        await settled(protocol)
+        came.append((b"".join(wire.writes), raised))
+        protocol.connection_lost(None)
+    assert came[0] == came[1]
+    assert bool(came[1][1]) == (code in {*range(9), *range(10, 32), 127})
+
+
 async def test_a_client_that_does_not_read_is_waited_for() -> None:
     """Flow control is uvicorn's: nothing is written while the transport wants nothing."""
     protocol, wire = opened(Connection, told(200, PLAIN, [b"Hello"], []))
