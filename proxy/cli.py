@@ -9,9 +9,8 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 75
 """An idle client connection is kept as long as the common load balancers keep theirs."""
-OFFERS = (b"upgrade", b"http2-settings")
 EXIT_USAGE = 2
 
 
@@ -215,6 +213,8 @@ def _run(settings: Settings, config: Path | None, listener: socket.socket, store
     import uvicorn
     from uvicorn.supervisors import Multiprocess
 
+    from proxy.serving import Connection
+
     plain: dict[str, Any] = {
         "log_config": None,
         "access_log": False,
@@ -222,7 +222,8 @@ def _run(settings: Settings, config: Path | None, listener: socket.socket, store
         "date_header": False,
         "timeout_keep_alive": KEEP_ALIVE_SECONDS,
         "backlog": BACKLOG,
-        "http": http_protocol,
+        "http": Connection,
+        "proxy_headers": False,  # nobody reads what they would change, and the operator's peer is the one that asks
         "ws": "none",
     }
     host, port = listener.getsockname()[:2]
@@ -242,53 +243,3 @@ def _run(settings: Settings, config: Path | None, listener: socket.socket, store
         workers = settings.server.workers
         several = uvicorn.Config("proxy.app.workers:from_environment", factory=True, workers=workers, **plain)
         Multiprocess(several, sockets=[listener]).run()
-
-
-def http_protocol(**server: Any) -> asyncio.Protocol:
-    """A connection's protocol: uvicorn's own, by name, so that workers find it."""
-    made: asyncio.Protocol = _http_protocol()(**server)
-    return made
-
-
-@cache
-def _http_protocol() -> type[Any]:
-    """An offer to go on in another protocol (``Upgrade: h2c``) is passed over, as RFC 9110, section 7.8, allows.
-
-    Every Java HttpClient makes that offer with each request, and uvicorn then drops the body (Kludex/uvicorn#2722).
-    So the request is read once more, by a fresh parser and without the offer.
-    """
-    import httptools
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
-    class Protocol(HttpToolsProtocol):
-        def data_received(self, data: bytes) -> None:
-            self._data = data
-            super().data_received(data)
-
-        def on_headers_complete(self) -> None:
-            if not self.parser.should_upgrade():
-                super().on_headers_complete()
-
-        def on_message_complete(self) -> None:
-            if not self.parser.should_upgrade():
-                super().on_message_complete()
-
-        def _unsupported_upgrade_warning(self) -> None:
-            """Called by uvicorn where the parser has stopped at the end of such a request's headers."""
-            stopped = sys.exc_info()[1]
-            read = stopped.args[0] if isinstance(stopped, httptools.HttpParserUpgrade) else len(self._data)
-            method, version = self.parser.get_method(), self.parser.get_http_version().encode()
-            lines = [b"%b: %b\r\n" % line for line in _without_offers(self.headers)]
-            head = b"%b %b HTTP/%b\r\n%b\r\n" % (method, self.url, version, b"".join(lines))
-            self.parser = httptools.HttpRequestParser(self)
-            self.data_received(head + self._data[read:])
-
-    return Protocol
-
-
-def _without_offers(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-    for name, value in headers:
-        if name == b"connection":
-            yield name, b",".join(one for one in value.split(b",") if one.strip().lower() not in OFFERS)
-        elif name not in OFFERS:
-            yield name, value

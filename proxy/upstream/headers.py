@@ -22,10 +22,13 @@ KEPT_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
 def outgoing(route: Route, caller: Caller) -> list[tuple[bytes, bytes]]:
     """The header lines that go upstream as they are: the client's in order, then what is configured in their place."""
     replaced, own = _configured(tuple(route.headers), route.api_key)
-    named = [value for name, value in caller.headers if name == b"connection"]
-    if named and named != [b"keep-alive"]:
-        replaced |= named_by_connection(caller.headers)
-    lines = [line for line in caller.headers if line[0] not in replaced]
+    lines: list[tuple[bytes, bytes]] = []
+    for line in caller.headers:
+        if line[0] not in replaced:
+            lines.append(line)
+        elif line[0] == b"connection" and line[1] != b"keep-alive":
+            replaced |= named_by_connection(caller.headers)
+            lines = [earlier for earlier in lines if earlier[0] not in replaced]
     lines += own
     return lines
 

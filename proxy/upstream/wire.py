@@ -37,8 +37,8 @@ then."""
 KEEPALIVE_SECONDS = 4.0
 """Idle connections are dropped before uvicorn (vLLM, LiteLLM) and llama.cpp drop them at 5 s, so that no
 request is sent into a connection that is just being closed."""
-KEPT_PROXIES = 256
-"""URLs whose proxy is remembered: looking through the environment takes 70 us."""
+KEPT_URLS = 256
+"""URLs that are remembered with their proxy: looking through the environment takes 70 us."""
 MAX_ATTEMPTS = 3
 """Of one request, all but the last over kept connections that turned out dead."""
 DEAD_SECONDS = 1.0
@@ -127,9 +127,12 @@ class WireLane:
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
         """
         headers = outgoing(route, caller)
-        if b"content-type" not in dict(headers):
+        for name, _ in headers:
+            if name == b"content-type":
+                break
+        else:
             headers.append(JSON_CONTENT)
-        return WireReply(await self._ask(route, "POST", chat_url(route), headers, body), route)
+        return WireReply(await self._ask(route, "POST", chat_url(route.base_url), headers, body), route)
 
     async def complete(
         self,
@@ -155,7 +158,9 @@ class WireLane:
         body = msgspec.json.encode({"model": route.upstream_model, **fields, **asked})
         headers = [pair for pair in outgoing(route, caller) if pair[0] not in (b"content-type", b"accept")]
         headers += [JSON_CONTENT, (b"accept", b"application/json")]
-        return text_of(await self._json(route, "POST", chat_url(route), headers, body, seconds=timeout_seconds), route)
+        return text_of(
+            await self._json(route, "POST", chat_url(route.base_url), headers, body, seconds=timeout_seconds), route
+        )
 
     async def get_json(self, route: Route, url: str, caller: Caller, *, timeout_seconds: float) -> JsonValue:
         """A JSON document of the upstream, such as ``{base_url}/models``, asked with the caller's credential.
@@ -238,9 +243,10 @@ class WireLane:
         return self._proxied
 
 
-def chat_url(route: Route) -> str:
-    """Where a route's chat requests go."""
-    return route.base_url.rstrip("/") + "/chat/completions"
+@lru_cache(maxsize=KEPT_URLS)
+def chat_url(base_url: str) -> str:
+    """Where the chat requests of a base URL go: the very same text each time, whose hash is known by then."""
+    return base_url.rstrip("/") + "/chat/completions"
 
 
 def is_openai(base_url: str) -> bool:
@@ -248,7 +254,7 @@ def is_openai(base_url: str) -> bool:
     return urlsplit(base_url).hostname == "api.openai.com"
 
 
-@lru_cache(maxsize=KEPT_PROXIES)
+@lru_cache(maxsize=KEPT_URLS)
 def proxy_for(url: str) -> str | None:
     """The HTTP proxy that the environment names for a URL (``HTTPS_PROXY``, ``NO_PROXY``, ...).
 

@@ -82,22 +82,24 @@ class Answer:
         )
 
     @property
-    def over(self) -> bool:
-        """Nothing more will come."""
-        return self.complete or self._failed
-
-    @property
     def awaited(self) -> bool:
         """Somebody waits for what comes next."""
         return self._waiter is not None
 
-    async def head(self, due: float) -> None:
-        """Wait for status and headers.
+    def more(self, due: float) -> asyncio.Future[None]:
+        """Done when there is more, or when nothing more will come."""
+        self._waiter = waiter = self._loop.create_future()
+        if self._carrier is not None:
+            self._carrier.watch(due)
+        else:
+            self._wake()
+        return waiter
 
-        :raises OSError: they did not come, or not until ``due``
+    def require_head(self) -> None:
+        """Pass an answer whose status and headers are there.
+
+        :raises OSError: they did not come
         """
-        if not self._headed and not self._failed:
-            await self._next(due)
         if not self._headed:
             raise self._failure()
 
@@ -113,7 +115,7 @@ class Answer:
                 return b""
             if self._failed:
                 raise self._failure()
-            await self._next(due)  # what only frames the body, such as half a chunk's size, is silence too
+            await self.more(due)  # what only frames the body, such as half a chunk's size, is silence too
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
         self._held = 0
@@ -127,11 +129,11 @@ class Answer:
         if self._carrier is not None:
             self._carrier.abort()
 
-    def feed(self, data: bytes) -> None:
-        """Take what came over the connection."""
+    def feed(self, data: bytes) -> bool:
+        """Hear what came over the connection; whether nothing more will come."""
         parser = self._parser
         if parser is None:
-            return
+            return True
         pieces, size = len(self._pieces), len(data)
         self._unheard += size
         try:
@@ -139,7 +141,7 @@ class Answer:
         except (HttpParserError, HttpParserUpgrade) as error:
             if not self.complete:
                 self.fail(AnswerBroken(f"malformed: {error.__context__ or error}"))
-                return
+                return True
             self.keep = False  # something stands after the end
         if len(self._pieces) > pieces:
             self._unheard = 0
@@ -153,6 +155,7 @@ class Answer:
             self._carrier.pause()
         if self._headed:
             self._wake()
+        return self._carrier is None
 
     def end(self, error: BaseException | None, *, kept: bool) -> None:
         """Take the connection's end.
@@ -170,7 +173,7 @@ class Answer:
 
     def fail(self, error: OSError) -> None:
         """Nothing more will come; what has come can still be read."""
-        if not self.over:
+        if not self.complete and not self._failed:
             self._error, self._failed, self.keep = error, True, False
         self._leave()
         self._wake()
@@ -184,7 +187,7 @@ class Answer:
         """Called by the parser, for trailers too; those are not handed on."""
         if self._headed:
             return
-        if b"\0" in value:
+        if 0 in value:
             raise AnswerBroken("a header with a NUL")
         # The parser takes a name with a space before its colon for what it says; so must whoever reads it later. A
         # proxy removes the space (RFC 9112, section 5.1), or the client would be told a framing that is not its own.
@@ -209,13 +212,6 @@ class Answer:
     def on_message_complete(self) -> None:
         """Called by the parser, for interim answers too."""
         self.complete = self._headed
-
-    def _next(self, due: float) -> asyncio.Future[None]:
-        """Done when there is more, or when nothing more will come. Only of an answer that is not over."""
-        self._waiter = waiter = self._loop.create_future()
-        if self._carrier is not None:
-            self._carrier.watch(due)
-        return waiter
 
     def _failure(self) -> OSError:
         """Why nothing more comes; let go of, since by its traceback it will hold the answer and the request's body."""

@@ -53,7 +53,8 @@ class Connection(asyncio.Protocol):
         answer = self._answer = Answer(self, self._loop)
         try:
             self._send(head, body or b"")
-            await answer.head(due)
+            await answer.more(due)
+            answer.require_head()
         except BaseException:  # cancelled, too: what comes now is nobody's, so the connection goes
             answer.close()
             raise
@@ -110,8 +111,7 @@ class Connection(asyncio.Protocol):
         if answer is None:
             self.abort()
             return
-        answer.feed(data)
-        if answer.over:
+        if answer.feed(data):
             self._answer = None
             if answer.keep and self.open and self._sent():
                 self._used = True

@@ -67,7 +67,7 @@ def target_of(method: str, url: str) -> Target:
     return Target(
         Origin(host, port, parts.scheme == "https"),
         f"{method} {asked} HTTP/1.1\r\n".encode(),
-        _unbroken(f"Host: {shown}".encode(), 1) + b"\r\n",
+        _unbroken(f"Host: {shown}\r\n".encode(), 1),
         authorization,
     )
 
@@ -79,22 +79,20 @@ def head_of(target: Target, headers: Sequence[tuple[bytes, bytes]], length: int 
     :param length: the body's, in bytes; None for a request without one
     :raises ValueError: a line holds what would end it, or a second credential stands beside the URL's
     """
-    lines = [name + b": " + value for name, value in headers]
+    block = _unbroken(b"\r\n".join([*map(b": ".join, headers), b""]), len(headers))
+    # No line is broken, so this is the line of a header: a configured host takes the place of the URL's.
+    named = block.startswith(b"host: ") or block.find(b"\r\nhost: ") >= 0
     if target.authorization:
         if any(name == b"authorization" for name, _ in headers):
             raise ValueError("the URL holds a user and a password, and the request a credential of its own")
-        lines.append(b"authorization: " + target.authorization)
-    if length is not None:
-        lines.append(b"Content-Length: %d" % length)
-    block = _unbroken(b"\r\n".join(lines), len(lines))
-    # No line is broken, so this is the line of a header: a configured host takes the place of the URL's.
-    named = block.startswith(b"host: ") or b"\r\nhost: " in block
-    return b"".join((target.request_line, b"" if named else target.host_line, block, b"\r\n\r\n" if lines else b"\r\n"))
+        block += b"authorization: " + target.authorization + b"\r\n"
+    framed = b"\r\n" if length is None else b"Content-Length: %d\r\n\r\n" % length
+    return b"".join((target.request_line, b"" if named else target.host_line, block, framed))
 
 
 def _unbroken(block: bytes, lines: int) -> bytes:
-    """So many lines, whose only control characters are the line ends between them."""
-    if len(block) - len(block.translate(None, CONTROLS)) != 2 * max(lines - 1, 0):
+    """So many lines, whose only control characters are their ends."""
+    if len(block) - len(block.translate(None, CONTROLS)) != 2 * lines:
         raise ValueError("a header line holds a control character")
     return block
 
