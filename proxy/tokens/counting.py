@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from proxy.core.errors import TokenizerFailed
 from proxy.core.messages import ChatRequest, Message, digest_of
@@ -70,7 +70,9 @@ class LocalTokenCounter:
         :raises TokenizerFailed: nothing is approximated unless that was chosen
         """
         scheme = scheme_for(model)
-        known_here = self._known(request, scheme)
+        lineage, before = request.lineage, ("tokens", scheme.key)
+        # of the leading messages that an earlier request had too, as long as none was an estimate
+        known_here: tuple[int, ...] = () if lineage is None or self._warned else lineage.before.get(before, ())
         added = request.messages[len(known_here) :] if known_here else request.messages
         found = self._found(added, scheme)
         new = _characters(added, found) if None in found else 0
@@ -96,20 +98,15 @@ class LocalTokenCounter:
             if fixed_key is not None:
                 self._texts.put(fixed_key, fixed[0])
                 self._texts.put(_change_key(fixed_key), fixed[1])
-        counts = (*known_here, *[count or 0 for count in found])
-        if (lineage := request.lineage) is not None:
-            lineage.found["tokens", scheme.key] = counts
+        counts = (*known_here, *cast("Sequence[int]", found))  # by now there is none missing
+        if lineage is not None:
+            lineage.found[before] = counts
         mark = "" if self._warned else scheme.mark
         exact = scheme.family.exact and not self._warned
         cost, change = fixed
         if request.messages and request.messages[0].is_system:
             change = 0
-        return RequestCount(counts, cost, scheme.family.encoding, exact=exact, scheme=mark, summary_first=change)
-
-    def _known(self, request: ChatRequest, scheme: Scheme) -> tuple[int, ...]:
-        """The counts of the leading messages that an earlier request had too, as long as none was an estimate."""
-        lineage = request.lineage
-        return () if lineage is None or self._warned else lineage.before.get(("tokens", scheme.key), ())
+        return RequestCount(counts, cost, scheme.family.encoding, exact, mark, change)
 
     def _fixed(self, key: Key) -> tuple[int, int] | None:
         """What ``fixed_tokens`` gave for the same members, if it is still known."""
@@ -166,8 +163,10 @@ class LocalTokenCounter:
         fixed: tuple[int, int] | None,
     ) -> _Filled:
         """Count what is not known yet; safe in any thread."""
-        pairs = zip(added, found, strict=True)
-        counts = [self._message(message, scheme) if count is None else count for message, count in pairs]
+        counts = list(found)
+        for place, count in enumerate(found):
+            if count is None:
+                counts[place] = self._message(added[place], scheme)
         return counts, fixed_tokens(request, partial(self._text, scheme)) if fixed is None else fixed
 
     def _message(self, message: Message, scheme: Scheme) -> int:
@@ -233,9 +232,9 @@ def _change_key(fixed: Key) -> Key:
 def _characters(messages: Sequence[Message], found: Sequence[int | None]) -> int:
     """Characters that are still to be counted."""
     characters = 0
-    for message, count in zip(messages, found, strict=True):
+    for place, count in enumerate(found):
         if count is None:
-            characters += _size(message)
+            characters += _size(messages[place])
     return characters
 
 

@@ -29,8 +29,10 @@ class Remembered:
 
     def all(self, keys: Sequence[Key]) -> list[int | None]:
         """The counts of many at once."""
-        young = self._young.get
-        return [self._older(key) if (count := young(key)) is None else count for key in keys]
+        found = list(map(self._young.get, keys))
+        if None in found and self._old:
+            return [self._older(key) if count is None else count for key, count in zip(keys, found, strict=True)]
+        return found
 
     def _older(self, key: Key) -> int | None:
         """One that was not asked for since the generation before; now it is young again."""
