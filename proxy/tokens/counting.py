@@ -31,7 +31,7 @@ REMEMBERED_TEXTS = 5_000
 _UNREMEMBERED_CHARS = 200
 """Below this, counting anew is as quick as looking it up."""
 OnFailure = Literal["error", "estimate"]
-_Filled = tuple[Sequence[int | None], tuple[int, int]]
+_Filled = tuple[Sequence[int], tuple[int, int]]
 """The count of each message that was asked for, and of all else as ``fixed_tokens`` gives it."""
 
 
@@ -74,15 +74,14 @@ class LocalTokenCounter:
         # of the leading messages that an earlier request had too, as long as none was an estimate
         known_here: tuple[int, ...] = () if lineage is None or self._warned else lineage.before.get(before, ())
         added = request.messages[len(known_here) :] if known_here else request.messages
-        found = self._found(added, scheme)
-        new = _characters(added, found) if None in found else 0
+        found: Sequence[int | None]
+        found, new = self._found(added, scheme)
         if stored is not None and new > THREAD_CHARS:
             first, characters = _missing(request, (*known_here, *found), known)
             if characters > THREAD_CHARS:
                 for message, tokens in await stored(scheme.mark, first):
                     self.remember(message, model, tokens)
-                found = self._found(added, scheme)
-                new = _characters(added, found)
+                found, new = self._found(added, scheme)
         fixed_key = _fixed_key(request, scheme) if request.counted else None
         fixed = BARE if fixed_key is None else self._fixed(fixed_key)
         if None in found or fixed is None:
@@ -113,9 +112,16 @@ class LocalTokenCounter:
         cost, change = self._texts.get(key), self._texts.get(_change_key(key))
         return None if cost is None or change is None else (cost, change)
 
-    def _found(self, messages: Sequence[Message], scheme: Scheme) -> Sequence[int | None]:
-        key = scheme.key
-        return self._messages.all([(key, message.digest, message.measure) for message in messages])
+    def _found(self, messages: Sequence[Message], scheme: Scheme) -> tuple[list[int | None], int]:
+        """The count of each message, if it is still known, and the characters of those that are still to be counted."""
+        key, known, new = scheme.key, self._messages.get, 0
+        found: list[int | None] = []
+        for message in messages:
+            count = known((key, message.digest, message.measure))
+            if count is None:
+                new += _size(message)
+            found.append(count)
+        return found, new
 
     def count_message(self, message: Message, model: str) -> int:
         """Tokens of one message, its overhead included."""
@@ -163,10 +169,9 @@ class LocalTokenCounter:
         fixed: tuple[int, int] | None,
     ) -> _Filled:
         """Count what is not known yet; safe in any thread."""
-        counts = list(found)
-        for place, count in enumerate(found):
-            if count is None:
-                counts[place] = self._message(added[place], scheme)
+        counts: list[int] = []
+        for message, count in zip(added, found, strict=True):
+            counts.append(self._message(message, scheme) if count is None else count)
         return counts, fixed_tokens(request, partial(self._text, scheme)) if fixed is None else fixed
 
     def _message(self, message: Message, scheme: Scheme) -> int:
@@ -227,15 +232,6 @@ def _fixed_key(request: ChatRequest, scheme: Scheme) -> Key:
 def _change_key(fixed: Key) -> Key:
     """Where the second of two figures is remembered, beside the first."""
     return *fixed[:2], -2
-
-
-def _characters(messages: Sequence[Message], found: Sequence[int | None]) -> int:
-    """Characters that are still to be counted."""
-    characters = 0
-    for place, count in enumerate(found):
-        if count is None:
-            characters += _size(messages[place])
-    return characters
 
 
 def _missing(request: ChatRequest, found: Sequence[int | None], known: int) -> tuple[int, int]:
