@@ -145,23 +145,24 @@ class ChatPipeline:
 
     def _turn(self, case: Understood, report: Report) -> PendingTurn:
         request, count = case.request, case.count
-        record = TurnRecord(
-            tenant=case.tenant,
-            conversation=case.conversation,
-            chain=case.chain,
-            known=case.memory.known,
-            messages=request.messages,
-            tokens=count.messages,
-            complete=False,
-            model=request.model,
-            action=report.action,
-            tokens_before=report.tokens_before,
-            tokens_after=report.tokens_after,
-            summarized=report.summarized,
-            created_at=self._clock(),
-            scheme=count.scheme,
-            owner=owner_of(case.caller.fingerprint),
-            name=case.controls.conversation or "",
+        record = TurnRecord(  # in the fields' order: see ``TurnRecord.answered``
+            case.tenant,
+            case.conversation,
+            case.chain,
+            case.memory.known,
+            request.messages,
+            count.messages,
+            False,  # noqa: FBT003 - not complete
+            request.model,
+            report.action,
+            report.tokens_before,
+            report.tokens_after,
+            report.summarized,
+            self._clock(),
+            count.scheme,
+            {},
+            owner_of(case.caller.fingerprint),
+            case.controls.conversation or "",
         )
         lesson, ahead = self._lesson(case, report.local_tokens), self._fitting.ahead(case, report)
         return PendingTurn(record, case.route.upstream_model, lesson, ahead)
