@@ -88,7 +88,10 @@ class Relay:
         :raises UpstreamBroken: the body did not arrive in full; the turn is stored as incomplete
         """
         try:
-            data = b"".join([chunk async for chunk in reply.body()])
+            parts: list[bytes] = []
+            async for chunk in reply.body():
+                parts.append(chunk)  # noqa: PERF401 - most come in one, and a comprehension is a coroutine of its own
+            data = b"".join(parts)
         except (UpstreamBroken, asyncio.CancelledError):
             if reply.status < 400:
                 self._record_later(turn.record)
