@@ -93,6 +93,10 @@ class Fitting:
         memory = case.memory
         if memory.degraded or memory.preparing or memory.prepared or case.controls.retention is not None:
             return None
+        return self._preparing(case)
+
+    def _preparing(self, case: Understood) -> Ahead:
+        """Prepares what the plan says, under the id that the turn was stored under."""
 
         async def begin(conversation: str) -> None:
             planned = plan_ahead(self._situation(case))

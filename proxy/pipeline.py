@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from proxy.core.budget import ModelProfile, budget_for
-from proxy.core.calibration import owner_of
+from proxy.core.calibration import CalibrationKey, owner_of
 from proxy.core.conversation import TurnRecord
 from proxy.core.delta import Reply
 from proxy.core.errors import UpstreamError
@@ -164,13 +164,13 @@ class ChatPipeline:
             owner_of(case.caller.fingerprint),
             case.controls.conversation or "",
         )
-        lesson, ahead = self._lesson(case, report.local_tokens), self._fitting.ahead(case, report)
-        return PendingTurn(record, case.route.upstream_model, lesson, ahead)
-
-    def _lesson(self, case: Understood, counted: int) -> Learn | None:
-        """What becomes of the upstream's own count; that of images and files says nothing of its tokenizer."""
         key = case.measure.key
-        if key is None or any(message.media for message in case.request.messages):
+        lesson = None if key is None else self._lesson(key, request, report.local_tokens)
+        return PendingTurn(record, case.route.upstream_model, lesson, self._fitting.ahead(case, report))
+
+    def _lesson(self, key: CalibrationKey, request: ChatRequest, counted: int) -> Learn | None:
+        """What becomes of the upstream's own count; that of images and files says nothing of its tokenizer."""
+        if any(message.media for message in request.messages):
             return None
 
         async def learn(reply: Reply) -> None:
