@@ -156,14 +156,13 @@ class Relay:
             self._unread(error)
             return None
 
-    async def _end(self, turn: PendingTurn, said: Reply | None) -> None:
+    def _end(self, turn: PendingTurn, said: Reply | None) -> Awaitable[object]:
         """Store what was said; at the same time the upstream's own count is learned from."""
         complete = said is not None and said.complete
         recording = self._record(self._told(turn, said), turn.ahead if complete else None)
         if turn.learn is None or said is None or not complete:
-            await recording
-        else:
-            await asyncio.gather(recording, self._taught(turn.learn, said))
+            return recording
+        return asyncio.gather(recording, self._taught(turn.learn, said))
 
     async def _taught(self, learn: Learn, said: Reply) -> None:
         try:

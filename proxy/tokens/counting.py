@@ -170,8 +170,8 @@ class LocalTokenCounter:
     ) -> _Filled:
         """Count what is not known yet; safe in any thread."""
         counts: list[int] = []
-        for message, count in zip(added, found, strict=True):
-            counts.append(self._message(message, scheme) if count is None else count)
+        for place, count in enumerate(found):
+            counts.append(self._message(added[place], scheme) if count is None else count)
         return counts, fixed_tokens(request, partial(self._text, scheme)) if fixed is None else fixed
 
     def _message(self, message: Message, scheme: Scheme) -> int:
