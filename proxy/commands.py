@@ -8,7 +8,9 @@ request's own format.
 from __future__ import annotations
 
 import sys
+from collections.abc import Coroutine
 from dataclasses import dataclass, replace
+from typing import Any
 
 from proxy.core.commands import (
     Command,
@@ -69,7 +71,7 @@ class Commands:
         self._emit = emit
         self._clock = clock
 
-    async def run(
+    def run(
         self,
         request: ChatRequest,
         caller: Caller,
@@ -77,7 +79,7 @@ class Commands:
         *,
         prepared: Announce = lambda _: None,
         compacting: Compacting = lambda _, __: None,
-    ) -> Exchange | Refused | Answered:
+    ) -> Coroutine[Any, Any, Exchange | Refused | Answered]:
         """Answer a command, or bring the request to its upstream without those of before.
 
         :param prepared: told what was done to the request
@@ -85,7 +87,13 @@ class Commands:
         :raises InvalidRequest: there is nothing in the request but commands of before
         """
         if quiet(request, self._mark):
-            return await self._road.run(request, caller, controls, prepared=prepared, compacting=compacting)
+            return self._road.run(request, caller, controls, prepared=prepared, compacting=compacting)
+        return self._heard(request, caller, controls, prepared, compacting)
+
+    async def _heard(
+        self, request: ChatRequest, caller: Caller, controls: Controls, prepared: Announce, compacting: Compacting
+    ) -> Exchange | Refused | Answered:
+        """The same where a message may be a command, or bears our mark."""
         gone, lost = exchanges(request, self._mark)
         if lost and (await self._road.profile(request, caller)).policy.commands:
             gone |= lost

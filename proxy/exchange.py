@@ -49,11 +49,11 @@ class Report:
     summarized: int = 0
     strategy: str | None = None
     warning: str | None = None
-    gap: str = ""
-    """What of a stored history client and store do not both know (``core/alignment.py``)."""
     degraded: bool = False
     overhead_seconds: float = 0.0
     """Tidemark's own time from the model's profile to the upstream's turn, the making of a summary left out."""
+    gap: str = ""
+    """What of a stored history client and store do not both know (``core/alignment.py``)."""
 
 
 @value

@@ -60,11 +60,12 @@ class Fitting:
 
     def plan(self, case: Understood) -> CompactionPlan:
         """What is to be done with a request."""
-        summarized = case.memory.summary is not None
-        at_once = plan_at_once(
-            case.count.total, case.budget, case.profile.policy, case.controls.mode, summarized=summarized
-        )
-        return plan(self._situation(case)) if at_once is None else at_once
+        return _at_once(case) or plan(self._situation(case))
+
+    def fit_at_once(self, case: Understood) -> Fitted | None:
+        """What ``fit`` gives where the request's size alone tells that nothing is to be done, as for most."""
+        planned = _at_once(case)
+        return None if planned is None else self._unchanged(case, planned)
 
     async def fit(self, case: Understood, compacting: Compacting) -> Fitted | Refused:
         """Plan, and perform the plan; where that cannot fit, with tool results clipped (FR-5.3.1)."""
@@ -93,6 +94,10 @@ class Fitting:
         memory = case.memory
         if memory.degraded or memory.preparing or memory.prepared or case.controls.retention is not None:
             return None
+        return self._preparing(case)
+
+    def _preparing(self, case: Understood) -> Ahead:
+        """Prepares what the plan says, under the id that the turn was stored under."""
 
         async def begin(conversation: str) -> None:
             planned = plan_ahead(self._situation(case))
@@ -217,6 +222,13 @@ class Fitting:
         warning = WARNINGS.get(planned.reason)
         report = case.report("reused", planned.tokens, self._timer(), summary=summary, warning=warning)
         return Fitted(assemble(case.request.messages, summary), report, summary=summary)
+
+
+def _at_once(case: Understood) -> NoCompaction | None:
+    summarized = case.memory.summary is not None
+    return plan_at_once(
+        case.count.total, case.measure.marks, case.profile.policy, case.controls.mode, summarized=summarized
+    )
 
 
 def order_of(case: Understood, planned: Compact) -> CompactionOrder:

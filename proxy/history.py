@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from proxy.commands import Answered
 from proxy.core.alignment import Alignment, align
@@ -92,7 +92,7 @@ class StoredHistory:
         self._parse = parse
         self._rules = rules
 
-    async def run(
+    def run(
         self,
         request: ChatRequest,
         caller: Caller,
@@ -100,7 +100,7 @@ class StoredHistory:
         *,
         prepared: Announce = lambda _: None,
         compacting: Compacting = lambda _, __: None,
-    ) -> Exchange | Refused | Answered:
+    ) -> Coroutine[Any, Any, Exchange | Refused | Answered]:
         """Bring a request on its way, with the conversation's earlier messages where the store has them.
 
         :raises ConversationNotFound: there is no conversation with the id that was given
@@ -109,7 +109,20 @@ class StoredHistory:
         """
         name = controls.conversation
         if controls.history == "client" or name is None:
-            return await self._road.run(request, caller, controls, prepared=prepared, compacting=compacting)
+            return self._road.run(request, caller, controls, prepared=prepared, compacting=compacting)
+        return self._supplied(request, caller, controls, name, prepared=prepared, compacting=compacting)
+
+    async def _supplied(
+        self,
+        request: ChatRequest,
+        caller: Caller,
+        controls: Controls,
+        name: str,
+        *,
+        prepared: Announce,
+        compacting: Compacting,
+    ) -> Exchange | Refused | Answered:
+        """Bring a request on its way as one turn of the conversation ``name``."""
         tenant = tenant_of(caller, await self._upstream.resolve(request.model))
         begun, lease = await self._begun(tenant, name)
         holder = Holder(self._leases, lease, LEASE_SECONDS)

@@ -7,6 +7,7 @@ the counting of what is new. ``pipeline.py`` goes on from here.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -70,19 +71,20 @@ class Understood:
         :param summary: what stands for the oldest messages
         :param degraded: whether something could not be stored, beside what the memory says of the store
         """
-        return Report(
-            conversation=self.conversation,
-            tenant=self.tenant,
-            limit=self.measure.budget.limit,
-            action=action,
-            tokens_before=self.measure.told(self.count.total),
-            tokens_after=self.measure.told(after),
-            local_tokens=after,
-            summarized=summary.covered if summary else 0,
-            strategy=summary.made_by if summary else None,
-            warning=warning,
-            degraded=degraded or self.memory.degraded,
-            overhead_seconds=now - self.started,
+        measure = self.measure
+        return Report(  # in the fields' order: so many names would cost more than the fields themselves
+            self.conversation,
+            self.tenant,
+            measure.budget.limit,
+            action,
+            measure.told(self.count.total),
+            measure.told(after),
+            after,
+            summary.covered if summary else 0,
+            summary.made_by if summary else None,
+            warning,
+            degraded or self.memory.degraded,
+            now - self.started,
         )
 
 
@@ -158,21 +160,21 @@ class Identity:
             measure = replace(measure, factor=factor, key=key)
         else:
             memory = await self._recall(tenant, chain, recipe)
-        count = await self._counted(request, memory, route.upstream_model)
+        if memory.conversation is None or not memory.known:
+            count = await self._counter.count(request, route.upstream_model)
+        else:
+            count = await self._counted(request, memory.conversation, memory.known, route.upstream_model)
         conversation = told_id(memory, chain, self._clock())
         return Understood(
             request, controls, caller, route, profile, tenant, chain, memory, count, measure, started, conversation
         )
 
-    async def _counted(self, request: ChatRequest, memory: Recollection, model: str) -> RequestCount:
+    def _counted(self, request: ChatRequest, conversation: str, known: int, model: str) -> Awaitable[RequestCount]:
         """Count a request; of a long conversation, what another worker counted and stored is taken over."""
-        conversation = memory.conversation
-        if conversation is None or not memory.known:
-            return await self._counter.count(request, model)
 
         async def stored(mark: str, first: int) -> list[tuple[Message, int]]:
             try:
-                kept = await self._store.messages(conversation, start=first, stop=memory.known)
+                kept = await self._store.messages(conversation, start=first, stop=known)
             except StoreError as error:
                 self._emit(StoreDegraded("messages", error.internal or str(error)))
                 return []
@@ -180,7 +182,7 @@ class Identity:
             pairs = zip(said, kept, strict=False)
             return [(said, one.tokens) for said, one in pairs if one.scheme == mark and one.raw == said.raw]
 
-        return await self._counter.count(request, model, known=memory.known, stored=stored)
+        return self._counter.count(request, model, known=known, stored=stored)
 
     async def _recall(self, tenant: str, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
         try:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from proxy.core.budget import ModelProfile, budget_for
-from proxy.core.calibration import owner_of
+from proxy.core.calibration import CalibrationKey, owner_of
 from proxy.core.conversation import TurnRecord
 from proxy.core.delta import Reply
 from proxy.core.errors import UpstreamError
@@ -86,7 +86,7 @@ class ChatPipeline:
 
     async def _send(self, case: Understood, announce: Announce, compacting: Compacting) -> Exchange | Refused:
         """Plan, compact, assemble and forward one understood request."""
-        fitted = await self._fitting.fit(case, compacting)
+        fitted = self._fitting.fit_at_once(case) or await self._fitting.fit(case, compacting)
         if isinstance(fitted, Refused):
             return fitted
         announce(fitted.report)
@@ -145,31 +145,32 @@ class ChatPipeline:
 
     def _turn(self, case: Understood, report: Report) -> PendingTurn:
         request, count = case.request, case.count
-        record = TurnRecord(
-            tenant=case.tenant,
-            conversation=case.conversation,
-            chain=case.chain,
-            known=case.memory.known,
-            messages=request.messages,
-            tokens=count.messages,
-            complete=False,
-            model=request.model,
-            action=report.action,
-            tokens_before=report.tokens_before,
-            tokens_after=report.tokens_after,
-            summarized=report.summarized,
-            created_at=self._clock(),
-            scheme=count.scheme,
-            owner=owner_of(case.caller.fingerprint),
-            name=case.controls.conversation or "",
+        record = TurnRecord(  # in the fields' order: see ``TurnRecord.answered``
+            case.tenant,
+            case.conversation,
+            case.chain,
+            case.memory.known,
+            request.messages,
+            count.messages,
+            False,  # noqa: FBT003 - not complete
+            request.model,
+            report.action,
+            report.tokens_before,
+            report.tokens_after,
+            report.summarized,
+            self._clock(),
+            count.scheme,
+            {},
+            owner_of(case.caller.fingerprint),
+            case.controls.conversation or "",
         )
-        lesson, ahead = self._lesson(case, report.local_tokens), self._fitting.ahead(case, report)
-        return PendingTurn(record, case.route.upstream_model, lesson, ahead)
-
-    def _lesson(self, case: Understood, counted: int) -> Learn | None:
-        """What becomes of the upstream's own count; that of images and files says nothing of its tokenizer."""
         key = case.measure.key
-        if key is None or any(message.media for message in case.request.messages):
+        lesson = None if key is None else self._lesson(key, request, report.local_tokens)
+        return PendingTurn(record, case.route.upstream_model, lesson, self._fitting.ahead(case, report))
+
+    def _lesson(self, key: CalibrationKey, request: ChatRequest, counted: int) -> Learn | None:
+        """What becomes of the upstream's own count; that of images and files says nothing of its tokenizer."""
+        if any(message.media for message in request.messages):
             return None
 
         async def learn(reply: Reply) -> None:

@@ -88,19 +88,20 @@ class Relay:
         :raises UpstreamBroken: the body did not arrive in full; the turn is stored as incomplete
         """
         try:
-            data = b"".join([chunk async for chunk in reply.body()])
+            parts: list[bytes] = []
+            async for chunk in reply.body():
+                parts.append(chunk)  # noqa: PERF401 - most come in one, and a comprehension is a coroutine of its own
+            data = b"".join(parts)
         except (UpstreamBroken, asyncio.CancelledError):
             if reply.status < 400:
                 self._record_later(turn.record)
             raise
         finally:
             await reply.close()
-        readable = _readable(reply)
-        heard = _Heard(lambda: fold_body(data, self._decode) if readable else None, self._unread)
-        said = heard.reply()
+        said = self._read(data) if _readable(reply) else None
         if reply.status >= 400:
             return data, Ending("refused", said or NOTHING)
-        await self._end(turn, heard)
+        await self._end(turn, said)
         return data, Ending("complete" if said is None or said.complete else "incomplete", said or NOTHING)
 
     async def stream(self, reply: UpstreamReply, turn: PendingTurn, deliver: Deliver) -> Ending:
@@ -122,7 +123,7 @@ class Relay:
                         heard.take(fold.feed, chunk)
                         if fold.ended and not kept:
                             kept = True
-                            await self._end(turn, heard)
+                            await self._end(turn, heard.reply())
                     ready = events.feed(chunk) if fold else chunk
                     if ready:
                         await deliver(ready)
@@ -130,13 +131,13 @@ class Relay:
                 broken = error
             if not kept:
                 kept = True
-                await self._end(turn, heard)
+                await self._end(turn, heard.reply())
             ending = _ending(heard.reply(), broken)
             if events.held and ending.error is None:
                 await deliver(bytes(events.held))
         except (asyncio.CancelledError, OSError):
             if not kept:
-                self._record_later(self._told(turn, heard))
+                self._record_later(self._told(turn, heard.reply()))
             raise
         finally:
             await reply.close()
@@ -147,15 +148,21 @@ class Relay:
         if self._late:
             await asyncio.gather(*self._late, return_exceptions=True)
 
-    async def _end(self, turn: PendingTurn, heard: _Heard) -> None:
+    def _read(self, data: bytes) -> Reply | None:
+        """What a whole answer says; None where it cannot be read."""
+        try:
+            return fold_body(data, self._decode)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client is owed its bytes
+            self._unread(error)
+            return None
+
+    def _end(self, turn: PendingTurn, said: Reply | None) -> Awaitable[object]:
         """Store what was said; at the same time the upstream's own count is learned from."""
-        said = heard.reply()
         complete = said is not None and said.complete
-        recording = self._record(self._told(turn, heard), turn.ahead if complete else None)
+        recording = self._record(self._told(turn, said), turn.ahead if complete else None)
         if turn.learn is None or said is None or not complete:
-            await recording
-        else:
-            await asyncio.gather(recording, self._taught(turn.learn, said))
+            return recording
+        return asyncio.gather(recording, self._taught(turn.learn, said))
 
     async def _taught(self, learn: Learn, said: Reply) -> None:
         try:
@@ -163,9 +170,8 @@ class Relay:
         except Exception as error:  # noqa: BLE001 - whatever it is, the client is owed its bytes
             self._unread(error)
 
-    def _told(self, turn: PendingTurn, heard: _Heard) -> TurnRecord:
+    def _told(self, turn: PendingTurn, said: Reply | None) -> TurnRecord:
         """The record of a turn; an answer that could not be read or counted is not in it."""
-        said = heard.reply()
         if said is None:
             return turn.record
         try:
@@ -239,7 +245,7 @@ class WholeEvents:
 
 
 class _Heard:
-    """What an answer says, as far as it can be read: reading never raises, and is given up at the first failure."""
+    """What a stream says, as far as it can be read: reading never raises, and is given up at the first failure."""
 
     def __init__(self, read: Callable[[], Reply | None], failed: Callable[[Exception], None]) -> None:
         self._read = read
@@ -291,7 +297,11 @@ def _ending(said: Reply | None, broken: UpstreamBroken | None) -> Ending:
 
 def _readable(reply: UpstreamReply) -> bool:
     """Whether the bytes are plain: an upstream that compresses although it was asked not to is carried, not read."""
-    return all(value.lower() == b"identity" for name, value in reply.headers if name == b"content-encoding")
+    plain = True
+    for name, coding in reply.headers:
+        if name == b"content-encoding":
+            plain = plain and coding.lower() == b"identity"
+    return plain
 
 
 def _after(data: bytearray, blank: bytes, start: int) -> int:

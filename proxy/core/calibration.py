@@ -96,7 +96,7 @@ class Measure:
     @property
     def marks(self) -> Budget:
         """The budget as our own counts meet it."""
-        return in_local_tokens(self.budget, self.factor)
+        return self.budget if self.factor == 1.0 else in_local_tokens(self.budget, self.factor)
 
     def told(self, tokens: int) -> int:
         """Our count in the provider's tokens."""

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from hashlib import blake2b
 
 from .errors import InvalidRequest
-from .messages import DIGEST_BYTES, JsonValue, Message, Role, ToolCall, digest_of, framed, printable
+from .messages import JsonValue, Message, Role, ToolCall, digest_of, framed, hashed, printable
 
 ROLES: Mapping[str, Role] = {
     "system": "system",
@@ -81,8 +80,8 @@ def _plain(raw: bytes, value: Mapping[str, JsonValue]) -> Message | None:
         return None  # half a character
     if not encoded:
         return None
-    hashed = b"".join((_OPENINGS[role], len(encoded).to_bytes(8, "little"), encoded, ending))
-    return Message(raw, role, text, blake2b(hashed, digest_size=DIGEST_BYTES).digest(), answers=answers)
+    digest = hashed(b"".join((_OPENINGS[role], len(encoded).to_bytes(8, "little"), encoded, ending)))
+    return Message(raw, role, text, digest) if answers is None else Message(raw, role, text, digest, answers=answers)
 
 
 def _read(raw: bytes, value: JsonValue, where: str) -> Message:

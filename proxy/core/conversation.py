@@ -91,29 +91,30 @@ class TurnRecord:
     def answered(self, reply: Message, tokens: int, usage: Mapping[str, object]) -> TurnRecord:
         """The record of the same turn whose answer came to its end.
 
-        Written out, since every turn is made so once: ``replace`` looks for each of the fields.
+        Written out and in the fields' order, since every turn is made so once: ``replace`` looks for each of the
+        fields, and so many names cost more than the fields themselves.
         """
         return TurnRecord(
-            tenant=self.tenant,
-            conversation=self.conversation,
-            chain=self.chain.extended([reply]),
-            known=self.known,
-            messages=(*self.messages, reply),
-            tokens=(*self.tokens, tokens),
-            complete=True,
-            model=self.model,
-            action=self.action,
-            tokens_before=self.tokens_before,
-            tokens_after=self.tokens_after,
-            summarized=self.summarized,
-            created_at=self.created_at,
-            scheme=self.scheme,
-            usage=usage,
-            owner=self.owner,
-            name=self.name,
-            head=self.head,
-            lease=self.lease,
-            held=self.held,
+            self.tenant,
+            self.conversation,
+            self.chain.extended([reply]),
+            self.known,
+            (*self.messages, reply),
+            (*self.tokens, tokens),
+            True,  # noqa: FBT003 - complete
+            self.model,
+            self.action,
+            self.tokens_before,
+            self.tokens_after,
+            self.summarized,
+            self.created_at,
+            self.scheme,
+            usage,
+            self.owner,
+            self.name,
+            self.head,
+            self.lease,
+            self.held,
         )
 
 

@@ -49,11 +49,12 @@ def fold_body(data: bytes, decode: Decode) -> Reply:
         if isinstance(choice, dict) and _index(choice) == 0:
             message = choice.get("message")
             break
+    complete = isinstance(message, dict)
     return Reply(
         _message(message) if isinstance(message, dict) else None,
-        complete=isinstance(message, dict),
-        usage=usage if isinstance(usage, dict) else {},
-        error=body.get("error"),
+        complete,
+        usage if isinstance(usage, dict) else {},
+        body.get("error"),
     )
 
 
@@ -201,14 +202,16 @@ def _message(value: Mapping[str, JsonValue]) -> Message | None:
 def _encoded(value: Mapping[str, JsonValue]) -> bytes:
     """The object as JSON. An encoder is set up for whole trees, which an answer's members are but rarely."""
     try:
-        return f"{{{', '.join([f'{_quoted(name)}: {_written(member)}' for name, member in value.items()])}}}".encode()
+        members: list[str] = []
+        for name, member in value.items():
+            written = _quoted(member) if isinstance(member, str) else _written(member)
+            members.append(f"{_quoted(name)}: {written}")
+        return f"{{{', '.join(members)}}}".encode()
     except UnicodeEncodeError:
         return json.dumps(value).encode()
 
 
 def _written(member: JsonValue) -> str:
-    if isinstance(member, str):
-        return _quoted(member)
     if member is None:
         return "null"
     return "[]" if member == [] else _JSON(member)

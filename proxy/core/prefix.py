@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from hashlib import blake2b
 
-from .messages import DIGEST_BYTES, Message, digest_of
+from .messages import DIGEST_BYTES, Message, digest_of, hashed
 from .values import value
 
 CHAIN_VERSION = b"v1"
@@ -59,7 +58,8 @@ class PrefixChain:
 
     def extended(self, messages: Sequence[Message]) -> PrefixChain:
         """The chain of the same conversation, and family, with ``messages`` after it; system messages do not count."""
-        return PrefixChain(self.seed, (*self.hashes, *_links(self.tip, messages)), self.named or not self.hashes)
+        hashes = self.hashes
+        return PrefixChain(self.seed, (*hashes, *_links(self.tip, messages)), self.named or not hashes)
 
 
 def chain_of(tenant: str, messages: Sequence[Message], *, conversation: str | None = None) -> PrefixChain:
@@ -84,10 +84,10 @@ class Chains:
 
     def of(self, tenant: str, messages: Sequence[Message], *, conversation: str | None = None) -> PrefixChain:
         """The same as ``chain_of``."""
-        digests = [message.digest for message in messages if not message.is_system]
         seed = _seed(tenant, conversation)
+        digests = [] if len(messages) < SHORT else [message.digest for message in messages if not message.is_system]
         if len(digests) < SHORT:
-            return PrefixChain(seed, tuple(_linked(seed, digests)), conversation is not None)
+            return PrefixChain(seed, tuple(_links(seed, messages)), conversation is not None)
         key = (seed, digests[0])
         before, known = self._made.pop(key, ([], ()))
         self._room += len(before)
@@ -110,7 +110,7 @@ def conversation_id(chain: PrefixChain, known: int) -> str:
         a request that is sent again, or to another worker, gets the same id.
     """
     hashes = chain.hashes
-    own = hashes[min(known, len(hashes) - 1)] if hashes else chain.seed
+    own = hashes[known if known < len(hashes) else -1] if hashes else chain.seed
     return chain.family + own.hex()[:OWN_CHARACTERS]
 
 
@@ -126,7 +126,11 @@ def _tenant_seed(tenant: str) -> bytes:
 
 
 def _links(previous: bytes, messages: Sequence[Message]) -> list[bytes]:
-    return _linked(previous, [message.digest for message in messages if not message.is_system])
+    digests: list[bytes] = []
+    for message in messages:
+        if not message.is_system:
+            digests.append(message.digest)  # noqa: PERF401 - of a few, a comprehension costs more than all its turns
+    return _linked(previous, digests)
 
 
 def _linked(previous: bytes, digests: Sequence[bytes]) -> list[bytes]:
@@ -134,7 +138,7 @@ def _linked(previous: bytes, digests: Sequence[bytes]) -> list[bytes]:
     links: list[bytes] = []
     frame = len(previous).to_bytes(8, "little")
     for digest in digests:
-        previous = blake2b(frame + previous + _FRAME + digest, digest_size=DIGEST_BYTES).digest()
+        previous = hashed(frame + previous + _FRAME + digest)
         frame = _FRAME
         links.append(previous)
     return links

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from proxy.core.errors import TokenizerFailed
 from proxy.core.messages import ChatRequest, Message, digest_of
@@ -31,7 +31,7 @@ REMEMBERED_TEXTS = 5_000
 _UNREMEMBERED_CHARS = 200
 """Below this, counting anew is as quick as looking it up."""
 OnFailure = Literal["error", "estimate"]
-_Filled = tuple[Sequence[int | None], tuple[int, int]]
+_Filled = tuple[Sequence[int], tuple[int, int]]
 """The count of each message that was asked for, and of all else as ``fixed_tokens`` gives it."""
 
 
@@ -70,17 +70,18 @@ class LocalTokenCounter:
         :raises TokenizerFailed: nothing is approximated unless that was chosen
         """
         scheme = scheme_for(model)
-        known_here = self._known(request, scheme)
+        lineage, before = request.lineage, ("tokens", scheme.key)
+        # of the leading messages that an earlier request had too, as long as none was an estimate
+        known_here: tuple[int, ...] = () if lineage is None or self._warned else lineage.before.get(before, ())
         added = request.messages[len(known_here) :] if known_here else request.messages
-        found = self._found(added, scheme)
-        new = _characters(added, found) if None in found else 0
+        found: Sequence[int | None]
+        found, new = self._found(added, scheme)
         if stored is not None and new > THREAD_CHARS:
             first, characters = _missing(request, (*known_here, *found), known)
             if characters > THREAD_CHARS:
                 for message, tokens in await stored(scheme.mark, first):
                     self.remember(message, model, tokens)
-                found = self._found(added, scheme)
-                new = _characters(added, found)
+                found, new = self._found(added, scheme)
         fixed_key = _fixed_key(request, scheme) if request.counted else None
         fixed = BARE if fixed_key is None else self._fixed(fixed_key)
         if None in found or fixed is None:
@@ -96,29 +97,31 @@ class LocalTokenCounter:
             if fixed_key is not None:
                 self._texts.put(fixed_key, fixed[0])
                 self._texts.put(_change_key(fixed_key), fixed[1])
-        counts = (*known_here, *[count or 0 for count in found])
-        if (lineage := request.lineage) is not None:
-            lineage.found["tokens", scheme.key] = counts
+        counts = (*known_here, *cast("Sequence[int]", found))  # by now there is none missing
+        if lineage is not None:
+            lineage.found[before] = counts
         mark = "" if self._warned else scheme.mark
         exact = scheme.family.exact and not self._warned
         cost, change = fixed
         if request.messages and request.messages[0].is_system:
             change = 0
-        return RequestCount(counts, cost, scheme.family.encoding, exact=exact, scheme=mark, summary_first=change)
-
-    def _known(self, request: ChatRequest, scheme: Scheme) -> tuple[int, ...]:
-        """The counts of the leading messages that an earlier request had too, as long as none was an estimate."""
-        lineage = request.lineage
-        return () if lineage is None or self._warned else lineage.before.get(("tokens", scheme.key), ())
+        return RequestCount(counts, cost, scheme.family.encoding, exact, mark, change)
 
     def _fixed(self, key: Key) -> tuple[int, int] | None:
         """What ``fixed_tokens`` gave for the same members, if it is still known."""
         cost, change = self._texts.get(key), self._texts.get(_change_key(key))
         return None if cost is None or change is None else (cost, change)
 
-    def _found(self, messages: Sequence[Message], scheme: Scheme) -> Sequence[int | None]:
-        key = scheme.key
-        return self._messages.all([(key, message.digest, message.measure) for message in messages])
+    def _found(self, messages: Sequence[Message], scheme: Scheme) -> tuple[list[int | None], int]:
+        """The count of each message, if it is still known, and the characters of those that are still to be counted."""
+        key, known, new = scheme.key, self._messages.get, 0
+        found: list[int | None] = []
+        for message in messages:
+            count = known((key, message.digest, message.measure))
+            if count is None:
+                new += _size(message)
+            found.append(count)
+        return found, new
 
     def count_message(self, message: Message, model: str) -> int:
         """Tokens of one message, its overhead included."""
@@ -166,8 +169,9 @@ class LocalTokenCounter:
         fixed: tuple[int, int] | None,
     ) -> _Filled:
         """Count what is not known yet; safe in any thread."""
-        pairs = zip(added, found, strict=True)
-        counts = [self._message(message, scheme) if count is None else count for message, count in pairs]
+        counts: list[int] = []
+        for place, count in enumerate(found):
+            counts.append(self._message(added[place], scheme) if count is None else count)
         return counts, fixed_tokens(request, partial(self._text, scheme)) if fixed is None else fixed
 
     def _message(self, message: Message, scheme: Scheme) -> int:
@@ -228,15 +232,6 @@ def _fixed_key(request: ChatRequest, scheme: Scheme) -> Key:
 def _change_key(fixed: Key) -> Key:
     """Where the second of two figures is remembered, beside the first."""
     return *fixed[:2], -2
-
-
-def _characters(messages: Sequence[Message], found: Sequence[int | None]) -> int:
-    """Characters that are still to be counted."""
-    characters = 0
-    for message, count in zip(messages, found, strict=True):
-        if count is None:
-            characters += _size(message)
-    return characters
 
 
 def _missing(request: ChatRequest, found: Sequence[int | None], known: int) -> tuple[int, int]:

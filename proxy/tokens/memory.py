@@ -5,8 +5,6 @@ Below ``counting``, which keeps one of messages and one of texts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 Key = tuple[str, bytes, int]
 """How it was counted, a digest of what was counted, and its length in characters."""
 
@@ -25,12 +23,7 @@ class Remembered:
     def get(self, key: Key) -> int | None:
         """The count, if it is still known."""
         found = self._young.get(key)
-        return self._older(key) if found is None else found
-
-    def all(self, keys: Sequence[Key]) -> list[int | None]:
-        """The counts of many at once."""
-        young = self._young.get
-        return [self._older(key) if (count := young(key)) is None else count for key in keys]
+        return self._older(key) if found is None and self._old else found
 
     def _older(self, key: Key) -> int | None:
         """One that was not asked for since the generation before; now it is young again."""

@@ -1,0 +1,125 @@
+"""What a request's turn and report hold, by name: both are made in the fields' order, where no slip would show."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, cast
+
+from proxy.core.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
+from proxy.core.calibration import owner_of
+from proxy.core.conversation import Recollection, TurnRecord
+from proxy.core.ports import Caller, RequestCount, Route
+from proxy.core.prefix import chain_of
+from proxy.exchange import Controls, Exchange, ReadReply, Report
+from proxy.fit import Fitting
+from proxy.http.body import BodyParser
+from proxy.identity import Identity, tenant_of
+from proxy.pipeline import ChatPipeline
+
+ROUTE = Route("wire", "asked", "served", "openai", "http://upstream/v1")
+PROFILE = ModelProfile("asked", ModelWindow(), CompactionPolicy())
+CALLER = Caller(b"f" * 32, ())
+KNOWN = Recollection(conversation="c" * 48, known=1, degraded=True)
+COUNT = RequestCount((5, 7, 11), 3, "o200k_base", exact=True, scheme="0f1e2d3c")
+SAID = [
+    {"role": "user", "content": "Where?"},
+    {"role": "assistant", "content": "There."},
+    {"role": "user", "content": "When?"},
+]
+OWN_SECONDS = 0.25
+"""Of the road itself, by the timer."""
+
+
+class _Ports:
+    """Everything outside the road, where each answer is another value."""
+
+    recipe = None
+
+    def __init__(self) -> None:
+        self.ticks = iter([1.0, 1.0 + OWN_SECONDS])
+
+    async def resolve(self, _: str) -> Route:
+        return ROUTE
+
+    async def profile(self, *_: object) -> ModelProfile:
+        return PROFILE
+
+    async def recall(self, *_: object) -> Recollection:
+        return KNOWN
+
+    async def count(self, *_: object, **__: object) -> RequestCount:
+        return COUNT
+
+    async def send(self, *_: object, **__: object) -> ReadReply:
+        return ReadReply(200, (), b"{}")
+
+    def timer(self) -> float:
+        return next(self.ticks)
+
+
+def _exchanged(controls: Controls) -> tuple[Exchange, Any]:
+    ports = cast("Any", _Ports())
+    identity = Identity(
+        store=ports,
+        calibrations=ports,
+        counter=ports,
+        choose=lambda *_: ports,
+        emit=lambda _: None,
+        clock=lambda: 8.5,
+        timer=ports.timer,
+    )
+    fitting = Fitting(counter=ports, compactor=ports, preparation=ports, timer=ports.timer)
+    pipeline = ChatPipeline(
+        upstream=ports,
+        catalog=ports,
+        calibrations=ports,
+        identity=identity,
+        fitting=fitting,
+        clock=lambda: 9.5,
+        timer=ports.timer,
+    )
+    request = BodyParser().chat(json.dumps({"model": "asked", "messages": SAID}).encode())
+    exchange = asyncio.run(pipeline.run(request, CALLER, controls))
+    assert isinstance(exchange, Exchange)
+    return exchange, request
+
+
+def test_a_turn_and_its_report_hold_what_their_fields_are_called() -> None:
+    """Each field has the value of its name."""
+    exchange, request = _exchanged(Controls(conversation="mine"))
+    tenant = tenant_of(CALLER, ROUTE)
+    assert exchange.report == Report(
+        conversation="c" * 48,
+        tenant=tenant,
+        limit=budget_for(PROFILE, None).limit,
+        action="none",
+        tokens_before=26,
+        tokens_after=26,
+        local_tokens=26,
+        summarized=0,
+        strategy=None,
+        warning=None,
+        degraded=True,
+        overhead_seconds=OWN_SECONDS,
+        gap="",
+    )
+    assert exchange.turn.record == TurnRecord(
+        tenant=tenant,
+        conversation="c" * 48,
+        chain=chain_of(tenant, request.messages, conversation="mine"),
+        known=1,
+        messages=request.messages,
+        tokens=(5, 7, 11),
+        complete=False,
+        model="asked",
+        action="none",
+        tokens_before=26,
+        tokens_after=26,
+        summarized=0,
+        created_at=9.5,
+        scheme="0f1e2d3c",
+        owner=owner_of(CALLER.fingerprint),
+        name="mine",
+    )
+    assert (exchange.turn.counted_as, exchange.turn.learn, exchange.turn.ahead) == ("served", None, None)
