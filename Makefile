@@ -9,7 +9,7 @@ UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --generat
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-replay test-demo test-deep bench-turns check format lock clean
+.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-replay bench-instructions test-demo test-deep bench-turns check format lock clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -36,6 +36,9 @@ bench-quick: $(VENV)/dev.stamp ## Three works, Tidemark and the bare relay only;
 
 bench-peers: $(VENV)/dev.stamp ## Install the peers of the benchmark, each into an environment of its own under .bench/
 	@$(BIN)/python -m benchmarks.speed.peers $(ARGS)
+
+bench-instructions: $(VENV)/dev.stamp ## Count the instructions of a small request, which noise cannot move; needs valgrind
+	@$(BIN)/python -m benchmarks.speed.instructions $(ARGS)
 
 bench-counting: $(VENV)/dev.stamp ## Measure token counting beside litellm's; ARGS: make bench-counting ARGS="--rounds 30"
 	@PYTHONPATH=. $(BIN)/python benchmarks/counting.py $(ARGS)

@@ -165,7 +165,7 @@ def test_every_fact_of_a_visit_is_told_in_its_own_field() -> None:
     times = iter((1.0, 1.5, 3.0))
     visit = Visit("/path", Response(Caller().send), lambda: next(times))
     visit.request = BodyParser().chat(BODY[:-1] + b', "stream": true}')
-    report = Report("conversation", "tenant", 1, "forced", 2, 3, 4, 5, "strategy", "warning", "gap")
+    report = Report("conversation", "tenant", 1, "forced", 2, 3, 4, 5, "strategy", "warning", gap="gap")
     visit.prepared(replace(report, degraded=True, overhead_seconds=0.25))
     visit.failed(UpstreamBroken("said", internal="cause"))
     visit.arrived()
