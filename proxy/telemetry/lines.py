@@ -1,7 +1,7 @@
-"""The line of a request in JSON, and the timestamp of every line of a fact.
+"""How a line of the log is written in JSON, that of a request above all, and the timestamp of a fact's line.
 
-Beside ``logging.py``, which writes them. Each request has such a line, so how a field gets into it is settled here
-once and for all; what comes out is, byte by byte, what a JSON encoder makes of the masked fields.
+Beside ``logging.py``, which writes them. Each request has such a line, so its fields are told to the encoder once and
+for all; what comes out is, byte by byte, what the same encoder makes of the masked fields of any other fact.
 """
 
 from __future__ import annotations
@@ -9,41 +9,58 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from functools import lru_cache
-from json import JSONEncoder
+from typing import Any
+
+import msgspec
 
 from proxy.core.events import RequestServed
-from proxy.telemetry.masking import DIGEST, MAX_CHARACTERS, fit_to_log
+from proxy.telemetry.masking import DIGEST, fit_to_log, fit_word
 
 SECONDS_DIGITS = 6
-_CUT = MAX_CHARACTERS + 1
-"""Of a longer text the log shows no more, and that there was more."""
-_HEADS = [f'"{name}": ' for name in RequestServed._fields]
-_ENCODED = JSONEncoder(ensure_ascii=False).encode
+_FIELDS = [(name, Any, None) for name in (*RequestServed._fields, "event", "level", "timestamp")]
+_Line = msgspec.defstruct("_Line", _FIELDS, omit_defaults=True)
+"""What a request's line says; what is None is left out."""
+_ENCODER = msgspec.json.Encoder(enc_hook=str)
+
+
+def as_json(fields: object, **_: Any) -> str:
+    """A line's fields, without the line's end."""
+    return _ENCODER.encode(fields).decode()
 
 
 def served_line(fact: RequestServed, name: str, level: str) -> str:
     """The line of a request: the fact's fields in their order, without what it does not know."""
     (path, status, outcome, seconds, first_byte, overhead, model, stream, conversation, tenant, action) = fact[:11]
     (before, after, limit, summarized, strategy, warning, store, code, cause, prompt, cached, completion) = fact[11:]
-    said = [
-        _words(0, path[:_CUT], status, outcome),
-        f'"seconds": {_seconds(seconds)}',
-        f'"first_byte_seconds": {_seconds(first_byte)}' if first_byte is not None else "",
-        f'"overhead_seconds": {_seconds(overhead)}' if overhead is not None else "",
-        _words(6, model[:_CUT], stream),
-        f'"conversation": {_id(conversation)}' if conversation else "",
-        _words(9, tenant, action),
-        f'"tokens_before": {before}' if before is not None else "",
-        f'"tokens_after": {after}' if after is not None else "",
-        f'"limit": {limit}' if limit is not None else "",
-        f'"summarized_messages": {summarized}' if summarized is not None else "",
-        _words(15, strategy, warning and warning[:_CUT], store, code and code[:_CUT], cause and cause[:_CUT]),
-        f'"prompt_tokens": {prompt}' if prompt is not None else "",
-        f'"cached_tokens": {cached}' if cached is not None else "",
-        f'"completion_tokens": {completion}' if completion is not None else "",
-    ]
-    shown = ", ".join([part for part in said if part])
-    return f'{{{shown}, "event": "{name}", "level": "{level}", "timestamp": "{timestamp()}"}}\n'
+    line = _Line(
+        _text(path),
+        status,
+        fit_word(outcome),
+        _seconds(seconds),
+        _seconds(first_byte),
+        _seconds(overhead),
+        _text(model),
+        stream,
+        _id(conversation),
+        _id(tenant),
+        fit_word(action) if action else None,
+        before,
+        after,
+        limit,
+        summarized,
+        _text(strategy),
+        _text(warning),
+        fit_word(store) if store else None,
+        _text(code),
+        _text(cause),
+        prompt,
+        cached,
+        completion,
+        name,
+        level,
+        timestamp(),
+    )
+    return as_json(line) + "\n"
 
 
 def timestamp() -> str:
@@ -57,29 +74,14 @@ def _second(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).replace(tzinfo=None).isoformat()
 
 
-@lru_cache(maxsize=1024)
-def _words(first: int, *values: str | int | None) -> str:
-    """Fields in a row, from the ``first`` on, that take few values: remembered together.
-
-    Texts from outside, which may have any length, are cut before.
-    """
-    return ", ".join(
-        [_HEADS[place] + _written(value) for place, value in enumerate(values, first) if value or value == 0]
-    )
+def _text(text: str | None) -> str | None:
+    return fit_to_log(text) if text else None
 
 
-def _written(value: str | int | None) -> str:
-    return _ENCODED(fit_to_log(value) if isinstance(value, str) else value)
-
-
-def _id(text: str) -> str:
+def _id(text: str) -> str | None:
     """New in most lines, so it takes no place among what is remembered."""
-    return f'"{text}"' if DIGEST.fullmatch(text) else _written(text)
+    return text if DIGEST.fullmatch(text) else _text(text)
 
 
-def _seconds(value: float) -> str:
-    """As ``repr`` writes what ``round`` makes of it, which takes longer: without zeros at the end but the first."""
-    if 0.0001 <= value < 1e9:  # no exponent, and all digits are the number's own
-        text = f"{value:.{SECONDS_DIGITS}f}".rstrip("0")
-        return text + "0" if text.endswith(".") else text
-    return repr(round(value, SECONDS_DIGITS))
+def _seconds(value: float | None) -> float | None:
+    return None if value is None else round(value, SECONDS_DIGITS)

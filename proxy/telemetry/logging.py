@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import nullcontext
-from json import JSONEncoder
 from typing import Any, TextIO
 
 import structlog
@@ -35,7 +34,7 @@ from proxy.core.events import (
     SummaryPrepared,
     TurnStored,
 )
-from proxy.telemetry.lines import SECONDS_DIGITS, served_line, timestamp
+from proxy.telemetry.lines import SECONDS_DIGITS, as_json, served_line, timestamp
 from proxy.telemetry.masking import fit_to_log, fit_traceback
 
 DEGRADED_SECONDS = 10.0
@@ -53,7 +52,6 @@ QUIET_LIBRARIES = (
 _UVICORN = ("uvicorn", "uvicorn.error", "uvicorn.asgi")
 _SILENT = logging.CRITICAL + 1
 _LEVELS = {level: logging.getLevelName(level).lower() for level in (10, 20, 30, 40, 50)}
-_JSON = JSONEncoder(ensure_ascii=False, default=str).encode
 
 _NAMES: Mapping[type[Event], tuple[str, int]] = {
     RequestServed: ("request.served", logging.INFO),
@@ -144,7 +142,7 @@ class _JsonLines(logging.StreamHandler[TextIO]):
         fields["event"] = name
         fields["level"] = _LEVELS[level]
         fields["timestamp"] = timestamp()
-        self.line(_JSON(fields) + "\n", name)
+        self.line(as_json(fields) + "\n", name)
 
     def line(self, line: str, name: str) -> None:
         """Write one line, whole and at once."""
@@ -233,7 +231,7 @@ def _formatter(*, json: bool, colors: bool) -> logging.Formatter:
         colors=colors, exception_formatter=structlog.dev.plain_traceback
     )
     if json:
-        renderer = structlog.processors.JSONRenderer(ensure_ascii=False)
+        renderer = structlog.processors.JSONRenderer(as_json)
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[
             structlog.stdlib.add_logger_name,

@@ -33,12 +33,12 @@ _CONTROLS_BUT_LINES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800
 
 def fit_to_log(text: str) -> str:
     """A text as it may stand in one line of a log."""
-    return _fitted(text[: MAX_CHARACTERS + 1])  # the cache is bounded in bytes too, whatever comes from outside
+    return fit_word(text[: MAX_CHARACTERS + 1])  # the cache is bounded in bytes too, whatever comes from outside
 
 
 @lru_cache(maxsize=1024)
-def _fitted(text: str) -> str:
-    """Most of them are the same few words again and again."""
+def fit_word(text: str) -> str:
+    """The same of a text that is not longer than it may be: most are the same few words again and again."""
     if DIGEST.fullmatch(text):
         return text
     shown = _CONTROLS.sub(_escaped, _KEYS.sub(_masked, text))
