@@ -76,9 +76,13 @@ class Connection(HttpToolsProtocol):
         stopped = sys.exc_info()[1]
         read = stopped.args[0] if isinstance(stopped, httptools.HttpParserUpgrade) else len(self._data)
         method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        if method == b"CONNECT":  # no offer: without it the parser would stop again
+            self.send_400_response("This is no proxy for connections.")
+            return
         lines = [b"%b: %b\r\n" % line for line in _without_offers(self.headers)]
         head = b"%b %b HTTP/%b\r\n%b\r\n" % (method, self.url, version, b"".join(lines))
         self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn sets its own
         self.data_received(head + self._data[read:])
 
     # uvicorn sets a timer after every answer and takes it back at the next request. This one is left to run: it looks
@@ -151,9 +155,10 @@ class _Exchange:
 
 def sent_at_once(cycle: RequestResponseCycle, head: Message, message: Message) -> bool:
     """Write an answer, if it is whole and all about it is plain; else nothing has been done."""
-    body, begun = message.get("body", b""), STATUS_LINE.get(head["status"])
+    body, headers, begun = message.get("body", b""), head.get("headers"), STATUS_LINE.get(head["status"])
     if (
         begun is None
+        or not isinstance(headers, list)  # ASGI takes none, and whatever can be gone through once
         or message["type"] != "http.response.body"
         or message.get("more_body", False)
         or len(body) > JOINED_BYTES
@@ -166,12 +171,12 @@ def sent_at_once(cycle: RequestResponseCycle, head: Message, message: Message) -
     ):
         return False
     try:
-        lines = _lines(head["headers"], len(body))
+        answer = b"".join((begun, _lines(headers, len(body)), b"\r\n\r\n", body))
     except ValueError:
         return False
     cycle.response_started = cycle.response_complete = True
     cycle.waiting_for_100_continue = False
-    cycle.transport.write(b"".join((begun, lines, b"\r\n\r\n", body)))
+    cycle.transport.write(answer)
     cycle.message_event.set()
     cycle.on_response()
     return True

@@ -161,6 +161,46 @@ async def test_a_whole_answer_is_one_write(lines: Lines, bodies: list[bytes], wr
     protocol.connection_lost(None)
 
 
+@pytest.mark.parametrize("headers", [{}, {"headers": ()}, {"headers": dict(PLAIN).items()}])
+async def test_header_lines_may_be_whatever_asgi_allows(headers: dict[str, Any]) -> None:
+    """They may be missing, and need not be a list: such an answer goes uvicorn's own way."""
+    came = []
+
+    async def app(_: Any, __: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, **headers})
+        await send({"type": "http.response.body", "body": b"Hello"})
+
+    for make in (HttpToolsProtocol, Connection):
+        protocol, wire = opened(make, app)
+        protocol.data_received(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        await settled(protocol)
+        came.append(b"".join(wire.writes))
+        protocol.connection_lost(None)
+    assert came[0] == came[1]
+    assert came[1].startswith(b"HTTP/1.1 200 ")
+
+
+async def test_connect_is_refused() -> None:
+    """The parser stops at such a request as it does at an offer, however often it is read."""
+    protocol, wire = opened(Connection, told(200, PLAIN, [b"Hello"], []), ws="none")
+    protocol.data_received(b"CONNECT x:443 HTTP/1.1\r\nhost: x\r\n\r\n")
+    await settled(protocol)
+    assert b"".join(wire.writes).startswith(b"HTTP/1.1 400 ")
+    assert wire.is_closing()
+    protocol.connection_lost(None)
+
+
+@pytest.mark.parametrize("offer", [b"", b", upgrade\r\nupgrade: h2c"])
+async def test_what_follows_the_last_request_does_not_spoil_its_answer(offer: bytes) -> None:
+    """After ``Connection: close`` nothing more is heard, with an offer of another protocol and without."""
+    protocol, wire = opened(Connection, told(200, PLAIN, [b"Hello"], []), ws="none")
+    protocol.data_received(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close%b\r\n\r\nGET /2 HTTP/1.1\r\n\r\n" % offer)
+    await settled(protocol)
+    assert b"".join(wire.writes).startswith(b"HTTP/1.1 200 ")
+    assert wire.is_closing()
+    protocol.connection_lost(None)
+
+
 @pytest.mark.parametrize("code", range(256))
 async def test_no_value_ends_its_line(code: int) -> None:
     """What uvicorn does not write in a header's value does not go out in one write either."""

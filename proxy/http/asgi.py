@@ -1,6 +1,7 @@
 """Plain ASGI: reading a body within its cap, noticing that the client is gone, sending a response piece by piece.
 
-No middleware class stands between the server and a stream: what is sent here goes straight to the socket.
+No middleware class stands between the server and a stream: what is sent here goes straight to the socket, a head with
+the first piece of its body.
 """
 
 from __future__ import annotations
