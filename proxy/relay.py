@@ -15,6 +15,7 @@ from proxy.core.conversation import TurnRecord
 from proxy.core.delta import NOTHING, Decode, Reply, fold_body
 from proxy.core.errors import TidemarkError, UpstreamBroken
 from proxy.core.events import Listener, Outcome, StoreDegraded, TurnStored
+from proxy.core.framing import WholeEvents
 from proxy.core.ports import ConversationStore, TokenCounter, UpstreamReply
 from proxy.core.stream import StreamFold
 from proxy.core.values import value
@@ -23,11 +24,6 @@ Deliver = Callable[[bytes], Awaitable[None]]
 """Takes bytes to the client; raises or is cancelled when the client is gone."""
 Learn = Callable[[Reply], Awaitable[None]]
 Ahead = Callable[[str], Awaitable[None]]
-MAX_HELD_BYTES = 2**20
-"""A longer event is delivered in pieces."""
-_FIELDS = (b"data", b"event", b"id", b"retry", b":")
-_BLANK_LINES = (b"\n\n", b"\n\r\n", b"\n\r", b"\r\r\n", b"\r\r")
-"""A line's end with an empty line after it: WHATWG HTML, section 9.2.6."""
 
 
 @value
@@ -90,7 +86,7 @@ class Relay:
         try:
             parts: list[bytes] = []
             async for chunk in reply.body():
-                parts.append(chunk)  # noqa: PERF401 - most come in one, and a comprehension is a coroutine of its own
+                parts.append(chunk)  # noqa: PERF401 - before Python 3.12 a comprehension is a coroutine
             data = b"".join(parts)
         except (UpstreamBroken, asyncio.CancelledError):
             if reply.status < 400:
@@ -217,33 +213,6 @@ class Relay:
         self._emit(StoreDegraded("record", told))
 
 
-class WholeEvents:
-    """Cuts a stream at the ends of its events, so that what we may have to add stands apart from what was cut short.
-
-    An event that is over never waits for the next one, and what can be no event does not wait at all.
-    """
-
-    def __init__(self) -> None:
-        self.held = bytearray()
-        """The beginning of an event."""
-
-    def feed(self, chunk: bytes) -> bytes:
-        """Take in the next bytes, and give those that may go."""
-        held = self.held
-        if not held and chunk.endswith(b"\n\n"):
-            return chunk
-        known = max(len(held) - 2, 0)  # of an end that falls apart between chunks, two bytes at most are held
-        held += chunk
-        end = max(_after(held, blank, known) for blank in _BLANK_LINES)
-        while held.startswith((b"\n", b"\r"), end):  # the second half of CR LF, or more empty lines
-            end += 1
-        if len(held) - end > MAX_HELD_BYTES or not _may_begin(bytes(held[end : end + 5])):
-            end = len(held)
-        ready = bytes(held[:end])
-        del held[:end]
-        return ready
-
-
 class _Heard:
     """What a stream says, as far as it can be read: reading never raises, and is given up at the first failure."""
 
@@ -302,14 +271,3 @@ def _readable(reply: UpstreamReply) -> bool:
         if name == b"content-encoding":
             plain = plain and coding.lower() == b"identity"
     return plain
-
-
-def _after(data: bytearray, blank: bytes, start: int) -> int:
-    """Where the last ``blank`` ends; 0 where there is none."""
-    place = data.rfind(blank, start)
-    return place + len(blank) if place >= 0 else 0
-
-
-def _may_begin(start: bytes) -> bool:
-    """Whether an event may begin with these bytes, or with these and more."""
-    return any(start.startswith(name) or name.startswith(start) for name in _FIELDS)

@@ -121,8 +121,6 @@ def owner_of(fingerprint: bytes) -> str:
 
 def in_local_tokens(budget: Budget, factor: float) -> Budget:
     """The marks as our own counts meet them, where the provider counts ``factor`` for each of ours."""
-    if factor == 1.0:
-        return budget
     return replace(
         budget,
         window=int(budget.window / factor),

@@ -7,10 +7,11 @@ import json
 from typing import Any, cast
 
 from proxy.core.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
-from proxy.core.calibration import owner_of
+from proxy.core.calibration import Calibration, owner_of
 from proxy.core.conversation import Recollection, TurnRecord
 from proxy.core.ports import Caller, RequestCount, Route
 from proxy.core.prefix import chain_of
+from proxy.core.summary import RunningSummary, SummaryRecipe
 from proxy.exchange import Controls, Exchange, ReadReply, Report
 from proxy.fit import Fitting
 from proxy.http.body import BodyParser
@@ -18,10 +19,13 @@ from proxy.identity import Identity, tenant_of
 from proxy.pipeline import ChatPipeline
 
 ROUTE = Route("wire", "asked", "served", "openai", "http://upstream/v1")
-PROFILE = ModelProfile("asked", ModelWindow(), CompactionPolicy())
+PROFILE = ModelProfile("asked", ModelWindow(), CompactionPolicy(calibrate=True))
 CALLER = Caller(b"f" * 32, ())
-KNOWN = Recollection(conversation="c" * 48, known=1, degraded=True)
+SUMMARY = RunningSummary(b"", 2, "It is there.", SummaryRecipe("llm", "", 0), "hybrid", "automatic", 0.0)
+KNOWN = Recollection(conversation="c" * 48, known=2, summary=SUMMARY, degraded=True)
 COUNT = RequestCount((5, 7, 11), 3, "o200k_base", exact=True, scheme="0f1e2d3c")
+SUMMARY_TOKENS = 2
+AS_DENSE = Calibration(counted=10, told=20, replies=1)
 SAID = [
     {"role": "user", "content": "Where?"},
     {"role": "assistant", "content": "There."},
@@ -50,6 +54,12 @@ class _Ports:
 
     async def count(self, *_: object, **__: object) -> RequestCount:
         return COUNT
+
+    async def calibration(self, *_: object) -> Calibration:
+        return AS_DENSE
+
+    def count_message(self, *_: object) -> int:
+        return SUMMARY_TOKENS
 
     async def send(self, *_: object, **__: object) -> ReadReply:
         return ReadReply(200, (), b"{}")
@@ -86,19 +96,19 @@ def _exchanged(controls: Controls) -> tuple[Exchange, Any]:
 
 
 def test_a_turn_and_its_report_hold_what_their_fields_are_called() -> None:
-    """Each field has the value of its name."""
+    """Each field has the value of its name. Neighbours of one kind differ, or a slip would not show."""
     exchange, request = _exchanged(Controls(conversation="mine"))
     tenant = tenant_of(CALLER, ROUTE)
     assert exchange.report == Report(
         conversation="c" * 48,
         tenant=tenant,
         limit=budget_for(PROFILE, None).limit,
-        action="none",
-        tokens_before=26,
-        tokens_after=26,
-        local_tokens=26,
-        summarized=0,
-        strategy=None,
+        action="reused",
+        tokens_before=52,
+        tokens_after=32,
+        local_tokens=16,
+        summarized=2,
+        strategy="hybrid",
         warning=None,
         degraded=True,
         overhead_seconds=OWN_SECONDS,
@@ -108,18 +118,19 @@ def test_a_turn_and_its_report_hold_what_their_fields_are_called() -> None:
         tenant=tenant,
         conversation="c" * 48,
         chain=chain_of(tenant, request.messages, conversation="mine"),
-        known=1,
+        known=2,
         messages=request.messages,
         tokens=(5, 7, 11),
         complete=False,
         model="asked",
-        action="none",
-        tokens_before=26,
-        tokens_after=26,
-        summarized=0,
+        action="reused",
+        tokens_before=52,
+        tokens_after=32,
+        summarized=2,
         created_at=9.5,
         scheme="0f1e2d3c",
         owner=owner_of(CALLER.fingerprint),
         name="mine",
     )
-    assert (exchange.turn.counted_as, exchange.turn.learn, exchange.turn.ahead) == ("served", None, None)
+    assert (exchange.turn.counted_as, exchange.turn.ahead) == ("served", None)
+    assert exchange.turn.learn is not None

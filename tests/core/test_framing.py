@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.relay import MAX_HELD_BYTES, WholeEvents
+from proxy.core.framing import MAX_HELD_BYTES, WholeEvents
 
 LINES = st.sampled_from([b"data: {}", b": hi", b"event: x", b"id: 7", b"data"])
 
