@@ -18,6 +18,7 @@ from proxy.core.errors import StoreError
 from proxy.core.messages import DIGEST_BYTES, Message, digest_of
 from proxy.core.prefix import PrefixChain
 from proxy.core.summary import Cause, RunningSummary, Strategy, SummaryRecipe
+from proxy.core.values import value
 
 T = TypeVar("T")
 
@@ -87,7 +88,8 @@ _SUMMARY = msgspec.msgpack.Decoder(_Summary)
 _TURN = msgspec.msgpack.Decoder(StoredTurn)
 
 
-class TurnParts(NamedTuple):
+@value
+class TurnParts:
     """A turn's messages as they are written."""
 
     new: Sequence[tuple[Message, int]]
@@ -105,12 +107,10 @@ def part_turn(turn: TurnRecord, known: int) -> TurnParts:
     messages, tokens = turn.messages, turn.tokens
     total = sum(tokens)
     systems: list[PlacedSystem] = []
-    for place in [place for place, message in enumerate(messages) if message.is_system]:
-        raw = messages[place].raw
-        systems.append(PlacedSystem(place - len(systems), digest_of(raw), raw))
-        total -= tokens[place]
-    if not systems:
-        return TurnParts(list(zip(messages[known:], tokens[known:], strict=True)), total, systems)
+    for place, message in enumerate(messages):
+        if message.is_system:
+            systems.append(PlacedSystem(place - len(systems), digest_of(message.raw), message.raw))
+            total -= tokens[place]
     left, place = len(messages) - len(systems) - known, len(messages)
     new: list[tuple[Message, int]] = []
     while left > 0:  # from behind, since a long conversation's new messages are few

@@ -64,6 +64,8 @@ class Patience:
 
     def _over(self, kind: type[BaseException] | None) -> bool:
         """End the present task's wait; whether it took too long."""
+        if kind is GeneratorExit:  # thrown away with its loop: no task is present
+            return False
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         _, left, cancelling = self._waits.pop(task)
         # Where others cancelled the task as well, it is theirs to hear of.

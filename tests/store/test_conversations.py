@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 import redis
 
 from proxy.core.prefix import chain_of, conversation_id
@@ -34,6 +35,21 @@ async def test_what_was_recorded_is_known(client: Client) -> None:
     memory = await client.recall([*said, assistant("reply"), user("more")])
     assert (memory.conversation, memory.known, memory.diverges) == (conversation, 4, False)
     assert conversation == client.told[0] == conversation_id(chain_of(client.tenant, said), 0)
+
+
+@pytest.mark.parametrize("name", ["", "one"])
+@pytest.mark.parametrize("model", ["", "a\0b", "ü" * 31, "m" * 255, "m" * 256, "ü" * 40_000, "1e3"])
+@pytest.mark.parametrize(("tokens", "created_at"), [(0, 0.0), (2**40, 1763806449.123456), (10**15, 1e16)])
+async def test_what_a_turn_says_of_itself_is_read_back(
+    client: Client, model: str, name: str, tokens: int, created_at: float
+) -> None:
+    """However long a text or a number is, the record has it as it was said; with and without the shorter way in."""
+    turn = turn_of(client.tenant, dialogue(2), created_at=created_at)
+    kept = await client.store.record(replace(turn, model=model, name=name, tokens=(tokens, 1)))
+    record = await client.store.conversation(kept)
+    assert record is not None
+    assert (record.model, record.name, record.total_tokens) == (model, name, tokens + 1)
+    assert (record.created_at, record.updated_at) == (created_at, created_at)
 
 
 async def test_every_message_is_read_back(client: Client) -> None:

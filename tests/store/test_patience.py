@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
 import time
 
 import pytest
@@ -147,6 +149,25 @@ async def test_a_wait_is_not_shortened_by_the_ones_before_it() -> None:
     with pytest.raises(TimeoutError), patience:
         await asyncio.sleep(5)
     assert 0.099 <= loop.time() - started < 2
+
+
+def test_a_wait_that_is_thrown_away_with_its_loop_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever closes a loop under its tasks hears of them by asyncio, and of nothing beside."""
+    unraised: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", unraised.append)
+
+    async def asked(patience: Patience) -> None:
+        with patience:
+            await asyncio.get_running_loop().create_future()
+
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda *_: None)
+    lost = loop.create_task(asked(Patience(5)))
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    del loop, lost
+    gc.collect()
+    assert unraised == []
 
 
 async def test_a_task_waits_once_at_a_time() -> None:
