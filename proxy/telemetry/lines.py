@@ -17,7 +17,7 @@ from proxy.telemetry.masking import DIGEST, MAX_CHARACTERS, fit_to_log
 SECONDS_DIGITS = 6
 _CUT = MAX_CHARACTERS + 1
 """Of a longer text the log shows no more, and that there was more."""
-_HEADS = [f'"{name}": ' for name in RequestServed._fields]
+_NAMES = RequestServed._fields
 _ENCODED = JSONEncoder(ensure_ascii=False).encode
 
 
@@ -26,18 +26,18 @@ def served_line(fact: RequestServed, name: str, level: str) -> str:
     (path, status, outcome, seconds, first_byte, overhead, model, stream, conversation, tenant, action) = fact[:11]
     (before, after, limit, summarized, strategy, warning, store, code, cause, prompt, cached, completion) = fact[11:]
     said = [
-        _words(0, path[:_CUT], status, outcome),
+        _words("path", path[:_CUT], status, outcome),
         f'"seconds": {_seconds(seconds)}',
         f'"first_byte_seconds": {_seconds(first_byte)}' if first_byte is not None else "",
         f'"overhead_seconds": {_seconds(overhead)}' if overhead is not None else "",
-        _words(6, model[:_CUT], stream),
+        _words("model", model[:_CUT], stream),
         f'"conversation": {_id(conversation)}' if conversation else "",
-        _words(9, tenant, action),
+        _words("tenant", tenant, action),
         f'"tokens_before": {before}' if before is not None else "",
         f'"tokens_after": {after}' if after is not None else "",
         f'"limit": {limit}' if limit is not None else "",
         f'"summarized_messages": {summarized}' if summarized is not None else "",
-        _words(15, strategy, warning and warning[:_CUT], store, code and code[:_CUT], cause and cause[:_CUT]),
+        _words("strategy", strategy, warning and warning[:_CUT], store, code and code[:_CUT], cause and cause[:_CUT]),
         f'"prompt_tokens": {prompt}' if prompt is not None else "",
         f'"cached_tokens": {cached}' if cached is not None else "",
         f'"completion_tokens": {completion}' if completion is not None else "",
@@ -58,13 +58,14 @@ def _second(second: int) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _words(first: int, *values: str | int | None) -> str:
-    """Fields in a row, from the ``first`` on, that take few values: remembered together.
+def _words(first: str, *values: str | int | None) -> str:
+    """Fields in a row, from the one named ``first`` on, that take few values: remembered together.
 
     Texts from outside, which may have any length, are cut before.
     """
+    names = _NAMES[_NAMES.index(first) :]
     return ", ".join(
-        [_HEADS[place] + _written(value) for place, value in enumerate(values, first) if value or value == 0]
+        [f'"{name}": {_written(value)}' for name, value in zip(names, values, strict=False) if value or value == 0]
     )
 
 
