@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from proxy.commands import Answered
 from proxy.core.errors import TidemarkError
 from proxy.core.events import Action, Outcome, RequestServed
 from proxy.core.messages import ChatRequest, JsonValue
-from proxy.exchange import Exchange, Refused, Report
+from proxy.exchange import Report
 from proxy.http.asgi import Response
 from proxy.http.headers import report_lines
 from proxy.relay import Ending
@@ -45,16 +44,6 @@ class Visit:
     def prepared(self, report: Report) -> None:
         """It is known what was done to the request."""
         self.report = report
-
-    def brought(self, exchange: Exchange | Refused | Answered) -> Exchange | Answered:
-        """What the request has come to at the end of its road.
-
-        :raises TidemarkError: it was refused
-        """
-        self.report = exchange.report
-        if isinstance(exchange, Refused):
-            raise exchange.error
-        return exchange
 
     def facts(self) -> list[tuple[bytes, bytes]]:
         """The header lines that say what was done to the request (promise 9), as far as it is known."""

@@ -12,7 +12,7 @@ import pytest
 from starlette.types import Receive
 
 from proxy.core.delta import Reply
-from proxy.core.errors import UpstreamBroken
+from proxy.core.errors import BodyTooLarge, UpstreamBroken
 from proxy.core.events import Event, RequestServed
 from proxy.core.ports import Headers
 from proxy.exchange import Exchange, Report
@@ -158,6 +158,34 @@ async def test_giving_up_does_not_swallow_a_cancellation_of_the_request() -> Non
     with pytest.raises(asyncio.CancelledError):
         await served
     assert len(told) == 1
+
+
+async def test_a_client_that_does_not_wait_for_its_refusal_is_told_once() -> None:
+    """Its body is too large, and the connection is gone when it is to hear that."""
+    told, caller = list[Event](), Caller()
+
+    async def send(_: MutableMapping[str, Any]) -> None:
+        raise OSError("the connection is closed")
+
+    with pytest.raises(OSError, match="closed"):
+        await endpoint(Slow(), told)({"path": "/", "headers": []}, caller.asking(b" " * 1001), send)
+    assert told == [RequestServed("/", 499, "disconnected", 0.0, code=BodyTooLarge.code)]
+
+
+async def test_a_request_that_is_cancelled_while_its_body_comes_is_told_once() -> None:
+    """The server stops, and the client has not sent all of it yet."""
+    told, caller = list[Event](), Caller()
+
+    async def receive() -> MutableMapping[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    served = asyncio.create_task(endpoint(Slow(), told)({"path": "/", "headers": []}, receive, caller.send))
+    await asyncio.sleep(0)
+    served.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await served
+    assert told == [RequestServed("/", 499, "disconnected", 0.0)]
 
 
 def test_every_fact_of_a_visit_is_told_in_its_own_field() -> None:
