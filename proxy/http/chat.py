@@ -76,7 +76,7 @@ class ChatEndpoint:
             await visit.response.error(error)
             visit.outcome = "rejected"
         finally:
-            self._emit(visit.served(visit.outcome))
+            self._emit(visit.served())
 
     async def _answered(self, visit: Visit, headers: Headers, body: bytes) -> Outcome:
         try:

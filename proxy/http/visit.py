@@ -57,13 +57,13 @@ class Visit:
         """The first byte is on its way to the client."""
         self.first_byte = self._timer() - self._started
 
-    def served(self, outcome: Outcome) -> RequestServed:
+    def served(self) -> RequestServed:
         """The fact that the listeners get. Its fields are in their order: by name it takes three times as long."""
         request, report = self.request, self.report
         return RequestServed(
             self.path,
             self.response.status or 499,  # nginx's number for a client that left before the status
-            outcome,
+            self.outcome,
             self._timer() - self._started,
             self.first_byte,
             report.overhead_seconds if report else None,
