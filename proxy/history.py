@@ -45,7 +45,7 @@ class Road(Protocol):
         controls: Controls,
         *,
         prepared: Announce,
-        compacting: Compacting,
+        compacting: Compacting = ...,
     ) -> Exchange | Refused | Answered:
         """Bring a request to its upstream, or answer it."""
         ...

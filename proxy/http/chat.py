@@ -15,8 +15,8 @@ from proxy.commands import Answered
 from proxy.core.errors import ClientError, TidemarkError
 from proxy.core.events import Listener, Outcome
 from proxy.core.messages import ChatRequest
-from proxy.core.ports import Caller, Headers
-from proxy.exchange import Controls, Exchange, Report
+from proxy.core.ports import Headers
+from proxy.exchange import Exchange, Refused, Report
 from proxy.history import Road
 from proxy.http.asgi import JSON, Attended, ClientGone, Response, read_body
 from proxy.http.auth import PassthroughAuth
@@ -67,19 +67,16 @@ class ChatEndpoint:
         visit = Visit(scope["path"], Response(send), self._timer)
         try:
             body = await read_body(receive, scope["headers"], self._limits.max_body_bytes)
+            with Attended(receive):
+                visit.outcome = await self._answered(visit, scope["headers"], body)
         except ClientGone:
-            self._emit(visit.served("disconnected"))
-            return
+            pass  # as which every visit counts until it has ended otherwise
         except ClientError as error:
             visit.failed(error)
             await visit.response.error(error)
-            self._emit(visit.served("rejected"))
-            return
-        try:
-            with Attended(receive):
-                visit.outcome = await self._answered(visit, scope["headers"], body)
+            visit.outcome = "rejected"
         finally:
-            self._emit(visit.served(visit.outcome))
+            self._emit(visit.served())
 
     async def _answered(self, visit: Visit, headers: Headers, body: bytes) -> Outcome:
         try:
@@ -100,18 +97,9 @@ class ChatEndpoint:
         request = visit.request = self._parser.chat(body)
         asked = controls(headers)
         caller = self._auth.caller(headers)
-        if request.stream:
-            return await self._kept_alive(visit, request, caller, asked)
-        brought = await self._pipeline.run(request, caller, asked, prepared=visit.prepared, compacting=_untold)
-        exchange = visit.brought(brought)
-        if isinstance(exchange, Answered):
-            return await self._told(visit, request, exchange)
-        if exchange.reply.status < 400 and _is_stream(exchange.reply.headers, asked=False):
-            return await self._stream(visit, exchange, KeepAlive(visit.response, 0, visit.facts))
-        return await self._whole(visit, exchange)
-
-    async def _kept_alive(self, visit: Visit, request: ChatRequest, caller: Caller, asked: Controls) -> Outcome:
-        """Answer with a stream, whose client hears something while it waits."""
+        if not request.stream:
+            brought = await self._pipeline.run(request, caller, asked, prepared=visit.prepared)
+            return await self._brought(visit, request, brought, None)
         limits = self._limits
         async with KeepAlive(
             visit.response, limits.keepalive_seconds, visit.facts, notice=limits.notice_seconds
@@ -124,18 +112,28 @@ class ChatEndpoint:
             brought = await self._pipeline.run(
                 request, caller, asked, prepared=prepared, compacting=keepalive.compacting
             )
-            exchange = visit.brought(brought)
-            if isinstance(exchange, Answered):
+            return await self._brought(visit, request, brought, keepalive)
+
+    async def _brought(
+        self, visit: Visit, request: ChatRequest, brought: Exchange | Refused | Answered, keepalive: KeepAlive | None
+    ) -> Outcome:
+        """Bring to the client what its request has come to; only a stream was kept alive meanwhile."""
+        visit.prepared(brought.report)
+        if isinstance(brought, Refused):
+            raise brought.error
+        if isinstance(brought, Answered):
+            if keepalive is not None:
                 await keepalive.stop()
-                return await self._told(visit, request, exchange)
-            if exchange.reply.status < 400 and _is_stream(exchange.reply.headers, asked=True):
-                return await self._stream(visit, exchange, keepalive)
+            return await self._told(visit, request, brought)
+        if brought.reply.status < 400 and _is_stream(brought.reply.headers, asked=request.stream):
+            return await self._stream(visit, brought, keepalive or KeepAlive(visit.response, 0, visit.facts))
+        if keepalive is not None:
             try:
                 await keepalive.stop()  # the status is known, and a comment would settle another
             except BaseException:  # the client left over a comment: nobody else has the answer to close it
-                await exchange.reply.close()
+                await brought.reply.close()
                 raise
-            return await self._whole(visit, exchange)
+        return await self._whole(visit, brought)
 
     async def _stream(self, visit: Visit, exchange: Exchange, keepalive: KeepAlive) -> Outcome:
         """Bring a stream to the client, event by event."""
@@ -196,7 +194,3 @@ def _is_stream(headers: Headers, *, asked: bool) -> bool:
             kind = value.split(b";")[0].strip().lower()
             return kind == b"text/event-stream" or (asked and kind != b"application/json")
     return asked
-
-
-def _untold(_messages: int, _tokens: int) -> None:
-    """Nobody hears that a summary is made: who waits for no stream."""

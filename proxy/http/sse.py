@@ -62,11 +62,12 @@ class KeepAlive:
     async def __aexit__(
         self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
     ) -> None:
-        if kind is None or issubclass(kind, Exception):
-            await self.stop()
-        else:  # cancelled: nobody is there to wait for
+        try:
+            if kind is None or issubclass(kind, Exception):
+                await self.stop()
+        finally:
             self._quiet()
-            if self._sending is not None:
+            if self._sending is not None:  # cancelled, if only just now: nobody is there to wait for
                 self._sending.cancel()
 
     def compacting(self, messages: int, tokens: int) -> None:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from proxy.commands import Answered
 from proxy.core.errors import TidemarkError
 from proxy.core.events import Action, Outcome, RequestServed
 from proxy.core.messages import ChatRequest, JsonValue
-from proxy.exchange import Exchange, Refused, Report
+from proxy.exchange import Report
 from proxy.http.asgi import Response
 from proxy.http.headers import report_lines
 from proxy.relay import Ending
@@ -46,16 +45,6 @@ class Visit:
         """It is known what was done to the request."""
         self.report = report
 
-    def brought(self, exchange: Exchange | Refused | Answered) -> Exchange | Answered:
-        """What the request has come to at the end of its road.
-
-        :raises TidemarkError: it was refused
-        """
-        self.report = exchange.report
-        if isinstance(exchange, Refused):
-            raise exchange.error
-        return exchange
-
     def facts(self) -> list[tuple[bytes, bytes]]:
         """The header lines that say what was done to the request (promise 9), as far as it is known."""
         return report_lines(self.report) if self.report else []
@@ -68,13 +57,13 @@ class Visit:
         """The first byte is on its way to the client."""
         self.first_byte = self._timer() - self._started
 
-    def served(self, outcome: Outcome) -> RequestServed:
+    def served(self) -> RequestServed:
         """The fact that the listeners get. Its fields are in their order: by name it takes three times as long."""
         request, report = self.request, self.report
         return RequestServed(
             self.path,
             self.response.status or 499,  # nginx's number for a client that left before the status
-            outcome,
+            self.outcome,
             self._timer() - self._started,
             self.first_byte,
             report.overhead_seconds if report else None,

@@ -12,9 +12,9 @@ import pytest
 from starlette.types import Receive
 
 from proxy.core.delta import Reply
-from proxy.core.errors import UpstreamBroken
+from proxy.core.errors import BodyTooLarge, UpstreamBroken
 from proxy.core.events import Event, RequestServed
-from proxy.core.ports import Headers
+from proxy.core.ports import Headers, UpstreamReply
 from proxy.exchange import Exchange, Report
 from proxy.http.asgi import Response
 from proxy.http.auth import PassthroughAuth
@@ -22,7 +22,7 @@ from proxy.http.body import BodyParser
 from proxy.http.chat import ChatEndpoint, EdgeLimits
 from proxy.http.visit import Visit
 from proxy.pipeline import ChatPipeline
-from proxy.relay import Ending, PendingTurn, Relay
+from proxy.relay import Deliver, Ending, PendingTurn, Relay
 
 BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).encode()
 
@@ -46,11 +46,11 @@ class Slow:
             self.ended = True
 
 
-def endpoint(pipeline: object, told: list[Event], keepalive_seconds: float = 0) -> ChatEndpoint:
+def endpoint(pipeline: object, told: list[Event], keepalive_seconds: float = 0, relay: object = None) -> ChatEndpoint:
     """The endpoint before a pipeline."""
     return ChatEndpoint(
         pipeline=cast("ChatPipeline", pipeline),
-        relay=cast("Relay", None),
+        relay=cast("Relay", relay),
         parser=BodyParser(),
         auth=PassthroughAuth(b"s"),
         limits=EdgeLimits(1000, keepalive_seconds),
@@ -147,6 +147,55 @@ async def test_an_answer_is_closed_when_its_client_leaves_over_a_comment() -> No
     assert pipeline.reply.closed
 
 
+class Answering:
+    """An upstream's answer of one kind, the pipeline that brings it, and the relay that carries it."""
+
+    def __init__(self, kind: bytes | None) -> None:
+        self.status = 200
+        self.headers = [(b"content-length", b"9"), *([(b"content-type", kind)] if kind is not None else [])]
+
+    async def run(self, *_: Any, **__: Any) -> Exchange:
+        """The pipeline's part."""
+        return Exchange(cast("UpstreamReply", self), cast("PendingTurn", None), Report("c", "t", 1))
+
+    async def whole(self, *_: Any) -> tuple[bytes, Ending]:
+        """The relay's part, for an answer that is gathered."""
+        return b"whole", Ending("complete")
+
+    async def stream(self, _: Any, __: Any, deliver: Deliver) -> Ending:
+        """The relay's part, for a stream."""
+        await deliver(b"piece")
+        return Ending("complete")
+
+
+@pytest.mark.parametrize("asked", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "streams"),
+    [
+        (b"application/json", False),
+        (b"text/event-stream", True),
+        (b" Text/Event-Stream ; charset=utf-8", True),
+        (b"text/plain", None),
+        (None, None),
+    ],
+)
+async def test_an_answer_goes_on_as_what_it_is(kind: bytes | None, *, streams: bool | None, asked: bool) -> None:
+    """A stream piece by piece, anything else in one with its length; what does not say which, as it was asked for."""
+    told, caller, sent = list[Event](), Caller(), list[MutableMapping[str, Any]]()
+    answering = Answering(kind)
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    body = BODY[:-1] + b', "stream": %b}' % (b"true" if asked else b"false")
+    await endpoint(answering, told, 60, answering)({"path": "/", "headers": []}, caller.asking(body), send)
+    streamed = asked if streams is None else streams
+    assert [one["body"] for one in sent[1:]] == ([b"piece", b""] if streamed else [b"whole"])
+    lengths = [value for name, value in sent[0]["headers"] if name == b"content-length"]
+    assert lengths == ([] if streamed else [b"5"])
+    assert [getattr(one, "outcome", "") for one in told] == ["complete"]
+
+
 async def test_giving_up_does_not_swallow_a_cancellation_of_the_request() -> None:
     """The server stops while a client's leaving is dealt with: the request ends as cancelled, and is told once."""
     pipeline, told, caller = Slow(), list[Event](), Caller()
@@ -160,6 +209,34 @@ async def test_giving_up_does_not_swallow_a_cancellation_of_the_request() -> Non
     assert len(told) == 1
 
 
+async def test_a_client_that_does_not_wait_for_its_refusal_is_told_once() -> None:
+    """Its body is too large, and the connection is gone when it is to hear that."""
+    told, caller = list[Event](), Caller()
+
+    async def send(_: MutableMapping[str, Any]) -> None:
+        raise OSError("the connection is closed")
+
+    with pytest.raises(OSError, match="closed"):
+        await endpoint(Slow(), told)({"path": "/", "headers": []}, caller.asking(b" " * 1001), send)
+    assert told == [RequestServed("/", 499, "disconnected", 0.0, code=BodyTooLarge.code)]
+
+
+async def test_a_request_that_is_cancelled_while_its_body_comes_is_told_once() -> None:
+    """The server stops, and the client has not sent all of it yet."""
+    told, caller = list[Event](), Caller()
+
+    async def receive() -> MutableMapping[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    served = asyncio.create_task(endpoint(Slow(), told)({"path": "/", "headers": []}, receive, caller.send))
+    await asyncio.sleep(0)
+    served.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await served
+    assert told == [RequestServed("/", 499, "disconnected", 0.0)]
+
+
 def test_every_fact_of_a_visit_is_told_in_its_own_field() -> None:
     """The fact is made by the order of its fields, so each has a value of its own here."""
     times = iter((1.0, 1.5, 3.0))
@@ -171,7 +248,8 @@ def test_every_fact_of_a_visit_is_told_in_its_own_field() -> None:
     visit.arrived()
     usage = {"prompt_tokens": 6, "prompt_tokens_details": {"cached_tokens": 7}, "completion_tokens": 8}
     visit.ending = Ending("complete", Reply(None, complete=True, usage=usage))
-    assert visit.served("incomplete") == RequestServed(
+    visit.outcome = "incomplete"
+    assert visit.served() == RequestServed(
         path="/path",
         status=499,
         outcome="incomplete",
@@ -201,4 +279,4 @@ def test_every_fact_of_a_visit_is_told_in_its_own_field() -> None:
 def test_a_visit_of_which_nothing_is_known_tells_that_alone() -> None:
     """A client that left before its request was there."""
     visit = Visit("/path", Response(Caller().send), lambda: 1.0)
-    assert visit.served("disconnected") == RequestServed("/path", 499, "disconnected", 0.0)
+    assert visit.served() == RequestServed("/path", 499, "disconnected", 0.0)

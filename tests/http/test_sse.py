@@ -101,6 +101,26 @@ async def test_a_comment_on_its_way_is_neither_cut_short_nor_followed() -> None:
     assert socket.bodies == [COMMENT, b"first"]
 
 
+async def test_a_comment_that_nobody_takes_does_not_outlive_its_request() -> None:
+    """The request has failed and waits for a comment that is on its way; then the client leaves."""
+    socket = Socket()
+    socket.opened.clear()
+
+    async def work() -> None:
+        async with KeepAlive(Response(socket.send), 0.001, lambda: FACTS):
+            await socket.asked.wait()
+            raise ValueError("ours")
+
+    others, task = asyncio.all_tasks(), asyncio.create_task(work())
+    await socket.asked.wait()
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == others
+
+
 async def test_stopping_does_not_swallow_the_requests_own_cancellation() -> None:
     """The client leaves while a comment is on its way: the request ends there."""
     socket = Socket()

@@ -36,6 +36,7 @@ SERVED = RequestServed("/v1/chat/completions", 200, "complete", 0.25)
 FAILED = SummaryFailed("c1", "gpt-4o", "llm", "no answer", "deterministic", 1.0)
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 SECONDS = st.floats(0, 1e9)
+COUNT = st.none() | st.integers()
 Lines = Callable[[], list[dict[str, Any]]]
 
 
@@ -149,9 +150,21 @@ class TestFacts:
             first_byte_seconds=st.none() | SECONDS,
             overhead_seconds=st.none() | SECONDS,
             model=ANY_TEXT,
+            stream=st.booleans(),
             conversation=ANY_TEXT | st.from_regex("[0-9a-f]{14,18}", fullmatch=True),
+            tenant=ANY_TEXT,
+            tokens_before=COUNT,
+            tokens_after=COUNT,
+            limit=COUNT,
+            summarized_messages=COUNT,
+            strategy=st.none() | ANY_TEXT,
             warning=st.none() | ANY_TEXT,
+            store=st.none() | ANY_TEXT,
+            code=st.none() | ANY_TEXT,
             cause=st.none() | ANY_TEXT | st.just("token=AbCd1234EfGh " * 40),
+            prompt_tokens=COUNT,
+            cached_tokens=COUNT,
+            completion_tokens=COUNT,
         )
     )
     def test_the_line_of_a_request_says_what_is_known_of_it(self, fact: RequestServed) -> None:
