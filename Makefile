@@ -19,8 +19,9 @@ install: $(VENV)/local.stamp ## Install the proxy and its local model into .venv
 demo: $(VENV)/local.stamp ## Show a long conversation being compacted; needs no key and no network
 	@$(BIN)/tidemark demo
 
-test: $(VENV)/dev.stamp ## Run the tests, three at a time; ARGS go to pytest: make test ARGS="-k plan"
-	$(BIN)/pytest --numprocesses 3 --dist loadfile -m "not talk" $(ARGS)
+# A file stays with one process, for its fixtures; in the order of their names, since by their size the slow ones came last.
+test: $(VENV)/dev.stamp ## Run the tests, four at a time; ARGS go to pytest: make test ARGS="-k plan"
+	$(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not talk" $(ARGS)
 
 test-demo: $(VENV)/dev.stamp ## Hold the demo's whole conversation with the real model: two minutes of both cores
 	$(BIN)/pytest -m talk tests/demo $(ARGS)
