@@ -109,6 +109,19 @@ GOALS = [
         _p50("small", "awecompress"),
         unit="ms",
     ),
+    Goal("the same, 1,000 in a row: CPU, times the floor", _cpu("small-1000"), _constant(2.5)),
+    Goal(
+        "the same, 1,000 in a row: LiteLLM's CPU, times ours",
+        _over(_cpu_ms("small-1000", "litellm"), _cpu_ms("small-1000")),
+        _constant(30),
+        at_least=True,
+    ),
+    Goal(
+        "the same, 1,000 in a row: p50 to first byte, against awecompress's",
+        _p50("small-1000"),
+        _p50("small-1000", "awecompress"),
+        unit="ms",
+    ),
     Goal("100 chunks, paced: CPU, times the floor", _cpu("stream-100-paced"), _constant(1.5)),
     Goal(
         "100 chunks, paced: LiteLLM's CPU, times ours",

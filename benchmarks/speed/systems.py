@@ -85,7 +85,7 @@ SKETCH = System(
         *(sys.executable, "-m", "benchmarks.speed.sketch"),
         *(str(place.port), place.upstream, str(place.folder)),
     ],
-    only=frozenset({"small"}),
+    only=frozenset({"small", "small-1000"}),
 )
 """What Python itself leaves to be won on a small request."""
 UPSTREAM = System(

@@ -178,6 +178,7 @@ def works(*, quick: bool) -> list[Work]:
 
 def _latency() -> list[Work]:
     return [
+        Work("small-1000", "small request, 1,000 in a row", small(1_000)),
         Work("small-16", "small request, 16 at once", small(400), 16),
         Work("history-10", "4 KB, 10 messages, one turn more each", history(10, 400, 20, 2), repeats=2),
         Work("history-100", "40 KB, 100 messages, one turn more each", history(100, 400, 8, 5), repeats=2),
