@@ -41,7 +41,7 @@ class Connection(HttpToolsProtocol):
         super().__init__(*given, **named)
         self._data = b""
         self._idle_since: float | None = None
-        """By the loop's clock; None from a request's first byte to its answer's last."""
+        """By the loop's clock; None from a request's first byte to its answer's last, or after stray bytes."""
         self._done = self.loop.create_future()
         self._done.set_result(None)
 
@@ -137,11 +137,11 @@ class _Exchange:
         """Called by uvicorn."""
         return self._app(scope, receive, self._send)
 
-    def _send(self, message: Message) -> Awaitable[None]:
+    def _send(self, message: Any) -> Awaitable[None]:
         """Called by the application."""
         cycle, head = self._cycle, self._head
         if cycle.response_started or (head is None and message["type"] != "http.response.start"):
-            return cycle.send(message)  # type: ignore[arg-type]
+            return cycle.send(message)
         if head is None:
             self._head = message
             return self._done

@@ -95,33 +95,19 @@ def _a_chunk(system: str) -> Callable[[Report], Number]:
     return _less(_cpu_ms("stream-1000", system), _cpu_ms("stream-100", system))
 
 
+def _small(work: str, named: str) -> list[Goal]:
+    """What a small request is to cost, however many come in a row."""
+    ours, litellm = _cpu_ms(work), _cpu_ms(work, "litellm")
+    return [
+        Goal(f"{named}: CPU, times the floor", _cpu(work), _constant(2.5)),
+        Goal(f"{named}: LiteLLM's CPU, times ours", _over(litellm, ours), _constant(30), at_least=True),
+        Goal(f"{named}: p50 to first byte, against awecompress's", _p50(work), _p50(work, "awecompress"), unit="ms"),
+    ]
+
+
 GOALS = [
-    Goal("small request: CPU, times the floor", _cpu("small"), _constant(2.5)),
-    Goal(
-        "small request: LiteLLM's CPU, times ours",
-        _over(_cpu_ms("small", "litellm"), _cpu_ms("small")),
-        _constant(30),
-        at_least=True,
-    ),
-    Goal(
-        "small request: p50 to first byte, against awecompress's",
-        _p50("small"),
-        _p50("small", "awecompress"),
-        unit="ms",
-    ),
-    Goal("the same, 1,000 in a row: CPU, times the floor", _cpu("small-1000"), _constant(2.5)),
-    Goal(
-        "the same, 1,000 in a row: LiteLLM's CPU, times ours",
-        _over(_cpu_ms("small-1000", "litellm"), _cpu_ms("small-1000")),
-        _constant(30),
-        at_least=True,
-    ),
-    Goal(
-        "the same, 1,000 in a row: p50 to first byte, against awecompress's",
-        _p50("small-1000"),
-        _p50("small-1000", "awecompress"),
-        unit="ms",
-    ),
+    *_small("small", "small request"),
+    *_small("small-1000", "the same, 1,000 in a row"),
     Goal("100 chunks, paced: CPU, times the floor", _cpu("stream-100-paced"), _constant(1.5)),
     Goal(
         "100 chunks, paced: LiteLLM's CPU, times ours",

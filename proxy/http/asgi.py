@@ -102,7 +102,7 @@ class Response:
         self._send = send
         self._begun = False
         self.status: int | None = None
-        """None until the status line is out; where it was given up half way, nothing can follow it."""
+        """None until the status line is handed over; where it was given up half way, nothing can follow it."""
         self.ended = False
 
     async def start(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
