@@ -132,6 +132,10 @@ def main() -> None:
         _fail(str(error), EXIT_USAGE)
     except TidemarkError as error:
         _fail(str(error), 1)
+    finally:
+        # An interrupt inside an `exec`, as dataclasses run while a module is imported, is remembered by CPython
+        # although it was caught: `python -m` then ends by the signal, not by the code. The next `exec` forgets it.
+        exec("")  # noqa: S102
 
 
 def _fail(message: str, code: int) -> NoReturn:

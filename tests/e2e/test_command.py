@@ -529,3 +529,19 @@ def test_a_pipe_that_closes_early_is_no_traceback(machine: Machine) -> None:
         process.stdin.write(json.dumps(REQUEST).encode())
         process.stdin.close()
         assert "Traceback" not in process.stderr.read().decode()
+
+
+def test_ctrl_c_inside_an_import_ends_with_the_exit_code(tmp_path: Path) -> None:
+    """A dataclass is made by `exec`; an interrupt that was caught there is not what ends the process."""
+    (tmp_path / "late.py").write_text("raise KeyboardInterrupt", encoding="utf-8")
+    (tmp_path / "interrupted.py").write_text(
+        "from proxy import cli\n"
+        "@cli.cli.command()\n"
+        "def imports():\n"
+        "    exec('import late')\n"
+        "cli.main()\n",
+        encoding="utf-8",
+    )
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "interrupted", "imports"]
+    assert subprocess.run(command, cwd=tmp_path, env=environ, check=False).returncode == 130
