@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
@@ -9,6 +10,25 @@ from types import TracebackType
 from typing import Any, Self
 
 import uvicorn
+
+
+class _Server(uvicorn.Server):
+    """One that ends when it is told to; uvicorn's looks every tenth of a second, and the tests are hundreds."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Called by uvicorn first."""
+        self._loop, self._told = asyncio.get_running_loop(), asyncio.Event()
+        await super().startup(sockets)
+
+    async def main_loop(self) -> None:
+        """Called by uvicorn between its beginning and its end."""
+        await self.on_tick(0)
+        await self._told.wait()
+
+    def leave(self) -> None:
+        """End, from any thread."""
+        self.should_exit = True
+        self._loop.call_soon_threadsafe(self._told.set)
 
 
 class Serving:
@@ -19,7 +39,7 @@ class Serving:
         config = uvicorn.Config(
             app, log_config=None, access_log=False, server_header=False, date_header=False, timeout_graceful_shutdown=2
         )
-        self._server = uvicorn.Server(config)
+        self._server = _Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
 
     @property
@@ -40,6 +60,6 @@ class Serving:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._server.should_exit = True
+        self._server.leave()
         self._thread.join(10)
         self._socket.close()
