@@ -34,18 +34,14 @@ def end_to_end(
 
     :param dropped: those of one hop, and whatever else is to be left out
     """
-    kept, connection = [], []
+    kept: list[tuple[bytes, bytes]] = []
+    named: set[bytes] = set()
     for written, value in headers:
         name = written.lower()
         if name not in dropped:
             kept.append((name, value))
         elif name == b"connection":
-            connection.append((name, value))
-    if connection and (named := named_by_connection(connection) - dropped):
+            named.update(token.strip().lower() for token in value.split(b","))
+    if named - dropped:
         return [line for line in kept if line[0] not in named]
     return kept
-
-
-def named_by_connection(lines: Iterable[tuple[bytes, bytes]]) -> set[bytes]:
-    """The names that ``Connection`` declares to be for one hop."""
-    return {token.strip().lower() for name, value in lines if name == b"connection" for token in value.split(b",")}

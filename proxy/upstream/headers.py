@@ -1,7 +1,7 @@
 """Which header lines pass: to the upstream, back from it, and out of litellm's hands.
 
-Beside both lanes; pure. What one connection needs stays on it, and a configured credential takes the place of
-every one that the client sent.
+Beside both lanes; pure. A configured credential takes the place of every one that the client sent; what one connection
+needs has stayed on it already (``core/headers.py``).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from proxy.core.headers import KEYS, NOT_SENT, named_by_connection
+from proxy.core.headers import KEYS
 from proxy.core.ports import Caller, Headers, Route
 
 KEPT_HEADERS = frozenset({"request-id", "retry-after", "retry-after-ms", "x-request-id"})
@@ -22,15 +22,7 @@ KEPT_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
 def outgoing(route: Route, caller: Caller) -> list[tuple[bytes, bytes]]:
     """The header lines that go upstream as they are: the client's in order, then what is configured in their place."""
     replaced, own = _configured(tuple(route.headers), route.api_key)
-    lines: list[tuple[bytes, bytes]] = []
-    for line in caller.headers:
-        if line[0] not in replaced:
-            lines.append(line)
-        elif line[0] == b"connection" and line[1] != b"keep-alive":
-            replaced |= named_by_connection(caller.headers)
-            lines = [earlier for earlier in lines if earlier[0] not in replaced]
-    lines += own
-    return lines
+    return [*(line for line in caller.headers if line[0] not in replaced), *own]
 
 
 @lru_cache(maxsize=KEPT_ROUTES)
@@ -42,11 +34,10 @@ def _configured(
     How long a body is and how it is framed the HTTP client says itself, whatever is configured.
     """
     own = [(name.lower(), value) for name, value in headers if name.lower() not in FRAMING]
-    replaced = NOT_SENT | {name for name, _ in own}
     if api_key is not None:
-        replaced |= KEYS
         own.append((b"authorization", b"Bearer " + api_key.encode()))
-    return replaced, (*own, (b"accept-encoding", b"identity"))
+    replaced = frozenset(name for name, _ in own)
+    return replaced if api_key is None else replaced | KEYS, (*own, (b"accept-encoding", b"identity"))
 
 
 def caller_key(caller: Caller) -> str | None:

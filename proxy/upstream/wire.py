@@ -127,10 +127,7 @@ class WireLane:
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
         """
         headers = outgoing(route, caller)
-        for name, _ in headers:
-            if name == b"content-type":
-                break
-        else:
+        if b"content-type" not in dict(headers):
             headers.append(JSON_CONTENT)
         return WireReply(await self._ask(route, "POST", chat_url(route.base_url), headers, body), route)
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from proxy.core.ports import Caller, UpstreamReply
+from proxy.http.headers import forwarded
 
 Script = Callable[["Exchange"], Awaitable[None]]
 
@@ -109,8 +110,8 @@ async def read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
 
 
 def calling(*headers: tuple[str, str], fingerprint: bytes = b"alice") -> Caller:
-    """A caller with these headers."""
-    return Caller(fingerprint, tuple((name.encode(), value.encode()) for name, value in headers))
+    """A caller who sent these headers, as the edge lets them through."""
+    return Caller(fingerprint, forwarded((name.encode(), value.encode()) for name, value in headers))
 
 
 async def collect(reply: UpstreamReply, into: list[bytes]) -> None:

@@ -25,7 +25,7 @@ class Caller:
     fingerprint: bytes
     """HMAC of the credential; the credential itself is in ``headers`` only."""
     headers: Headers
-    """The client's request headers that go upstream, credential included."""
+    """The client's request headers that go upstream, credential included; none that is for one hop only."""
 
     def __repr__(self) -> str:
         return f"Caller({self.fingerprint.hex()[:8]})"
