@@ -64,7 +64,7 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
 @click.option(
     "--turns", type=click.IntRange(1, 1000), default=40, show_default=True, help="Length of the conversation."
 )
-def demo(stay: bool, turns: int) -> None:  # noqa: FBT001 - click calls by name
+def demo(stay: bool, turns: int) -> None:
     """Show a real model's conversation fail at its window, and go on through Tidemark."""
     from proxy.demo.run import main as run
 

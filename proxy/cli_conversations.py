@@ -60,7 +60,7 @@ def conversations() -> None:
 @_asking
 @json_option
 @_paging
-def list_(as_json: bool, limit: int, cursor: str | None, **server: Any) -> None:  # noqa: FBT001 - click calls by name
+def list_(as_json: bool, limit: int, cursor: str | None, **server: Any) -> None:
     """List conversations, the one used last first."""
     told = _got(server, "", limit=limit, cursor=cursor)
     rows = [
@@ -75,7 +75,7 @@ def list_(as_json: bool, limit: int, cursor: str | None, **server: Any) -> None:
 @json_option
 @_paging
 @click.argument("conversation", metavar="ID")
-def show(conversation: str, as_json: bool, limit: int, cursor: str | None, **server: Any) -> None:  # noqa: FBT001
+def show(conversation: str, as_json: bool, limit: int, cursor: str | None, **server: Any) -> None:
     """Show a conversation's messages, and which of them the model still sees."""
     told = _got(server, conversation, limit=limit, cursor=cursor)
     _show(told, ("position", "state", "role", "text"), _messages(told["data"]), as_json=as_json)
@@ -90,7 +90,7 @@ def show(conversation: str, as_json: bool, limit: int, cursor: str | None, **ser
 def search(
     conversation: str,
     words: tuple[str, ...],
-    as_json: bool,  # noqa: FBT001 - as above
+    as_json: bool,
     limit: int,
     cursor: str | None,
     **server: Any,
@@ -116,7 +116,7 @@ def export(conversation: str, output: IO[bytes], **server: Any) -> None:
 @click.option("--model", required=True, help="The model whose conversation it is.")
 @click.option("--name", help="What the client will call it.")
 @click.argument("file", type=click.File("rb"), default="-")
-def import_(file: IO[bytes], model: str, name: str | None, as_json: bool, **server: Any) -> None:  # noqa: FBT001
+def import_(file: IO[bytes], model: str, name: str | None, as_json: bool, **server: Any) -> None:
     """Store the conversation in FILE: lines of JSON, one message each; - or nothing is standard input."""
     query = urlencode({"model": model} | ({"name": name} if name else {}))
     told = json.loads(b"".join(_asked(server, "POST", f"{PATH}/import?{query}", file.read())))
@@ -127,7 +127,7 @@ def import_(file: IO[bytes], model: str, name: str | None, as_json: bool, **serv
 @_asking
 @click.option("--yes", is_flag=True, help="Do not ask whether it is meant.")
 @click.argument("conversation", metavar="ID")
-def forget(conversation: str, yes: bool, **server: Any) -> None:  # noqa: FBT001 - as above
+def forget(conversation: str, yes: bool, **server: Any) -> None:
     """Delete a conversation for good: messages, summaries, names."""
     if not yes:
         click.confirm(f"Forget {_printable(conversation)} for good?", abort=True)

@@ -43,7 +43,7 @@ def flush() -> None:
 )
 @click.option("--follow", "-f", is_flag=True, help="Stay, and print what comes.")
 @click.option("--dead", is_flag=True, help="Dead letters, all of them.")
-def tail(config: Path | None, as_json: bool, lines: int, follow: bool, dead: bool) -> None:  # noqa: FBT001
+def tail(config: Path | None, as_json: bool, lines: int, follow: bool, dead: bool) -> None:
     """Print the newest entries of the queue, one a line; with --json whole, messages and all."""
 
     async def show(flushing: Flushing) -> None:
@@ -68,7 +68,7 @@ def tail(config: Path | None, as_json: bool, lines: int, follow: bool, dead: boo
 @flush.command()
 @config_option
 @json_option
-def pending(config: Path | None, as_json: bool) -> None:  # noqa: FBT001 - click calls by name
+def pending(config: Path | None, as_json: bool) -> None:
     """Say how full the queue is, and how far each consumer."""
 
     async def show(flushing: Flushing) -> None:
@@ -106,7 +106,7 @@ def pending(config: Path | None, as_json: bool) -> None:  # noqa: FBT001 - click
 @click.option("--since", metavar="ID", help="All entries from this one on; - is the oldest.")
 @click.option("--consumer", default="", help="Only to this one: daily, webhook, entry:NAME.")
 @click.argument("entries", metavar="[ID]...", nargs=-1)
-def replay(config: Path | None, dead: bool, since: str | None, consumer: str, entries: tuple[str, ...]) -> None:  # noqa: FBT001
+def replay(config: Path | None, dead: bool, since: str | None, consumer: str, entries: tuple[str, ...]) -> None:
     """Queue entries once more: those of these IDs, or all. Keys stay the same, so consumers can tell."""
     if not entries and not dead and since is None:
         raise click.UsageError("Say which: IDs as tail shows them, --since ID, or --dead.")

@@ -51,7 +51,7 @@ def models() -> None:
 @models.command("list")
 @config_option
 @json_option
-def list_models(config: Path | None, as_json: bool) -> None:  # noqa: FBT001 - click calls by name
+def list_models(config: Path | None, as_json: bool) -> None:
     """Show all models, those of the file and those that requests have found."""
     told = _asked(config, lambda stored, caller: stored.registry.listed(caller, None))
     _print(told, told["data"], as_json=as_json)
@@ -61,7 +61,7 @@ def list_models(config: Path | None, as_json: bool) -> None:  # noqa: FBT001 - c
 @config_option
 @json_option
 @click.argument("model")
-def show(config: Path | None, as_json: bool, model: str) -> None:  # noqa: FBT001 - click calls by name
+def show(config: Path | None, as_json: bool, model: str) -> None:
     """Show one model. MODEL is provider:model, or the name that clients use."""
     told = _asked(config, lambda stored, caller: stored.registry.described(model, caller, None))
     _print(told, [told], as_json=as_json)
@@ -72,7 +72,7 @@ def show(config: Path | None, as_json: bool, model: str) -> None:  # noqa: FBT00
 @json_option
 @click.argument("model")
 @click.argument("fields", metavar="FIELD=VALUE...", nargs=-1, required=True)
-def set_fields(config: Path | None, as_json: bool, model: str, fields: tuple[str, ...]) -> None:  # noqa: FBT001
+def set_fields(config: Path | None, as_json: bool, model: str, fields: tuple[str, ...]) -> None:
     """Set fields of MODEL: max_input_tokens, max_output_tokens, context_window, threshold, retention_tokens.
 
     VALUE null takes back what was set of that field.
@@ -86,7 +86,7 @@ def set_fields(config: Path | None, as_json: bool, model: str, fields: tuple[str
 @config_option
 @json_option
 @click.argument("model")
-def reset(config: Path | None, as_json: bool, model: str) -> None:  # noqa: FBT001 - click calls by name
+def reset(config: Path | None, as_json: bool, model: str) -> None:
     """Take back all that was set of MODEL; what was found of it holds again."""
     told = _asked(config, lambda stored, caller: stored.registry.reset(model, caller, None))
     _print(told, [told], as_json=as_json)
