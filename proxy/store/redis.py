@@ -97,7 +97,7 @@ class RedisStore:
         parts, created = codec.part_turn(turn, turn.known), scripts.moment(turn.created_at)
         with self._recording:
             own = await self._record(turn, parts, turn.known, created)
-            if own is None:  # what was known is gone meanwhile: expired, or flushed
+            if own is None:  # what was known is gone meanwhile, or a fork has to hold system messages of its own
                 parts = codec.part_turn(turn, 0)
                 own = await self._record(turn, parts, 0, created)
             if own is None:

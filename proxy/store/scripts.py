@@ -93,6 +93,7 @@ def record_arguments(
         turn.head,
         turn.lease,
         len(fresh),
+        len(parts.systems) - len(fresh),
     )
     sent = chain_arguments(turn.chain, max(0, known - NEAR))
     given: list[Argument] = [*sent, facts, codec.pack_turn(turn, known, noted), turn.held]

@@ -9,7 +9,7 @@ import pytest
 from proxy.core.prefix import chain_of
 from proxy.store.byhand import RedisByHand
 from proxy.store.redis import RedisStore
-from tests.store.turns import Client, assistant, dialogue, summary_of, system, user
+from tests.store.turns import Client, assistant, dialogue, raws, summary_of, system, turn_of, user
 
 
 @pytest.fixture
@@ -72,3 +72,25 @@ async def test_a_conversation_without_system_messages_has_no_head(client: Client
     """Nor has one that is not there."""
     assert await by_hand.head(await client.send(dialogue(3), None)) == []
     assert await by_hand.head("0" * 48) == []
+
+
+async def test_a_fork_that_a_race_makes_has_its_own_head(client: Client, by_hand: RedisByHand) -> None:
+    """Both turns go on from the same place and are told the same id; the system message had been sent already."""
+    said = [system("Be brief."), *dialogue(3)]
+    told = await client.send(said, assistant("message 4"))
+    known = 4
+    turns = [
+        turn_of(
+            client.tenant,
+            [*said, assistant("message 4"), user(text), assistant("so be it")],
+            known=known,
+            conversation=told,
+        )
+        for text in ("go on", "otherwise")
+    ]
+    ids = [await client.store.record(turn) for turn in turns]
+    assert ids[0] == told
+    assert ids[1] != told
+    for conversation, turn in zip(ids, turns, strict=True):
+        assert await by_hand.head(conversation) == [system("Be brief.").raw]
+        assert await client.read(conversation) == raws(turn.messages)

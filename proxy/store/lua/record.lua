@@ -1,7 +1,8 @@
 -- hashes, before, facts, turn, its lease's value, n x (digest, system message), messages known + 1 to N -> own; nil where
 -- earlier messages are gone, so that all must be sent, or where the conversation was forgotten meanwhile. The facts: told,
--- known, ttl, age, created, tenant, owner, model, tokens, its client's name, the head it goes on from, its lease, n
-local told, known, ttl, age, created, tenant, owner, model, total, called, head, lease, systems = unpack(facts)
+-- known, ttl, age, created, tenant, owner, model, tokens, its client's name, the head it goes on from, its lease, n, and
+-- how many system messages are not sent, since the conversation that was told has them
+local told, known, ttl, age, created, tenant, owner, model, total, called, head, lease, systems, withheld = unpack(facts)
 local turn, held = ARGV[4], ARGV[5]
 local first = 6 + 2 * systems  -- of the messages known + 1 to N
 
@@ -51,6 +52,7 @@ local function set(field, value) fields[#fields + 1], fields[#fields + 2] = fiel
 
 local begins = not conv or (k < N and (k < conv.count or lost))
 local own = begins and free_name() or conv.own
+if withheld > 0 and own ~= told then return false end  -- a fork that nobody foresaw needs its own
 if begins then before = rest(own) end
 local stem, owned, since, dies, turns = unpack(before)
 local touched, parent
