@@ -1,8 +1,8 @@
 """The lists of conversations, by credential and of all: written beside the road, since they lie in slots of their own.
 
 After a turn is recorded, its conversation is noted here, and a moment later written by a task of its own. One that was
-written of late is written again once a minute at most. What is lost, by a crash or with an emptied store, comes back
-with the conversation's next turn.
+written in the last minute waits for a sweep, of which there is one a minute. What is lost, by a crash or with an
+emptied store, comes back within a minute of the conversation's next turn.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from proxy.store import keys
 
 Ask = Callable[..., Awaitable[Any]]
 PAUSE_SECONDS = 60.0
-"""Between two writes of one conversation; a list's order is no older."""
+"""Between two sweeps; a list's order is no older."""
 SOON_SECONDS = 0.05
 """Until a new one is written: those of a burst are written together."""
 _REMEMBERED = 20_000
@@ -39,7 +39,7 @@ class Used(NamedTuple):
 
 
 class Listing:
-    """Lists in Redis. The mutable state is what is yet to be written, and what was written and pruned of late."""
+    """Lists in Redis. The mutable state is what is to be written soon and later, and what was written and pruned."""
 
     def __init__(self, ask: Ask, longest_seconds: int) -> None:
         """Nothing is written yet.
@@ -48,23 +48,27 @@ class Listing:
         """
         self._ask = ask
         self._longest = longest_seconds
-        self._waiting: dict[tuple[str, str], Used] = {}
+        self._soon: dict[tuple[str, str], Used] = {}
+        self._later: dict[tuple[str, str], Used] = {}
         self._listed: dict[tuple[str, str], float] = {}
         self._pruned: dict[str, float] = {}
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._sweep: asyncio.TimerHandle | None = None
 
     def note(self, used: Used) -> None:
         """A conversation was used; it is listed soon."""
         entry = (used.owner, used.conversation)
-        self._waiting[entry] = used
         loop = asyncio.get_running_loop()
-        now = loop.time()
-        fresh = now - self._listed.get(entry, -math.inf) >= PAUSE_SECONDS
-        when = now + (SOON_SECONDS if fresh else PAUSE_SECONDS)
-        if self._timer is None or self._timer.when() > when:
-            self._stop_timer()
-            self._timer = loop.call_at(when, self._begin)
+        if loop.time() - self._listed.get(entry, -math.inf) < PAUSE_SECONDS:
+            self._later[entry] = used
+            if self._sweep is None:
+                self._sweep = loop.call_later(PAUSE_SECONDS, self._swept)
+            return
+        self._later.pop(entry, None)
+        self._soon[entry] = used
+        if self._timer is None:
+            self._timer = loop.call_later(SOON_SECONDS, self._begin)
 
     async def newest(
         self, owner: str | None, limit: int, before: tuple[float, str] | None = None
@@ -103,46 +107,58 @@ class Listing:
 
     async def settle(self) -> None:
         """Write what waits now."""
-        while self._waiting or (self._task is not None and not self._task.done()):
-            self._begin()
+        while self._soon or self._later or (self._task is not None and not self._task.done()):
+            self._swept()
             if self._task is not None:
                 await asyncio.gather(asyncio.shield(self._task), return_exceptions=True)  # not this reader's alone
 
     async def aclose(self) -> None:
         """Write what waits, and end."""
         await self.settle()
-        self._stop_timer()
+        for timer in (self._timer, self._sweep):
+            if timer is not None:
+                timer.cancel()
 
-    def _stop_timer(self) -> None:
+    def _swept(self) -> None:
+        """What waits for the sweep is written with what is new."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        self._soon = {**self._later, **self._soon}
+        self._later = {}
+        self._begin()
+
+    def _begin(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _begin(self) -> None:
-        self._stop_timer()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._written())
-        elif self._waiting:  # it is being written already; this comes after it
+        elif self._soon:  # others are being written; this comes after them
             self._timer = asyncio.get_running_loop().call_later(SOON_SECONDS, self._begin)
 
     async def _written(self) -> None:
-        """Write what waits; what the store does not take is dropped, since lists are only a convenience.
+        """Write what is to be written soon; what the store does not take is dropped: lists are only a convenience.
 
         What is noted meanwhile has its own time.
         """
-        waiting, self._waiting = self._waiting, {}
-        now = asyncio.get_running_loop().time()
-        for entry in waiting:
-            self._listed.pop(entry, None)
-            self._listed[entry] = now
-        while len(self._listed) > _REMEMBERED:
-            del self._listed[next(iter(self._listed))]
+        waiting, self._soon = self._soon, {}
         with contextlib.suppress(StoreError):
             for index, entries in _by_index(waiting.values()).items():
                 await self._write(index, entries)
             for used in waiting.values():
                 if used.name:
                     await self._name(used)
+            self._remember(waiting)
+
+    def _remember(self, written: Collection[tuple[str, str]]) -> None:
+        """These are listed; of all that are, the newest are known to be."""
+        now = asyncio.get_running_loop().time()
+        for entry in written:
+            self._listed.pop(entry, None)
+            self._listed[entry] = now
+        while len(self._listed) > _REMEMBERED:
+            del self._listed[next(iter(self._listed))]
 
     async def _write(self, index: str, entries: Sequence[Used]) -> None:
         flat = [piece for used in entries for piece in (used.at, used.conversation)]

@@ -1,0 +1,62 @@
+"""The lists of conversations: a new one is on them soon, one that is in use is written once a minute and not more."""
+
+from __future__ import annotations
+
+import asyncio
+
+from proxy.core.errors import StoreUnavailable
+from proxy.store.listing import SOON_SECONDS, Listing, Used
+
+
+class Asked:
+    """A store that notes what it is asked to write."""
+
+    def __init__(self) -> None:
+        self.away = False
+        self.written: list[str] = []
+
+    async def __call__(self, command: str, index: str, *rest: str) -> list[object]:
+        """One command."""
+        if self.away:
+            raise StoreUnavailable("away")
+        if command == "ZADD" and index.endswith("owner"):
+            self.written += rest[1::2]
+        return []
+
+
+def used(conversation: str) -> Used:
+    """One use of a conversation."""
+    return Used("owner", conversation, "", "1.0", 0)
+
+
+async def soon() -> None:
+    """As long as it takes until a new conversation is written."""
+    await asyncio.sleep(SOON_SECONDS * 3)
+
+
+async def test_a_new_conversation_takes_along_none_that_was_written_of_late() -> None:
+    """So the lists cost the store the same however many conversations are in use."""
+    asked = Asked()
+    listing = Listing(asked, 0)
+    listing.note(used("old"))
+    await soon()
+    for name in ("old", "new", "old"):
+        listing.note(used(name))
+    await soon()
+    assert asked.written == ["old", "new"]
+    await listing.aclose()
+    assert asked.written == ["old", "new", "old"]
+
+
+async def test_what_the_store_did_not_take_is_written_after_the_next_turn() -> None:
+    """It was never on the lists, so it is as new as before."""
+    asked = Asked()
+    listing = Listing(asked, 0)
+    asked.away = True
+    listing.note(used("one"))
+    await soon()
+    asked.away = False
+    listing.note(used("one"))
+    await soon()
+    assert asked.written == ["one"]
+    await listing.aclose()
