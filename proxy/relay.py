@@ -8,8 +8,9 @@ is done with the bytes here, folding, counting or storing, can keep them from th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
+from typing import Any
 
 from proxy.core.conversation import TurnRecord
 from proxy.core.delta import NOTHING, Decode, Reply, fold_body
@@ -158,7 +159,17 @@ class Relay:
         recording = self._record(self._told(turn, said), turn.ahead if complete else None)
         if turn.learn is None or said is None or not complete:
             return recording
-        return asyncio.gather(recording, self._taught(turn.learn, said))
+        return self._recorded(recording, self._taught(turn.learn, said))
+
+    @staticmethod
+    async def _recorded(recording: Awaitable[None], teaching: Coroutine[Any, Any, None]) -> None:
+        """Wait for both. The recording begins at once, so that a client that leaves now finds it begun."""
+        beside = asyncio.create_task(teaching)
+        try:
+            await recording
+            await beside
+        finally:
+            beside.cancel()
 
     async def _taught(self, learn: Learn, said: Reply) -> None:
         try:

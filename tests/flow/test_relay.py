@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
@@ -215,6 +215,21 @@ async def test_a_client_that_leaves_while_a_whole_answer_is_stored_leaves_it_beh
     await room.relay.settle()
     assert room.replies == ["the whole answer"]
     assert len([fact for fact in room.told if isinstance(fact, TurnStored)]) == 1
+
+
+async def test_a_client_that_leaves_while_an_answer_is_learned_from_leaves_the_turn_behind() -> None:
+    """However early: nothing that goes on beside the store's write keeps that from being begun."""
+    room = Room()
+
+    async def learn(_: object) -> None:
+        await asyncio.sleep(1)
+
+    carried = asyncio.create_task(room.relay.whole(Reply([BODY]), replace(turn(), learn=learn)))
+    await asyncio.sleep(0)
+    carried.cancel()
+    await asyncio.wait([carried])
+    await room.relay.settle()
+    assert room.replies == ["the whole answer"]
 
 
 async def test_a_socket_that_fails_at_the_last_bytes_leaves_the_turn_behind() -> None:
