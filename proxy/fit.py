@@ -62,11 +62,6 @@ class Fitting:
         """What is to be done with a request."""
         return _at_once(case) or plan(self._situation(case))
 
-    def fit_at_once(self, case: Understood) -> Fitted | None:
-        """What ``fit`` gives where the request's size alone tells that nothing is to be done, as for most."""
-        planned = _at_once(case)
-        return None if planned is None else self._unchanged(case, planned)
-
     async def fit(self, case: Understood, compacting: Compacting) -> Fitted | Refused:
         """Plan, and perform the plan; where that cannot fit, with tool results clipped (FR-5.3.1)."""
         planned = self.plan(case)

@@ -86,7 +86,7 @@ class ChatPipeline:
 
     async def _send(self, case: Understood, announce: Announce, compacting: Compacting) -> Exchange | Refused:
         """Plan, compact, assemble and forward one understood request."""
-        fitted = self._fitting.fit_at_once(case) or await self._fitting.fit(case, compacting)
+        fitted = await self._fitting.fit(case, compacting)
         if isinstance(fitted, Refused):
             return fitted
         announce(fitted.report)

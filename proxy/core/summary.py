@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from .messages import Message, system_message
@@ -24,6 +25,8 @@ _NOTE = (
     "<<<\n{text}\n>>>"
 )
 _MARKS = re.compile("<{3,}|>{3,}")
+RENDERED = 128
+"""Summaries whose message is at hand: one is counted and put in, turn after turn, until the next takes its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,7 @@ def render_summary(summary: RunningSummary) -> Message:
     return render_text(summary.text, summary.covered)
 
 
+@lru_cache(maxsize=RENDERED)
 def render_text(text: str, covered: int) -> Message:
     """The system message for a summary's text. The text cannot end its own quotation: the marks in it are blunted."""
     quoted = _MARKS.sub(lambda run: "\u200b".join(run.group()), text.strip())
