@@ -1,6 +1,6 @@
 """The words of a conversation: messages, requests and the bytes they travel as.
 
-First on the road of a request: an edge (``http/body.py``) parses a client's dialect into these values, the
+All along the road of a request: an edge (``http/body.py``) parses a client's dialect into these values, the
 core plans over them, and ``assemble`` puts bytes together again. A message keeps the client's own JSON
 (``raw``), so what is not changed is forwarded as the very bytes that came in.
 """

@@ -1,6 +1,6 @@
 """Identity: a hash chain over the non-system messages of a request.
 
-Second step on the road of a request: the chain is what the store is asked with. Equal chains mean equal
+On the road of a request after the catalog and before the store, which is asked with the chain. Equal chains mean equal
 conversations, whoever sends them and through whichever worker; a fork or an edit changes every hash after it.
 System messages are left out, because agents write clocks into them (DESIGN.md, "Identity").
 """

@@ -1,6 +1,6 @@
 """Counting requests and messages, each text once: the figures that budget and plan work with.
 
-Second step on the road of a request, between identity and budget. Implements ``TokenCounter``. ``accounting``
+On the road of a request after the budget and before the plan. Implements ``TokenCounter``. ``accounting``
 has the rules; here is what they are asked with: encoded text, what is remembered, threads, failures.
 """
 
