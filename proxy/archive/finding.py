@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from proxy.core.calibration import owner_of
 from proxy.core.conversation import StoredConversation
 from proxy.core.errors import ModelNotFound
 from proxy.core.messages import ChatRequest
 from proxy.core.ports import BegunTurn, Caller, ConversationStore, Upstream
+from proxy.core.prefix import owner_of
 from proxy.core.summary import RunningSummary, SummaryRecipe
 from proxy.pipeline import ChatPipeline
 from proxy.readback import Readback, missing

@@ -23,6 +23,8 @@ SHORT = 16
 """A chain of fewer messages is made anew as quickly as it is found."""
 REMEMBERED_TENANTS = 4096
 """Seeds of conversations without a name, which are the tenant's alone."""
+REMEMBERED_OWNERS = 4096
+"""Each request asks, and a credential comes again and again."""
 _FRAME = DIGEST_BYTES.to_bytes(8, "little")
 
 
@@ -112,6 +114,16 @@ def conversation_id(chain: PrefixChain, known: int) -> str:
     hashes = chain.hashes
     own = hashes[known if known < len(hashes) else -1] if hashes else chain.seed
     return chain.family + own.hex()[:OWN_CHARACTERS]
+
+
+@lru_cache(maxsize=REMEMBERED_OWNERS)
+def owner_of(fingerprint: bytes) -> str:
+    """To whom belongs what is a credential's own, whichever upstream it is used for, by the caller's fingerprint.
+
+    Calibrations, what overflows taught, lists and names of conversations; a tenant is a credential with an upstream.
+    """
+    # What is digested with it is in stored keys; they were a calibration's first.
+    return digest_of(b"calibration", fingerprint).hex()
 
 
 def _seed(tenant: str, conversation: str | None) -> bytes:
