@@ -60,14 +60,13 @@ class RedisStore:
         self._seen = Seen()
         self.listing = Listing(self.ask, self._lifetimes.longest)
 
-    async def recall(self, tenant: str, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
-        """What is known of a request's conversation; ``tenant`` is in the chain already.
+    async def recall(self, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
+        """What is known of a request's conversation; whose it is, is in the chain.
 
         The newest prefixes are sent first; all only where none of those is known and there are more.
 
         :raises StoreUnavailable: the store did not answer in time
         """
-        del tenant
         if not chain.hashes:
             return NOTHING_KNOWN
         before = max(0, len(chain.hashes) - scripts.NEAR)
