@@ -51,7 +51,7 @@ class RedisStore:
         recall_timeout_seconds: float = RECALL_SECONDS,
         record_timeout_seconds: float = RECORD_SECONDS,
     ) -> None:
-        self._carrier, _ = connect(url)
+        self._carrier = connect(url)
         self._lifetimes = lifetimes or Lifetimes(lifetime(ttl_seconds))
         rest = Rest()
         self._recalling = Asking(rest, recall_timeout_seconds)
