@@ -214,7 +214,7 @@ def digest_of(*pieces: bytes) -> bytes:
 
 
 def hashed(framed_pieces: bytes) -> bytes:
-    """The digest of pieces that are framed already."""
+    """The digest of one piece, or of several that are framed already."""
     made = _UNFED.copy()
     made.update(framed_pieces)
     return made.digest()
