@@ -7,6 +7,7 @@ System messages are left out, because agents write clocks into them (DESIGN.md, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -14,6 +15,8 @@ from .messages import DIGEST_BYTES, Message, digest_of, hashed
 from .values import value
 
 CHAIN_VERSION = b"v1"
+FAMILY_CHARACTERS = 32
+"""Hex characters of a conversation id that lead to its family: a whole digest."""
 OWN_CHARACTERS = 16
 """Hex characters of a conversation id that set it apart within its family: 64 bits."""
 
@@ -26,6 +29,7 @@ REMEMBERED_TENANTS = 4096
 REMEMBERED_OWNERS = 4096
 """Each request asks, and a credential comes again and again."""
 _FRAME = DIGEST_BYTES.to_bytes(8, "little")
+_ID = re.compile(rf"[0-9a-f]{{{FAMILY_CHARACTERS + OWN_CHARACTERS}}}")
 
 
 @value
@@ -114,6 +118,16 @@ def conversation_id(chain: PrefixChain, known: int) -> str:
     hashes = chain.hashes
     own = hashes[known if known < len(hashes) else -1] if hashes else chain.seed
     return chain.family + own.hex()[:OWN_CHARACTERS]
+
+
+def split_id(conversation: str) -> tuple[str, str]:
+    """A conversation's id as family and own part."""
+    return conversation[:FAMILY_CHARACTERS], conversation[FAMILY_CHARACTERS:]
+
+
+def is_id(conversation: str) -> bool:
+    """Whether a text can be a conversation's id; ids come in from clients and become parts of keys."""
+    return _ID.fullmatch(conversation) is not None
 
 
 @lru_cache(maxsize=REMEMBERED_OWNERS)
