@@ -1,7 +1,7 @@
 """Clipping performed: results that ``core/clip.py`` found too large are made smaller, and what came of it is told.
 
-Fourth step on the road of a request, between the plan that found that it cannot fit and the one that can. Only what
-is forwarded is clipped: identity, store and console keep the client's own messages (promise 6).
+On the road of a request, between the plan that found that it cannot fit and the one that can. Only what is forwarded is
+clipped: identity, store and console keep the client's own messages (promise 6).
 """
 
 from __future__ import annotations

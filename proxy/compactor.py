@@ -1,6 +1,6 @@
 """Making a summary that a request waits for: one for each prefix, whoever asks; and what is done when it fails.
 
-Fifth step on the road of a request, between the plan, which says what to summarize, and the assembly, which puts the
+On the road of a request, between the plan, which says what to summarize, and the assembly, which puts the
 summary in its place. Requests of one process share a task, processes share a lease. Where a summary was prepared in
 time, nobody comes here.
 """

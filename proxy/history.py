@@ -9,7 +9,6 @@ the write does where a lease was lost meanwhile is in ``store/lua/record.lua``: 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
@@ -19,7 +18,7 @@ from proxy.core.alignment import Alignment, align
 from proxy.core.errors import ConversationConflict, ConversationNotFound
 from proxy.core.messages import ChatRequest, Message, render_body
 from proxy.core.ports import BegunTurn, Caller, ConversationStore, Lease, LeaseStore, TurnStore, Upstream, UpstreamReply
-from proxy.core.prefix import chain_of
+from proxy.core.prefix import chain_of, is_id, split_id
 from proxy.exchange import Controls, Exchange, Refused, Report
 from proxy.fit import Compacting
 from proxy.identity import tenant_of
@@ -28,8 +27,6 @@ from proxy.pipeline import Announce
 from proxy.readback import Readback, missing
 
 OnConflict = Literal["reject", "wait"]
-_ID = re.compile(r"[0-9a-f]{48}")
-_FAMILY = 32
 _FIRST_LOOK_SECONDS = 0.02
 _LOOK_SECONDS = 0.5
 Parse = Callable[[bytes], ChatRequest]
@@ -146,8 +143,8 @@ class StoredHistory:
     async def _begun(self, tenant: str, name: str) -> tuple[BegunTurn, Lease]:
         """The conversation's turn, at once or, where that is the rule, when its predecessor has ended."""
         family, own = chain_of(tenant, (), conversation=name).family, ""
-        if _ID.fullmatch(name):
-            family, own = name[:_FAMILY], name[_FAMILY:]
+        if is_id(name):
+            family, own = split_id(name)
         loop = asyncio.get_running_loop()
         until, pause = loop.time() + self._rules.wait_seconds, _FIRST_LOOK_SECONDS
         while True:
@@ -236,6 +233,6 @@ def _joined(sent: Sequence[Message], kept: Sequence[bytes], found: Alignment) ->
 def _name_of(tenant: str, conversation: str, name: str, stored: Sequence[Message]) -> str | None:
     """By what name a conversation's chain is made: its client's, none, or that of a beginning without one."""
     for given in (name or None, None, ""):
-        if chain_of(tenant, stored[:1], conversation=given).family == conversation[:_FAMILY]:
+        if chain_of(tenant, stored[:1], conversation=given).family == split_id(conversation)[0]:
             return given
     raise ConversationNotFound(f"The conversation {conversation!r} cannot be gone on with.")

@@ -154,12 +154,12 @@ class Identity:
         if profile.policy.calibrate:
             model = model_id(route.provider, route.upstream_model)
             key = calibration_key(caller.fingerprint, model, route.base_url, request.fields)
-            recalling, measuring = self._recall(tenant, chain, recipe), self._calibrations.calibration(key)
+            recalling, measuring = self._recall(chain, recipe), self._calibrations.calibration(key)
             memory, calibration = await asyncio.gather(recalling, measuring)
             factor = calibration.applied if calibration.replies else profile.density
             measure = replace(measure, factor=factor, key=key)
         else:
-            memory = await self._recall(tenant, chain, recipe)
+            memory = await self._recall(chain, recipe)
         if memory.conversation is None or not memory.known:
             count = await self._counter.count(request, route.upstream_model)
         else:
@@ -184,9 +184,9 @@ class Identity:
 
         return self._counter.count(request, model, known=known, stored=stored)
 
-    async def _recall(self, tenant: str, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
+    async def _recall(self, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
         try:
-            return await self._store.recall(tenant, chain, recipe)
+            return await self._store.recall(chain, recipe)
         except StoreUnavailable as error:
             self._emit(StoreDegraded("recall", error.internal or str(error)))
             return Recollection(degraded=True)

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from proxy.core.budget import ModelProfile, budget_for
-from proxy.core.calibration import CalibrationKey, owner_of
+from proxy.core.calibration import CalibrationKey
 from proxy.core.conversation import TurnRecord
 from proxy.core.delta import Reply
 from proxy.core.errors import UpstreamError
 from proxy.core.messages import ChatRequest, render_body, render_messages
 from proxy.core.ports import CalibrationStore, Caller, ModelCatalog, Upstream
+from proxy.core.prefix import owner_of
 from proxy.exchange import Controls, Exchange, ReadReply, Refused, Report
 from proxy.fit import Compacting, Fitted, Fitting
 from proxy.identity import Identity, Place, Understood

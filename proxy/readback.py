@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proxy.core.calibration import owner_of
 from proxy.core.conversation import StoredConversation, StoredMessage
 from proxy.core.errors import ConversationNotFound, ModelNotFound
 from proxy.core.ports import Caller, ConversationStore, Upstream
-from proxy.core.prefix import PrefixChain
+from proxy.core.prefix import PrefixChain, owner_of
 from proxy.identity import tenant_of
 
 

@@ -1,7 +1,7 @@
 """Writing a summary: a strategy is asked, its breaker heeded, its text checked and cut to its bound.
 
-Fifth step on the road of a request, below ``compactor.py``, which wants a summary at once, and ``preparation.py``,
-which makes one while nobody waits. The strategies write texts; this file decides whether a text is a summary.
+Below ``compactor.py``, which wants a summary at once on the road of a request, and ``preparation.py``, which makes one
+while nobody waits. The strategies write texts; this file decides whether a text is a summary.
 """
 
 from __future__ import annotations

@@ -6,15 +6,14 @@ Whose a conversation is, is asked once, by ``readback.py``.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from proxy.core.calibration import owner_of
 from proxy.core.conversation import StoredConversation
 from proxy.core.errors import ModelNotFound
 from proxy.core.messages import ChatRequest
 from proxy.core.ports import BegunTurn, Caller, ConversationStore, Upstream
+from proxy.core.prefix import is_id, owner_of
 from proxy.core.summary import RunningSummary, SummaryRecipe
 from proxy.pipeline import ChatPipeline
 from proxy.readback import Readback, missing
@@ -22,7 +21,6 @@ from proxy.writing import ChooseSummarizer
 
 NOBODY = Caller(b"", ())
 """In whose name the operator looks: the admin token goes to no upstream."""
-_ID = re.compile(r"[0-9a-f]{48}")
 
 
 class Turn(Protocol):
@@ -143,7 +141,7 @@ class Finding:
         :raises ConversationNotFound: there is none, or it is somebody else's
         """
         found: str | None = conversation
-        if not _ID.fullmatch(conversation):
+        if not is_id(conversation):
             found = None if caller is None else await self.store.named(owner_of(caller.fingerprint), conversation)
         if found is None:
             raise missing(conversation)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proxy.core.calibration import owner_of
 from proxy.core.cursors import cursor_of, place_of
 from proxy.core.messages import JsonValue, Message
 from proxy.core.ports import Caller, Forgets, Searchable, Searches
+from proxy.core.prefix import owner_of
 from proxy.core.summary import RunningSummary
 from proxy.writing import Clock
 

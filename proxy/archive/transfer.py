@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-from proxy.core.calibration import owner_of
 from proxy.core.conversation import TurnRecord
 from proxy.core.errors import ConversationConflict, ConversationNotFound
 from proxy.core.importing import read_lines
 from proxy.core.ports import Caller, LeaseStore, TokenCounter
-from proxy.core.prefix import chain_of, conversation_id
+from proxy.core.prefix import chain_of, conversation_id, owner_of
 from proxy.identity import tenant_of
 from proxy.leasing import LEASE_SECONDS
 from proxy.writing import Clock

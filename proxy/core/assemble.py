@@ -1,7 +1,7 @@
 """Assembly: the messages that are forwarded in place of the client's.
 
-Sixth step on the road of a request: head, summary message, kept turns. Nothing is reordered and every kept
-message is the client's own (promises 1 and 2).
+On the road of a request after the plan, and the summary that it asks for, and before the upstream: head, summary
+message, kept turns. Nothing is reordered and every kept message is the client's own (promises 1 and 2).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The budget of a request, in tokens: how much may be sent, from where on to compact, and down to where.
 
-Third step on the road of a request. FR-1.2.4: room for the reply and a safety margin is kept free before
-anything is compared; all marks follow from the model's window, the request's reply length and the policy.
+On the road of a request after the catalog, which finds the window, and before the count. FR-1.2.4: room for the reply
+and a safety margin is kept free before anything is compared; all marks follow from the model's window, the request's
+reply length and the policy.
 """
 
 from __future__ import annotations

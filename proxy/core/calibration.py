@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from .budget import MARGIN_RATIO, Budget
 from .messages import digest_of
+from .prefix import owner_of as owner_of  # noqa: PLC0414 - http/models.py and upstream/lessons.py ask for it here
 from .values import value
 
 LEAST, MOST = 0.5, 3.0
@@ -21,8 +21,6 @@ SAFE = 1 / (1 + MARGIN_RATIO)
 """The smallest factor that is applied: were it wrong altogether, the safety margin would just be used up."""
 KEPT = 0.5
 """Share of what was known that stays when a reply comes in: after five of equal size 3 % of the past are left."""
-OWNERS = 4096
-"""Remembered: each request asks, and a credential comes again and again."""
 ANY_TOOLS = "*"
 """In place of a tool set's digest: all requests for the model. A tool set that is new starts from it."""
 
@@ -111,12 +109,6 @@ def calibration_key(fingerprint: bytes, model: str, base_url: str, fields: Mappi
     tools = [fields[name] for name in ("tools", "functions") if name in fields]
     upstream = digest_of(base_url.encode()).hex()
     return CalibrationKey(owner_of(fingerprint), model, upstream, digest_of(*tools).hex() if tools else "")
-
-
-@lru_cache(maxsize=OWNERS)
-def owner_of(fingerprint: bytes) -> str:
-    """Whose a calibration is, for a caller's fingerprint."""
-    return digest_of(b"calibration", fingerprint).hex()
 
 
 def in_local_tokens(budget: Budget, factor: float) -> Budget:

@@ -58,7 +58,7 @@ class TurnRecord:
     conversation: str
     """The id that the client was told."""
     chain: PrefixChain
-    """Of the request's messages and, when ``reply`` is there, the reply."""
+    """Of the request's messages and, once the turn is ``complete``, the reply."""
     known: int
     """How many leading non-system messages need not be written again."""
     messages: Sequence[Message]

@@ -1,7 +1,7 @@
 """Folding: the upstream's answer, streamed or whole, becomes the assistant message that was said.
 
-Last step on the road of a request, while the client gets its bytes; ``stream.py`` cuts a stream into what is folded
-here. Source: OpenAI API reference, "The chat completion chunk object".
+On the road of a request after the upstream, while the client gets its bytes; ``stream.py`` cuts a stream into
+what is folded here. Source: OpenAI API reference, "The chat completion chunk object".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The words of a conversation: messages, requests and the bytes they travel as.
 
-First on the road of a request: an edge (``http/body.py``) parses a client's dialect into these values, the
+All along the road of a request: an edge (``http/body.py``) parses a client's dialect into these values, the
 core plans over them, and ``assemble`` puts bytes together again. A message keeps the client's own JSON
 (``raw``), so what is not changed is forwarded as the very bytes that came in.
 """
@@ -214,7 +214,7 @@ def digest_of(*pieces: bytes) -> bytes:
 
 
 def hashed(framed_pieces: bytes) -> bytes:
-    """The digest of pieces that are framed already."""
+    """The digest of one piece, or of several that are framed already."""
     made = _UNFED.copy()
     made.update(framed_pieces)
     return made.digest()

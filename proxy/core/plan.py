@@ -1,9 +1,9 @@
 """The plan: what is to be done with a request, decided from counts alone.
 
-Fourth step on the road of a request. ``plan`` is given what the client sent, how much each part counts, the
-budget and the newest summaries, and returns one of five outcomes; others perform it. ``plan_ahead`` says what to
-prepare once the response is out. They render nothing, so a summary that is yet to be made is taken at its bound,
-the largest it may be.
+On the road of a request after the count, before clipping and compaction. ``plan`` is given what the client sent, how
+much each part counts, the budget and the newest summaries, and returns one of five outcomes; others perform it.
+``plan_ahead`` says what to prepare once the response is out. They render nothing, so a summary that is yet to be made
+is taken at its bound, the largest it may be.
 """
 
 from __future__ import annotations

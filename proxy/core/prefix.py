@@ -1,12 +1,13 @@
 """Identity: a hash chain over the non-system messages of a request.
 
-Second step on the road of a request: the chain is what the store is asked with. Equal chains mean equal
+On the road of a request after the catalog and before the store, which is asked with the chain. Equal chains mean equal
 conversations, whoever sends them and through whichever worker; a fork or an edit changes every hash after it.
 System messages are left out, because agents write clocks into them (DESIGN.md, "Identity").
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -14,6 +15,8 @@ from .messages import DIGEST_BYTES, Message, digest_of, hashed
 from .values import value
 
 CHAIN_VERSION = b"v1"
+FAMILY_CHARACTERS = 32
+"""Hex characters of a conversation id that lead to its family: a whole digest."""
 OWN_CHARACTERS = 16
 """Hex characters of a conversation id that set it apart within its family: 64 bits."""
 
@@ -23,7 +26,10 @@ SHORT = 16
 """A chain of fewer messages is made anew as quickly as it is found."""
 REMEMBERED_TENANTS = 4096
 """Seeds of conversations without a name, which are the tenant's alone."""
+REMEMBERED_OWNERS = 4096
+"""Each request asks, and a credential comes again and again."""
 _FRAME = DIGEST_BYTES.to_bytes(8, "little")
+_ID = re.compile(rf"[0-9a-f]{{{FAMILY_CHARACTERS + OWN_CHARACTERS}}}")
 
 
 @value
@@ -112,6 +118,26 @@ def conversation_id(chain: PrefixChain, known: int) -> str:
     hashes = chain.hashes
     own = hashes[known if known < len(hashes) else -1] if hashes else chain.seed
     return chain.family + own.hex()[:OWN_CHARACTERS]
+
+
+def split_id(conversation: str) -> tuple[str, str]:
+    """A conversation's id as family and own part."""
+    return conversation[:FAMILY_CHARACTERS], conversation[FAMILY_CHARACTERS:]
+
+
+def is_id(conversation: str) -> bool:
+    """Whether a text can be a conversation's id; ids come in from clients and become parts of keys."""
+    return _ID.fullmatch(conversation) is not None
+
+
+@lru_cache(maxsize=REMEMBERED_OWNERS)
+def owner_of(fingerprint: bytes) -> str:
+    """To whom belongs what is a credential's own, whichever upstream it is used for, by the caller's fingerprint.
+
+    Calibrations, what overflows taught, lists and names of conversations; a tenant is a credential with an upstream.
+    """
+    # What is digested with it is in stored keys; they were a calibration's first.
+    return digest_of(b"calibration", fingerprint).hex()
 
 
 def _seed(tenant: str, conversation: str | None) -> bytes:

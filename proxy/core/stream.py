@@ -1,7 +1,7 @@
 """An event stream as it comes, cut into events whose chunks are folded.
 
-Last step on the road of a request, above ``delta.py``, which knows what a chunk says. Source: the event-stream format
-of the WHATWG HTML standard, section 9.2.
+On the road of a request after the upstream, while the client gets its bytes; above ``delta.py``, which knows what a
+chunk says. Source: the event-stream format of the WHATWG HTML standard, section 9.2.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class Outbox:
     async def _queued(self, flush: Flush, at: float) -> None:
         if not flush.stored:
             # It was made without the store, so what had left before was not known.
-            known = await self._store.recall(flush.tenant, flush.chain, flush.summary.recipe)
+            known = await self._store.recall(flush.chain, flush.summary.recipe)
             flush = flush.after(known.summary) if known.summary else flush
         if not flush.leaving:
             return

@@ -145,11 +145,11 @@ class SharedSummaries:
             return None
 
     async def _found(self, stored: StoredParts, chain: PrefixChain) -> RunningSummary | None:
-        return (await stored.store.recall(self._place.tenant, chain, self._place.recipe)).summary
+        return (await stored.store.recall(chain, self._place.recipe)).summary
 
     async def _kept(self, stored: StoredParts, chain: PrefixChain, step: Keep) -> RunningSummary | None:
         place, shared, now = self._place, step.shared, time.time()
-        memory = await stored.store.recall(place.tenant, chain, place.recipe)
+        memory = await stored.store.recall(chain, place.recipe)
         tokens = stored.parts.counter.count_message(render_text(shared.text, shared.covered), place.upstream_model)
         summary = RunningSummary(
             prefix=chain.at(shared.covered),

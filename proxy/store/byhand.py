@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from proxy.core.prefix import split_id
 from proxy.core.summary import RunningSummary
 from proxy.store import codec, keys, scripts
 from proxy.store.lifetimes import Lifetimes, lifetime
@@ -42,7 +43,7 @@ class RedisByHand:
 
         :raises StoreUnavailable: the store did not answer in time
         """
-        family, own = keys.split_id(conversation)
+        family, own = split_id(conversation)
         ttl, reference = self._lifetimes.of(tenant).idle, codec.pack_reference(summary)
         given = (own, ttl, summary.created_at, tenant, reference, codec.pack_summary(summary))
         await self._ask("EVAL", scripts.REPLACE_SUMMARY.source, 1, keys.family_prefix(family), b"", 0, *given)

@@ -56,8 +56,8 @@ class _Library:
         self.aclose = client.aclose
 
 
-def connect(url: str) -> tuple[Carrier, bool]:
-    """What carries commands to a store's address, and whether that is a cluster. Nothing is opened yet.
+def connect(url: str) -> Carrier:
+    """What carries commands to a store's address. Nothing is opened yet.
 
     :raises ConfigError: the URL cannot be used
     """
@@ -73,13 +73,13 @@ def connect(url: str) -> tuple[Carrier, bool]:
     options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
     try:
         if cluster:
-            return _Library(RedisCluster.from_url(plain, **options)), True
+            return _Library(RedisCluster.from_url(plain, **options))
         server = _plain_server(plain)
         if server is not None:
-            return Line(server), False
+            return Line(server)
         pool = BlockingConnectionPool.from_url(plain, max_connections=_CONNECTIONS, timeout=None, **options)
         pool.connection_class(**pool.connection_kwargs)  # an unknown option in the URL shows here, not at a request
-        return _Library(Redis.from_pool(pool)), False
+        return _Library(Redis.from_pool(pool))
     except (ValueError, TypeError, *FAILURES) as error:
         raise ConfigError(
             "store.url cannot be used: write redis://, rediss://, redis+cluster:// or unix://.",

@@ -49,13 +49,8 @@ key                      type     holds
 
 from __future__ import annotations
 
-import re
-
 from proxy.core.messages import digest_of
-
-_ID = re.compile(r"[0-9a-f]{48}")
-FAMILY_CHARACTERS = 32
-"""Of a conversation id, these lead to the family; the rest is its own (``conversation_id``)."""
+from proxy.core.prefix import split_id as split_id  # noqa: PLC0414 - listing.py and scripts.py ask for it here
 
 
 def family_prefix(family: str) -> str:
@@ -119,16 +114,6 @@ def calibrations(owner: str) -> str:
 def lessons(owner: str) -> str:
     """The key of what overflows taught one credential."""
     return f"tm:w:{owner}"
-
-
-def split_id(conversation: str) -> tuple[str, str]:
-    """A conversation's id as family and own part."""
-    return conversation[:FAMILY_CHARACTERS], conversation[FAMILY_CHARACTERS:]
-
-
-def is_id(conversation: str) -> bool:
-    """Whether a text can be a conversation's id; ids come in from clients and become parts of keys."""
-    return _ID.fullmatch(conversation) is not None
 
 
 def message_list(conversation: str) -> str:

@@ -2,8 +2,8 @@
 
 Between the adapter and the network, where the store's URL is a plain one; the one door to hiredis. On the road of a
 request redis-py's checkout of a connection, its encoders and its streams cost more than all the rest of a call. Here a
-command is packed in C, what is asked in one turn of the event loop leaves in one write, and a server answers in order,
-so the n-th answer is the n-th command's.
+command is packed in C. One that finds no other on its way leaves at once; all others that are asked in one turn of the
+event loop leave in one write. A server answers in order, so the n-th answer is the n-th command's.
 """
 
 from __future__ import annotations

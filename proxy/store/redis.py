@@ -14,7 +14,7 @@ from typing import Any
 from proxy.core.conversation import Recollection, StoredConversation, StoredMessage, TurnRecord
 from proxy.core.errors import StoreError
 from proxy.core.ports import BegunTurn, Lease
-from proxy.core.prefix import PrefixChain
+from proxy.core.prefix import PrefixChain, is_id, split_id
 from proxy.core.summary import RunningSummary, SummaryRecipe
 from proxy.store import codec, keys, scripts
 from proxy.store.asking import Asking
@@ -51,7 +51,7 @@ class RedisStore:
         recall_timeout_seconds: float = RECALL_SECONDS,
         record_timeout_seconds: float = RECORD_SECONDS,
     ) -> None:
-        self._carrier, _ = connect(url)
+        self._carrier = connect(url)
         self._lifetimes = lifetimes or Lifetimes(lifetime(ttl_seconds))
         rest = Rest()
         self._recalling = Asking(rest, recall_timeout_seconds)
@@ -60,14 +60,13 @@ class RedisStore:
         self._seen = Seen()
         self.listing = Listing(self.ask, self._lifetimes.longest)
 
-    async def recall(self, tenant: str, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
-        """What is known of a request's conversation; ``tenant`` is in the chain already.
+    async def recall(self, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
+        """What is known of a request's conversation; whose it is, is in the chain.
 
         The newest prefixes are sent first; all only where none of those is known and there are more.
 
         :raises StoreUnavailable: the store did not answer in time
         """
-        del tenant
         if not chain.hashes:
             return NOTHING_KNOWN
         before = max(0, len(chain.hashes) - scripts.NEAR)
@@ -132,7 +131,7 @@ class RedisStore:
         :returns: the one that is stored now; None where there is none and the lease is somebody else's by now
         :raises StoreUnavailable: the store did not answer in time
         """
-        family, own = keys.split_id(conversation)
+        family, own = split_id(conversation)
         if family != chain.family:
             raise StoreError("The summary is of another conversation.", internal=f"{conversation} {chain.family}")
         packed = codec.pack_summary(summary)
@@ -169,7 +168,7 @@ class RedisStore:
 
     async def conversation(self, conversation: str) -> StoredConversation | None:
         """A conversation's record; an id that was only told leads to the conversation that holds the turn."""
-        family, _ = keys.split_id(conversation)
+        family, _ = split_id(conversation)
         return codec.read_conversation(family, await self._read(scripts.DESCRIBE, conversation))
 
     async def messages(self, conversation: str, *, start: int = 1, stop: int | None = None) -> Sequence[StoredMessage]:
@@ -242,7 +241,7 @@ class RedisStore:
         found = await self.ask("GET", keys.name(owner, name))
         if found is None:
             return None
-        family, own = keys.split_id(found.decode())
+        family, own = split_id(found.decode())
         head = await self.ask("GET", keys.head(family))
         return family + (head.decode() if head else own)
 
@@ -252,7 +251,7 @@ class RedisStore:
         :returns: whether there was one
         :raises StoreUnavailable: the store did not answer in time
         """
-        family, own = keys.split_id(conversation)
+        family, own = split_id(conversation)
         with self._recording:
             gone = await self._run(scripts.FORGET, family, b"", 0, own, now)
         await self.listing.drop(owner, conversation, name)
@@ -291,7 +290,7 @@ class RedisStore:
         return self._run(scripts.RECORD, turn.chain.family, *given)
 
     async def _path(self, conversation: str) -> list[tuple[str, int, int]]:
-        family, _ = keys.split_id(conversation)
+        family, _ = split_id(conversation)
         return codec.read_path(family, await self._read(scripts.PATH, conversation))
 
     async def _page(self, holder: str, base: int, first: int, last: int) -> list[StoredMessage]:
@@ -301,9 +300,9 @@ class RedisStore:
         return [codec.unpack_message(entry, first + i, hashes[16 * i : 16 * i + 16]) for i, entry in enumerate(entries)]
 
     async def _read(self, script: scripts.Script, conversation: str) -> Any:
-        if not keys.is_id(conversation):
+        if not is_id(conversation):
             return ()
-        family, own = keys.split_id(conversation)
+        family, own = split_id(conversation)
         with self._recording:
             return await self._run(script, family, b"", 0, own)
 

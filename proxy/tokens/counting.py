@@ -1,20 +1,19 @@
 """Counting requests and messages, each text once: the figures that budget and plan work with.
 
-Second step on the road of a request, between identity and budget. Implements ``TokenCounter``. ``accounting``
+On the road of a request after the budget and before the plan. Implements ``TokenCounter``. ``accounting``
 has the rules; here is what they are asked with: encoded text, what is remembered, threads, failures.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal, cast
 
 from proxy.core.errors import TokenizerFailed
-from proxy.core.messages import ChatRequest, Message, digest_of
+from proxy.core.messages import ChatRequest, Message, digest_of, hashed
 from proxy.core.ports import RequestCount, Stored
 from proxy.tokens.accounting import BARE, PER_MESSAGE, Scheme, fixed_tokens, message_tokens, scheme_for
 from proxy.tokens.media import IMAGES, kind_of
@@ -183,8 +182,7 @@ class LocalTokenCounter:
     def _text(self, scheme: Scheme, text: str) -> int:
         if len(text) < _UNREMEMBERED_CHARS:
             return self._encoded(scheme, text)
-        digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
-        key = (scheme.texts, digest, len(text))
+        key = (scheme.texts, hashed(text.encode(errors="surrogatepass")), len(text))
         count = self._texts.get(key)
         if count is None:
             count = self._encoded(scheme, text)
@@ -196,7 +194,7 @@ class LocalTokenCounter:
             return 0
         family = scheme.family
         try:
-            count = (self._loaded.get(family.encoding) or self._vocabulary(family.encoding)).count(text)
+            count = self._vocabulary(family.encoding).count(text)
         except TokenizerFailed as error:
             self._estimating(error)
             return -(-len(text) // ESTIMATED_CHARS)

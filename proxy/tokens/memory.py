@@ -6,7 +6,11 @@ Below ``counting``, which keeps one of messages and one of texts.
 from __future__ import annotations
 
 Key = tuple[str, bytes, int]
-"""How it was counted, a digest of what was counted, and its length in characters."""
+"""How it was counted, a digest of what was counted, and what tells two of one digest apart.
+
+Of a message that is its ``measure``, of a text its length in characters, of what a request costs beside its messages -1
+or -2: one figure each.
+"""
 
 
 class Remembered:

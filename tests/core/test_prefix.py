@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.messages import Message, digest_of
-from proxy.core.prefix import Chains, PrefixChain, chain_of, conversation_id
+from proxy.core.prefix import Chains, PrefixChain, chain_of, conversation_id, is_id, split_id
 from tests.core.histories import conversations, message
 
 
@@ -84,7 +84,9 @@ def test_an_id_leads_to_its_family_and_begins_where_a_fork_does(messages: list[M
     chain = chain_of("t", messages)
     made = conversation_id(chain, known)
     assert len(made) == 48
-    assert made.startswith(chain.family)
+    assert is_id(made)
+    assert not any(is_id(other) for other in (made[1:], made + "0", made + "\n", "A" + made[1:]))
+    assert split_id(made)[0] == chain.family
     assert made == conversation_id(chain, known), "it depends on content alone"
     if known + 1 < len(chain):
         assert made != conversation_id(chain, known + 1)

@@ -7,10 +7,10 @@ import json
 from typing import Any, cast
 
 from proxy.core.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
-from proxy.core.calibration import Calibration, owner_of
+from proxy.core.calibration import Calibration
 from proxy.core.conversation import Recollection, TurnRecord
 from proxy.core.ports import Caller, RequestCount, Route
-from proxy.core.prefix import chain_of
+from proxy.core.prefix import chain_of, owner_of
 from proxy.core.summary import RunningSummary, SummaryRecipe
 from proxy.exchange import Controls, Exchange, ReadReply, Report
 from proxy.fit import Fitting

@@ -257,5 +257,5 @@ async def test_a_named_conversation_is_a_family_of_its_own(store: RedisStore, te
     turn = turn_of(tenant, dialogue(2))
     conversation = await store.record(replace(turn, chain=named, conversation=conversation_id(named, 0)))
     assert conversation.startswith(named.family)
-    assert (await store.recall(tenant, named, RECIPE)).conversation == conversation
-    assert (await store.recall(tenant, turn.chain, RECIPE)).conversation is None
+    assert (await store.recall(named, RECIPE)).conversation == conversation
+    assert (await store.recall(turn.chain, RECIPE)).conversation is None

@@ -133,7 +133,7 @@ async def test_a_named_conversations_first_message_is_known(store: RedisStore, t
     chain = chain_of(tenant, said, conversation="mine")
     turn = turn_of(tenant, said, conversation=chain.family + chain.at(1).hex()[:16])
     await store.record(replace(turn, chain=chain, name="mine"))
-    memory = await store.recall(tenant, chain_of(tenant, said[:1], conversation="mine"), RECIPE)
+    memory = await store.recall(chain_of(tenant, said[:1], conversation="mine"), RECIPE)
     assert (memory.conversation, memory.known, memory.diverges) == (turn.conversation, 1, True)
 
 

@@ -8,9 +8,12 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import MethodType
+from typing import cast
 
 import pytest
 import uvloop
+from redis.asyncio import Redis, RedisCluster
 
 from proxy.core.errors import StoreUnavailable
 from proxy.store.carriers import connect
@@ -231,9 +234,9 @@ async def test_a_user_without_a_password_is_not_taken_for_the_default_one(socket
     """The URL names who it is; the access list lets it in as that."""
     line = Line(Server(path=socket_path))
     await line.call("ACL", "SETUSER", "open", "on", "nopass", "~*", "+@all")
-    second, cluster = connect(f"unix://open@{socket_path}")
+    second = connect(f"unix://open@{socket_path}")
+    assert isinstance(second, Line)
     assert await second.call("ACL", "WHOAMI") == b"open"
-    assert not cluster
     for one in (line, second):
         await one.aclose()
 
@@ -247,20 +250,20 @@ async def test_a_script_that_is_not_known_is_told_apart(socket_path: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("url", "ours"),
+    ("url", "kind"),
     [
-        ("redis://localhost", True),
-        ("redis://me:pw@host:7000/3", True),
-        ("unix:///run/valkey.sock?db=1", True),
-        ("rediss://host", False),
-        ("redis://host?health_check_interval=5", False),
+        ("redis://localhost", Line),
+        ("redis://me:pw@host:7000/3", Line),
+        ("unix:///run/valkey.sock?db=1", Line),
+        ("rediss://host", Redis),
+        ("redis://host?health_check_interval=5", Redis),
+        ("redis+cluster://host", RedisCluster),
     ],
 )
-async def test_plain_addresses_only_are_spoken_to_by_a_line(url: str, *, ours: bool) -> None:
-    """TLS and options are redis-py's."""
-    carrier, cluster = connect(url)
-    assert isinstance(carrier, Line) is ours
-    assert not cluster
+async def test_plain_addresses_only_are_spoken_to_by_a_line(url: str, kind: type) -> None:
+    """Clusters, TLS and options are redis-py's."""
+    carrier = connect(url)
+    assert isinstance(cast("MethodType", carrier.call).__self__, kind)
     await carrier.aclose()
 
 

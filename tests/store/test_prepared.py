@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from proxy.core.conversation import Recollection
-from proxy.core.prefix import chain_of
-from proxy.store import keys
+from proxy.core.prefix import chain_of, split_id
 from proxy.store.leases import RedisLeases
 from tests.store.turns import RECIPE, Client, assistant, dialogue, summary_of, user
 
@@ -94,7 +93,7 @@ async def test_a_preparation_under_way_is_recalled_by_the_branch_that_it_is_for(
     """And by no other: an edited request has nothing to wait for."""
     conversation = await client.send(dialogue(9), assistant("message 10"))
     chain = chain_of(client.tenant, dialogue(9))
-    name = keys.split_id(conversation)[1]
+    name = split_id(conversation)[1]
     lease = await RedisLeases(client.store.ask).take(name, chain, 7, RECIPE, 30)
     assert lease is not None
     assert (await client.recall(dialogue(11))).preparing == 7
@@ -108,12 +107,12 @@ async def test_a_fork_inherits_what_waits_and_what_is_being_prepared(client: Cli
     asked = dialogue(9)
     conversation = await client.send(asked, assistant("message 10"))
     chain = chain_of(client.tenant, asked)
-    lease = await RedisLeases(client.store.ask).take(keys.split_id(conversation)[1], chain, 7, RECIPE, 30)
+    lease = await RedisLeases(client.store.ask).take(split_id(conversation)[1], chain, 7, RECIPE, 30)
     fork = await client.send(asked, assistant("another answer"))
     assert fork != conversation
     grown = [*asked, assistant("another answer"), user("And then?")]
     memory = await client.recall(grown)
-    assert (memory.preparing, memory.preparing_name) == (7, keys.split_id(conversation)[1])
+    assert (memory.preparing, memory.preparing_name) == (7, split_id(conversation)[1])
     made = summary_of(chain, 7)
     await client.store.keep_summary(client.tenant, conversation, chain, made, waiting=True, lease=lease)
     assert (await client.recall(grown)).prepared == made
@@ -123,7 +122,7 @@ async def test_who_loses_the_lease_of_a_preparation_stores_nothing(client: Clien
     """A summary made by hand ends it: what it took in is not valid any more."""
     conversation = await client.send(dialogue(9), assistant("message 10"))
     leases, chain = RedisLeases(client.store.ask), chain_of(client.tenant, dialogue(9))
-    lease = await leases.take(keys.split_id(conversation)[1], chain, 7, RECIPE, 30)
+    lease = await leases.take(split_id(conversation)[1], chain, 7, RECIPE, 30)
     assert lease is not None
     await leases.release(lease)
     kept = await client.store.keep_summary(

@@ -66,7 +66,7 @@ async def test_a_summary_is_of_its_recipe(client: Client) -> None:
     other = replace(RECIPE, version=2)
     await client.store.keep_summary(client.tenant, conversation, chain, summary_of(chain, 3, recipe=other))
     assert (await client.recall(dialogue(5))).summary is None
-    found = await client.store.recall(client.tenant, chain, other)
+    found = await client.store.recall(chain, other)
     assert found.summary is not None
     assert found.summary.recipe == other
 

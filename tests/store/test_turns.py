@@ -174,7 +174,7 @@ async def test_nothing_is_left_of_what_was_forgotten(store: RedisStore, tenant: 
     assert await store.system_messages(id_) == {}
     assert await store.recent(tenant) == []
     assert await store.named(tenant, NAME) is None
-    assert (await store.recall(tenant, chain, RECIPE)).known == 0
+    assert (await store.recall(chain, RECIPE)).known == 0
     assert await store.summary(chain, 4, RECIPE) is None
     assert await store.summary(chain, 6, RECIPE, waiting=True) is None
     assert not await store.forget(id_, tenant, NAME, time.time())

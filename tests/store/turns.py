@@ -108,7 +108,7 @@ class Client:
 
     async def recall(self, messages: Sequence[Message]) -> Recollection:
         """What the store knows of a request."""
-        return await self.store.recall(self.tenant, chain_of(self.tenant, messages), RECIPE)
+        return await self.store.recall(chain_of(self.tenant, messages), RECIPE)
 
     async def send(self, messages: Sequence[Message], reply: Message | None) -> str:
         """One turn; returns the id of the conversation that holds it."""

@@ -16,8 +16,8 @@ from proxy.core.summary import RunningSummary, SummaryRecipe
 class ConversationStore(Protocol):
     """The one shared store of all workers (NFR-7.3, FR-4.3)."""
 
-    async def recall(self, tenant: str, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
-        """What is known of a request's conversation: one round trip in the common case.
+    async def recall(self, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
+        """What is known of a request's conversation, whose tenant is in the chain: one round trip in the common case.
 
         :raises StoreUnavailable: the store did not answer in time
         """
