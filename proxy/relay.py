@@ -1,7 +1,7 @@
 """Relay: the upstream's bytes go to the client as they come; what was said is folded on the way and stored at the end.
 
-Eighth and last step on the road of a request. The write at the end is done before the last bytes are
-released, so that the client's next turn finds this one, and it is bounded in time by the store. Nothing that
+On the road of a request after the upstream has answered, to its end. The write at the end is done before the last
+bytes are released, so that the client's next turn finds this one, and it is bounded in time by the store. Nothing that
 is done with the bytes here, folding, counting or storing, can keep them from the client.
 """
 

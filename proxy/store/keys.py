@@ -50,7 +50,7 @@ key                      type     holds
 from __future__ import annotations
 
 from proxy.core.messages import digest_of
-from proxy.core.prefix import split_id as split_id  # noqa: PLC0414 - listing.py and scripts.py ask for it here
+from proxy.core.prefix import split_id
 
 
 def family_prefix(family: str) -> str:

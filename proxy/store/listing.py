@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from proxy.core.errors import StoreError
+from proxy.core.prefix import split_id
 from proxy.store import keys
 
 Ask = Callable[..., Awaitable[Any]]
@@ -177,7 +178,7 @@ class Listing:
     async def _unname(self, name: str, conversation: str) -> None:
         """A client may call several by one name: forks of one family, or those of models at two upstreams."""
         led = await self._ask("GET", name)
-        family, _ = keys.split_id(conversation)
+        family, _ = split_id(conversation)
         if led is not None and led.decode().startswith(family) and await self._ask("GET", keys.head(family)) is None:
             await self._ask("DEL", name)
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxy.core.conversation import TurnRecord
-from proxy.core.prefix import OWN_CHARACTERS, PrefixChain
+from proxy.core.prefix import OWN_CHARACTERS, PrefixChain, split_id
 from proxy.core.summary import SummaryRecipe
-from proxy.store import codec, keys
+from proxy.store import codec
 from proxy.store.lifetimes import Lifetime
 from proxy.store.seen import Seen
 
@@ -74,7 +74,7 @@ def record_arguments(
     :param created: the turn's time, as ``moment`` writes it
     :param known: how many leading messages are not sent; 0 sends all, system messages too
     """
-    family, told = keys.split_id(turn.conversation)
+    family, told = split_id(turn.conversation)
     fresh = noted = parts.systems
     if fresh and known:
         fresh = [one for one in fresh if (turn.conversation, one.digest) not in seen]
