@@ -370,11 +370,19 @@ class TestTransfer:
         assert answer.status_code == 404
 
 
-@pytest.mark.parametrize("method", ["GET", "DELETE"])
-def test_a_page_in_a_browser_here_reads_no_conversation(client: Client, method: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "path", "found"),
+    [
+        ("GET", f"/{'0' * 48}", 404),
+        ("DELETE", f"/{'0' * 48}", 404),
+        ("POST", f"/{'0' * 48}/summarize", 404),
+        ("POST", "/import?model=small", 400),
+    ],
+)
+def test_a_page_in_a_browser_here_reaches_no_conversation(client: Client, method: str, path: str, found: int) -> None:
     """It can make its own name lead to this machine (DNS rebinding), but has no credential."""
-    for host, status in (("127.0.0.1", 404), ("localhost:8787", 404), ("evil.example", 403)):
-        answer = client.http.request(method, f"/tidemark/conversations/{'0' * 48}", headers={"host": host})
+    for host, status in (("127.0.0.1", found), ("localhost:8787", found), ("evil.example", 403)):
+        answer = client.http.request(method, f"/tidemark/conversations{path}", headers={"host": host})
         assert answer.status_code == status
     named = {"host": "proxy.example", **client.headers()}
     assert client.http.get("/tidemark/conversations", headers=named).status_code == 200
