@@ -367,6 +367,16 @@ async def test_base_url_that_is_none_is_unreachable(wire: WireLane, base: str) -
         await wire.send(Route("wire", "m", "m", "openai", base), b"{}", calling())
 
 
+async def test_a_connection_that_is_never_made_is_unreachable(wire: WireLane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connecting, TLS included, has a time of its own: nobody is told to raise the model's."""
+    monkeypatch.setattr("proxy.upstream.wire.CONNECT_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        base = f"https://127.0.0.1:{silent.getsockname()[1]}/v1"
+        with pytest.raises(UpstreamUnreachable) as failed:
+            await wire.send(Route("wire", "m", "m", "openai", base), b"{}", calling())
+    assert "litellm_params.timeout" not in str(failed.value)
+
+
 async def test_silent_upstream_times_out(wire: WireLane) -> None:
     """No headers within the route's time: UpstreamTimedOut, and the connection is closed."""
 
@@ -374,7 +384,7 @@ async def test_silent_upstream_times_out(wire: WireLane) -> None:
         await exchange.gone()
 
     async with serving(script) as server:
-        with pytest.raises(UpstreamTimedOut, match=r"0\.1 seconds"):
+        with pytest.raises(UpstreamTimedOut, match=r"0\.1 seconds.*litellm_params\.timeout"):
             await wire.send(route_to(server, timeout_seconds=0.1), b"{}", calling())
 
 
@@ -551,8 +561,9 @@ async def test_completion_has_its_own_time(wire: WireLane) -> None:
         await exchange.gone()
 
     async with serving(script) as server:
-        with pytest.raises(UpstreamTimedOut):
+        with pytest.raises(UpstreamTimedOut) as failed:
             await wire.complete(route_to(server), [], calling(), max_tokens=9, timeout_seconds=0.1)
+    assert "litellm_params.timeout" not in str(failed.value)  # another time was over
 
 
 async def test_proxy_of_the_environment_is_used(wire: WireLane, monkeypatch: pytest.MonkeyPatch) -> None:
