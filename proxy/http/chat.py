@@ -174,16 +174,16 @@ class ChatEndpoint:
     @staticmethod
     async def _told(visit: Visit, request: ChatRequest, answer: Answered) -> Outcome:
         """Bring the client an answer of our own, as it would have got one of the model."""
-        response = visit.response
+        response, facts = visit.response, visit.facts()
         visit.arrived()
-        if not request.stream:
-            await response.whole(200, [JSON, *visit.facts()], completion(request, answer))
-        else:
-            if response.status is None:
-                await response.start(200, [*EVENT_STREAM, *visit.facts()])
-            await response.end(event_stream(request, answer))
         # nothing went upstream, so nothing of it counts among what did
         visit.report = replace(answer.report, tokens_before=0, tokens_after=0)
+        if not request.stream:
+            await response.whole(200, [JSON, *facts], completion(request, answer))
+        else:
+            if response.status is None:
+                await response.start(200, [*EVENT_STREAM, *facts])
+            await response.end(event_stream(request, answer))
         return "complete"
 
 
