@@ -113,7 +113,7 @@ def _answered(link: BaseException) -> bool:
 
 def _status(link: BaseException | None) -> int | None:
     status = getattr(link, "status_code", None)
-    return status if isinstance(status, int) and status >= 400 else None
+    return status if isinstance(status, int) and 400 <= status < 600 else None
 
 
 def _said(link: BaseException) -> str:

@@ -206,6 +206,31 @@ async def test_a_space_before_a_colon_hides_no_framing(
     proxy_for.cache_clear()
 
 
+@pytest.mark.parametrize("head", [b"200 OK\r\nx-one: a\x1bb", b"600 What", b"999 What"], ids=["control", "600", "999"])
+@pytest.mark.parametrize("by_proxy", [False, True], ids=["ours", "by proxy"])
+async def test_a_head_that_cannot_be_sent_on_is_no_answer(
+    wire: WireLane, monkeypatch: pytest.MonkeyPatch, head: bytes, *, by_proxy: bool
+) -> None:
+    """The client is told so; else its server would fail with nothing sent. The connection is closed."""
+    gone = asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.write(b"HTTP/1.1 %b\r\ncontent-length: 9\r\n\r\n{}" % head)
+        await exchange.gone()
+        gone.set()
+
+    proxy_for.cache_clear()
+    async with serving(script) as server:
+        if by_proxy:
+            monkeypatch.setenv("no_proxy", "")
+            monkeypatch.setenv("http_proxy", server.base_url.removesuffix("/v1"))
+        with pytest.raises(UpstreamError):
+            await wire.send(route_to(server), b"{}", calling())
+        async with asyncio.timeout(5):
+            await gone.wait()
+    proxy_for.cache_clear()
+
+
 @pytest.mark.parametrize("status", ["400 Bad Request", "429 Too Many Requests", "529 Overloaded", "302 Found"])
 async def test_refusals_and_redirects_come_back_untouched(wire: WireLane, status: str) -> None:
     """An error's status and body are the upstream's own, and a redirect is not followed."""
