@@ -35,7 +35,7 @@ App = Callable[[Any, Any, Callable[[Message], Awaitable[None]]], Awaitable[None]
 
 
 class Connection(HttpToolsProtocol):
-    """One client's connection. Mutable beside what uvicorn keeps: what came last, and since when nothing is asked."""
+    """One client's connection. Mutable beside what uvicorn keeps: what is read now, and since when nothing is asked."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -49,6 +49,7 @@ class Connection(HttpToolsProtocol):
         """Called by the event loop."""
         self._data = data
         super().data_received(data)
+        self._data = b""  # as long as a body, while the connection may be idle for minutes
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the event loop. The timer would keep the connection in memory."""
