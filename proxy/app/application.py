@@ -85,6 +85,9 @@ def create_app(
     heard = log.hears(TurnStored)  # the metrics do not count them
     relay = Relay(store, parts.counter, emit, msgspec.json.decode, time.perf_counter, tells_turns=heard)
     auth = PassthroughAuth(secret)
+    token = settings.secrets.admin_token
+    access = OperatorAccess(settings.server.host, token.reveal() if token else None)
+    conversations = ConversationAccess(auth, access)
     max_body = settings.server.max_body_mb * 1024 * 1024
     commands = Commands(
         road=pipeline, fitting=engine.fitting, store=store, mark=mark_of(secret), emit=emit, clock=time.time
@@ -93,7 +96,7 @@ def create_app(
         pipeline=_history(settings, stored, commands),
         relay=relay,
         parser=parts.parser,
-        auth=auth,
+        access=conversations,
         limits=EdgeLimits(max_body, settings.server.keepalive_seconds, settings.server.notice_seconds),
         emit=emit,
         timer=time.perf_counter,
@@ -112,9 +115,6 @@ def create_app(
         await flushing.aclose()
         await stored.aclose()
 
-    token = settings.secrets.admin_token
-    access = OperatorAccess(settings.server.host, token.reveal() if token else None)
-    conversations = ConversationAccess(auth, access)
     routes = [
         HttpRoute(CHAT, chat, methods=["POST"]),
         *Ops(

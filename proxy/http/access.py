@@ -1,7 +1,7 @@
 """Who reaches stored conversations: their own tenant, by its credential, and whoever has the admin token.
 
-Asked by every endpoint below ``/tidemark/conversations``. Unlike changes of models, contents need the token on this
-machine, too.
+Asked by every endpoint below ``/tidemark/conversations``, and by chat requests with stored history. Unlike changes of
+models, contents need the token on this machine, too.
 """
 
 from __future__ import annotations
