@@ -17,6 +17,8 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HEADER_RE, STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from proxy.core.headers import CONTROLS
+
 OFFERS = (b"upgrade", b"http2-settings")
 JOINED_BYTES = 65_536
 """Up to here a body goes out in one write with its head; copying more costs more than a second write."""
@@ -24,8 +26,6 @@ KEPT_HEADS = 64
 """Whose names of header lines are remembered; upstreams choose some of them."""
 FRAMING = frozenset({b"connection", b"transfer-encoding"})
 """What uvicorn must see: it ends the connection, or says otherwise where the body ends."""
-MARKED = bytes(ord("?") if (code < 32 and code != 9) or code == 127 else code for code in range(256))
-"""Every byte as it is, but for the control characters that no header value holds (RFC 9110, section 5.5)."""
 
 NAME, VALUE = itemgetter(0), itemgetter(1)
 """Of a header line."""
@@ -35,7 +35,7 @@ App = Callable[[Any, Any, Callable[[Message], Awaitable[None]]], Awaitable[None]
 
 
 class Connection(HttpToolsProtocol):
-    """One client's connection. Mutable beside what uvicorn keeps: what came last, and since when nothing is asked."""
+    """One client's connection. Mutable beside what uvicorn keeps: what is read now, and since when nothing is asked."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -49,6 +49,7 @@ class Connection(HttpToolsProtocol):
         """Called by the event loop."""
         self._data = data
         super().data_received(data)
+        self._data = b""  # as long as a body, while the connection may be idle for minutes
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the event loop. The timer would keep the connection in memory."""
@@ -191,7 +192,7 @@ def _lines(headers: list[tuple[bytes, bytes]], length: int) -> bytes:
     if headers[names.index(b"content-length")][1] != b"%d" % length or not _are_plain(names):
         raise ValueError("for uvicorn to look at")
     text = b"".join(map(VALUE, headers))
-    if text.translate(MARKED) != text:
+    if text.translate(None, CONTROLS) != text:
         raise ValueError("a control character")
     return b"\r\n".join(map(b": ".join, headers))
 

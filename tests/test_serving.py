@@ -272,6 +272,16 @@ async def test_a_timer_that_looks_too_early_looks_again() -> None:
     protocol.connection_lost(None)
 
 
+@pytest.mark.parametrize("offer", [b"", b"connection: upgrade\r\nupgrade: h2c\r\n"])
+async def test_what_was_read_is_let_go(offer: bytes) -> None:
+    """An idle connection holds nothing of the request that came last, with an offer of another protocol or without."""
+    protocol, _ = opened(Connection, told(200, PLAIN, [b"Hello"], []), ws="none")
+    protocol.data_received(b'POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 8\r\n%b\r\n{"a": 1}' % offer)
+    await settled(protocol)
+    assert not [held for held in vars(protocol).values() if isinstance(held, bytes) and b'"a"' in held]
+    protocol.connection_lost(None)
+
+
 async def test_a_closed_connection_leaves_no_timer() -> None:
     """However it came to its end."""
     for reason in (None, ConnectionResetError()):

@@ -27,6 +27,7 @@ from proxy.core.errors import InvalidRequest, TidemarkError
 from proxy.core.events import Event, Listener, TurnStored
 from proxy.core.ports import MemoryFlush
 from proxy.history import StoredHistory, TurnRules
+from proxy.http.access import ConversationAccess
 from proxy.http.admin import OperatorAccess
 from proxy.http.archive import Archived
 from proxy.http.auth import PassthroughAuth
@@ -84,6 +85,9 @@ def create_app(
     heard = log.hears(TurnStored)  # the metrics do not count them
     relay = Relay(store, parts.counter, emit, msgspec.json.decode, time.perf_counter, tells_turns=heard)
     auth = PassthroughAuth(secret)
+    token = settings.secrets.admin_token
+    access = OperatorAccess(settings.server.host, token.reveal() if token else None)
+    conversations = ConversationAccess(auth, access)
     max_body = settings.server.max_body_mb * 1024 * 1024
     commands = Commands(
         road=pipeline, fitting=engine.fitting, store=store, mark=mark_of(secret), emit=emit, clock=time.time
@@ -92,7 +96,7 @@ def create_app(
         pipeline=_history(settings, stored, commands),
         relay=relay,
         parser=parts.parser,
-        auth=auth,
+        access=conversations,
         limits=EdgeLimits(max_body, settings.server.keepalive_seconds, settings.server.notice_seconds),
         emit=emit,
         timer=time.perf_counter,
@@ -111,8 +115,6 @@ def create_app(
         await flushing.aclose()
         await stored.aclose()
 
-    token = settings.secrets.admin_token
-    access = OperatorAccess(settings.server.host, token.reveal() if token else None)
     routes = [
         HttpRoute(CHAT, chat, methods=["POST"]),
         *Ops(
@@ -125,8 +127,8 @@ def create_app(
             max_body_bytes=max_body,
         ).routes(),
         *Models(stored.registry, auth, access).routes(),
-        *_archived(stored, pipeline, engine, auth, access).routes(),
-        *Conversations(_manual(stored, pipeline, engine, emit, flush), auth, access).routes(),
+        *_archived(stored, pipeline, engine, conversations).routes(),
+        *Conversations(_manual(stored, pipeline, engine, emit, flush), conversations).routes(),
     ]
     handlers = {404: _missing, 405: _missing, 500: _failed}
     app = _Application(chat, routes=routes, lifespan=lifespan, exception_handlers=handlers)
@@ -161,9 +163,7 @@ def _history(settings: Settings, stored: StoredParts, road: Commands) -> StoredH
     )
 
 
-def _archived(
-    stored: StoredParts, road: ChatPipeline, engine: Engine, auth: PassthroughAuth, access: OperatorAccess
-) -> Archived:
+def _archived(stored: StoredParts, road: ChatPipeline, engine: Engine, access: ConversationAccess) -> Archived:
     finding = Finding(
         store=stored.store,
         heads=stored.by_hand,
@@ -176,7 +176,6 @@ def _archived(
         reading=Reading(finding, MessageSearch(), stored.forgets, time.time),
         contexts=Contexts(finding, engine.fitting),
         transfer=Transfer(finding, RedisLeases(stored.store.ask), stored.parts.counter, time.time),
-        auth=auth,
         access=access,
         max_body_bytes=stored.parts.settings.server.max_body_mb * 1024 * 1024,
     )

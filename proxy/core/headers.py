@@ -1,6 +1,6 @@
-"""Header lines: which of them are for one connection only, and which hold a key.
+"""Header lines: which of them are for one connection only, which hold a key, and what none of them holds.
 
-Both edges ask: ``http/`` for the client's lines, ``upstream/`` for those that go out and come back.
+Both edges ask: ``http/`` and ``serving.py`` for the client's lines, ``upstream/`` for those of the answer.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ NOT_SENT = HOP_BY_HOP | {b"host", b"content-length", b"accept-encoding", b"expec
 """What a request does not take along: the next hop's client writes its own."""
 KEYS = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"})
 """Where a provider's key stands: OpenAI's, Anthropic's, Azure's and Google's own."""
+CONTROLS = bytes([*range(9), *range(10, 32), 127])
+"""What no header line holds (RFC 9110, section 5.5): a line's end within a value would begin a line of its own."""
 
 
 def end_to_end(

@@ -12,11 +12,9 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from proxy.archive import Contexts, Page, Reading, Transfer
-from proxy.core.errors import Forbidden, InvalidRequest
-from proxy.core.ports import Caller
-from proxy.http.admin import OperatorAccess
+from proxy.core.errors import InvalidRequest
+from proxy.http.access import ConversationAccess
 from proxy.http.asgi import read_body
-from proxy.http.auth import PassthroughAuth
 from proxy.http.headers import conversation_name
 from proxy.http.ops import as_json, told
 
@@ -34,8 +32,7 @@ class Archived:
     reading: Reading
     contexts: Contexts
     transfer: Transfer
-    auth: PassthroughAuth
-    access: OperatorAccess
+    access: ConversationAccess
     max_body_bytes: int
 
     def routes(self) -> list[BaseRoute]:
@@ -53,53 +50,43 @@ class Archived:
         ]
 
     async def _list(self, request: Request) -> Response:
-        return as_json(await self.reading.listed(self._caller(request), _page(request)))
+        return as_json(await self.reading.listed(self.access.caller(request), _page(request)))
 
     async def _one(self, request: Request) -> Response:
-        return as_json(await self.reading.described(request.path_params["id"], self._caller(request), _page(request)))
+        caller = self.access.caller(request)
+        return as_json(await self.reading.described(request.path_params["id"], caller, _page(request)))
 
     async def _context(self, request: Request) -> Response:
         at = _number(request, "at", least=1, most=10**9)
-        return as_json(await self.contexts.context(request.path_params["id"], self._caller(request), at))
+        return as_json(await self.contexts.context(request.path_params["id"], self.access.caller(request), at))
 
     async def _summaries(self, request: Request) -> Response:
-        return as_json(await self.reading.summaries(request.path_params["id"], self._caller(request), _page(request)))
+        caller = self.access.caller(request)
+        return as_json(await self.reading.summaries(request.path_params["id"], caller, _page(request)))
 
     async def _search(self, request: Request) -> Response:
         query = request.query_params.get("q", "").strip()
         if not query or len(query) > MOST_CHARACTERS:
             raise InvalidRequest(f"'q' must be 1 to {MOST_CHARACTERS} characters to search for.", param="q")
-        found = await self.reading.search(request.path_params["id"], self._caller(request), query, _page(request))
+        found = await self.reading.search(request.path_params["id"], self.access.caller(request), query, _page(request))
         return as_json(found)
 
     async def _export(self, request: Request) -> Response:
-        lines = await self.transfer.export(request.path_params["id"], self._caller(request))
+        lines = await self.transfer.export(request.path_params["id"], self.access.caller(request))
         return StreamingResponse(lines, media_type=JSON_LINES)
 
     async def _import(self, request: Request) -> Response:
+        caller = self.access.tenant(request)
         model, name = request.query_params.get("model", ""), request.query_params.get("name")
         if not model:
             raise InvalidRequest(
                 "Missing required parameter: 'model'.", param="model", code="missing_required_parameter"
             )
         body = await read_body(request.receive, request.headers.raw, self.max_body_bytes)
-        caller = self._tenant(request)
         return as_json(await self.transfer.bring_in(body, caller, model, conversation_name(name)), 201)
 
     async def _forget(self, request: Request) -> Response:
-        return as_json(await self.reading.forget(request.path_params["id"], self._caller(request)))
-
-    def _caller(self, request: Request) -> Caller | None:
-        """Who asks; None for the operator, who needs the token on this machine, too."""
-        if self.access.token is not None and self.access.grants(request):
-            return None
-        return self._tenant(request)
-
-    def _tenant(self, request: Request) -> Caller:
-        """Without a credential, whoever reaches the port is one tenant: no page in a browser here may become it."""
-        if self.auth.anonymous(request.headers.raw) and self.access.strays(request):
-            raise Forbidden("Without a credential, stored conversations are shown to clients of this machine only.")
-        return self.auth.caller(request.headers.raw)
+        return as_json(await self.reading.forget(request.path_params["id"], self.access.caller(request)))
 
 
 def _page(request: Request) -> Page:

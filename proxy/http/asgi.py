@@ -7,7 +7,6 @@ the first piece of its body.
 from __future__ import annotations
 
 import asyncio
-import math
 from asyncio import CancelledError
 from collections.abc import Sequence
 
@@ -15,7 +14,7 @@ from starlette.types import Receive, Send
 
 from proxy.core.errors import BodyTooLarge, TidemarkError
 from proxy.core.ports import Headers
-from proxy.http.errors import envelope, event, status_of
+from proxy.http.errors import envelope, error_lines, event, status_of
 
 JSON = (b"content-type", b"application/json")
 UNATTENDED_SECONDS = 0.005
@@ -130,8 +129,7 @@ class Response:
     async def error(self, error: TidemarkError, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
         """Send an error: as a response of its own, or as an event of the stream that has begun."""
         if not self._begun:
-            later = [(b"retry-after", str(math.ceil(error.retry_after)).encode())] if error.retry_after else []
-            await self.whole(status_of(error), [JSON, *later, *headers], envelope(error))
+            await self.whole(status_of(error), [JSON, *error_lines(error), *headers], envelope(error))
         else:
             await self.end(event(envelope(error)))
 

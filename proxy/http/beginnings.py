@@ -90,7 +90,7 @@ class Beginnings:
         lineage, end = Lineage(messages), _end(body, opened + len(array) - 2)
         made = Beginning(body[:end], opened, lineage, end + _held(messages))
         rest = _rest(body, made)
-        if rest is None or rest.added or {**rest.fields} != fields:
+        if rest is None or rest.added or rest.fields != fields:
             return None  # another place where the same bytes stand
         self._keep(made)
         return lineage

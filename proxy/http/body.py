@@ -97,14 +97,11 @@ class BodyParser:
         return messages
 
     def _message(self, raw: bytes, index: int) -> Message:
-        try:
-            value = _decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            value = decoded(raw, f"messages.[{index}]")
+        where = f"messages.[{index}]"
+        value = decoded(raw, where)
         try:
             message = parse_message(raw, value, index)
         except RecursionError as error:
-            where = f"messages.[{index}]"
             raise InvalidRequest(f"{where} is nested too deeply.", param=where, code="invalid_json") from error
         self._messages[raw] = message
         self._room -= held_bytes(message)

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from proxy.commands import Answered
 from proxy.core.errors import ClientError, TidemarkError
 from proxy.core.events import Listener, Outcome
 from proxy.core.messages import ChatRequest
-from proxy.core.ports import Headers
-from proxy.exchange import Exchange, Refused, Report
+from proxy.core.ports import Caller, Headers
+from proxy.exchange import Controls, Exchange, Refused, Report
 from proxy.history import Road
+from proxy.http.access import ConversationAccess
 from proxy.http.asgi import JSON, Attended, ClientGone, Response, read_body
-from proxy.http.auth import PassthroughAuth
 from proxy.http.body import BodyParser
 from proxy.http.completion import completion, event_stream
 from proxy.http.errors import belated
@@ -49,7 +50,7 @@ class ChatEndpoint:
         pipeline: Road,
         relay: Relay,
         parser: BodyParser,
-        auth: PassthroughAuth,
+        access: ConversationAccess,
         limits: EdgeLimits,
         emit: Listener,
         timer: Callable[[], float],
@@ -57,7 +58,7 @@ class ChatEndpoint:
         self._pipeline = pipeline
         self._relay = relay
         self._parser = parser
-        self._auth = auth
+        self._access = access
         self._limits = limits
         self._emit = emit
         self._timer = timer
@@ -68,7 +69,7 @@ class ChatEndpoint:
         try:
             body = await read_body(receive, scope["headers"], self._limits.max_body_bytes)
             with Attended(receive):
-                visit.outcome = await self._answered(visit, scope["headers"], body)
+                visit.outcome = await self._answered(visit, scope, body)
         except ClientGone:
             pass  # as which every visit counts until it has ended otherwise
         except ClientError as error:
@@ -78,9 +79,9 @@ class ChatEndpoint:
         finally:
             self._emit(visit.served())
 
-    async def _answered(self, visit: Visit, headers: Headers, body: bytes) -> Outcome:
+    async def _answered(self, visit: Visit, scope: Scope, body: bytes) -> Outcome:
         try:
-            return await self._answer(visit, headers, body)
+            return await self._answer(visit, scope, body)
         except TidemarkError as error:
             visit.failed(error)
             await visit.response.error(error, visit.facts())
@@ -93,10 +94,16 @@ class ChatEndpoint:
             await visit.response.error(TidemarkError("Tidemark failed to serve this request; its log says why."))
             raise
 
-    async def _answer(self, visit: Visit, headers: Headers, body: bytes) -> Outcome:
+    def _caller(self, scope: Scope, asked: Controls) -> Caller:
+        """Who asks; what the store adds to a request, the model may be asked to repeat."""
+        if asked.history == "stored":
+            return self._access.tenant(Request(scope))
+        return self._access.auth.caller(scope["headers"])
+
+    async def _answer(self, visit: Visit, scope: Scope, body: bytes) -> Outcome:
         request = visit.request = self._parser.chat(body)
-        asked = controls(headers)
-        caller = self._auth.caller(headers)
+        asked = controls(scope["headers"])
+        caller = self._caller(scope, asked)
         if not request.stream:
             brought = await self._pipeline.run(request, caller, asked, prepared=visit.prepared)
             return await self._brought(visit, request, brought, None)
@@ -174,16 +181,16 @@ class ChatEndpoint:
     @staticmethod
     async def _told(visit: Visit, request: ChatRequest, answer: Answered) -> Outcome:
         """Bring the client an answer of our own, as it would have got one of the model."""
-        response = visit.response
+        response, facts = visit.response, visit.facts()
         visit.arrived()
-        if not request.stream:
-            await response.whole(200, [JSON, *visit.facts()], completion(request, answer))
-        else:
-            if response.status is None:
-                await response.start(200, [*EVENT_STREAM, *visit.facts()])
-            await response.end(event_stream(request, answer))
         # nothing went upstream, so nothing of it counts among what did
         visit.report = replace(answer.report, tokens_before=0, tokens_after=0)
+        if not request.stream:
+            await response.whole(200, [JSON, *facts], completion(request, answer))
+        else:
+            if response.status is None:
+                await response.start(200, [*EVENT_STREAM, *facts])
+            await response.end(event_stream(request, answer))
         return "complete"
 
 

@@ -15,10 +15,8 @@ from starlette.routing import BaseRoute, Route
 
 from proxy.core.errors import InvalidRequest
 from proxy.core.messages import JsonValue
-from proxy.core.ports import Caller
-from proxy.http.admin import OperatorAccess
+from proxy.http.access import ConversationAccess
 from proxy.http.asgi import read_body
-from proxy.http.auth import PassthroughAuth
 from proxy.http.body import decoded, members
 from proxy.http.headers import report_lines
 from proxy.http.ops import told
@@ -34,26 +32,20 @@ class Conversations:
     """The endpoints of stored conversations."""
 
     manual: ManualCompaction
-    auth: PassthroughAuth
-    access: OperatorAccess
+    access: ConversationAccess
 
     def routes(self) -> list[BaseRoute]:
         """One path for each thing to do."""
         return [Route("/tidemark/conversations/{id}/summarize", told(self._summarize), methods=["POST"])]
 
     async def _summarize(self, request: Request) -> Response:
+        caller = self.access.caller(request)
         body = await read_body(request.receive, request.headers.raw, MAX_BODY_BYTES)
         wish = _wish(request.path_params["id"], members(body) if body.strip() else {})
-        done = await self.manual.summarize(wish, self._caller(request))
+        done = await self.manual.summarize(wish, caller)
         response = Response(_told(done), media_type="application/json")
         response.raw_headers.extend(report_lines(done.report))
         return response
-
-    def _caller(self, request: Request) -> Caller | None:
-        """Who asks; None for the operator. Unlike changes of models, contents need the token on this machine, too."""
-        if self.access.token is not None and self.access.grants(request):
-            return None
-        return self.auth.caller(request.headers.raw)
 
 
 def _wish(conversation: str, fields: Mapping[str, bytes]) -> Wish:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from http import HTTPStatus
 
 from proxy.core import errors
@@ -30,6 +31,16 @@ STATUS: dict[type[errors.TidemarkError], HTTPStatus] = {
 def status_of(error: errors.TidemarkError) -> int:
     """The HTTP status of an error."""
     return int(next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS))
+
+
+def error_lines(error: errors.TidemarkError) -> list[tuple[bytes, bytes]]:
+    """The header lines that an error's own response has beside its type."""
+    lines = []
+    if error.retry_after:
+        lines.append((b"retry-after", b"%d" % math.ceil(error.retry_after)))
+    if isinstance(error, errors.NotAuthenticated):
+        lines.append((b"www-authenticate", b"Bearer"))  # RFC 9110, section 15.5.2: a 401 names the scheme
+    return lines
 
 
 def envelope(error: errors.TidemarkError) -> bytes:

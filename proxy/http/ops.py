@@ -14,12 +14,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from proxy.core.errors import ModelNotFound, NotAuthenticated, StoreUnavailable, TidemarkError
+from proxy.core.errors import ModelNotFound, StoreUnavailable, TidemarkError
 from proxy.core.messages import JsonValue
 from proxy.core.ports import Caller, ConversationStore
 from proxy.http.asgi import ClientGone, read_body
 from proxy.http.auth import PassthroughAuth
-from proxy.http.errors import envelope, status_of
+from proxy.http.errors import envelope, error_lines, status_of
 from proxy.http.stateless import Stateless
 
 CLIENT_GONE = 499
@@ -112,9 +112,9 @@ def told(handler: Handler) -> Handler:
         try:
             return await handler(request)
         except TidemarkError as error:
-            # RFC 9110, section 15.5.2: a 401 names the scheme
-            headers = {"www-authenticate": "Bearer"} if isinstance(error, NotAuthenticated) else None
-            return Response(envelope(error), status_of(error), headers, media_type="application/json")
+            response = Response(envelope(error), status_of(error), media_type="application/json")
+            response.raw_headers.extend(error_lines(error))
+            return response
         except ClientGone:
             return Response(status_code=CLIENT_GONE)  # nobody reads it; a failure of ours it is not
 

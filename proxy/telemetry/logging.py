@@ -170,9 +170,9 @@ def configure(level: str = "info", *, json: bool | None = None, stream: TextIO |
     :param stream: None: stderr
     """
     stream = stream or sys.stderr
-    as_json = not stream.isatty() if json is None else json
-    handler = _JsonLines(stream) if as_json else logging.StreamHandler(stream)
-    handler.setFormatter(_formatter(json=as_json, colors=stream.isatty()))
+    machine_read = not stream.isatty() if json is None else json
+    handler = _JsonLines(stream) if machine_read else logging.StreamHandler(stream)
+    handler.setFormatter(_formatter(json=machine_read, colors=stream.isatty()))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -200,14 +200,13 @@ class Metrics:
     def _label(self, event: RequestServed) -> str:
         """The model's name, if it has a label or may still get one.
 
-        Only a model that was served gets one: else a client with made-up names could take them all.
+        Only a model that has answered gets one: else a client with made-up names could take them all.
         """
         if not event.model:
             return ""
         name = event.model.encode("utf-8", "replace").decode()[:_MAX_NAME_CHARACTERS]
         if name not in self._models:
-            served = event.outcome not in ("refused", "rejected", "error")
-            if not served or len(self._models) >= MAX_MODELS:
+            if not _has_answered(event) or len(self._models) >= MAX_MODELS:
                 return OTHER
             self._models.add(name)
         return name
@@ -222,6 +221,15 @@ class Metrics:
 
     def _histogram(self, name: str, what: str, labels: Sequence[str], bounds: Sequence[float]) -> _Times:
         return _Times(name, what, labels, namespace="tidemark", registry=self.registry, buckets=bounds)
+
+
+def _has_answered(event: RequestServed) -> bool:
+    """Whether a model answered, if only to begin with. Of an answer of our own, to a command, no tokens are counted."""
+    if event.tokens_after == 0:
+        return False
+    if event.outcome == "disconnected":  # a refusal may have been on its way as well
+        return event.first_byte_seconds is not None and event.status < 400
+    return event.outcome in ("complete", "incomplete")
 
 
 class _Times(Histogram):

@@ -14,7 +14,7 @@ from typing import Any
 
 import aiohttp
 
-from proxy.upstream.http1.answer import LINE_BYTES
+from proxy.upstream.http1.answer import LINE_BYTES, require_sendable
 from proxy.upstream.http1.connection import WHOLE_BYTES
 from proxy.upstream.http1.failures import AnswerBroken, ConnectionGone, ConnectTimedOut
 
@@ -102,7 +102,13 @@ class ProxiedClient:
             raise ConnectTimedOut(repr(error)) from error
         except aiohttp.ClientError as error:
             raise AnswerBroken(repr(error)) from error
-        return ProxiedAnswer(response)
+        answer = ProxiedAnswer(response)
+        try:
+            require_sendable(answer.status, answer.headers)
+        except AnswerBroken:
+            answer.close()
+            raise
+        return answer
 
     async def aclose(self) -> None:
         """Close all connections."""

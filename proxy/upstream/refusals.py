@@ -113,7 +113,9 @@ def _answered(link: BaseException) -> bool:
 
 def _status(link: BaseException | None) -> int | None:
     status = getattr(link, "status_code", None)
-    return status if isinstance(status, int) and status >= 400 else None
+    if not isinstance(status, int) or status < 400:
+        return None
+    return status if status < 600 else SERVER_ERROR  # there are no others (RFC 9110, section 15)
 
 
 def _said(link: BaseException) -> str:

@@ -70,7 +70,7 @@ class ModelRegistry:
         for route in await self._catalog.configured():
             own = await self._record_of(route, caller, records.get(_id_of(route)))
             found.setdefault(own.id, own)
-        shown = {one: record for one, record in records.items() if owner is None or record.overrides != NOTHING_SET}
+        shown = {one: record for one, record in records.items() if owner is None or _told_to_all(record)}
         found |= {one: record for one, record in shown.items() if one not in found}
         readings = await self._calibrations.readings(owner)
         return {"object": "list", "data": [self._described(one, readings, owner) for one in found.values()]}
@@ -78,10 +78,11 @@ class ModelRegistry:
     async def described(self, name: str, caller: Caller, owner: str | None) -> Described:
         """One model, by id or by the client's name.
 
+        :param owner: as for ``listed``; of what only requests have found, nobody but the operator is told here either
         :raises ModelNotFound: nothing is known of it
         :raises StoreUnavailable: the store did not answer in time
         """
-        record = await self._find(name, caller)
+        record = await self._find(name, caller, everything=owner is None)
         if record.created_at is None and record.seen is None:
             raise ModelNotFound(f"Nothing is known of the model {name!r}. PUT its max_input_tokens to add it.")
         return self._described(record, await self._calibrations.readings(owner), owner)
@@ -135,19 +136,23 @@ class ModelRegistry:
         after = replace(kept, seen=kept.seen or record.seen)
         return self._described(after, await self._calibrations.readings(owner), owner)
 
-    async def _find(self, name: str, caller: Caller) -> ModelRecord:
-        """By the id of a record or of a configured model, by the client's name, by the id of a model not seen yet."""
+    async def _find(self, name: str, caller: Caller, *, everything: bool = True) -> ModelRecord:
+        """By the id of a record or of a configured model, by the client's name, by the id of a model not seen yet.
+
+        :param everything: what only requests have found as well; else it is as if they had not
+        """
         if len(name) > LONGEST_NAME:
             raise ModelNotFound(f"A model's name has {LONGEST_NAME} characters at most.")
-        stored = await self._store.record(name)
+        kept = await self._store.record(name)
+        stored = kept if everything else _told_to_all(kept)
         if stored is not None and stored.seen is not None:
             return stored
         routes = await self._catalog.configured()
         named = next((route for route in routes if name in (route.name, _id_of(route))), None)
         provider, _, model = name.partition(":")
         if named is not None:
-            return await self._record_of(named, caller, stored or await self._store.record(_id_of(named)))
-        if (sighting := self._live.noted(name)) is not None:
+            return await self._record_of(named, caller, kept or await self._store.record(_id_of(named)))
+        if everything and (sighting := self._live.noted(name)) is not None:
             return _sighted(sighting, stored)
         if stored is not None or (model and provider in await self._data.providers()):
             route = Route("translate", model, model, provider, "")  # no server is asked for what is no route
@@ -155,7 +160,8 @@ class ModelRegistry:
             unknown = own.seen is not None and own.seen.window.source == "default"
             return replace(own, seen=None) if unknown else own
         route = await self._upstream.resolve(name)
-        return await self._record_of(route, caller, await self._store.record(_id_of(route)))
+        kept = await self._store.record(_id_of(route))
+        return await self._record_of(route, caller, kept if everything else _told_to_all(kept))
 
     async def _record_of(self, route: Route, caller: Caller, stored: ModelRecord | None) -> ModelRecord:
         """A route's record as it is found now, whether it is stored yet or not."""
@@ -196,6 +202,11 @@ class ModelRegistry:
 def _sighted(sighting: Sighting, stored: ModelRecord | None) -> ModelRecord:
     found = ModelRecord(sighting.provider, sighting.model, sighting.name, sighting)
     return found if stored is None else replace(stored, name=sighting.name, seen=sighting)
+
+
+def _told_to_all(record: ModelRecord | None) -> ModelRecord | None:
+    """A record that a person set something of; another one tells what somebody's requests are at (promise 8)."""
+    return None if record is None or record.overrides == NOTHING_SET else record
 
 
 def _id_of(route: Route) -> str:

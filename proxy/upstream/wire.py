@@ -1,9 +1,9 @@
 """The wire lane: a request's bytes go out and the answer's bytes come back untouched, over one pooled client.
 
 Last step on the road of a request for upstreams that speak OpenAI's format. What goes out is the client's
-request with its hop-by-hop headers taken off and the configured credential put on; what comes back is handed
-on as it arrives, neither decoded nor gathered. A client of our own carries it (``http1``), or aiohttp where the
-environment names a proxy (``docs/adr/0012-an-http-client-of-our-own.md``).
+request with the configured credential put on; what comes back is handed on as it arrives, neither decoded nor
+gathered. A client of our own carries it (``http1``), or aiohttp where the environment names a proxy
+(``docs/adr/0012-an-http-client-of-our-own.md``).
 """
 
 from __future__ import annotations
@@ -221,9 +221,10 @@ class WireLane:
                     if not dead or attempt == MAX_ATTEMPTS:
                         raise
                     began = clock()
+        except ConnectTimedOut as error:
+            raise unreachable(route, error) from error
         except TimeoutError as error:
-            connecting = isinstance(error, ConnectTimedOut)
-            raise timed_out(route, CONNECT_SECONDS if connecting else route.timeout_seconds) from error
+            raise timed_out(route, route.timeout_seconds, "raise litellm_params.timeout of the model") from error
         except (OSError, ValueError) as error:
             raise unreachable(route, error) from error
         raise AssertionError  # the loop returns or raises
@@ -265,11 +266,14 @@ def proxy_for(url: str) -> str | None:
     return proxies.get(parts.scheme) or proxies.get("all")
 
 
-def timed_out(route: Route, seconds: float) -> UpstreamTimedOut:
-    """The error for an upstream that is connected and silent."""
+def timed_out(route: Route, seconds: float, mend: str = "") -> UpstreamTimedOut:
+    """The error for an upstream that is connected and silent.
+
+    :param mend: what would give it more time, where somebody can
+    """
+    more = f", or {mend}" if mend else ""
     return UpstreamTimedOut(
-        f"The upstream of {route.name!r} did not answer within {seconds:g} seconds; send the request again, "
-        "or raise litellm_params.timeout of the model.",
+        f"The upstream of {route.name!r} did not answer within {seconds:g} seconds; send the request again{more}.",
         internal=repr(route),
     )
 

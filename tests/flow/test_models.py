@@ -147,6 +147,27 @@ def test_the_list_shows_marks_and_what_requests_found(own: Bench) -> None:
     assert model(client, "gpt-4o") == found
 
 
+def test_what_only_requests_named_is_told_to_nobody_but_the_operator(own: Bench) -> None:
+    """By id and by name a stranger is told what he would be had nobody asked (promise 8); what was set is for all."""
+    client = own.client("k", config="upstream: {base}\nmodel_list: []\n")
+
+    def told(name: str, **stranger: str) -> tuple[int, Any]:
+        got = client.http.get(f"/tidemark/models/{name}", headers={"authorization": "Bearer other", **stranger})
+        return got.status_code, got.json()
+
+    names = ("openai:secret-tune", "secret-tune", "openai:gpt-4o", "gpt-4o")
+    before = [told(name, via="1.1 somewhere") for name in names]
+    assert before[0][0] == 404
+    for name in ("secret-tune", "gpt-4o"):
+        client.chat([user("hi")], model=name)
+    assert told("openai:secret-tune")[0] == 200  # noted already, stored in a moment
+    assert [told(name, via="1.1 somewhere") for name in names] == before
+    within_a_second(lambda: told("openai:secret-tune")[1]["created_at"] and told("openai:gpt-4o")[1]["created_at"])
+    assert [told(name, via="1.1 somewhere") for name in names] == before
+    assert change(client, {"threshold": 0.6}, "openai:secret-tune").status_code == 200
+    assert told("openai:secret-tune", via="1.1 somewhere")[1]["threshold"] == 0.6
+
+
 def test_a_configured_model_is_listed_before_any_request(own: Bench) -> None:
     """By id and by the client's name; a name with slashes too."""
     config = """

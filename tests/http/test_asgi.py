@@ -8,10 +8,12 @@ from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
+from starlette.requests import Request
 
-from proxy.core.errors import UpstreamBroken, UpstreamError
+from proxy.core.errors import CompactionFailed, NotAuthenticated, TidemarkError, UpstreamBroken, UpstreamError
 from proxy.http.asgi import UNATTENDED_SECONDS, Attended, Response
 from proxy.http.errors import belated, event
+from proxy.http.ops import told
 
 ERROR = UpstreamBroken("The upstream stopped.")
 
@@ -56,6 +58,31 @@ async def test_an_error_is_one_envelope_in_two_forms(*, begun: bool) -> None:
     told = json.loads(body.removeprefix(b"\n\ndata: ") if begun else body)["error"]
     assert told == {"message": "The upstream stopped.", "type": "upstream_error", "param": None, "code": ERROR.code}
     assert body.endswith(b"}}\n\n" if begun else b"}}")
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (CompactionFailed("No summary.", retry_after=1.2), (b"retry-after", b"2")),
+        (NotAuthenticated("No token."), (b"www-authenticate", b"Bearer")),
+    ],
+)
+async def test_what_an_error_says_in_header_lines_is_said_on_and_beside_the_road(
+    error: TidemarkError, line: tuple[bytes, bytes]
+) -> None:
+    """When to ask again, in whole seconds, and by which scheme."""
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    @told
+    async def fails(_: Request) -> Any:
+        raise error
+
+    await Response(send).error(error)
+    assert line in sent[0]["headers"]
+    assert line in (await fails(Request({"type": "http"}))).raw_headers
 
 
 def test_an_event_is_one_line_whatever_the_body_looks_like() -> None:

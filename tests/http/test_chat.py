@@ -16,6 +16,8 @@ from proxy.core.errors import BodyTooLarge, UpstreamBroken
 from proxy.core.events import Event, RequestServed
 from proxy.core.ports import Headers, UpstreamReply
 from proxy.exchange import Exchange, Report
+from proxy.http.access import ConversationAccess
+from proxy.http.admin import OperatorAccess
 from proxy.http.asgi import Response
 from proxy.http.auth import PassthroughAuth
 from proxy.http.body import BodyParser
@@ -52,7 +54,7 @@ def endpoint(pipeline: object, told: list[Event], keepalive_seconds: float = 0, 
         pipeline=cast("ChatPipeline", pipeline),
         relay=cast("Relay", relay),
         parser=BodyParser(),
-        auth=PassthroughAuth(b"s"),
+        access=ConversationAccess(PassthroughAuth(b"s"), OperatorAccess("127.0.0.1")),
         limits=EdgeLimits(1000, keepalive_seconds),
         emit=told.append,
         timer=lambda: 0.0,

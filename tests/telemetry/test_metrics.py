@@ -169,14 +169,36 @@ def test_clients_cannot_fill_the_memory_with_model_names() -> None:
     assert value(metrics, "tidemark_request_seconds_count", model=f"m{MAX_MODELS - 1}") == 1
 
 
-def test_a_model_that_nobody_serves_takes_no_label() -> None:
+NOT_SERVED = {
+    "rejected": RequestServed("/v1/x", 404, "rejected", 0.1),
+    "refused": RequestServed("/v1/x", 404, "refused", 0.1, 0.1),
+    "failed": RequestServed("/v1/x", 502, "error", 0.1),
+    "the client left before an answer": RequestServed("/v1/x", 499, "disconnected", 0.1),
+    "and after a comment": RequestServed("/v1/x", 200, "disconnected", 0.1),
+    "and while it was refused": RequestServed("/v1/x", 404, "disconnected", 0.1, 0.1),
+    "a command": RequestServed("/v1/x", 200, "complete", 0.1, 0.1, tokens_before=0, tokens_after=0),
+    "and the client left": RequestServed("/v1/x", 200, "disconnected", 0.1, 0.1, tokens_before=0, tokens_after=0),
+}
+
+
+@pytest.mark.parametrize("ending", NOT_SERVED.values(), ids=NOT_SERVED.keys())
+def test_a_model_that_nobody_serves_takes_no_label(ending: RequestServed) -> None:
     """Else made-up names could take them all before a real one comes."""
     metrics = Metrics()
     for number in range(MAX_MODELS):
-        metrics(RequestServed("/v1/x", 404, "rejected", 0.1, model=f"made-up-{number}"))
+        metrics(ending._replace(model=f"made-up-{number}"))
     metrics(SERVED)
     assert value(metrics, "tidemark_request_seconds_count", model="gpt-4o") == 1
     assert value(metrics, "tidemark_request_seconds_count", model=OTHER) == MAX_MODELS
+
+
+def test_a_model_whose_answer_had_begun_takes_a_label() -> None:
+    """However it ended: cut short, or with a client that left."""
+    metrics = Metrics()
+    metrics(RequestServed("/v1/x", 200, "incomplete", 0.1, model="cut short"))
+    metrics(RequestServed("/v1/x", 200, "disconnected", 0.1, 0.1, model="left"))
+    assert value(metrics, "tidemark_request_seconds_count", model="cut short") == 1
+    assert value(metrics, "tidemark_request_seconds_count", model="left") == 1
 
 
 @given(st.text(st.characters(exclude_categories=())), st.integers(-5, 10**12))

@@ -208,6 +208,17 @@ async def test_refusals_keep_status_words_and_headers(
     assert provider.call_count == 1
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_status_that_there_is_not_goes_no_further(
+    upstream: LiteLLMUpstream, provider: respx.Route, *, stream: bool
+) -> None:
+    """No server could send it on: the client would get nothing (RFC 9110, section 15)."""
+    provider.respond(600, json=anthropic.error("api_error", "What"))
+    reply = await ask(upstream, stream=stream)
+    assert reply.status == 500
+    assert json.loads(await everything(reply))["error"]["message"] == "What"
+
+
 async def test_error_in_midstream_is_broken(upstream: LiteLLMUpstream, provider: respx.Route) -> None:
     """After the first chunk an error is UpstreamBroken, with the provider's words; no [DONE]."""
     provider.mock(return_value=streamed(anthropic.TEXT, anthropic.OVERLOADED))

@@ -206,6 +206,31 @@ async def test_a_space_before_a_colon_hides_no_framing(
     proxy_for.cache_clear()
 
 
+@pytest.mark.parametrize("head", [b"200 OK\r\nx-one: a\x1bb", b"600 What", b"999 What"], ids=["control", "600", "999"])
+@pytest.mark.parametrize("by_proxy", [False, True], ids=["ours", "by proxy"])
+async def test_a_head_that_cannot_be_sent_on_is_no_answer(
+    wire: WireLane, monkeypatch: pytest.MonkeyPatch, head: bytes, *, by_proxy: bool
+) -> None:
+    """The client is told so; else its server would fail with nothing sent. The connection is closed."""
+    gone = asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.write(b"HTTP/1.1 %b\r\ncontent-length: 9\r\n\r\n{}" % head)
+        await exchange.gone()
+        gone.set()
+
+    proxy_for.cache_clear()
+    async with serving(script) as server:
+        if by_proxy:
+            monkeypatch.setenv("no_proxy", "")
+            monkeypatch.setenv("http_proxy", server.base_url.removesuffix("/v1"))
+        with pytest.raises(UpstreamError):
+            await wire.send(route_to(server), b"{}", calling())
+        async with asyncio.timeout(5):
+            await gone.wait()
+    proxy_for.cache_clear()
+
+
 @pytest.mark.parametrize("status", ["400 Bad Request", "429 Too Many Requests", "529 Overloaded", "302 Found"])
 async def test_refusals_and_redirects_come_back_untouched(wire: WireLane, status: str) -> None:
     """An error's status and body are the upstream's own, and a redirect is not followed."""
@@ -367,6 +392,16 @@ async def test_base_url_that_is_none_is_unreachable(wire: WireLane, base: str) -
         await wire.send(Route("wire", "m", "m", "openai", base), b"{}", calling())
 
 
+async def test_a_connection_that_is_never_made_is_unreachable(wire: WireLane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connecting, TLS included, has a time of its own: nobody is told to raise the model's."""
+    monkeypatch.setattr("proxy.upstream.wire.CONNECT_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        base = f"https://127.0.0.1:{silent.getsockname()[1]}/v1"
+        with pytest.raises(UpstreamUnreachable) as failed:
+            await wire.send(Route("wire", "m", "m", "openai", base), b"{}", calling())
+    assert "litellm_params.timeout" not in str(failed.value)
+
+
 async def test_silent_upstream_times_out(wire: WireLane) -> None:
     """No headers within the route's time: UpstreamTimedOut, and the connection is closed."""
 
@@ -374,7 +409,7 @@ async def test_silent_upstream_times_out(wire: WireLane) -> None:
         await exchange.gone()
 
     async with serving(script) as server:
-        with pytest.raises(UpstreamTimedOut, match=r"0\.1 seconds"):
+        with pytest.raises(UpstreamTimedOut, match=r"0\.1 seconds.*litellm_params\.timeout"):
             await wire.send(route_to(server, timeout_seconds=0.1), b"{}", calling())
 
 
@@ -551,8 +586,9 @@ async def test_completion_has_its_own_time(wire: WireLane) -> None:
         await exchange.gone()
 
     async with serving(script) as server:
-        with pytest.raises(UpstreamTimedOut):
+        with pytest.raises(UpstreamTimedOut) as failed:
             await wire.complete(route_to(server), [], calling(), max_tokens=9, timeout_seconds=0.1)
+    assert "litellm_params.timeout" not in str(failed.value)  # another time was over
 
 
 async def test_proxy_of_the_environment_is_used(wire: WireLane, monkeypatch: pytest.MonkeyPatch) -> None:

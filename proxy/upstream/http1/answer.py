@@ -7,10 +7,12 @@ reach another that comes over the same connection later. It knows the connection
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Protocol
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from proxy.core.headers import CONTROLS
 from proxy.upstream.http1.failures import AnswerBroken, ConnectionGone
 
 LINE_BYTES = 65_536
@@ -187,8 +189,6 @@ class Answer:
         """Called by the parser, for trailers too; those are not handed on."""
         if self._headed:
             return
-        if 0 in value:
-            raise AnswerBroken("a header with a NUL")
         # The parser takes a name with a space before its colon for what it says; so must whoever reads it later. A
         # proxy removes the space (RFC 9112, section 5.1), or the client would be told a framing that is not its own.
         self.headers.append((name.rstrip(b" \t"), value.rstrip(b" \t")))
@@ -197,11 +197,10 @@ class Answer:
         """Called by the parser."""
         assert self._parser is not None  # noqa: S101 - it is the caller
         self.status = status = self._parser.get_status_code()
-        if status < 200:
-            if status < 100 or status == 101:
-                raise AnswerBroken(f"status {status}")
+        if 100 <= status < 200 and status != 101:
             self.headers = []  # an interim answer (RFC 9110, section 15.2); the one that counts comes yet
             return
+        require_sendable(status, self.headers)
         if len(self.headers) > MAX_HEADERS:
             raise AnswerBroken("too many headers")
         if self._unheard > LINE_BYTES and any(len(name) + len(value) > LINE_BYTES for name, value in self.headers):
@@ -234,3 +233,15 @@ class Answer:
         if codings:
             return codings[-1].rpartition(b",")[2].strip(b" \t") != b"chunked"
         return all(name != b"content-length" for name, _ in lines)
+
+
+def require_sendable(status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
+    """Pass a head that a server can send on; with another one the client would get nothing at all.
+
+    :raises AnswerBroken: the status is no final one, or a value holds a control character
+    """
+    if not 200 <= status < 600:
+        raise AnswerBroken(f"status {status}")
+    values = b"".join([value for _, value in headers])
+    if values.translate(None, CONTROLS) != values:
+        raise AnswerBroken("a control character in a header")

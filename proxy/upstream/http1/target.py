@@ -13,10 +13,10 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
+from proxy.core.headers import CONTROLS
+
 KEPT_TARGETS = 256
 """There is one for each base URL and endpoint in use."""
-CONTROLS = bytes([*range(9), *range(10, 32), 127])
-"""What no header line holds (RFC 9110, section 5.5): a line's end within a value would begin a line of its own."""
 _SAFE = "/:@!$&'()*+,;=~-._%"
 _LONE_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
 _PORTS = {"http": 80, "https": 443}
