@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from .budget import MARGIN_RATIO, Budget
 from .messages import digest_of
-from .prefix import owner_of as owner_of  # noqa: PLC0414 - http/models.py and upstream/lessons.py ask for it here
+from .prefix import owner_of
 from .values import value
 
 LEAST, MOST = 0.5, 3.0

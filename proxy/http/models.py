@@ -13,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from proxy.core.calibration import owner_of
 from proxy.core.messages import JsonValue
 from proxy.core.ports import Caller
+from proxy.core.prefix import owner_of
 from proxy.http.admin import OperatorAccess
 from proxy.http.asgi import read_body
 from proxy.http.auth import PassthroughAuth

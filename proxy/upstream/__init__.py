@@ -1,4 +1,4 @@
 """The way to the providers: where a model's requests go, and the two lanes that carry them.
 
-Last step but one on the road of a request. Imports only the core.
+On the road of a request between the assembly and the relay; the catalog is asked before. Imports only the core.
 """

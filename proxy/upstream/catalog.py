@@ -1,8 +1,8 @@
 """What is known of models: window, policy, and the list that ``GET /v1/models`` answers.
 
-Third step on the road of a request, before the budget. A window comes from the first source that has one:
-what a person set in the registry, what a person wrote in the file, the running server where a person gave its
-address, our own data, litellm's, the server where litellm gave its address, and at last an assumption. What an
+On the road of a request after its model is resolved, before identity and budget. A window comes from the first source
+that has one: what a person set in the registry, what a person wrote in the file, the running server where a person gave
+its address, our own data, litellm's, the server where litellm gave its address, and at last an assumption. What an
 upstream's overflow taught goes over all.
 """
 

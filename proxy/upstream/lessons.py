@@ -1,8 +1,8 @@
 """What overflows have taught, each kept for the credential that met it alone (promise 8).
 
 Between the catalog, which asks before every request, and the registry, which shows it. What an error says may
-quote what a caller wrote, so no other caller's window follows it. Kept in the store, so that no worker
-learns it again, and in memory: a worker asks the store once for each credential.
+quote what a caller wrote, so no other caller's window follows it. Kept in the store for workers that come later, and in
+memory: a worker asks the store once for each credential, so one that has asked already learns a window by itself.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import json
 from dataclasses import asdict
 
 from proxy.core.budget import ModelWindow
-from proxy.core.calibration import owner_of
 from proxy.core.errors import StoreError
 from proxy.core.messages import digest_of
 from proxy.core.ports import Caller, LessonStore, Route
+from proxy.core.prefix import owner_of
 from proxy.core.registry import Overrides
 from proxy.upstream.bounded import remember
 from proxy.upstream.learning import Lesson

@@ -1,7 +1,8 @@
 """The translate lane: a chat request through ``litellm.acompletion``, and its answer back in OpenAI's format.
 
-Last step on the road of a request for upstreams that do not speak that format. The first chunk is awaited
-before anything is answered, so that a refusal keeps its status; afterwards a failure is ``UpstreamBroken``.
+On the road of a request between the assembly and the relay, for upstreams that do not speak that format. The first
+chunk is awaited before anything is answered, so that a refusal keeps its status; afterwards a failure is
+``UpstreamBroken``.
 Parameters that a provider does not know are dropped, as most LiteLLM proxies are set up to do, because
 clients send ``seed`` or ``logit_bias`` without knowing who answers; ``drop_params: false`` in
 ``litellm_params`` refuses.

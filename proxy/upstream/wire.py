@@ -1,8 +1,8 @@
 """The wire lane: a request's bytes go out and the answer's bytes come back untouched, over one pooled client.
 
-Last step on the road of a request for upstreams that speak OpenAI's format. What goes out is the client's
-request with the configured credential put on; what comes back is handed on as it arrives, neither decoded nor
-gathered. A client of our own carries it (``http1``), or aiohttp where the environment names a proxy
+On the road of a request between the assembly and the relay, for upstreams that speak OpenAI's format. What goes out is
+the client's request with the configured credential put on; what comes back is handed on as it arrives, neither decoded
+nor gathered. A client of our own carries it (``http1``), or aiohttp where the environment names a proxy
 (``docs/adr/0012-an-http-client-of-our-own.md``).
 """
 
