@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from proxy.compactor import Compactor
-from proxy.config import ModelEntry, Settings, WindowNote, read_override
+from proxy.config import ModelEntry, Settings, StoreSettings, TenantSettings, WindowNote, read_override
 from proxy.core.budget import ModelProfile
 from proxy.core.events import Listener
 from proxy.core.ports import Caller, Forgets, LessonStore, MemoryFlush, Route, Summarizer
@@ -187,15 +187,14 @@ class Engine:
 
 
 def _lifetimes(settings: Settings) -> Lifetimes:
-    """How long conversations are kept; what a tenant's own line does not state is as for all."""
-    store = settings.store
+    """How long conversations are kept, those of all and those of tenants with a line of their own."""
 
-    def lasting(ttl_days: float | None, max_age_days: float | None) -> Lifetime:
-        age = max_age_days or store.max_age_days
-        return lifetime((ttl_days or store.ttl_days) * SECONDS_A_DAY, age and age * SECONDS_A_DAY)
+    def lasting(said: StoreSettings | TenantSettings) -> Lifetime:
+        age = said.max_age_days
+        return lifetime(said.ttl_days * SECONDS_A_DAY, None if age is None else age * SECONDS_A_DAY)
 
-    own = {tenant: lasting(one.ttl_days, one.max_age_days) for tenant, one in settings.tenants.items()}
-    return Lifetimes(lasting(None, None), own)
+    own = {tenant: lasting(said) for tenant, said in settings.tenants.items()}
+    return Lifetimes(lasting(settings.store), own)
 
 
 def _entry(entry: ModelEntry) -> Mapping[str, Any]:

@@ -162,8 +162,11 @@ def or_word(word: str, kind: Kind[T]) -> Kind[T | None]:
     return Kind(f"{word} or {kind.wanted}", read, none=word)
 
 
-def address(*schemes: str, words: tuple[str, ...] = ()) -> Kind[Address]:
-    """A URL of one of the schemes, or one of ``words``."""
+def address(*schemes: str, words: tuple[str, ...] = (), base: bool = False) -> Kind[Address]:
+    """A URL of one of the schemes, or one of ``words``.
+
+    :param base: paths are put after it, so a slash at its end says nothing; elsewhere it may name another resource
+    """
 
     def read(scalar: Scalar) -> Address:
         value = _text(scalar)
@@ -176,7 +179,7 @@ def address(*schemes: str, words: tuple[str, ...] = ()) -> Kind[Address]:
             raise Unfit from None
         if parts.scheme not in schemes or port == 0 or not (parts.path if parts.scheme == "unix" else parts.hostname):
             raise Unfit
-        return Address(value.rstrip("/"))
+        return Address(value.rstrip("/") if base else value)
 
     urls = " or ".join(f"{scheme}://" for scheme in schemes)
     return Kind("".join(f"{word} or " for word in words) + f"a URL that starts with {urls} and names a host", read)

@@ -15,7 +15,7 @@ from proxy.config.compaction import read_compaction
 from proxy.config.environment import data_folder, read_overrides
 from proxy.config.models import ENTRY_KEYS, read_model_list
 from proxy.config.reading import MISSING, Reader, Remark
-from proxy.config.sections import ROOT_KINDS, SECTIONS, CompactionSettings, TenantSettings, changed
+from proxy.config.sections import ROOT_KINDS, SECTIONS, CompactionSettings, StoreSettings, TenantSettings, changed
 from proxy.config.settings import Settings
 from proxy.config.shipped import PresetValues, load_model_defaults, load_preset
 from proxy.config.tree import Node, Table, YamlError, parse
@@ -97,8 +97,9 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
     """The settings, or None where the reader has noted problems."""
     nodes = _without_litellms(reader, root)
     top = {name: reader.value(nodes[name], name, ROOT_KINDS[name]) for name in ROOT_KINDS if name in nodes}
-    nodes, tenants = _tenants(reader, nodes)
+    nodes, tenant_nodes = _tenants(reader, nodes)
     said: dict[str, Any] = {name: reader.section(SECTIONS[name], nodes.get(name), name) for name in PLAIN_SECTIONS}
+    tenants = _by_tenant(reader, tenant_nodes, changed(StoreSettings(), said["store"]))
     preset = _preset(reader, root, top.get("preset"))
     said["tokenizer"] = {**preset.tokenizer, **said["tokenizer"]}
     overrides = read_overrides(reader, environ)
@@ -130,8 +131,8 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
     )
 
 
-def _tenants(reader: Reader, nodes: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, TenantSettings]]:
-    """The sections without ``store.tenants``, and what that says."""
+def _tenants(reader: Reader, nodes: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Node]]:
+    """The sections without ``store.tenants``, and what stands there."""
     store = nodes.get("store")
     if not isinstance(store, Table) or "tenants" not in store.nodes:
         return nodes, {}
@@ -139,12 +140,14 @@ def _tenants(reader: Reader, nodes: Mapping[str, Any]) -> tuple[Mapping[str, Any
     for name in table.nodes:
         if _TENANT.fullmatch(name) is None:
             reader.problem(table.key_lines[name], "store.tenants takes the 32 hex characters that the log calls tenant")
-    said = {
-        name: changed(TenantSettings(), reader.section(TenantSettings(), node, f"store.tenants.{name}"))
-        for name, node in table.nodes.items()
-    }
     rest = {name: node for name, node in store.nodes.items() if name != "tenants"}
-    return {**nodes, "store": dataclasses.replace(store, nodes=rest)}, said
+    return {**nodes, "store": dataclasses.replace(store, nodes=rest)}, table.nodes
+
+
+def _by_tenant(reader: Reader, nodes: Mapping[str, Node], store: StoreSettings) -> Mapping[str, TenantSettings]:
+    """What holds for each tenant: the store's own values under those that it states, a stated null among them."""
+    base = TenantSettings(ttl_days=store.ttl_days, max_age_days=store.max_age_days)
+    return {name: changed(base, reader.section(base, node, f"store.tenants.{name}")) for name, node in nodes.items()}
 
 
 def _preset(reader: Reader, root: Table, name: Any) -> PresetValues:

@@ -123,10 +123,11 @@ class StoreSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantSettings:
-    """What holds for one tenant in place of the section ``store``; what is not stated there, as there."""
+    """What holds for one tenant in place of the section ``store``. No defaults: what is not stated is as there."""
 
-    ttl_days: float | None = field(default=None, metadata=takes(kinds.or_word("null", kinds.positive("days"))))
-    max_age_days: float | None = field(default=None, metadata=takes(kinds.or_word("null", kinds.positive("days"))))
+    ttl_days: float = field(metadata=takes(kinds.positive("days")))
+    max_age_days: float | None = field(metadata=takes(kinds.or_word("null", kinds.positive("days"))))
+    """null: as long as it is used, also where ``store`` has a maximum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +232,7 @@ SECTIONS: Mapping[str, Any] = {
 """The sections whose keys are all listed, at their defaults."""
 ROOT_KINDS: Mapping[str, kinds.Kind[Any]] = {
     "preset": kinds.or_word("null", kinds.choice(Preset)),
-    "upstream": kinds.or_word("null", kinds.address("http", "https")),
+    "upstream": kinds.or_word("null", kinds.address("http", "https", base=True)),
     "data_dir": kinds.or_word("null", kinds.folder()),
 }
 """Keys at the top that are no section; null, their default, is none and the platform's data folder."""

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config import CompactionSettings, Secret, Settings, load
+from proxy.app.parts import SECONDS_A_DAY as DAY
+from proxy.app.parts import _lifetimes
+from proxy.config import CompactionSettings, Secret, Settings, TenantSettings, load
 from proxy.core.budget import CompactionPolicy, ModelWindow
+from proxy.store.lifetimes import Lifetime
 
 HOME = {"HOME": "/home/someone"}
 Write = Callable[[str], Path]
@@ -120,6 +123,28 @@ class TestModelList:
         assert 'model_name "a" stands on line 2 already' in settings.warnings[0]
 
 
+class TestStore:
+    """How long conversations are kept."""
+
+    def test_a_tenants_null_is_no_maximum_and_what_it_does_not_state_is_as_for_all(self, write: Write) -> None:
+        """A stated null is not the same as nothing."""
+        one, other = "0" * 32, "1" * 32
+        stated = (
+            f"{{ttl_days: 30, max_age_days: 90, tenants: {{{one}: {{max_age_days: null}}, {other}: {{ttl_days: 7}}}}}}"
+        )
+        settings = load(write(f"store: {stated}"), HOME)
+        assert settings.tenants == {
+            one: TenantSettings(ttl_days=30, max_age_days=None),
+            other: TenantSettings(ttl_days=7, max_age_days=90),
+        }
+        kept = _lifetimes(settings)
+        assert [kept.of(tenant) for tenant in (one, other, "2" * 32)] == [
+            Lifetime(30 * DAY, 0),
+            Lifetime(7 * DAY, 90 * DAY),
+            Lifetime(30 * DAY, 90 * DAY),
+        ]
+
+
 class TestPolicies:
     """The more particular word wins."""
 
@@ -191,6 +216,13 @@ class TestEnvironment:
             "redis://file",
             Path("/file"),
         )
+
+    def test_an_address_stays_as_it_is_written(self, write: Write) -> None:
+        """A slash at the end may name another resource, whose server redirects, which a webhook does not follow."""
+        path = write("memory_flush: {webhook: https://host/hooks/flush/}\nstore: {url: 'redis://host?password=a/'}")
+        settings = load(path, HOME | {"TIDEMARK_FLUSH_SECRET": "x"})
+        assert settings.memory_flush.webhook == "https://host/hooks/flush/"
+        assert settings.store.url == "redis://host?password=a/"
 
     def test_a_reference_becomes_what_its_key_takes(self, write: Write) -> None:
         """A number in the environment is a number or a text, as the key wants it."""

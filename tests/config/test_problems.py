@@ -163,6 +163,11 @@ class TestProblems:
         """``embedded`` or a URL of a server."""
         assert "store.url" in problems(write(f"store: {{url: '{url}'}}"))[0]
 
+    def test_a_tenant_without_an_idle_time_is_refused(self, write: Write) -> None:
+        """As ``store.ttl_days`` is: null would be read as "for good" and was "as for all"."""
+        (problem,) = problems(write("store: {tenants: {0f343b0931126a20f133d67c2b018a3b: {ttl_days: null}}}"))
+        assert problem.endswith(".ttl_days is empty; it takes a number of days above 0")
+
     def test_a_context_window_holds_the_input(self, write: Write) -> None:
         """The whole is not smaller than its part."""
         info = "{max_input_tokens: 9, context_window: 8}"
