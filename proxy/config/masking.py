@@ -7,12 +7,11 @@ handed out by name only.
 from __future__ import annotations
 
 import hmac
-import re
+from urllib.parse import urlsplit
 
 from proxy.core.messages import JsonValue
 
 STARS = "***"
-_USER_INFO = re.compile(r"//[^/@\s]*@")
 
 
 class Secret:
@@ -40,14 +39,25 @@ class Secret:
 
 
 class Address(str):
-    """A URL that hides its user and password in ``repr``; as a string it is whole."""
+    """A URL that hides its user, its password and what its query says in ``repr``; as a string it is whole."""
 
     __slots__ = ()
 
     @property
     def shown(self) -> str:
-        """The URL as a person or a log may read it."""
-        return _USER_INFO.sub(f"//{STARS}@", str(self))
+        """The URL as a person or a log may read it: made of the parts that whoever connects reads out of it."""
+        parts = urlsplit(str(self))
+        if not parts.netloc and not parts.query:
+            return str(self)
+        # the last "@" is what ends the password, as urlsplit and redis-py have it
+        _, at, place = parts.netloc.rpartition("@")
+        said = (piece.partition("=") for piece in parts.query.split("&"))
+        query = "&".join(f"{name}={STARS}" if equals else STARS for name, equals, _ in said)
+        return (
+            f"{parts.scheme}://{STARS * bool(at)}{at}{place}{parts.path}"
+            + (f"?{query}" if parts.query else "")
+            + (f"#{STARS}" if parts.fragment else "")
+        )
 
     def __repr__(self) -> str:
         return repr(self.shown)

@@ -22,7 +22,7 @@ _KEYS = re.compile(
     rf"|\b(?:{_VENDORS})[-_][A-Za-z0-9_*.-]{{6,}}"
     r"|\bAIza[A-Za-z0-9_-]{20,}"  # Google
     r"|\bAKIA[A-Z0-9]{12,}"  # AWS
-    r"|(?<=://)[^/@\s]+@",  # user and password in a URL
+    r"|(?<=://)[^/\s]+@",  # user and password in a URL; a password may hold "@", the last one ends it
     re.IGNORECASE,
 )
 DIGEST = re.compile("[0-9a-f]{16,128}")

@@ -10,7 +10,7 @@ import pytest
 
 from proxy.app.parts import SECONDS_A_DAY as DAY
 from proxy.app.parts import _lifetimes
-from proxy.config import CompactionSettings, Secret, Settings, TenantSettings, load
+from proxy.config import Address, CompactionSettings, Secret, Settings, TenantSettings, load
 from proxy.core.budget import CompactionPolicy, ModelWindow
 from proxy.store.lifetimes import Lifetime
 
@@ -97,6 +97,24 @@ class TestModelList:
         assert settings.secrets.admin_token == Secret("hush")
         assert settings.upstream is not None
         assert settings.upstream.shown == "http://***@host/v1"
+
+    @pytest.mark.parametrize(
+        ("url", "shown"),
+        [
+            ("embedded", "embedded"),
+            ("redis://cache:6379/0", "redis://cache:6379/0"),
+            ("redis://:p@ssw0rd@cache:6379/0", "redis://***@cache:6379/0"),
+            ("rediss://me:a:b@[::1]:6379", "rediss://***@[::1]:6379"),
+            ("redis://cache/0?password=hush&db=1", "redis://cache/0?password=***&db=***"),
+            ("unix:///run/valkey.sock?password=hush", "unix:///run/valkey.sock?password=***"),
+            ("unix:///run/valkey.sock", "unix:///run/valkey.sock"),
+            ("https://host/hook?hush", "https://host/hook?***"),
+        ],
+    )
+    def test_an_address_is_shown_without_what_may_be_a_password(self, url: str, shown: str) -> None:
+        """Its parts are those that redis-py connects by: a password may hold "@", and may stand in the query."""
+        assert Address(url).shown == shown
+        assert repr(Address(url)) == repr(shown)
 
     def test_a_name_is_served_by_its_own_entry_before_a_wildcard(self, write: Write) -> None:
         """Exact names first, then the longest wildcard, then nobody."""

@@ -371,6 +371,11 @@ class TestTexts:
         assert key not in fit_to_log(text.format(key))
         assert "***" in fit_to_log(text.format(key))
 
+    def test_a_password_that_holds_an_at_is_masked_to_its_end(self) -> None:
+        """The last one before the path ends it, as for whoever connects."""
+        shown = fit_to_log("redis://:p@ssw0rd@cache:6379/0 and http://host/a@b")
+        assert shown == "redis://***@cache:6379/0 and http://host/a@b"
+
     def test_words_about_keys_are_no_keys(self) -> None:
         """A message stays readable."""
         for text in ("the api key is not set", "90 tokens over", "task-12 failed", "http://host:8080/v1"):
