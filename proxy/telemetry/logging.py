@@ -43,12 +43,14 @@ QUIET_LIBRARIES = (
     "LiteLLM",
     "LiteLLM Router",
     "LiteLLM Proxy",
+    "litellm",
     "httpx",
     "httpcore",
     "openai",
     "aiohttp.access",
 )
-"""Heard from WARNING on only, whatever the level: below it they write URLs with keys, or requests."""
+"""Heard from WARNING on only, and so are their children, whatever the level: below it they write URLs with keys, or
+requests."""
 _UVICORN = ("uvicorn", "uvicorn.error", "uvicorn.asgi")
 _SILENT = logging.CRITICAL + 1
 _LEVELS = {level: logging.getLevelName(level).lower() for level in (10, 20, 30, 40, 50)}
@@ -173,6 +175,7 @@ def configure(level: str = "info", *, json: bool | None = None, stream: TextIO |
     machine_read = not stream.isatty() if json is None else json
     handler = _JsonLines(stream) if machine_read else logging.StreamHandler(stream)
     handler.setFormatter(_formatter(json=machine_read, colors=stream.isatty()))
+    handler.addFilter(_loud_enough)  # here, since a logger's filter does not hold for its children
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
@@ -199,6 +202,13 @@ def _take_over_libraries(root: logging.Logger) -> None:
         for old in [one for one in logger.filters if isinstance(one, _ToRoot)]:
             logger.removeFilter(old)
         logger.addFilter(_ToRoot(root))
+
+
+def _loud_enough(record: logging.LogRecord) -> bool:
+    """Whether a line may be heard by whose it is: most of openai's and httpcore's are their modules' own."""
+    if record.levelno >= logging.WARNING:
+        return True
+    return not any(f"{record.name}.".startswith(f"{library}.") for library in QUIET_LIBRARIES)
 
 
 class _ToRoot(logging.Filter):

@@ -338,6 +338,20 @@ class TestLibraries:
         assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == ["careful"]
         assert own.getvalue() == ""
 
+    @pytest.mark.parametrize("name", ["openai._base_client", "httpcore.http11", "litellm.lens.worker"])
+    def test_their_modules_are_as_quiet(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Most of these libraries log by loggers of their own, for which no filter of the parent's holds."""
+        stream = io.StringIO()
+        configure("debug", stream=stream)
+        logger = logging.getLogger(name)
+        monkeypatch.setattr(logger, "level", logging.DEBUG)  # as OPENAI_LOG=debug does
+        logger.debug("Request options: %s", {"messages": ["my words"]})
+        logger.info("Retrying request to https://host/?key=secret")
+        logger.warning("careful")
+        logging.getLogger("openais").info("someone else")
+        told = [json.loads(line)["event"] for line in stream.getvalue().splitlines()]
+        assert told == ["careful", "someone else"]
+
     def test_an_exception_is_one_line_too(self, lines: Lines) -> None:
         """With its traceback in a field, keys masked in it."""
         try:
