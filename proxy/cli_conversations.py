@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from pathlib import Path
 from typing import IO, Any, NoReturn, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
@@ -102,12 +104,25 @@ def search(
 
 @conversations.command()
 @_asking
-@click.option("--output", type=click.File("wb", atomic=True), default="-", help="A file; - is standard output.")
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, allow_dash=True),
+    default="-",
+    help="A file, replaced when all is there; - is standard output.",
+)
 @click.argument("conversation", metavar="ID")
-def export(conversation: str, output: IO[bytes], **server: Any) -> None:
+def export(conversation: str, output: str, **server: Any) -> None:
     """Write a conversation as lines of JSON, one message each."""
-    for piece in _asked(server, "GET", _path(conversation, "export")):
-        output.write(piece)
+    pieces = _asked(server, "GET", _path(conversation, "export"))
+    file = Path(output)
+    try:
+        if output == "-" or (file.exists() and not file.is_file()):  # a pipe or a device has no earlier text to keep
+            with click.open_file(output, "wb") as stream:
+                stream.writelines(pieces)
+        else:
+            _replace(file.resolve(), pieces)
+    except OSError as error:
+        raise Refused(f"{output} cannot be written: {error.strerror}.") from error
 
 
 @conversations.command("import")
@@ -135,6 +150,19 @@ def forget(conversation: str, yes: bool, **server: Any) -> None:
     click.echo(f"forgotten: {told['id']}")
 
 
+def _replace(file: Path, pieces: Iterable[bytes]) -> None:
+    """Write beside an earlier file, and take its place after the last piece: what breaks off changes nothing."""
+    part = file.with_name(f".{file.name[:100]}.{secrets.token_hex(4)}")
+    try:
+        with part.open("xb") as stream:
+            stream.writelines(pieces)
+        if file.exists():
+            shutil.copymode(file, part)
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
+
+
 def _path(conversation: str, part: str = "") -> str:
     return f"{PATH}/{quote(conversation, safe='')}" + (f"/{part}" if part else "")
 
@@ -152,6 +180,7 @@ def _asked(server: Mapping[str, Any], method: str, path: str, body: bytes | None
         raise click.UsageError("--url must be something like http://127.0.0.1:8787.")
     kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
     connection = kind(url.hostname, url.port, timeout=TIMEOUT_SECONDS)
+    answer = None
     try:
         connection.request(method, url.path.rstrip("/") + path, body, _headers(operator=server["operator"]))
         answer = connection.getresponse()
@@ -159,7 +188,11 @@ def _asked(server: Mapping[str, Any], method: str, path: str, body: bytes | None
             _refuse(answer)
         while piece := answer.read(PIECE_BYTES):
             yield piece
+        if answer.length:  # http.client tells of a missing end in chunks only
+            raise IncompleteRead(b"", answer.length)
     except (OSError, HTTPException) as error:
+        if answer is not None:
+            raise Refused(f"The answer of Tidemark at {url.netloc} broke off: {error}. Try again.") from error
         raise Refused(f"Tidemark does not answer at {url.netloc}: {error}. Is it running?") from error
     finally:
         connection.close()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -41,6 +45,28 @@ class Shell:
         done = self.run(name, *arguments, given=given)
         assert done.returncode == 0, done.stderr
         return done.stdout.decode()
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[str]:
+    """The address of a server that says ``answer`` once and closes the connection."""
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):  # nobody came
+            asking, _ = listening.accept()
+            with asking:
+                asking.recv(65_536)
+                asking.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = threading.Thread(target=serve)
+        server.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            with contextlib.suppress(OSError):
+                listening.shutdown(socket.SHUT_RDWR)  # wakes who still waits for somebody
+            server.join()
 
 
 @pytest.fixture
@@ -93,6 +119,43 @@ def test_what_goes_wrong_is_one_message(shell: Shell) -> None:
     assert nobody.returncode == 1
     assert b"Is it running?" in nobody.stderr
     assert b"Traceback" not in nobody.stderr
+
+
+@pytest.mark.parametrize("framing", ["transfer-encoding: chunked\r\n\r\n9\r\n", "content-length: 90\r\n\r\n"])
+def test_an_export_that_breaks_off_leaves_the_earlier_file(tmp_path: Path, framing: str) -> None:
+    """It is one message and exit code 1, whichever way the answer is framed; nothing is left beside the file."""
+    file = tmp_path / "out" / "talk.jsonl"
+    file.parent.mkdir()
+    file.write_text("the earlier one\n")
+    with answering(f"HTTP/1.1 200 OK\r\n{framing}the first".encode()) as url:
+        done = Shell(tmp_path, url, "key").run("export", "talk", "--output", str(file))
+    assert done.returncode == 1
+    assert b"broke off" in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert file.read_text() == "the earlier one\n"
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_an_export_replaces_the_earlier_file_when_all_is_there(tmp_path: Path) -> None:
+    """With the earlier one's mode, through a link; - is still standard output."""
+    file, link = tmp_path / "talk.jsonl", tmp_path / "link"
+    file.write_text("the earlier one\n")
+    file.chmod(0o600)
+    link.symlink_to(file)
+    whole = b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\nthe new\n"
+    for output, told in ((str(link), b""), ("-", b"the new\n")):
+        with answering(whole) as url:
+            done = Shell(tmp_path, url, "key").run("export", "talk", "--output", output)
+        assert (done.returncode, done.stdout) == (0, told)
+    assert (file.read_text(), file.stat().st_mode & 0o777, link.is_symlink()) == ("the new\n", 0o600, True)
+
+
+def test_an_export_to_where_nothing_can_be_written_is_one_message(tmp_path: Path) -> None:
+    """The folder does not exist."""
+    with answering(b"") as url:
+        done = Shell(tmp_path, url, "key").run("export", "talk", "--output", str(tmp_path / "no" / "talk.jsonl"))
+    assert done.returncode == 1
+    assert b"cannot be written: No such file or directory" in done.stderr
 
 
 def test_pages_go_on_with_the_cursor(client: Client, shell: Shell) -> None:
