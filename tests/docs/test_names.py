@@ -269,3 +269,11 @@ def test_the_compose_file_is_what_the_pages_say() -> None:
     assert services["proxy"]["ports"] == ["127.0.0.1:8787:8787"]
     assert "healthcheck" in services["valkey"]
     assert "--appendonly" in services["valkey"]["command"]
+
+
+def test_whoever_stops_it_waits_for_open_streams() -> None:
+    """Docker kills after 10 s by itself; systemd ends the embedded Valkey before the proxy."""
+    page = text_of("docs/operations.md")
+    assert yaml.safe_load(text_of("deploy/compose.yaml"))["services"]["proxy"]["stop_grace_period"] == "10m"
+    assert "`stop_grace_period` is 10 minutes" in page
+    assert "KillMode=mixed" in page
