@@ -70,7 +70,10 @@ def test_no_harmful_release_of_litellm_is_locked() -> None:
 
 
 def test_the_wheel_carries_the_package_its_types_and_the_configuration(tmp_path: Path) -> None:
-    """An installed Tidemark finds under ``proxy/_config`` what a checkout has in ``config/``."""
+    """An installed Tidemark finds under ``proxy/_config`` what a checkout has in ``config/``; the leash is there once.
+
+    Store and demo start it by its path, which no import tells of.
+    """
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
@@ -79,4 +82,5 @@ def test_the_wheel_carries_the_package_its_types_and_the_configuration(tmp_path:
     config = ROOT / "config"
     shipped = {f"proxy/_config/{path.relative_to(config).as_posix()}" for path in config.rglob("*.yaml")}
     assert "proxy/_config/presets/agent.yaml" in shipped
+    assert [name for name in names if name.endswith("/leash.py")] == ["proxy/store/leash.py"]
     assert {"proxy/py.typed", "proxy/core/plan.py", *shipped} <= names

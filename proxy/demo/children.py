@@ -27,6 +27,8 @@ STOP_SECONDS = 8.0
 """How long a child may take to end by itself after SIGTERM, before it is killed."""
 _POLL_SECONDS = 0.05
 _LOG_LINES = 12
+_LEASH = Path(__file__).parents[1] / "store" / "leash.py"
+"""Ends what it becomes when the demo ends, however it ends. Started by its path: nothing of the proxy is imported."""
 _HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -77,7 +79,7 @@ def child(name: str, command: Sequence[str], log: Path, environ: Mapping[str, st
 
     Signals are held back while the process is started and stopped, so that none can fall between the two.
     """
-    leashed = [sys.executable, "-m", "proxy.demo.leash", str(os.getpid()), *command]
+    leashed = [sys.executable, "-I", "-S", str(_LEASH), str(os.getpid()), *command]
     with _signals_held(), log.open("wb") as output:
         process = subprocess.Popen(
             leashed,

@@ -1,8 +1,9 @@
-"""Run the embedded server so that it ends when its parent ends, even by ``kill -9``.
+"""Run a command that ends when its parent ends, even by ``kill -9``: ``python -I -S leash.py PARENT COMMAND...``.
 
-``embedded.py`` starts Valkey through this file, which asks the kernel for a signal at the parent's death and
-then becomes the server: the request survives ``exec`` (prctl(2), PR_SET_PDEATHSIG). Elsewhere than on Linux
-there is no such request; there the next start replaces a server that was left behind.
+A program of its own, started by its path and never imported. ``embedded.py`` starts Valkey through it, the demo its two
+processes, the benchmarks what they measure. It asks the kernel for a signal at the parent's death and then becomes the
+command: the request survives ``exec`` (prctl(2), PR_SET_PDEATHSIG). Elsewhere than on Linux there is no such request;
+there the store's next start replaces a server that was left behind, and only the demo itself ends its processes.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 def main(arguments: list[str]) -> None:
     """Become the command ``arguments[1:]``; ``arguments[0]`` is the process id of the parent."""
     parent, *command = arguments
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the demo starts its children with signals held back
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != int(parent):  # it died before the request was made
             return
-    os.execv(command[0], command)  # noqa: S606 - the command is the embedded server's own
+    os.execv(command[0], command)  # noqa: S606 - the command is that of whoever started this
 
 
 if __name__ == "__main__":
