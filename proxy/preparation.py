@@ -14,7 +14,7 @@ from proxy.core.budget import ModelProfile
 from proxy.core.errors import StoreError
 from proxy.core.events import CompactionStarted, Listener, StoreDegraded, SummaryPrepared
 from proxy.core.ports import ConversationStore, Lease, LeaseStore, Route
-from proxy.core.prefix import OWN_CHARACTERS, PrefixChain
+from proxy.core.prefix import PrefixChain, split_id
 from proxy.core.summary import RunningSummary, SummaryRecipe
 from proxy.leasing import LEASE_SECONDS, awaited, held
 from proxy.writing import CompactionOrder, NotSummarized, SummaryWriter
@@ -46,8 +46,9 @@ class Preparation:
             return
         order = replace(order, conversation=conversation, cause="prepared")
         recipe = self._writer.summarizer_for(order).recipe
+        name = split_id(conversation)[1]  # the conversation's own part, by which ``recall`` finds the lease
         try:
-            lease = await self._leases.take(_name(conversation), order.chain, order.plan.covered, recipe, LEASE_SECONDS)
+            lease = await self._leases.take(name, order.chain, order.plan.covered, recipe, LEASE_SECONDS)
         except StoreError as error:
             self._emit(StoreDegraded("take_lease", error.internal or str(error)))
             return
@@ -98,8 +99,3 @@ class Preparation:
                 return
         taken = self._writer.timer() - started
         self._emit(SummaryPrepared(order.conversation, model, summary.made_by, summary.covered, summary.tokens, taken))
-
-
-def _name(conversation: str) -> str:
-    """The lease of a conversation's preparation, as ``recall`` finds it."""
-    return conversation[-OWN_CHARACTERS:]
