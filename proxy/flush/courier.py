@@ -119,17 +119,20 @@ class Courier:
             self._tasks.pop(conversation, None)
 
     async def _settle(self, entry: FlushEntry) -> None:
-        """Offer an entry until it is taken, or a dead letter."""
+        """Offer an entry until it is taken, a dead letter, or forgotten meanwhile."""
         name = self.consumer.name
         if entry.only and entry.only != name:
             await self._surely(lambda: self._queue.done(name, entry, delivered=False))
             return
         while True:
-            attempt = await self._surely(lambda: self._queue.begin(name, entry))
-            if attempt > self._waits.attempts:  # the process ended in the last one
-                await self._bury(entry, attempt - 1, "the process ended in each attempt")
-                return
-            failure = await self._offer(entry, attempt)
+            async with self._at_once:  # before the store is asked: who waits here may be forgotten meanwhile
+                attempt = await self._surely(lambda: self._queue.begin(name, entry))
+                if not attempt:
+                    return
+                if attempt > self._waits.attempts:  # the process ended in the last one
+                    await self._bury(entry, attempt - 1, "the process ended in each attempt")
+                    return
+                failure = await self._offer(entry, attempt)
             if failure is None:
                 await self._surely(lambda: self._queue.done(name, entry))
                 self._emit(FlushDelivered(name, entry.conversation, entry.key, attempt, self._clock() - entry.at))
@@ -145,17 +148,16 @@ class Courier:
 
     async def _offer(self, entry: FlushEntry, attempt: int) -> Exception | None:
         """What came of one attempt; None where the entry was taken."""
-        async with self._at_once:
-            try:
-                await self.consumer.deliver(entry, attempt)
-            except Exception as error:  # noqa: BLE001 - whatever a consumer raises, it is offered the entry again
-                return error
+        try:
+            await self.consumer.deliver(entry, attempt)
+        except Exception as error:  # noqa: BLE001 - whatever a consumer raises, it is offered the entry again
+            return error
         return None
 
     async def _bury(self, entry: FlushEntry, attempt: int, reason: str) -> None:
         name = self.consumer.name
-        await self._surely(lambda: self._queue.bury(name, entry, reason, attempt))
-        self._emit(FlushBuried(name, entry.conversation, entry.key, attempt, reason))
+        if await self._surely(lambda: self._queue.bury(name, entry, reason, attempt)):
+            self._emit(FlushBuried(name, entry.conversation, entry.key, attempt, reason))
 
     async def _surely(self, tell: Callable[[], Awaitable[T]]) -> T:
         """The store is told, however long it is away: what became of an entry must not be forgotten."""

@@ -108,15 +108,18 @@ class FlushQueue(Protocol):
         ...
 
     async def begin(self, consumer: str, entry: FlushEntry) -> int:
-        """Count one more attempt, before it is made, so that one that ends the process counts too."""
+        """Count one more attempt, before it is made, so that one that ends the process counts too.
+
+        :returns: 0 where the entry is not in the queue any more, forgotten or pushed out: it is nobody's to deliver
+        """
         ...
 
     async def done(self, consumer: str, entry: FlushEntry, *, delivered: bool = True) -> None:
         """The consumer took it, or it was not meant for it."""
         ...
 
-    async def bury(self, consumer: str, entry: FlushEntry, reason: str, attempts: int) -> None:
-        """Make it a dead letter, which nobody delivers until somebody replays it."""
+    async def bury(self, consumer: str, entry: FlushEntry, reason: str, attempts: int) -> bool:
+        """Make it a dead letter, which nobody delivers until somebody replays it; False where the queue lost it."""
         ...
 
     async def lead(self, reader: str, seconds: float) -> bool:
