@@ -34,7 +34,8 @@ _REASON_CHARACTERS = 300
 class Courier:
     """Serves one consumer.
 
-    The mutable state is the entries that are held, with their sizes, a line of them for each conversation.
+    The mutable state is the entries that are held, with their sizes, a line of them for each conversation; and the last
+    one of the queue that ever came in.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Courier:
         self._lines: dict[str, deque[FlushEntry]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._held: dict[str, int] = {}
+        self._last = "0-0"
         self._at_once = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def claim(self, idle_seconds: float) -> None:
@@ -73,7 +75,7 @@ class Courier:
         """
         if not self._room():
             return False
-        entries = await self._queue.read(self.consumer.name, self._reader, self._room())
+        entries = await self._queue.read(self.consumer.name, self._reader, self._room(), self._last)
         for entry in entries:
             self._take(entry)
         return bool(entries) and self._room() > 0
@@ -98,6 +100,7 @@ class Courier:
         self._held.clear()
 
     def _take(self, entry: FlushEntry) -> None:
+        self._last = max(self._last, entry.id, key=_place)
         if entry.id in self._held:
             return
         self._held[entry.id] = len(entry.body)
@@ -166,6 +169,12 @@ class Courier:
                 return await tell()
             except StoreError:
                 await asyncio.sleep(STORE_WAIT_SECONDS)
+
+
+def _place(id_: str) -> tuple[int, int]:
+    """Where an entry stands in the queue."""
+    milliseconds, _, number = id_.partition("-")
+    return int(milliseconds), int(number)
 
 
 def _reason(failure: Exception) -> str:

@@ -75,9 +75,9 @@ class RedisFlushes:
         about = (entry.tenant, entry.conversation, entry.at, body)
         return await self._run(_ADD, entry.key, self._ttl, *self._bounds, *about) is not None
 
-    async def read(self, consumer: str, reader: str, count: int) -> Sequence[FlushEntry]:
-        """The next entries that a consumer has not been given yet."""
-        return await _entries(await self._run(_READ, consumer, reader, min(count, PAGE)))
+    async def read(self, consumer: str, reader: str, count: int, after: str = "") -> Sequence[FlushEntry]:
+        """The next entries that a consumer has not been given yet; before them what the reader never got of its own."""
+        return await _entries(await self._run(_READ, consumer, reader, min(count, PAGE), after))
 
     async def claim(self, consumer: str, reader: str, idle_seconds: float) -> Sequence[FlushEntry]:
         """All entries that were given to some reader so long ago and not taken; they are this reader's now."""

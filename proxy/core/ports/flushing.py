@@ -99,8 +99,12 @@ class FlushQueue(Protocol):
         """Append an entry, unless one of its key ever was; False where it was. One without a body is only marked."""
         ...
 
-    async def read(self, consumer: str, reader: str, count: int) -> Sequence[FlushEntry]:
-        """The next entries that a consumer has not been given yet."""
+    async def read(self, consumer: str, reader: str, count: int, after: str = "") -> Sequence[FlushEntry]:
+        """The next entries that a consumer has not been given yet.
+
+        :param after: the last that this reader has, ``0-0`` for none. What it was given after that comes before all
+            else: the answer was lost, or came too late
+        """
         ...
 
     async def claim(self, consumer: str, reader: str, idle_seconds: float) -> Sequence[FlushEntry]:
