@@ -52,6 +52,10 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
     settings = load(config, os.environ).listening(host=host, port=port, workers=workers)
     for warning in settings.warnings:
         click.echo(f"warning: {warning}", err=True)
+    if (said := settings.memory_flush).enabled and said.worker and said.entry_points:
+        from proxy.flush import installed
+
+        installed()  # here, where its error is one message; a worker process would be started again and again
     with ExitStack() as stack:
         stack.enter_context(_ended_by_signals())
         listener = stack.enter_context(_bound(settings.server.host, settings.server.port))

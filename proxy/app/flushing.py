@@ -68,11 +68,13 @@ class Flushing:
         """Begin, in the running loop.
 
         :param work: whether this process may deliver, beside what it queues
+        :raises ConfigError: two consumers have one name
         """
+        consumers = [*self.consumers()] if work else []
         self._watch.start()
         if work:
             reader = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-            couriers = [self._courier(consumer, reader) for consumer in self.consumers()]
+            couriers = [self._courier(consumer, reader) for consumer in consumers]
             self._worker = Worker(self.queue, couriers, self.recovery, reader=reader, emit=self._emit)
             self._worker.start()
 
@@ -96,7 +98,10 @@ class Flushing:
         await asyncio.to_thread(self.daily().forget, tenant, {conversation})
 
     def consumers(self) -> Iterator[Consumer]:
-        """Whoever wants what leaves the context, by the configuration."""
+        """Whoever wants what leaves the context, by the configuration.
+
+        :raises ConfigError: two of them have one name
+        """
         said, secret = self._settings.memory_flush, self._settings.secrets.flush
         if said.daily:
             yield self.daily()

@@ -34,7 +34,8 @@ _REASON_CHARACTERS = 300
 class Courier:
     """Serves one consumer.
 
-    The mutable state is the entries that are held, with their sizes, a line of them for each conversation.
+    The mutable state is the entries that are held, with their sizes, a line of them for each conversation; and the last
+    one of the queue that ever came in.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Courier:
         self._lines: dict[str, deque[FlushEntry]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._held: dict[str, int] = {}
+        self._last = "0-0"
         self._at_once = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def claim(self, idle_seconds: float) -> None:
@@ -73,7 +75,7 @@ class Courier:
         """
         if not self._room():
             return False
-        entries = await self._queue.read(self.consumer.name, self._reader, self._room())
+        entries = await self._queue.read(self.consumer.name, self._reader, self._room(), self._last)
         for entry in entries:
             self._take(entry)
         return bool(entries) and self._room() > 0
@@ -98,6 +100,7 @@ class Courier:
         self._held.clear()
 
     def _take(self, entry: FlushEntry) -> None:
+        self._last = max(self._last, entry.id, key=_place)
         if entry.id in self._held:
             return
         self._held[entry.id] = len(entry.body)
@@ -119,17 +122,20 @@ class Courier:
             self._tasks.pop(conversation, None)
 
     async def _settle(self, entry: FlushEntry) -> None:
-        """Offer an entry until it is taken, or a dead letter."""
+        """Offer an entry until it is taken, a dead letter, or forgotten meanwhile."""
         name = self.consumer.name
         if entry.only and entry.only != name:
             await self._surely(lambda: self._queue.done(name, entry, delivered=False))
             return
         while True:
-            attempt = await self._surely(lambda: self._queue.begin(name, entry))
-            if attempt > self._waits.attempts:  # the process ended in the last one
-                await self._bury(entry, attempt - 1, "the process ended in each attempt")
-                return
-            failure = await self._offer(entry, attempt)
+            async with self._at_once:  # before the store is asked: who waits here may be forgotten meanwhile
+                attempt = await self._surely(lambda: self._queue.begin(name, entry))
+                if not attempt:
+                    return
+                if attempt > self._waits.attempts:  # the process ended in the last one
+                    await self._bury(entry, attempt - 1, "the process ended in each attempt")
+                    return
+                failure = await self._offer(entry, attempt)
             if failure is None:
                 await self._surely(lambda: self._queue.done(name, entry))
                 self._emit(FlushDelivered(name, entry.conversation, entry.key, attempt, self._clock() - entry.at))
@@ -145,17 +151,16 @@ class Courier:
 
     async def _offer(self, entry: FlushEntry, attempt: int) -> Exception | None:
         """What came of one attempt; None where the entry was taken."""
-        async with self._at_once:
-            try:
-                await self.consumer.deliver(entry, attempt)
-            except Exception as error:  # noqa: BLE001 - whatever a consumer raises, it is offered the entry again
-                return error
+        try:
+            await self.consumer.deliver(entry, attempt)
+        except Exception as error:  # noqa: BLE001 - whatever a consumer raises, it is offered the entry again
+            return error
         return None
 
     async def _bury(self, entry: FlushEntry, attempt: int, reason: str) -> None:
         name = self.consumer.name
-        await self._surely(lambda: self._queue.bury(name, entry, reason, attempt))
-        self._emit(FlushBuried(name, entry.conversation, entry.key, attempt, reason))
+        if await self._surely(lambda: self._queue.bury(name, entry, reason, attempt)):
+            self._emit(FlushBuried(name, entry.conversation, entry.key, attempt, reason))
 
     async def _surely(self, tell: Callable[[], Awaitable[T]]) -> T:
         """The store is told, however long it is away: what became of an entry must not be forgotten."""
@@ -164,6 +169,12 @@ class Courier:
                 return await tell()
             except StoreError:
                 await asyncio.sleep(STORE_WAIT_SECONDS)
+
+
+def _place(id_: str) -> tuple[int, int]:
+    """Where an entry stands in the queue."""
+    milliseconds, _, number = id_.partition("-")
+    return int(milliseconds), int(number)
 
 
 def _reason(failure: Exception) -> str:

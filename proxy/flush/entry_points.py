@@ -10,13 +10,14 @@ import asyncio
 import concurrent.futures
 import contextlib
 import inspect
+import itertools
 import json
 import threading
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from proxy.core.errors import FlushNotTaken, FlushRefused
+from proxy.core.errors import ConfigError, FlushNotTaken, FlushRefused
 from proxy.core.ports import FlushEntry
 
 GROUP = "tidemark.memory_flush"
@@ -27,8 +28,23 @@ MOST_BLOCKED = 4
 
 
 def installed() -> Sequence[EntryPoint]:
-    """What is installed in this environment, by name."""
-    return sorted(entry_points(group=GROUP), key=lambda one: one.name)
+    """What is installed in this environment, by name.
+
+    :raises ConfigError: two of one name: they would share one place in the queue, and each would get a part
+    """
+    found = sorted(entry_points(group=GROUP), key=lambda one: one.name)
+    for one, other in itertools.pairwise(found):
+        if one.name == other.name:
+            packages = " and ".join(sorted(_package(each) for each in (one, other)))
+            raise ConfigError(
+                f"Two functions in the group {GROUP} have the name {one.name!r}, of the packages {packages}. "
+                "Rename one, uninstall its package, or set memory_flush.entry_points: false."
+            )
+    return found
+
+
+def _package(one: EntryPoint) -> str:
+    return one.dist.name if one.dist is not None else one.module
 
 
 class EntryPointConsumer:

@@ -21,6 +21,8 @@ POLL_SECONDS = 1.0
 """Between two looks at the queue. What this process queues itself is delivered at once."""
 LEASE_SECONDS = 10.0
 """A worker that dies gives way within it."""
+_RENEWALS = 3
+"""In the time of one lease, so that two may fail."""
 SWEEP_SECONDS = 30.0
 CLAIM_SECONDS = 600.0
 """An entry that was given to somebody so long ago and is held by nobody is taken over, whoever it was."""
@@ -29,7 +31,10 @@ WATCH_SECONDS = 5.0
 
 
 class Worker:
-    """Delivers. The mutable state is whether it leads, and since when things were last done.
+    """Delivers. The mutable state is whether it leads, until when that is sure, and when things were last done.
+
+    One task holds the lease; the work is another, which is there while the lease is held. However long a step of it
+    takes, the lease is renewed meanwhile; and where it is lost all the same, the work ends in the middle of its step.
 
     :param reader: its name among all workers
     """
@@ -52,14 +57,15 @@ class Worker:
         self._lease = lease_seconds
         self._poll = poll_seconds
         self._emit = emit
-        self._renewed = self._claimed = self._swept = -math.inf
+        self._sure = self._claimed = self._swept = -math.inf
         self._nudged = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._work: asyncio.Task[None] | None = None
         self.leads = False
 
     def start(self) -> None:
         """Work from now on, in the running loop."""
-        self._task = asyncio.create_task(self._run())
+        self._task = asyncio.create_task(self._hold())
 
     def nudge(self) -> None:
         """There is something new in the queue."""
@@ -70,51 +76,70 @@ class Worker:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        await self._stop()
         for courier in self._couriers:
-            await courier.drop()
             await courier.consumer.aclose()
         if self.leads:
             with contextlib.suppress(StoreError):
                 await self._queue.lead(self._reader, 0)
+
+    async def _hold(self) -> None:
+        """Take the lease or keep it, and work as long as it is held."""
+        pause = self._lease / _RENEWALS
+        while True:
+            asked = asyncio.get_running_loop().time()
+            try:
+                self.leads = await self._queue.lead(self._reader, self._lease)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next time may succeed
+                self._tell(error)
+                await asyncio.sleep(min(pause, self._poll))
+                continue
+            if self.leads:
+                self._sure = asked + self._lease
+            if self.leads and self._work is None:
+                self._claimed = -math.inf
+                self._work = asyncio.create_task(self._run())
+            elif not self.leads:
+                await self._stop()
+            await asyncio.sleep(pause)
+
+    async def _stop(self) -> None:
+        """Let go of everything; what is under way is offered again by who leads then."""
+        if self._work is not None:
+            self._work.cancel()
+            await asyncio.gather(self._work, return_exceptions=True)
+        for courier in self._couriers:
+            await courier.drop()
+        self._work = None
 
     async def _run(self) -> None:
         while True:
             try:
                 await self._round(asyncio.get_running_loop().time())
             except Exception as error:  # noqa: BLE001 - whatever it is, the next round may succeed
-                told = error.internal if isinstance(error, StoreError) else type(error).__name__
-                self._emit(StoreDegraded("flush", told))
+                self._tell(error)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._nudged.wait(), self._poll)
             self._nudged.clear()
 
     async def _round(self, now: float) -> None:
         """What is due now; ``now`` is the loop's clock."""
-        if now - self._renewed >= self._lease / 3:
-            await self._renew()
-            self._renewed = now
-        if not self.leads:
-            return
         if now - self._claimed >= CLAIM_SECONDS:
+            idle = CLAIM_SECONDS if self._claimed > -math.inf else 0.0  # at first all that the leader before held
             for courier in self._couriers:
-                await courier.claim(CLAIM_SECONDS)
+                await courier.claim(idle)
             self._claimed = now
         if now - self._swept >= SWEEP_SECONDS:
             self._swept = now
             await self._recovery.sweep()
+        if asyncio.get_running_loop().time() >= self._sure:
+            return  # no renewal came through: somebody else may lead by now, and be given what comes next
         if [courier for courier in self._couriers if await courier.look()]:
             self._nudged.set()
 
-    async def _renew(self) -> None:
-        """Take the lease or keep it; a new leader takes over what the one before it held."""
-        leads = await self._queue.lead(self._reader, self._lease)
-        if leads and not self.leads:
-            for courier in self._couriers:
-                await courier.claim(0.0)
-        if self.leads and not leads:
-            for courier in self._couriers:
-                await courier.drop()
-        self.leads = leads
+    def _tell(self, error: Exception) -> None:
+        told = error.internal if isinstance(error, StoreError) else type(error).__name__
+        self._emit(StoreDegraded("flush", told))
 
 
 class Watch:

@@ -62,7 +62,7 @@ def connect(url: str) -> Carrier:
     :raises ConfigError: the URL cannot be used
     """
     plain, cluster = read_address(url)
-    # One retry at once: a restart may have closed a pooled connection. Every operation may be repeated.
+    # One retry at once: a restart may have closed a pooled connection. Every operation bears that (``Line.call``).
     retry = Retry(NoBackoff(), 1, supported_errors=(redis.exceptions.ConnectionError,))
     options: dict[str, Any] = {
         "protocol": 3,

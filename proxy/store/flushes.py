@@ -32,8 +32,9 @@ def _script(name: str) -> str:
     return "".join((_FOLDER / f"flush_{part}.lua").read_text("utf-8") for part in ("queue", name))
 
 
-_ADD, _READ, _CLAIM, _DONE, _BURY = (_script(name) for name in ("add", "read", "claim", "done", "bury"))
-_RANGE, _REPLAY, _FORGET, _LEAD, _STATE = (_script(name) for name in ("range", "replay", "forget", "lead", "state"))
+_ADD, _READ, _CLAIM, _BEGIN, _DONE = (_script(name) for name in ("add", "read", "claim", "begin", "done"))
+_BURY, _RANGE, _REPLAY, _FORGET = (_script(name) for name in ("bury", "range", "replay", "forget"))
+_LEAD, _STATE = (_script(name) for name in ("lead", "state"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +75,9 @@ class RedisFlushes:
         about = (entry.tenant, entry.conversation, entry.at, body)
         return await self._run(_ADD, entry.key, self._ttl, *self._bounds, *about) is not None
 
-    async def read(self, consumer: str, reader: str, count: int) -> Sequence[FlushEntry]:
-        """The next entries that a consumer has not been given yet."""
-        return await _entries(await self._run(_READ, consumer, reader, min(count, PAGE)))
+    async def read(self, consumer: str, reader: str, count: int, after: str = "") -> Sequence[FlushEntry]:
+        """The next entries that a consumer has not been given yet; before them what the reader never got of its own."""
+        return await _entries(await self._run(_READ, consumer, reader, min(count, PAGE), after))
 
     async def claim(self, consumer: str, reader: str, idle_seconds: float) -> Sequence[FlushEntry]:
         """All entries that were given to some reader so long ago and not taken; they are this reader's now."""
@@ -89,19 +90,19 @@ class RedisFlushes:
                 return list(claimed.values())
 
     async def begin(self, consumer: str, entry: FlushEntry) -> int:
-        """Count one more attempt, before it is made."""
-        attempts: int = await self._ask("HINCRBY", keys.flush_part(f"a:{consumer}"), entry.id, 1)
+        """Count one more attempt, before it is made; 0 where the entry is not in the queue any more."""
+        attempts: int = await self._run(_BEGIN, consumer, entry.id)
         return attempts
 
     async def done(self, consumer: str, entry: FlushEntry, *, delivered: bool = True) -> None:
         """The consumer took it, or it was not meant for it."""
         await self._run(_DONE, consumer, entry.id, "done" if delivered else "")
 
-    async def bury(self, consumer: str, entry: FlushEntry, reason: str, attempts: int) -> None:
-        """Make it a dead letter, which nobody delivers until somebody replays it."""
+    async def bury(self, consumer: str, entry: FlushEntry, reason: str, attempts: int) -> bool:
+        """Make it a dead letter, which nobody delivers until somebody replays it; False where the queue lost it."""
         about = ("key", entry.key, "tenant", entry.tenant, "conversation", entry.conversation, "at", entry.at)
         packed = (*about, "body", await _packed(entry.body))
-        await self._run(_BURY, consumer, entry.id, reason, attempts, *self._bounds, *packed)
+        return bool(await self._run(_BURY, consumer, entry.id, reason, attempts, *self._bounds, *packed))
 
     async def lead(self, reader: str, seconds: float) -> bool:
         """Become, or stay, the one reader of all; 0 seconds gives that up."""

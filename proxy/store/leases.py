@@ -7,6 +7,7 @@ expires, so a worker that dies gives way within its time; its number fences off 
 from __future__ import annotations
 
 import math
+import uuid
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,8 @@ class RedisLeases:
         :raises StoreUnavailable: the store did not answer in time
         """
         prefix, purpose = keys.family_prefix(chain.family), codec.reference(covered, chain.at(covered), recipe)
-        value = await self._ask("EVAL", _TAKE, 1, prefix, name, _milliseconds(seconds), purpose)
+        word = uuid.uuid4().hex  # the same where the line repeats the command: then the lease is ours already
+        value = await self._ask("EVAL", _TAKE, 1, prefix, name, _milliseconds(seconds), purpose, word)
         return None if value is None else Lease(chain.family, name, value)
 
     async def renew(self, lease: Lease, seconds: float) -> bool:

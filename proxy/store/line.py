@@ -75,9 +75,12 @@ class Line:
         self._closed = False
 
     async def call(self, *command: Argument) -> Any:
-        """Send one command and wait for its answer; every command may be repeated.
+        """Send one command and wait for its answer.
 
-        Over a wire that is lost meanwhile it is sent once more, for a restart of the server may have closed it.
+        Over a wire that is lost meanwhile it is sent once more, for a restart of the server may have closed it. The
+        server may have done it before that: each command must bear to be done twice. Those that give something away
+        say to whom (``flush_read.lua``, ``take_lease.lua``, ``begin_turn.lua``); what only counts may count
+        twice, and what deletes may find nothing the second time.
 
         :raises Refused: the server answered with an error
         :raises OSError: it is not there, or not ready

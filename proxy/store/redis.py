@@ -8,6 +8,7 @@ carriers' errors become ours.
 from __future__ import annotations
 
 import math
+import uuid
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
@@ -223,8 +224,9 @@ class RedisStore:
         :returns: None where the conversation is another tenant's, or there is none with this id
         :raises StoreUnavailable: the store did not answer in time
         """
+        word = uuid.uuid4().hex  # the same where the line repeats the command: then the turn is ours already
         with self._recording:
-            found = await self._run(scripts.BEGIN_TURN, family, b"", 0, own, tenant, math.ceil(seconds * 1000))
+            found = await self._run(scripts.BEGIN_TURN, family, b"", 0, own, tenant, math.ceil(seconds * 1000), word)
         if not found:
             return None
         head, flat, name, *value = found

@@ -249,6 +249,27 @@ def test_an_installed_function_is_called_and_its_nonsense_is_a_dead_letter(
     assert tidemark.end() == 0
 
 
+@pytest.mark.parametrize("command", [["serve"], ["serve", "--workers", "2"], ["flush", "work"]], ids=" ".join)
+def test_two_installed_functions_of_one_name_are_refused_at_the_start(
+    machine: Machine, environ: Mapping[str, str], command: list[str]
+) -> None:
+    """One message that names both packages, before anybody listens."""
+    packages = machine.folder / "packages"
+    for name in ("ours", "theirs"):
+        about = packages / f"{name}-1.0.dist-info"
+        about.mkdir(parents=True)
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (about / "entry_points.txt").write_text("[tidemark.memory_flush]\nremember = json:loads\n")
+    configured(machine, "daily: false")
+    path = f"{machine.environ['PYTHONPATH']}:{packages}"
+    port = ["--port", "0"] if command[0] == "serve" else []
+    done = machine.run(*command, *port, stdin=b"", **{**environ, "PYTHONPATH": path})
+    assert done.returncode == 2
+    assert b"of the packages ours and theirs" in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert b"listens" not in done.stderr
+
+
 def test_of_several_workers_and_servers_one_delivers(machine: Machine, environ: Mapping[str, str]) -> None:
     """Each flush once in the files, whichever process queued it; any of them tells how full the queue is."""
     configured(machine, "worker: true")

@@ -153,6 +153,32 @@ async def test_nonsense_is_a_dead_letter_at_once(queue: RedisFlushes, start: Sta
     assert [one.reason async for one in queue.dead()] == ["it returned str, and not None or True"]
 
 
+async def test_what_is_forgotten_between_two_attempts_is_not_delivered_again(
+    queue: RedisFlushes, start: Start, told: list[Event]
+) -> None:
+    """Nor does it come back as a dead letter; other conversations go on."""
+    taker = Taker()
+    taker.failures = {0: [FlushNotTaken("not now", retry_after=0.3)] * QUICK.attempts}
+    worker = start(taker)
+    await queue.add(entry(0, "gone"))
+    await queue.add(entry(1, "gone"))
+    worker.nudge()
+    await until(lambda: len(taker.offered) == 1)
+    await queue.forget({"gone"})
+    await queue.add(entry(2, "kept"))
+
+    async def pending() -> int:
+        (one,) = (await queue.state()).consumers
+        return one.pending + one.waiting
+
+    async with asyncio.timeout(20):
+        while await pending():  # noqa: ASYNC110 - the store does not tell
+            await asyncio.sleep(0.02)
+    assert taker.offered == [("gone", 0, 1), ("kept", 2, 1)]
+    assert [one async for one in queue.dead()] == []
+    assert not [fact for fact in told if isinstance(fact, FlushBuried)]
+
+
 async def test_what_is_replayed_for_one_consumer_reaches_no_other(queue: RedisFlushes, start: Start) -> None:
     """The others take it as done."""
     one, other = Taker("one"), Taker("other")

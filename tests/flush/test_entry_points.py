@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from proxy.core.errors import FlushNotTaken, FlushRefused
+from proxy.core.errors import ConfigError, FlushNotTaken, FlushRefused
 from proxy.flush import EntryPointConsumer, installed
 from proxy.flush.entry_points import MOST_BLOCKED
 from tests.flush.conftest import entry
@@ -179,15 +179,28 @@ async def test_one_that_blocks_its_thread_blocks_nobody_else(make: Make) -> None
     turning.cancel()
 
 
+def install(folder: Path, package: str) -> None:
+    """Leave a package with the function ``remember`` as pip does."""
+    module = package.replace("-", "_")
+    (folder / f"{module}.py").write_text("seen = []\nasync def remember(flush):\n    seen.append(flush['number'])\n")
+    about = folder / f"{module}-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(f"[tidemark.memory_flush]\nremember = {module}:remember\n")
+
+
+def test_two_packages_with_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would share one place in the queue; the error names both packages and the mend."""
+    install(tmp_path, "their-hooks")
+    install(tmp_path, "our-hooks")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigError, match="'remember', of the packages our-hooks and their-hooks"):
+        installed()
+
+
 async def test_installed_packages_are_found_by_their_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As ``pip install`` leaves them."""
-    (tmp_path / "their_hooks.py").write_text(
-        "seen = []\nasync def remember(flush):\n    seen.append(flush['number'])\n"
-    )
-    about = tmp_path / "their_hooks-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: their-hooks\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[tidemark.memory_flush]\nremember = their_hooks:remember\n")
+    install(tmp_path, "their-hooks")
     monkeypatch.syspath_prepend(str(tmp_path))
     (found,) = [one for one in installed() if one.name == "remember"]
     consumer = EntryPointConsumer(found.name, found.load, timeout_seconds=5)

@@ -181,6 +181,37 @@ async def test_a_conversation_is_forgotten_in_all_parts(queue: RedisFlushes) -> 
     assert not await queue.add(entry(1, gone))
 
 
+async def test_what_was_forgotten_begins_no_attempt_and_becomes_no_dead_letter(
+    store: RedisStore, queue: RedisFlushes
+) -> None:
+    """Its reader holds it still: it hears that it is gone, and nothing of it is left; its count of attempts neither."""
+    await queue.add(entry(1))
+    await queue.add(entry(2))
+    first, second = await queue.read("a", "one", 2)
+    assert [await queue.begin("a", first), await queue.begin("a", second)] == [1, 1]
+    await queue.forget([first.conversation])
+    assert await queue.begin("a", first) == 0
+    assert not await queue.bury("a", second, "r", 1)
+    assert [one async for one in queue.dead()] == []
+    (one,) = (await queue.state()).consumers
+    assert (one.waiting, one.pending, one.dead, one.lost) == (0, 0, 0, 0)
+    assert await store.ask("EXISTS", "tm:{flush}:a:a") == 0
+
+
+async def test_what_made_way_while_it_was_held_is_counted_once(store: RedisStore, queue: RedisFlushes) -> None:
+    """As lost: it is neither delivered nor a dead letter."""
+    bounded = RedisFlushes(store.ask, ttl_seconds=60, bounds=Bounds(2, 10**9))
+    await bounded.add(entry(1))
+    await bounded.add(entry(2))
+    first, second = await bounded.read("a", "one", 2)
+    await bounded.add(entry(3))
+    await bounded.add(entry(4))
+    assert await bounded.begin("a", first) == 0
+    assert not await bounded.bury("a", second, "r", 1)
+    (one,) = (await bounded.state()).consumers
+    assert (one.lost, one.dead, one.pending) == (2, 0, 0)
+
+
 async def test_a_step_that_fails_midway_loses_nothing(
     store: RedisStore, queue: RedisFlushes, url: str, admin: redis.Redis
 ) -> None:

@@ -109,7 +109,7 @@ async def test_answers_in_pieces_and_pushes_between_them_are_read(tmp_path: Path
 
 
 async def test_a_connection_lost_while_an_answer_is_waited_for_is_replaced(tmp_path: Path) -> None:
-    """Every command may be repeated: nobody who waited hears of a restart."""
+    """The command is repeated, and bears it: nobody who waited hears of a restart."""
     script = Scripted(b"+OK\r\n", None)
     async with serving(script, tmp_path) as line:
         assert await line.call("PING") == b"OK"

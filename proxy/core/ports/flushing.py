@@ -99,8 +99,12 @@ class FlushQueue(Protocol):
         """Append an entry, unless one of its key ever was; False where it was. One without a body is only marked."""
         ...
 
-    async def read(self, consumer: str, reader: str, count: int) -> Sequence[FlushEntry]:
-        """The next entries that a consumer has not been given yet."""
+    async def read(self, consumer: str, reader: str, count: int, after: str = "") -> Sequence[FlushEntry]:
+        """The next entries that a consumer has not been given yet.
+
+        :param after: the last that this reader has, ``0-0`` for none. What it was given after that comes before all
+            else: the answer was lost, or came too late
+        """
         ...
 
     async def claim(self, consumer: str, reader: str, idle_seconds: float) -> Sequence[FlushEntry]:
@@ -108,15 +112,18 @@ class FlushQueue(Protocol):
         ...
 
     async def begin(self, consumer: str, entry: FlushEntry) -> int:
-        """Count one more attempt, before it is made, so that one that ends the process counts too."""
+        """Count one more attempt, before it is made, so that one that ends the process counts too.
+
+        :returns: 0 where the entry is not in the queue any more, forgotten or pushed out: it is nobody's to deliver
+        """
         ...
 
     async def done(self, consumer: str, entry: FlushEntry, *, delivered: bool = True) -> None:
         """The consumer took it, or it was not meant for it."""
         ...
 
-    async def bury(self, consumer: str, entry: FlushEntry, reason: str, attempts: int) -> None:
-        """Make it a dead letter, which nobody delivers until somebody replays it."""
+    async def bury(self, consumer: str, entry: FlushEntry, reason: str, attempts: int) -> bool:
+        """Make it a dead letter, which nobody delivers until somebody replays it; False where the queue lost it."""
         ...
 
     async def lead(self, reader: str, seconds: float) -> bool:
