@@ -34,7 +34,7 @@ class HybridSummarizer:
     def recipe(self) -> SummaryRecipe:
         """What its summaries depend on: these rules and the narrator's."""
         own = self._narrator.recipe
-        return SummaryRecipe("hybrid", own.template, version=2, model=own.model)
+        return SummaryRecipe("hybrid", own.template, version=3, model=own.model)
 
     async def summarize(self, task: SummaryTask) -> str:
         """The ledger within its share, then the narrator's text in what is left.
