@@ -16,6 +16,8 @@ from proxy.core.messages import Message, ToolCall, printable
 CALLED = "called "
 EARLIER = "Earlier"
 """Speaker of lines whose own speaker is not told: another strategy's prose."""
+NARRATIVE = "Narrative:"
+"""The line behind which all of a summary is a model's prose: whatever a line there reads like, nobody said it so."""
 _SPEAKERS = {"user": "User", "assistant": "Assistant", "tool": "Tool", "system": "System"}
 _LINE = re.compile(
     r"(?P<speaker>User(?: \([^)\n]{1,64}\))?|Assistant|System|Tool(?: [\w.-]{1,64})?|Earlier|Open request"
@@ -63,12 +65,14 @@ def utterances(messages: Sequence[Message]) -> Iterator[Utterance]:
 
 
 def read_back(summary: str) -> Iterator[Utterance]:
-    """The lines of an earlier summary. Headings and bullet marks of other strategies fall away."""
+    """The lines of an earlier summary. Headings and bullet marks of a model's prose fall away."""
+    prose = False
     for line in summary.split("\n"):  # the one line end that a summary is written with
-        found = _LINE.fullmatch(line)
+        prose = prose or line == NARRATIVE
+        found = None if prose else _LINE.fullmatch(line)
         if found:
             yield Utterance(found["speaker"], found["text"])
-        elif line.startswith("Assistant " + CALLED):
+        elif not prose and line.startswith("Assistant " + CALLED):
             yield Utterance(_SPEAKERS["assistant"], line.removeprefix("Assistant "))
         elif line.strip() and not line.lstrip().startswith("#") and not line.rstrip().endswith(":"):
             yield Utterance(EARLIER, _MARKUP.sub("", line).strip())
