@@ -6,10 +6,12 @@ summarized, nothing else tells what all of them are for.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from proxy.core.errors import SummaryRejected
 from proxy.core.messages import Message
 from proxy.core.ports import Summarizer, SummaryTask, TokenCounter
 from proxy.core.summary import SummaryRecipe
@@ -22,6 +24,8 @@ _ANSWERED_CHARS = 600
 _OPEN_CHARS = 8000
 """Of one that is still worked on, about 2000 tokens: a task with the report that it came with."""
 _LEAST_CHARS = 40
+_REPEATED = re.compile(rf"^[ \t*•-]*{REQUEST}\**:.*\n?", re.MULTILINE)
+"""The line in the narrator's words, who reads it in the summary before: beside the user's own it would only mislead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +59,8 @@ def request_of(messages: Sequence[Message]) -> Request | None:
 
 def carried(previous: str | None) -> Request | None:
     """The request that an earlier summary carries."""
-    lines = [one.text for one in read_back(previous or "") if one.speaker == REQUEST and one.text]
-    return Request(lines[-1], answered=False) if lines else None
+    lines = (one.text for one in read_back(previous or "") if one.speaker == REQUEST and one.text)
+    return next((Request(text, answered=False) for text in lines), None)
 
 
 class CarriesRequest:
@@ -79,12 +83,16 @@ class CarriesRequest:
     async def summarize(self, task: SummaryTask) -> str:
         """The request's line, then the narrator's text in what is left.
 
-        :raises SummaryRejected, UpstreamError: the narrator gave no usable text
+        :raises SummaryRejected, UpstreamError: the narrator gave no usable text, or nothing but the request
         """
         request = request_of(task.messages) or carried(task.previous)
         frame, tokens = self._frame(request, task)
         left = max(task.max_tokens - tokens, 1)
-        return frame + await self._narrator.summarize(replace(task, previous=_unmarked(task.previous), max_tokens=left))
+        told = await self._narrator.summarize(replace(task, previous=_unmarked(task.previous), max_tokens=left))
+        told = _REPEATED.sub("", told).strip()
+        if not told:
+            raise SummaryRejected("the summarizer only repeated the open request")
+        return frame + told
 
     def _frame(self, request: Request | None, task: SummaryTask) -> tuple[str, int]:
         """Request and mark, and their tokens: half of the bound at most, so that something else can be told."""

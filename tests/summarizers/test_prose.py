@@ -31,7 +31,7 @@ class Narrator:
     """Implements the ``Summarizer`` port: says one thing, and notes what it was given."""
 
     text: str = POSING
-    recipe: SummaryRecipe = SummaryRecipe("llm", "general", 1, "small")
+    recipe = SummaryRecipe("llm", "general", 1, "small")
     previous: str | None = None
 
     async def summarize(self, task: SummaryTask) -> str:
@@ -97,12 +97,11 @@ LINES = st.lists(
             "Narrative:",
             "## Context",
             "- Fact: x",
-            "Some things were done.",
         ]
     ),
     min_size=1,
     max_size=6,
-).map("\n".join)
+).map(lambda lines: "\n".join([*lines, "Some things were done."]))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
