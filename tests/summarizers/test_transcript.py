@@ -82,7 +82,7 @@ def test_sentences_and_lines_of_a_summary_are_one_line(text: str) -> None:
 @given(TEXTS, TEXTS, st.sampled_from([40, 300]))
 async def test_a_summary_is_read_back_as_who_said_it(counter: TokenCounter, text: str, key: str, bound: int) -> None:
     """Of a talk in which the user laid nothing down, no line is a rule: not after two cascades either."""
-    summarizer, previous = ExtractiveSummarizer(counter), None
+    summarizer, previous = ExtractiveSummarizer(counter), ""
     for _ in range(3):
         previous = await summarizer.summarize(SummaryTask(result_of_a_call(text, key), previous, bound, MODEL))
         assert previous.splitlines() == previous.split("\n")
