@@ -38,7 +38,7 @@ class ExtractiveSummarizer:
     @cached_property
     def recipe(self) -> SummaryRecipe:
         """What its summaries depend on: nothing but these rules."""
-        return SummaryRecipe("extractive", "", version=2)
+        return SummaryRecipe("extractive", "", version=3)
 
     async def summarize(self, task: SummaryTask) -> str:
         """The best sentences within the bound; a large task is weighed in a thread."""

@@ -14,8 +14,8 @@ from proxy.core.ports import Summarizer, SummaryTask, TokenCounter
 from proxy.core.summary import SummaryRecipe
 from proxy.summarizers.fitting import cut_to_bound, fitting_lines, is_large
 from proxy.summarizers.ledger import entry_text, ledger_of, render_ledger
+from proxy.summarizers.transcript import NARRATIVE
 
-NARRATIVE = "Narrative:"
 _LEDGER_SHARE = 0.4
 """Of the bound; what it leaves is the narrative's."""
 _LEAST_NARRATIVE_TOKENS = 48
@@ -34,7 +34,7 @@ class HybridSummarizer:
     def recipe(self) -> SummaryRecipe:
         """What its summaries depend on: these rules and the narrator's."""
         own = self._narrator.recipe
-        return SummaryRecipe("hybrid", own.template, version=2, model=own.model)
+        return SummaryRecipe("hybrid", own.template, version=3, model=own.model)
 
     async def summarize(self, task: SummaryTask) -> str:
         """The ledger within its share, then the narrator's text in what is left.
@@ -49,8 +49,8 @@ class HybridSummarizer:
         else:
             ledger = self._ledger(task, noted, share)
         if not narrated:
-            return ledger or cut_to_bound(told or _NOTHING, task, self._counter)
-        frame = f"{ledger}\n{NARRATIVE}\n" if ledger else ""
+            return ledger or cut_to_bound(f"{NARRATIVE}\n{told}" if told else _NOTHING, task, self._counter)
+        frame = f"{ledger}\n{NARRATIVE}\n".lstrip()
         left = task.max_tokens - self._counter.count_text(frame, task.model) - 1
         narrative = await self._narrator.summarize(replace(task, previous=told, max_tokens=left))
         return cut_to_bound(frame + narrative.strip(), task, self._counter)
@@ -73,5 +73,5 @@ def _split(previous: str | None) -> tuple[str, str | None]:
     """
     if not previous:
         return "", None
-    ledger, mark, narrative = f"\n{previous}".partition(f"\n{NARRATIVE}\n")
+    ledger, mark, narrative = f"\n{previous}\n".partition(f"\n{NARRATIVE}\n")
     return ledger, (narrative if mark else previous).strip() or None

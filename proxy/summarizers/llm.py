@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, TypeVar
 
 from proxy.core.errors import (
     ModelNotFound,
@@ -24,9 +25,11 @@ from proxy.core.messages import LivePrefix, Message
 from proxy.core.ports import Caller, Route, SummaryTask, TokenCounter, Upstream
 from proxy.core.summary import SummaryRecipe, Template
 from proxy.summarizers.answers import cleaned, judge
-from proxy.summarizers.fitting import cut_to_bound, is_large
+from proxy.summarizers.fitting import LARGE_CHARS, cut_to_bound, is_large
 from proxy.summarizers.prompts import live_prompt, overhead_text, system_prompt, template_named, user_prompt
 from proxy.summarizers.transcript import utterances
+
+_Done = TypeVar("_Done")
 
 AUTO = "auto"
 SMALL_MODELS = {"openai": "gpt-4o-mini", "anthropic": "claude-haiku-4-5", "gemini": "gemini-2.5-flash"}
@@ -102,7 +105,7 @@ class LlmSummarizer:
         bound = min(task.max_tokens, max(1, window // 3))
         call = _Call(task, route, caller, window, bound, deadline)
         summary = task.previous or ""
-        pieces = await asyncio.to_thread(self._pieces, call) if is_large(task) else self._pieces(call)
+        pieces = await _apart(self._pieces, call, large=is_large(task))
         if not pieces:
             raise SummaryRejected("there is nothing to summarize")
         for piece in pieces:
@@ -150,15 +153,14 @@ class LlmSummarizer:
             timeout_seconds=max(deadline - self._clock(), 0.0),
             live=live.prefix,
         )
-        text = cleaned(answer)
-        count, previous = self._counter.count_text, task.previous or ""
-        material = "\n".join([previous, *(one.line for one in utterances(task.messages))])
-        tokens = sum(self._counter.count_message(message, task.model) for message in task.messages)
-        tokens += count(previous, task.model)
-        judge(text, material, text_tokens=count(text, task.model), material_tokens=tokens)
-        return cut_to_bound(text, task, self._counter)
+        return await _apart(self._accepted_live, answer, task, large=is_large(task))
 
-    async def _ask(self, call: _Call, piece: str, summary: str) -> str:
+    def _accepted_live(self, answer: str, task: SummaryTask) -> str:
+        tokens = sum(self._counter.count_message(message, task.model) for message in task.messages)
+        piece = _Piece("\n".join(one.line for one in utterances(task.messages)), tokens)
+        return self._accepted(answer, task, piece, task.previous or "", task.max_tokens)
+
+    async def _ask(self, call: _Call, piece: _Piece, summary: str) -> str:
         left = call.deadline - self._clock()
         if left <= 0:
             raise UpstreamTimedOut("The summarizer did not answer in time.")
@@ -167,38 +169,45 @@ class LlmSummarizer:
             call.route,
             [
                 {"role": "system", "content": system_prompt(self._template, call.bound)},
-                {"role": "user", "content": user_prompt(self._template, piece, previous)},
+                {"role": "user", "content": user_prompt(self._template, piece.text, previous)},
             ],
             call.caller,
             max_tokens=call.bound,
             timeout_seconds=left,
         )
-        text, material = cleaned(answer), f"{previous or ''}\n{piece}"
-        model = call.task.model
+        large = len(piece.text) + len(answer) > LARGE_CHARS
+        return await _apart(self._accepted, answer, call.task, piece, previous or "", call.bound, large=large)
+
+    def _accepted(self, answer: str, task: SummaryTask, piece: _Piece, previous: str, bound: int) -> str:
+        """The answer's text within its bound. The piece is not counted anew: it may be as long as the window.
+
+        :raises SummaryRejected: it is no summary
+        """
+        text, count = cleaned(answer), self._counter.count_text
         judge(
             text,
-            material,
-            text_tokens=self._counter.count_text(text, model),
-            material_tokens=self._counter.count_text(material, model),
+            f"{previous}\n{piece.text}",
+            text_tokens=count(text, task.model),
+            material_tokens=piece.tokens + count(previous, task.model),
         )
-        return cut_to_bound(text, call.task, self._counter, call.bound)
+        return cut_to_bound(text, task, self._counter, bound)
 
-    def _pieces(self, call: _Call) -> list[str]:
+    def _pieces(self, call: _Call) -> list[_Piece]:
         """The transcript in pieces that fit the window beside prompt, previous summary and answer."""
         count, model = self._counter.count_text, call.task.model
         fixed = count(overhead_text(self._template, call.bound), model) + 2 * call.bound
         room = max(_LEAST_PIECE_TOKENS, int(call.window * (1 - _MARGIN)) - fixed)
-        pieces: list[str] = []
+        pieces: list[_Piece] = []
         gathered: list[str] = []
         left = room
         for line in self._lines(call.task.messages, model, room):
             cost = count(line, model) + 1
             if cost > left and gathered:
-                pieces.append("\n".join(gathered))
+                pieces.append(_Piece("\n".join(gathered), room - left))
                 gathered, left = [], room
             gathered.append(line)
             left -= cost
-        return [*pieces, "\n".join(gathered)] if gathered else pieces
+        return [*pieces, _Piece("\n".join(gathered), room - left)] if gathered else pieces
 
     def _lines(self, messages: Sequence[Message], model: str, room: int) -> Iterator[str]:
         """Each utterance; the end of one that is too long is left out, and a mark says so."""
@@ -235,6 +244,11 @@ def _caller(task: SummaryTask, route: Route) -> Caller:
     return task.caller if same else nobody
 
 
+async def _apart(work: Callable[..., _Done], *arguments: Any, large: bool) -> _Done:
+    """What is done, in a thread where it is large: other streams do not wait for it."""
+    return await asyncio.to_thread(work, *arguments) if large else work(*arguments)
+
+
 @dataclass(frozen=True, slots=True)
 class _Live:
     """The conversation itself, and what is asked at its end."""
@@ -242,6 +256,15 @@ class _Live:
     prefix: LivePrefix
     route: Route
     prompt: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A part of the transcript that goes into one call."""
+
+    text: str
+    tokens: int
+    """One for each line end included, which may be less in truth."""
 
 
 @dataclass(frozen=True, slots=True)

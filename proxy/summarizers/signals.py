@@ -159,7 +159,11 @@ _ASCII_WORDS = {code: chr(code).lower() if chr(code).isalnum() else " " for code
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The text's sentences and lines, none longer than ``SENTENCE_CHARS``; a very long word is shortened."""
+    """The text's sentences and lines, none longer than ``SENTENCE_CHARS``; a very long word is shortened.
+
+    Each is one line, so that none can pose as a line of a summary: whatever ends a line ends it here.
+    """
+    text = "\n".join(text.splitlines())
     if not text.isascii():
         text = _WIDE_STOP.sub("\\g<0>\n", text)  # Chinese and Japanese put no space after a sentence
     for sentence in _SENTENCE_END.split(text):

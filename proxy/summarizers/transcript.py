@@ -16,6 +16,8 @@ from proxy.core.messages import Message, ToolCall, printable
 CALLED = "called "
 EARLIER = "Earlier"
 """Speaker of lines whose own speaker is not told: another strategy's prose."""
+NARRATIVE = "Narrative:"
+"""The line behind which all of a summary is a model's prose: whatever a line there reads like, nobody said it so."""
 _SPEAKERS = {"user": "User", "assistant": "Assistant", "tool": "Tool", "system": "System"}
 _LINE = re.compile(
     r"(?P<speaker>User(?: \([^)\n]{1,64}\))?|Assistant|System|Tool(?: [\w.-]{1,64})?|Earlier|Open request"
@@ -37,12 +39,17 @@ class Utterance:
     @property
     def line(self) -> str:
         """As a transcript shows it. Further lines are indented: no text can pose as another speaker."""
-        return join_line(self.speaker, self.text.replace("\n", "\n  "))
+        return "\n  ".join(_said(self.speaker, self.text).splitlines())
 
 
 def join_line(speaker: str, text: str) -> str:
-    """``User: text``, ``Assistant called name(arguments)``."""
-    return f"{speaker} {text}" if text.startswith(CALLED) else f"{speaker}: {text}"
+    """``User: text``, ``Assistant called name(arguments)``: one line of a summary, whatever the text holds."""
+    return one_line(_said(speaker, text))
+
+
+def one_line(text: str) -> str:
+    """The text with a blank for each line end in it, by whatever character."""
+    return " ".join(text.splitlines())
 
 
 def utterances(messages: Sequence[Message]) -> Iterator[Utterance]:
@@ -58,12 +65,14 @@ def utterances(messages: Sequence[Message]) -> Iterator[Utterance]:
 
 
 def read_back(summary: str) -> Iterator[Utterance]:
-    """The lines of an earlier summary. Headings and bullet marks of other strategies fall away."""
-    for line in summary.splitlines():
-        found = _LINE.fullmatch(line)
+    """The lines of an earlier summary. Headings and bullet marks of a model's prose fall away."""
+    prose = False
+    for line in summary.split("\n"):  # the one line end that a summary is written with
+        prose = prose or line == NARRATIVE
+        found = None if prose else _LINE.fullmatch(line)
         if found:
             yield Utterance(found["speaker"], found["text"])
-        elif line.startswith("Assistant " + CALLED):
+        elif not prose and line.startswith("Assistant " + CALLED):
             yield Utterance(_SPEAKERS["assistant"], line.removeprefix("Assistant "))
         elif line.strip() and not line.lstrip().startswith("#") and not line.rstrip().endswith(":"):
             yield Utterance(EARLIER, _MARKUP.sub("", line).strip())
@@ -76,7 +85,7 @@ def call_text(call: ToolCall) -> str:
         inside = shortened(" ".join(call.arguments.split()), _ARGUMENT_CHARS)
     else:
         inside = ", ".join(f"{key}={_value(value)}" for key, value in arguments.items())
-    return shortened(f"{CALLED}{call.name}({inside})", _CALL_CHARS)
+    return shortened(one_line(f"{CALLED}{call.name}({inside})"), _CALL_CHARS)
 
 
 def arguments_of(call: ToolCall) -> Mapping[str, object] | None:
@@ -96,6 +105,10 @@ def shortened(text: str, characters: int) -> str:
         return text
     head = characters // 2
     return text[:head] + "…" + text[len(text) - (characters - head - 1) :]
+
+
+def _said(speaker: str, text: str) -> str:
+    return f"{speaker} {text}" if text.startswith(CALLED) else f"{speaker}: {text}"
 
 
 def _value(value: object) -> str:

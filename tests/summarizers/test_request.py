@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 
+from proxy.core.errors import SummaryRejected
 from proxy.core.messages import Message
 from proxy.core.ports import Summarizer, SummaryTask
 from proxy.core.summary import SummaryRecipe
@@ -96,6 +99,43 @@ async def test_a_smaller_bound_keeps_both_ends_of_a_long_request(counter: LocalT
     assert request is not None
     assert request.text.startswith(ASKED[:60])
     assert request.text.endswith("Begin with the invoices.")
+
+
+PARAPHRASE = "Open request: port the billing service, which is DONE"
+TOLD = "The service was ported, and its tests were run once."
+
+
+@dataclass(slots=True)
+class Paraphrasing:
+    """A narrator who repeats the request's line from the summary before, in words of its own."""
+
+    text: str = f"{PARAPHRASE}\n## Context\n- **{PARAPHRASE.replace(':', ':**')}\n{TOLD}\n{PARAPHRASE}"
+    recipe = SummaryRecipe("llm", "general", 1, "auto")
+
+    async def summarize(self, task: SummaryTask) -> str:
+        """The same text each time."""
+        return self.text
+
+
+async def test_a_paraphrase_never_takes_the_place_of_the_request(counter: LocalTokenCounter) -> None:
+    """The narrator's own line is left out, round after round; the rest of its text stays."""
+    summarizer, previous = CarriesRequest(counter, Paraphrasing()), None
+    for number in range(4):
+        new = rounds(10 * number, 5) if number else [message(role="user", content=ASKED), *rounds(0, 5)]
+        previous = await summarizer.summarize(SummaryTask(new, previous, 400, "gpt-4o"))
+        assert previous == f"Open request: {ASKED}\nNarrative:\n## Context\n{TOLD}"
+
+
+async def test_a_narrator_that_only_repeats_the_request_tells_nothing(counter: LocalTokenCounter) -> None:
+    """Then the failure policy decides, as for an empty answer."""
+    summarizer = CarriesRequest(counter, Paraphrasing(PARAPHRASE))
+    with pytest.raises(SummaryRejected, match="only repeated"):
+        await summarizer.summarize(SummaryTask([message(role="user", content=ASKED)], None, 400, "gpt-4o"))
+
+
+def test_the_first_line_is_the_request() -> None:
+    """Ours stands first; what a summary of an earlier version holds behind it is the model's."""
+    assert carried(f"Open request: {ASKED}\n## Context\n{PARAPHRASE}") == Request(ASKED, answered=False)
 
 
 def test_a_request_is_open_until_an_assistant_answers_without_calling() -> None:
