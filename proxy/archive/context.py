@@ -62,9 +62,10 @@ class Contexts:
         turn = next((one for one in turns if one.first <= at <= one.last), None)
         if turn is None:
             raise InvalidRequest(f"'at' must be a message of a turn, from 1 to {record.message_count}.", param="at")
-        asked = turn.last
-        if turn.complete and turn.last > turn.first and json.loads(kept[turn.last - 1].raw).get("role") == "assistant":
+        asked, answered = turn.last, turn.complete and not turn.beyond
+        if answered and turn.last > 1 and json.loads(kept[turn.last - 1].raw).get("role") == "assistant":
             asked -= 1
+        whole = turn.beyond <= turn.complete  # of a parent's turn the answer may be missing, and nothing else
         texts = await self._finding.store.system_messages(record.id)
         heads = [texts[digest] for place, digest in turn.systems if place == 0 and digest in texts]
         request = self._finding.request(record.model, [*heads, *(one.raw for one in kept[:asked])])
@@ -81,7 +82,7 @@ class Contexts:
             "object": "conversation.context",
             "conversation": record.id,
             "at": at,
-            "exact": bool(made or not turn.summarized) and not inner,
+            "exact": whole and bool(made or not turn.summarized) and not inner,
             "model": turn.model,
             "messages": [json.loads(message.raw) for message in messages],
             "summarized_messages": made[-1].covered if made else 0,

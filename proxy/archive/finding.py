@@ -61,6 +61,11 @@ class Turn(Protocol):
         """Whether an answer came."""
         ...
 
+    @property
+    def beyond(self) -> int:
+        """How many messages after ``last`` it covered that are a parent's only: the conversation forked off before."""
+        ...
+
 
 class Lists(Protocol):
     """The lists of conversations."""

@@ -8,6 +8,7 @@ carriers' errors become ours.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
@@ -198,10 +199,10 @@ class RedisStore:
     async def all_turns(self, conversation: str) -> Sequence[codec.StoredTurn]:
         """What was done in each turn up to now, those of what a fork rests on too, oldest first."""
         found: list[codec.StoredTurn] = []
-        last = math.inf
+        last = sys.maxsize
         for holder, base, _ in await self._path(conversation):
             packed = await self.ask("LRANGE", keys.turn_list(holder), 0, -1)
-            found += [turn for turn in map(codec.unpack_turn, packed) if turn.first <= last]
+            found += [codec.clipped(turn, last) for turn in map(codec.unpack_turn, packed) if turn.first <= last]
             last = min(last, base)
         return sorted(found, key=lambda turn: turn.created_at)
 
