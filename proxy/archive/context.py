@@ -72,7 +72,7 @@ class Contexts:
         messages: Sequence[Message] = request.messages
         made = [
             one
-            for one in await self._finding.store.summaries(record.id)
+            for one in await self._finding.summaries(record)
             if one.covered == turn.summarized and one.created_at <= turn.created_at
         ]
         if made:

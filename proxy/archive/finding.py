@@ -93,6 +93,10 @@ class ArchiveStore(ConversationStore, Protocol):
         """What was done in each turn, oldest first."""
         ...
 
+    async def summaries(self, conversation: str, *, standing: bool = False) -> Sequence[RunningSummary]:
+        """All summaries of a conversation, oldest first, or those only that stand for a beginning of it."""
+        ...
+
     async def system_messages(self, conversation: str) -> Mapping[bytes, bytes]:
         """Every system message that was ever sent in a conversation: digest to the client's bytes."""
         ...
@@ -152,9 +156,13 @@ class Finding:
             raise missing(conversation)
         return await self.readback.record(found, caller)
 
+    async def summaries(self, record: StoredConversation) -> Sequence[RunningSummary]:
+        """Those that stand for a beginning of a conversation, oldest first: the road uses no others."""
+        return await self.store.summaries(record.id, standing=True)
+
     async def in_use(self, record: StoredConversation) -> RunningSummary | None:
         """The summary that the next request would use; of a model that is not served, the longest there is."""
-        made = [one for one in await self.store.summaries(record.id) if one.covered < record.message_count]
+        made = [one for one in await self.summaries(record) if one.covered < record.message_count]
         recipe: SummaryRecipe | None = None
         try:
             route = await self.upstream.resolve(record.model)

@@ -66,7 +66,7 @@ class Reading:
     async def summaries(self, conversation: str, caller: Caller | None, page: Page) -> Told:
         """The chain of summaries, oldest first: which each took in, and how many messages it stands for."""
         record = await self._finding.record(conversation, caller)
-        made = await self._finding.store.summaries(record.id)
+        made = await self._finding.summaries(record)
         start = page.start()
         shown = made[start - 1 : start - 1 + page.limit]
         summary = await self._finding.in_use(record)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.flow.conftest import Bench, Client
-from tests.flow.talk import assistant, user
+from tests.flow.talk import assistant, history, long, user
 from tests.flow.test_archive import got
-from tests.support.scripted import says
+from tests.support.scripted import Answer, says
 
 TWO_MODELS = """
 model_list:
@@ -37,3 +37,19 @@ def test_a_question_that_was_edited_is_not_told_as_asked(client: Client) -> None
     fork = client.chat([*said[:2], user("Other.")]).headers["x-tidemark-conversation"]
     assert [got(client, f"/{fork}/context", at=place)["exact"] for place in (2, 3, 4)] == [False, True, True]
     assert got(client, f"/{fork}/context", at=4)["messages"] == [*said[:2], user("Other.")]
+
+
+def test_a_summary_of_what_was_never_stored_is_not_told(bench: Bench, client: Client) -> None:
+    """It was kept, then its request failed and the user said something else: no request uses it, so none is shown."""
+    begun = [user("One."), assistant("Two.")]
+    client.chat(begun[:1])
+    bench.upstream.script = lambda _: Answer([b"{}"], status=500)
+    failed = client.chat([*begun, *history(14, 150), user("Go on.")])
+    assert (failed.status_code, failed.headers["x-tidemark-action"]) == (500, "compacted")
+    bench.upstream.script = says("Two.")
+    client.chat(begun[:1])
+    id_ = client.chat([*begun, *history(14, 10), user(long(99, 10))]).headers["x-tidemark-conversation"]
+    told = got(client, f"/{id_}", limit=100)
+    assert (told["summarized_messages"], {one["state"] for one in told["data"]}) == (0, {"in_context"})
+    assert got(client, f"/{id_}/summaries")["data"] == []
+    assert got(client, f"/{id_}/context")["summarized_messages"] == 0
