@@ -42,13 +42,14 @@ def test_a_question_that_was_edited_is_not_told_as_asked(client: Client) -> None
 def test_a_summary_of_what_was_never_stored_is_not_told(bench: Bench, client: Client) -> None:
     """It was kept, then its request failed and the user said something else: no request uses it, so none is shown."""
     begun = [user("One."), assistant("Two.")]
-    client.chat(begun[:1])
+    bench.upstream.script = says("Two.")
+    known = client.chat(begun[:1]).headers["x-tidemark-conversation"]
     bench.upstream.script = lambda _: Answer([b"{}"], status=500)
     failed = client.chat([*begun, *history(14, 150), user("Go on.")])
     assert (failed.status_code, failed.headers["x-tidemark-action"]) == (500, "compacted")
     bench.upstream.script = says("Two.")
-    client.chat(begun[:1])
     id_ = client.chat([*begun, *history(14, 10), user(long(99, 10))]).headers["x-tidemark-conversation"]
+    assert id_ == known
     told = got(client, f"/{id_}", limit=100)
     assert (told["summarized_messages"], {one["state"] for one in told["data"]}) == (0, {"in_context"})
     assert got(client, f"/{id_}/summaries")["data"] == []
