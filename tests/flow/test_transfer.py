@@ -13,6 +13,7 @@ import pytest
 from proxy.archive import Finding, Page, Reading, Transfer, transfer
 from proxy.core.conversation import TurnRecord
 from proxy.core.errors import BadImport, ConversationConflict, StoreUnavailable
+from proxy.core.importing import read_lines
 from proxy.core.messages import ChatRequest, Message
 from proxy.core.ports import BegunTurn, Caller, RequestCount, Route, Stored
 from proxy.core.prefix import chain_of
@@ -151,7 +152,6 @@ async def test_the_name_is_held_as_long_as_an_import_takes(desk: Desk, monkeypat
 async def test_a_large_import_is_read_in_a_thread_and_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other requests go on meanwhile; the messages are those of its lines and are not parsed again."""
     threads: list[threading.Thread] = []
-    read_lines = transfer.read_lines
 
     def watched(data: bytes) -> Any:
         threads.append(threading.current_thread())
