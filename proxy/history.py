@@ -24,7 +24,7 @@ from proxy.fit import Compacting
 from proxy.identity import tenant_of
 from proxy.leasing import LEASE_SECONDS, Holder
 from proxy.pipeline import Announce
-from proxy.readback import Readback, missing
+from proxy.readback import Readback, missing, under_way
 
 OnConflict = Literal["reject", "wait"]
 _FIRST_LOOK_SECONDS = 0.02
@@ -154,7 +154,7 @@ class StoredHistory:
             if begun.lease is not None:
                 return begun, begun.lease
             if self._rules.on_conflict == "reject" or loop.time() + pause > until:
-                raise _under_way()
+                raise under_way()
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, _LOOK_SECONDS)
 
@@ -207,14 +207,6 @@ class _HeldReply:
                 await self._holder.end()
             else:
                 self._holder.leave()
-
-
-def _under_way() -> ConversationConflict:
-    error = ConversationConflict(
-        "Another request of this conversation is being answered. Send this one again when that is done."
-    )
-    error.retry_after = 1.0
-    return error
 
 
 def _joined(sent: Sequence[Message], kept: Sequence[bytes], found: Alignment) -> list[bytes]:

@@ -6,8 +6,7 @@ What no request can ask for is done here: making the newest summary anew, and su
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -15,7 +14,6 @@ from proxy.core.budget import MIN_SUMMARY_TOKENS
 from proxy.core.conversation import StoredConversation
 from proxy.core.errors import CompactionFailed, ModelNotFound, StoreUnavailable
 from proxy.core.events import CompactionStarted, ConversationCompacted, Listener
-from proxy.core.messages import ChatRequest
 from proxy.core.ports import Caller, ConversationStore, MemoryFlush, Route, Summarizer, Upstream
 from proxy.core.situation import Compact
 from proxy.core.summary import RunningSummary
@@ -23,13 +21,11 @@ from proxy.exchange import Controls, Refused, Report
 from proxy.fit import Fitting, by_hand_warning, order_of
 from proxy.identity import Place, Understood, tenant_of
 from proxy.pipeline import ChatPipeline
-from proxy.readback import Readback, chain_of_stored, missing
+from proxy.readback import Read, Readback, chain_of_stored, missing, request_read
 from proxy.writing import NotSummarized, SummaryWriter, flush_of
 
 NOBODY = Caller(b"", ())
 """In whose name the operator asks: the admin token goes to no upstream."""
-Parse = Callable[[bytes], ChatRequest]
-"""A body of a chat request, read."""
 
 
 class ByHandStore(Protocol):
@@ -77,7 +73,7 @@ class ManualCompaction:
         upstream: Upstream,
         store: ConversationStore,
         kept: ByHandStore,
-        parse: Parse,
+        read: Read,
         emit: Listener,
         flush: MemoryFlush | None = None,
     ) -> None:
@@ -88,7 +84,7 @@ class ManualCompaction:
         self._upstream = upstream
         self._store = store
         self._kept = kept
-        self._parse = parse
+        self._read = read
         self._emit = emit
 
     async def summarize(self, wish: Wish, caller: Caller | None) -> Done:
@@ -134,7 +130,7 @@ class ManualCompaction:
         """The stored conversation as a request that asks for a compaction."""
         kept = await Readback(self._store, self._upstream).messages(record)
         raws = [*await self._kept.head(record.id), *(one.raw for one in kept)]
-        request = self._parse(b'{"model":%b,"messages":[%b]}' % (json.dumps(route.name).encode(), b",".join(raws)))
+        request = await request_read(self._read, route.name, raws)
         chain = chain_of_stored(record.id, kept)
         controls = Controls(mode="force", retention=wish.retention)
         case = await self._road.understand(request, caller, controls, stored=Place(record.tenant, chain))

@@ -1,18 +1,29 @@
-"""A stored conversation read back: whose it is, its messages, and the chain that they form.
+"""A stored conversation read back: whose it is, its messages, the chain and the request that they form.
 
 Below whatever goes on from what is stored and not from what a client sent: stored history, compaction by hand, reading.
+A whole history is parsed in a thread, and past the parser of requests, whose cache is for what clients send.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from proxy.core.conversation import StoredConversation, StoredMessage
-from proxy.core.errors import ConversationNotFound, ModelNotFound
+from proxy.core.errors import ConversationConflict, ConversationNotFound, ModelNotFound
+from proxy.core.messages import ChatRequest, Message, render_body, render_messages
 from proxy.core.ports import Caller, ConversationStore, Upstream
 from proxy.core.prefix import PrefixChain, owner_of
 from proxy.identity import tenant_of
+
+T = TypeVar("T")
+Read = Callable[[Sequence[bytes]], Sequence[Message]]
+"""Messages from their bytes, in any thread."""
+LARGE_BYTES = 40_000
+"""Of messages that are parsed in a thread: some milliseconds of work."""
 
 
 def missing(conversation: str) -> ConversationNotFound:
@@ -20,6 +31,15 @@ def missing(conversation: str) -> ConversationNotFound:
     return ConversationNotFound(
         f"There is no conversation {conversation[:80]!r} of this credential, or its model is not served."
     )
+
+
+def under_way() -> ConversationConflict:
+    """Somebody else holds the turn, for as long as an answer takes."""
+    error = ConversationConflict(
+        "Another request of this conversation is being answered. Send this one again when that is done."
+    )
+    error.retry_after = 1.0
+    return error
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +87,19 @@ def chain_of_stored(conversation: str, kept: Sequence[StoredMessage]) -> PrefixC
     family = bytes.fromhex(conversation)[: len(hashes[0])]
     named = family != hashes[0]
     return PrefixChain(family if named else b"", hashes, named)
+
+
+def request_of(model: str, messages: Sequence[Message]) -> ChatRequest:
+    """Messages as the request that a client would send them in."""
+    fields = {"model": json.dumps(model).encode(), "messages": render_messages(messages)}
+    return ChatRequest(render_body(fields, {}), fields, model, tuple(messages))
+
+
+async def request_read(read: Read, model: str, raws: Sequence[bytes]) -> ChatRequest:
+    """The same, of messages that are yet to be parsed."""
+    return await beside(lambda: request_of(model, read(raws)), raws)
+
+
+async def beside(work: Callable[[], T], raws: Sequence[bytes]) -> T:
+    """Do what parses ``raws``: in a thread where they are many, so that other requests go on."""
+    return await asyncio.to_thread(work) if sum(map(len, raws)) > LARGE_BYTES else work()

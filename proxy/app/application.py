@@ -31,6 +31,7 @@ from proxy.http.access import ConversationAccess
 from proxy.http.admin import OperatorAccess
 from proxy.http.archive import Archived
 from proxy.http.auth import PassthroughAuth
+from proxy.http.body import read_messages
 from proxy.http.chat import ChatEndpoint, EdgeLimits
 from proxy.http.conversations import Conversations
 from proxy.http.errors import envelope, status_of
@@ -170,7 +171,7 @@ def _archived(stored: StoredParts, road: ChatPipeline, engine: Engine, access: C
         road=road,
         upstream=stored.parts.upstream,
         choose=stored.parts.summarizer_for,
-        parse=stored.parts.parser.chat,
+        read=read_messages,
     )
     return Archived(
         reading=Reading(finding, MessageSearch(), stored.forgets, time.time),
@@ -191,7 +192,7 @@ def _manual(
         upstream=stored.parts.upstream,
         store=stored.store,
         kept=stored.by_hand,
-        parse=stored.parts.parser.chat,
+        read=read_messages,
         emit=emit,
         flush=flush,
     )

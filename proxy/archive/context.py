@@ -38,7 +38,7 @@ class Contexts:
         if at is not None:
             return await self._context_at(record, kept, at)
         heads = await self._finding.heads.head(record.id)
-        request = self._finding.request(record.model, [*heads, *(one.raw for one in kept)])
+        request = await self._finding.request(record.model, [*heads, *(one.raw for one in kept)])
         place = Place(record.tenant, chain_of_stored(record.id, kept))
         case = await self._finding.road.understand(request, caller or NOBODY, Controls(), stored=place)
         fitted = await self._fitting.fit(at_rest(case), lambda _, __: None)
@@ -62,16 +62,17 @@ class Contexts:
         turn = next((one for one in turns if one.first <= at <= one.last), None)
         if turn is None:
             raise InvalidRequest(f"'at' must be a message of a turn, from 1 to {record.message_count}.", param="at")
-        asked = turn.last
-        if turn.complete and turn.last > turn.first and json.loads(kept[turn.last - 1].raw).get("role") == "assistant":
+        asked, answered = turn.last, turn.complete and not turn.beyond
+        if answered and turn.last > 1 and json.loads(kept[turn.last - 1].raw).get("role") == "assistant":
             asked -= 1
+        whole = turn.beyond <= turn.complete  # of a parent's turn the answer may be missing, and nothing else
         texts = await self._finding.store.system_messages(record.id)
         heads = [texts[digest] for place, digest in turn.systems if place == 0 and digest in texts]
-        request = self._finding.request(record.model, [*heads, *(one.raw for one in kept[:asked])])
+        request = await self._finding.request(record.model, [*heads, *(one.raw for one in kept[:asked])])
         messages: Sequence[Message] = request.messages
         made = [
             one
-            for one in await self._finding.store.summaries(record.id)
+            for one in await self._finding.summaries(record)
             if one.covered == turn.summarized and one.created_at <= turn.created_at
         ]
         if made:
@@ -81,7 +82,7 @@ class Contexts:
             "object": "conversation.context",
             "conversation": record.id,
             "at": at,
-            "exact": bool(made or not turn.summarized) and not inner,
+            "exact": whole and bool(made or not turn.summarized) and not inner,
             "model": turn.model,
             "messages": [json.loads(message.raw) for message in messages],
             "summarized_messages": made[-1].covered if made else 0,

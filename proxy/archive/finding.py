@@ -5,8 +5,7 @@ Whose a conversation is, is asked once, by ``readback.py``.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from proxy.core.conversation import StoredConversation
@@ -16,7 +15,7 @@ from proxy.core.ports import BegunTurn, Caller, ConversationStore, Upstream
 from proxy.core.prefix import is_id, owner_of
 from proxy.core.summary import RunningSummary, SummaryRecipe
 from proxy.pipeline import ChatPipeline
-from proxy.readback import Readback, missing
+from proxy.readback import Read, Readback, missing, request_of, request_read
 from proxy.writing import ChooseSummarizer
 
 NOBODY = Caller(b"", ())
@@ -61,6 +60,11 @@ class Turn(Protocol):
         """Whether an answer came."""
         ...
 
+    @property
+    def beyond(self) -> int:
+        """How many messages after ``last`` it covered that are a parent's only: the conversation forked off before."""
+        ...
+
 
 class Lists(Protocol):
     """The lists of conversations."""
@@ -86,6 +90,10 @@ class ArchiveStore(ConversationStore, Protocol):
 
     async def all_turns(self, conversation: str) -> Sequence[Turn]:
         """What was done in each turn, oldest first."""
+        ...
+
+    async def summaries(self, conversation: str, *, standing: bool = False) -> Sequence[RunningSummary]:
+        """All summaries of a conversation, oldest first, or those only that stand for a beginning of it."""
         ...
 
     async def system_messages(self, conversation: str) -> Mapping[bytes, bytes]:
@@ -124,7 +132,7 @@ class Finding:
         road: ChatPipeline,
         upstream: Upstream,
         choose: ChooseSummarizer,
-        parse: Callable[[bytes], ChatRequest],
+        read: Read,
     ) -> None:
         self.store = store
         self.heads = heads
@@ -132,7 +140,7 @@ class Finding:
         self.upstream = upstream
         self.readback = Readback(store, upstream)
         self._choose = choose
-        self._parse = parse
+        self.read = read
 
     async def record(self, conversation: str, caller: Caller | None) -> StoredConversation:
         """A conversation by its id, or by what the caller's client calls it.
@@ -147,19 +155,25 @@ class Finding:
             raise missing(conversation)
         return await self.readback.record(found, caller)
 
+    async def summaries(self, record: StoredConversation) -> Sequence[RunningSummary]:
+        """Those that stand for a beginning of a conversation, oldest first: the road uses no others."""
+        return await self.store.summaries(record.id, standing=True)
+
     async def in_use(self, record: StoredConversation) -> RunningSummary | None:
         """The summary that the next request would use; of a model that is not served, the longest there is."""
-        made = [one for one in await self.store.summaries(record.id) if one.covered < record.message_count]
+        made = [one for one in await self.summaries(record) if one.covered < record.message_count]
+        if not made:
+            return None
         recipe: SummaryRecipe | None = None
         try:
             route = await self.upstream.resolve(record.model)
-            request = self.request(record.model, [b'{"role":"user","content":""}'])
+            request = request_of(record.model, self.read([b'{"role":"user","content":""}']))
             recipe = self._choose(await self.road.profile(request, NOBODY), route).recipe
         except ModelNotFound:
             pass
         usable = [one for one in made if recipe is None or one.recipe == recipe]
         return max(usable, key=lambda one: (one.covered, one.created_at), default=None)
 
-    def request(self, model: str, raws: Sequence[bytes]) -> ChatRequest:
+    async def request(self, model: str, raws: Sequence[bytes]) -> ChatRequest:
         """Messages as the request that a client would send them in."""
-        return self._parse(b'{"model":%b,"messages":[%b]}' % (json.dumps(model).encode(), b",".join(raws)))
+        return await request_read(self.read, model, raws)

@@ -9,6 +9,7 @@ from proxy.core.messages import JsonValue, Message
 from proxy.core.ports import Caller, Forgets, Searchable, Searches
 from proxy.core.prefix import owner_of
 from proxy.core.summary import RunningSummary
+from proxy.readback import beside
 from proxy.writing import Clock
 
 from .finding import Finding
@@ -66,7 +67,7 @@ class Reading:
     async def summaries(self, conversation: str, caller: Caller | None, page: Page) -> Told:
         """The chain of summaries, oldest first: which each took in, and how many messages it stands for."""
         record = await self._finding.record(conversation, caller)
-        made = await self._finding.store.summaries(record.id)
+        made = await self._finding.summaries(record)
         start = page.start()
         shown = made[start - 1 : start - 1 + page.limit]
         summary = await self._finding.in_use(record)
@@ -85,12 +86,16 @@ class Reading:
         if count and (other or self._search.indexed(record.id)[0] < count):  # another one by now, or its index is gone
             count, last = 0, ""
             kept = await self._finding.store.messages(record.id, stop=record.message_count)
-        read = self._finding.request(record.model, [one.raw for one in kept]).messages if kept else ()
-        fresh = [
-            Searchable(one.position, one.message_id, _searched(message))
-            for one, message in zip(kept, read, strict=True)
-            if one.position > count or kept[0].position == 1
-        ]
+        raws = [one.raw for one in kept]
+
+        def searchable() -> list[Searchable]:
+            return [
+                Searchable(one.position, one.message_id, _searched(message))
+                for one, message in zip(kept, self._finding.read(raws), strict=True)
+                if one.position > count or kept[0].position == 1
+            ]
+
+        fresh = await beside(searchable, raws)
         hits = await self._search.find(record.id, fresh, query, limit=page.limit + 1, offset=start - 1, after=count)
         summary = await self._finding.in_use(record)
         covered = summary.covered if summary else 0

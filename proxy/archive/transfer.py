@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from contextlib import asynccontextmanager
 
 from proxy.core.conversation import TurnRecord
 from proxy.core.errors import ConversationConflict, ConversationNotFound
 from proxy.core.importing import read_lines
-from proxy.core.ports import Caller, LeaseStore, TokenCounter
-from proxy.core.prefix import chain_of, conversation_id, owner_of
+from proxy.core.messages import ChatRequest
+from proxy.core.ports import Caller, Lease, LeaseStore, TokenCounter
+from proxy.core.prefix import PrefixChain, chain_of, conversation_id, owner_of
 from proxy.identity import tenant_of
-from proxy.leasing import LEASE_SECONDS
+from proxy.leasing import LEASE_SECONDS, held
+from proxy.readback import beside, request_of, under_way
 from proxy.writing import Clock
 
 from .finding import Finding
@@ -60,45 +62,61 @@ class Transfer:
         :param model: whose conversation it is; it says which upstream, and so which tenant
         :param name: what its client calls it
         :raises BadImport: the lines are no conversation, or tool calls and results have come apart
-        :raises ConversationConflict: there is a conversation of that name
+        :raises ConversationConflict: there is a conversation of that name, or somebody's turn may become one
         """
-        lines = read_lines(data)
         route = await self._finding.upstream.resolve(model)
         tenant = tenant_of(caller, route)
-        request = self._finding.request(model, [line.message.raw for line in lines])
-        count = await self._counter.count(request, route.upstream_model)
-        chain = chain_of(tenant, request.messages, conversation=name)
-        turn = TurnRecord(
-            tenant=tenant,
-            conversation=conversation_id(chain, 0),
-            chain=chain,
-            known=0,
-            messages=request.messages,
-            tokens=count.messages,
-            complete=True,
-            model=model,
-            action="none",
-            tokens_before=count.total,
-            tokens_after=count.total,
-            summarized=0,
-            created_at=self._clock(),
-            scheme=count.scheme,
-            owner=owner_of(caller.fingerprint),
-            name=name or "",
-        )
-        if name is not None:
-            begun = await self._finding.store.begin_turn(chain.family, "", tenant, LEASE_SECONDS)
-            if begun is not None and begun.lease is not None and begun.record is None:
-                turn = replace(turn, lease=begun.lease.name, held=begun.lease.value)
-            else:
-                if begun is not None and begun.lease is not None:
-                    await self._leases.release(begun.lease)
-                raise ConversationConflict(
-                    f"There is a conversation {name[:80]!r} already. Import under another name, or forget that one."
-                )
-        stored = await self._finding.store.record(turn)
+        async with self._turn(tenant, name) as lease:  # before the work, which a name that is taken does not cost
+
+            def read() -> tuple[ChatRequest, PrefixChain]:
+                messages = [line.message for line in read_lines(data)]
+                return request_of(model, messages), chain_of(tenant, messages, conversation=name)
+
+            request, chain = await beside(read, [data])
+            count = await self._counter.count(request, route.upstream_model)
+            turn = TurnRecord(
+                tenant=tenant,
+                conversation=conversation_id(chain, 0),
+                chain=chain,
+                known=0,
+                messages=request.messages,
+                tokens=count.messages,
+                complete=True,
+                model=model,
+                action="none",
+                tokens_before=count.total,
+                tokens_after=count.total,
+                summarized=0,
+                created_at=self._clock(),
+                scheme=count.scheme,
+                owner=owner_of(caller.fingerprint),
+                name=name or "",
+                lease=lease.name if lease else "",
+                held=lease.value if lease else b"",
+            )
+            stored = await self._finding.store.record(turn)
         record = await self._finding.store.conversation(stored)
         return told_conversation(record) if record is not None else {"id": stored}
+
+    @asynccontextmanager
+    async def _turn(self, tenant: str, name: str | None) -> AsyncIterator[Lease | None]:
+        """The turn of the conversation of that name, held as long as the import goes on; None where it gets no name."""
+        if name is None:
+            yield None
+            return
+        family = chain_of(tenant, (), conversation=name).family
+        begun = await self._finding.store.begin_turn(family, "", tenant, LEASE_SECONDS)
+        if begun is not None and begun.record is None:
+            if begun.lease is None:
+                raise under_way()
+            async with held(self._leases, begun.lease, LEASE_SECONDS):
+                yield begun.lease
+            return
+        if begun is not None and begun.lease is not None:
+            await self._leases.release(begun.lease)
+        raise ConversationConflict(
+            f"There is a conversation {name[:80]!r} already. Import under another name, or forget that one."
+        )
 
 
 def _line(raw: bytes) -> bytes:

@@ -97,12 +97,7 @@ class BodyParser:
         return messages
 
     def _message(self, raw: bytes, index: int) -> Message:
-        where = f"messages.[{index}]"
-        value = decoded(raw, where)
-        try:
-            message = parse_message(raw, value, index)
-        except RecursionError as error:
-            raise InvalidRequest(f"{where} is nested too deeply.", param=where, code="invalid_json") from error
+        message = _read(raw, index)
         self._messages[raw] = message
         self._room -= held_bytes(message)
         if self._room < self._beginnings.held:
@@ -113,6 +108,23 @@ class BodyParser:
         while self._room < self._beginnings.held and self._messages:
             _, oldest = self._messages.popitem(last=False)
             self._room += held_bytes(oldest)
+
+
+def read_messages(raws: Sequence[bytes]) -> tuple[Message, ...]:
+    """Messages from their bytes, without a cache: for what is read of the store, in any thread.
+
+    :raises InvalidRequest: one is no message
+    """
+    return tuple([_read(raw, index) for index, raw in enumerate(raws)])
+
+
+def _read(raw: bytes, index: int) -> Message:
+    where = f"messages.[{index}]"
+    value = decoded(raw, where)
+    try:
+        return parse_message(raw, value, index)
+    except RecursionError as error:
+        raise InvalidRequest(f"{where} is nested too deeply.", param=where, code="invalid_json") from error
 
 
 def members(body: bytes) -> dict[str, bytes]:

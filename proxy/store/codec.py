@@ -70,6 +70,8 @@ class StoredTurn(msgspec.Struct, array_like=True, frozen=True):
     summarized: int
     usage: dict[str, object]
     complete: bool
+    beyond: int = 0
+    """How many messages after ``last`` it covered that a fork does not have; told of a fork's parents, never stored."""
 
 
 class PlacedSystem(NamedTuple):
@@ -162,6 +164,11 @@ def pack_facts(*facts: str | int) -> bytes:
 def unpack_turn(packed: bytes) -> StoredTurn:
     """An entry of a conversation's list of turns."""
     return _read(_TURN, packed[DIGEST_BYTES:])
+
+
+def clipped(turn: StoredTurn, last: int) -> StoredTurn:
+    """A turn of a fork's parent, as far as the fork has its messages."""
+    return turn if turn.last <= last else msgspec.structs.replace(turn, last=last, beyond=turn.last - last)
 
 
 @lru_cache(maxsize=KNOWN_RECIPES)

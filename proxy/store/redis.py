@@ -8,6 +8,7 @@ carriers' errors become ours.
 from __future__ import annotations
 
 import math
+import sys
 import uuid
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
@@ -184,9 +185,13 @@ class RedisStore:
         read.sort(key=lambda message: message.position)
         return read
 
-    async def summaries(self, conversation: str) -> Sequence[RunningSummary]:
-        """All summaries of a conversation, oldest first."""
-        packed = await self._read(scripts.SUMMARIES, conversation)
+    async def summaries(self, conversation: str, *, standing: bool = False) -> Sequence[RunningSummary]:
+        """All summaries of a conversation, oldest first.
+
+        :param standing: those only that stand for a beginning of what is stored; a turn that was never recorded may
+            have left another one
+        """
+        packed = await self._read(scripts.SUMMARIES, conversation, *(["standing"] if standing else []))
         readable = [summary for one in packed if (summary := codec.readable_summary(one)) is not None]
         return sorted(readable, key=lambda summary: (summary.created_at, summary.covered))
 
@@ -199,10 +204,10 @@ class RedisStore:
     async def all_turns(self, conversation: str) -> Sequence[codec.StoredTurn]:
         """What was done in each turn up to now, those of what a fork rests on too, oldest first."""
         found: list[codec.StoredTurn] = []
-        last = math.inf
+        last = sys.maxsize
         for holder, base, _ in await self._path(conversation):
             packed = await self.ask("LRANGE", keys.turn_list(holder), 0, -1)
-            found += [turn for turn in map(codec.unpack_turn, packed) if turn.first <= last]
+            found += [codec.clipped(turn, last) for turn in map(codec.unpack_turn, packed) if turn.first <= last]
             last = min(last, base)
         return sorted(found, key=lambda turn: turn.created_at)
 
@@ -301,12 +306,12 @@ class RedisStore:
         hashes = await self.ask("GETRANGE", keys.hash_string(holder), 16 * low, 16 * high + 15)
         return [codec.unpack_message(entry, first + i, hashes[16 * i : 16 * i + 16]) for i, entry in enumerate(entries)]
 
-    async def _read(self, script: scripts.Script, conversation: str) -> Any:
+    async def _read(self, script: scripts.Script, conversation: str, *more: str) -> Any:
         if not is_id(conversation):
             return ()
         family, own = split_id(conversation)
         with self._recording:
-            return await self._run(script, family, b"", 0, own)
+            return await self._run(script, family, b"", 0, own, *more)
 
     async def _run(self, script: scripts.Script, family: str, *arguments: str | bytes | float) -> Any:
         """Run a script by name; a server that does not know it yet is sent the source."""

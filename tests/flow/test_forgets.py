@@ -45,7 +45,7 @@ async def store(store_url: str, anyio_backend: str) -> AsyncIterator[RedisStore]
 async def test_who_keeps_something_is_told_and_may_refuse(store: RedisStore) -> None:
     """Where something is left, the conversation is, too, and can be forgotten later."""
     nothing = cast("Any", None)
-    finding = Finding(store=store, heads=nothing, road=nothing, upstream=nothing, choose=nothing, parse=nothing)
+    finding = Finding(store=store, heads=nothing, road=nothing, upstream=nothing, choose=nothing, read=nothing)
     elsewhere = Elsewhere()
     reading = Reading(finding, MessageSearch(), [elsewhere], lambda: 2_000_000_000.0)
     id_ = await store.record(turn_of("forgetful", [user("one"), assistant("two")]))

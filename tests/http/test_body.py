@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from proxy.core.errors import InvalidRequest
 from proxy.core.messages import printable, render_body, render_messages
 from proxy.core.ports import SummaryTask
-from proxy.http.body import BodyParser
+from proxy.http.body import BodyParser, read_messages
 from proxy.http.held import ENTRY_BYTES, held_bytes
 from proxy.summarizers import ExtractiveSummarizer
 from proxy.tokens import LocalTokenCounter
@@ -79,6 +79,16 @@ def test_a_plain_message_is_reckoned_as_it_is_measured() -> None:
         said = BodyParser().chat(body({"role": "user", "content": text})).messages[0]
         parts = (said.raw, said.text, said.name, said.answers, said.digest, said.media)
         assert held_bytes(said) == ENTRY_BYTES + sum(map(sys.getsizeof, parts))
+
+
+def test_messages_are_read_alike_with_a_cache_and_without() -> None:
+    """Of the store as of a request: the same messages, and the same refusal, half a character included."""
+    raws = [b'{"role":"user","content":"Hi."}', b'{"role":"user","content":"\\ud83d","x": 1}']
+    body = b'{"model":"m","messages":[%b]}' % b",".join(raws)
+    assert read_messages(raws) == BodyParser().chat(body).messages
+    for refused in (b'{"role":"wizard"}', b"[" * 100_000, b"nonsense"):
+        with pytest.raises(InvalidRequest):
+            read_messages([refused])
 
 
 def test_a_message_that_was_seen_is_not_parsed_again() -> None:

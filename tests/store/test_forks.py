@@ -130,3 +130,16 @@ async def test_a_turn_told_to_go_elsewhere_finds_its_place(client: Client) -> No
     whole = [*dialogue(5), assistant("reply"), user("on"), assistant("on")]
     assert await client.store.record(turn_of(client.tenant, whole, known=6, conversation=fork)) == parent
     assert await client.read(parent) == raws(whole)
+
+
+async def test_a_turn_of_the_parents_ends_where_the_fork_begins(client: Client) -> None:
+    """An answer that was asked for anew is told by its own turn, and by that alone."""
+    said = dialogue(1)
+    parent = await client.send(said, assistant("first answer"))
+    fork = await client.send(said, assistant("second answer"))
+    assert fork != parent
+    assert [(turn.first, turn.last, turn.beyond) for turn in await client.store.all_turns(fork)] == [
+        (1, 1, 1),
+        (2, 2, 0),
+    ]
+    assert [(turn.first, turn.last, turn.beyond) for turn in await client.store.all_turns(parent)] == [(1, 2, 0)]

@@ -147,3 +147,27 @@ async def test_a_racing_fork_takes_its_own_summary_along(client: Client) -> None
     for said, summary in zip(requests, kept, strict=True):
         memory = await client.recall([*said, assistant("done"), user("on")])
         assert (memory.summary, memory.diverges) == (summary, False)
+
+
+async def test_what_a_failed_turn_left_does_not_stand_for_what_was_said_instead(client: Client) -> None:
+    """It is kept, since the same request may come again; asked for what stands, the store passes over it."""
+    conversation = await client.send(dialogue(3), assistant("message 4"))
+    failed = chain_of(client.tenant, dialogue(9))
+    standing, left = summary_of(failed, 2), summary_of(failed, 6)
+    for summary in (standing, left):
+        await client.store.keep_summary(client.tenant, conversation, failed, summary)
+    assert await client.store.summaries(conversation, standing=True) == [standing]
+    edited = [*dialogue(4), user("edited"), assistant("a"), user("b")]
+    assert await client.send(edited, assistant("c")) == conversation
+    assert await client.store.summaries(conversation, standing=True) == [standing]
+    assert await client.store.summaries(conversation) == [standing, left]
+
+
+async def test_a_summary_from_before_a_fork_stands_for_the_fork_too(client: Client) -> None:
+    """Its prefix is the parent's to tell."""
+    conversation = await client.send(dialogue(7), assistant("message 8"))
+    chain = chain_of(client.tenant, dialogue(8))
+    shared = summary_of(chain, 4)
+    await client.store.keep_summary(client.tenant, conversation, chain, shared)
+    fork = await client.send([*dialogue(6), user("edited")], assistant("done"))
+    assert await client.store.summaries(fork, standing=True) == [shared]

@@ -1,7 +1,9 @@
--- "", 0, own -> all summaries that apply to the conversation
+-- "", 0, own, "standing" or nothing -> all summaries that were kept for the conversation, or those that stand for a beginning
+-- of it: one is kept before its turn is recorded, and if that never is, the conversation may go on otherwise
 local conv, records = follow(ARGV[3]), {}
+local function stands(ref) return conv and hash_at(conv, position(ref)) == ref:sub(5, 20) end
 for _, ref in ipairs(redis.call('LRANGE', key('r', conv and conv.own or ARGV[3]), 0, -1)) do
-  local record = redis.call('GET', summary(ref))
+  local record = (not ARGV[4] or stands(ref)) and redis.call('GET', summary(ref))
   if record then records[#records + 1] = record end
 end
 return records
