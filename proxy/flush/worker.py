@@ -94,13 +94,14 @@ class Worker:
                 self._tell(error)
                 await asyncio.sleep(min(pause, self._poll))
                 continue
-            if self.leads:
-                self._sure = asked + self._lease
-            if self.leads and self._work is None:
-                self._claimed = -math.inf
-                self._work = asyncio.create_task(self._run())
-            elif not self.leads:
+            if not self.leads:
                 await self._stop()
+            else:
+                if asked >= self._sure:
+                    self._claimed = -math.inf  # whoever led meanwhile may have left something
+                self._sure = asked + self._lease
+                if self._work is None:
+                    self._work = asyncio.create_task(self._run())
             await asyncio.sleep(pause)
 
     async def _stop(self) -> None:
@@ -123,19 +124,24 @@ class Worker:
             self._nudged.clear()
 
     async def _round(self, now: float) -> None:
-        """What is due now; ``now`` is the loop's clock."""
+        """What is due now; ``now`` is the loop's clock. What is another leader's by now is not asked for."""
         if now - self._claimed >= CLAIM_SECONDS:
             idle = CLAIM_SECONDS if self._claimed > -math.inf else 0.0  # at first all that the leader before held
             for courier in self._couriers:
+                if not self._is_sure():
+                    return
                 await courier.claim(idle)
             self._claimed = now
         if now - self._swept >= SWEEP_SECONDS:
             self._swept = now
             await self._recovery.sweep()
-        if asyncio.get_running_loop().time() >= self._sure:
-            return  # no renewal came through: somebody else may lead by now, and be given what comes next
-        if [courier for courier in self._couriers if await courier.look()]:
-            self._nudged.set()
+        for courier in self._couriers:
+            if self._is_sure() and await courier.look():
+                self._nudged.set()
+
+    def _is_sure(self) -> bool:
+        """Whether a renewal came through within the lease's time: else somebody else may lead."""
+        return asyncio.get_running_loop().time() < self._sure
 
     def _tell(self, error: Exception) -> None:
         told = error.internal if isinstance(error, StoreError) else type(error).__name__

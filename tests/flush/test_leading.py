@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 import pytest
 
 from proxy.core.events import Event
+from proxy.core.ports import FlushEntry
 from proxy.flush import Courier, Recovery, Worker, worker
 from proxy.store.flushes import RedisFlushes
 from proxy.store.redis import RedisStore
@@ -122,3 +123,34 @@ async def test_who_cannot_renew_the_lease_is_given_nothing_more(
         await asyncio.sleep(0.2)
         assert taker.offered == []
     await until(lambda: len(taker.taken) == 1)
+
+
+async def test_who_was_cut_off_takes_nothing_over_before_its_lease_is_renewed(
+    queue: RedisFlushes, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its claim failed while the store was away; when that is back, another one may lead and hold everything."""
+    claims: list[str] = []
+    away, leading, claiming = asyncio.Event(), queue.lead, queue.claim
+
+    async def lead(reader: str, seconds: float) -> bool:
+        if away.is_set():
+            raise OSError(reader)
+        return await leading(reader, seconds)
+
+    async def claim(consumer: str, reader: str, idle_seconds: float) -> Sequence[FlushEntry]:
+        claims.append(reader)
+        if len(claims) == 1:
+            away.set()
+            raise OSError(consumer)
+        return await claiming(consumer, reader, idle_seconds)
+
+    monkeypatch.setattr(queue, "lead", lead)
+    monkeypatch.setattr(queue, "claim", claim)
+    one = start("one", queue, Taker())
+    await until(lambda: len(claims) > 0)
+    await asyncio.sleep(LEASE_SECONDS)
+    tried = len(claims)
+    await asyncio.sleep(0.2)
+    assert len(claims) == tried
+    away.clear()
+    await until(lambda: one.leads and len(claims) > tried)
