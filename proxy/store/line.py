@@ -79,8 +79,9 @@ class Line:
 
         Over a wire that is lost meanwhile it is sent once more, for a restart of the server may have closed it. The
         server may have done it before that: each command must bear to be done twice. Those that give something away
-        say to whom (``flush_read.lua``, ``take_lease.lua``, ``begin_turn.lua``); what only counts may count
-        twice, and what deletes may find nothing the second time.
+        say to whom (``flush_read.lua``, ``take_lease.lua``, ``begin_turn.lua``), but for ``flush_claim.lua``: what that
+        took over waits for the next claim. What counts may count twice, an attempt among it, and what deletes may find
+        nothing the second time.
 
         :raises Refused: the server answered with an error
         :raises OSError: it is not there, or not ready

@@ -40,7 +40,10 @@ class Used(NamedTuple):
 
 
 class Listing:
-    """Lists in Redis. The mutable state is what is to be written soon and later, and what was written and pruned."""
+    """Lists in Redis.
+
+    The mutable state is what is to be written soon and later, where names lead, and what was written and pruned.
+    """
 
     def __init__(self, ask: Ask, longest_seconds: int) -> None:
         """Nothing is written yet.
@@ -51,6 +54,7 @@ class Listing:
         self._longest = longest_seconds
         self._soon: dict[tuple[str, str], Used] = {}
         self._later: dict[tuple[str, str], Used] = {}
+        self._leading: dict[tuple[str, str], str] = {}
         self._listed: dict[tuple[str, str], float] = {}
         self._pruned: dict[str, float] = {}
         self._task: asyncio.Task[None] | None = None
@@ -60,6 +64,8 @@ class Listing:
     def note(self, used: Used) -> None:
         """A conversation was used; it is listed soon."""
         entry = (used.owner, used.conversation)
+        if used.name:
+            self._leads(used)
         loop = asyncio.get_running_loop()
         if loop.time() - self._listed.get(entry, -math.inf) < PAUSE_SECONDS:
             self._later[entry] = used
@@ -148,9 +154,16 @@ class Listing:
             for index, entries in _by_index(waiting.values()).items():
                 await self._write(index, entries)
             for used in waiting.values():
-                if used.name:
+                if used.name and self._leading.get((used.owner, used.name), used.conversation) == used.conversation:
                     await self._name(used)
             self._remember(waiting)
+
+    def _leads(self, used: Used) -> None:
+        """A name leads to what was used last by it, though what waits for the sweep is written after that."""
+        self._leading.pop((used.owner, used.name), None)
+        self._leading[used.owner, used.name] = used.conversation
+        if len(self._leading) > _REMEMBERED:
+            del self._leading[next(iter(self._leading))]
 
     def _remember(self, written: Collection[tuple[str, str]]) -> None:
         """These are listed; of all that are, the newest are known to be."""

@@ -14,6 +14,7 @@ class Asked:
     def __init__(self) -> None:
         self.away = False
         self.written: list[str] = []
+        self.led: list[str] = []
 
     async def __call__(self, command: str, index: str, *rest: str) -> list[object]:
         """One command."""
@@ -21,12 +22,14 @@ class Asked:
             raise StoreUnavailable("away")
         if command == "ZADD" and index.endswith("owner"):
             self.written += rest[1::2]
+        if command == "SET":
+            self.led.append(rest[0])
         return []
 
 
-def used(conversation: str) -> Used:
+def used(conversation: str, name: str = "") -> Used:
     """One use of a conversation."""
-    return Used("owner", conversation, "", "1.0", 0)
+    return Used("owner", conversation, name, "1.0", 0)
 
 
 async def soon() -> None:
@@ -60,3 +63,20 @@ async def test_what_the_store_did_not_take_is_written_after_the_next_turn() -> N
     await soon()
     assert asked.written == ["one"]
     await listing.aclose()
+
+
+async def test_a_name_leads_to_what_was_used_last_by_it() -> None:
+    """Also where an older conversation of the same name waits for the sweep when a newer one is written."""
+    asked = Asked()
+    listing = Listing(asked, 0)
+    listing.note(used("old", "mine"))
+    await soon()
+    listing.note(used("old", "mine"))
+    listing.note(used("new", "mine"))
+    await soon()
+    await listing.settle()
+    assert asked.written == ["old", "new", "old"]
+    assert asked.led == ["old", "new"]
+    listing.note(used("old", "mine"))
+    await listing.aclose()
+    assert asked.led == ["old", "new", "old"]
