@@ -121,6 +121,8 @@ def export(conversation: str, output: str, **server: Any) -> None:
                 stream.writelines(pieces)
         else:
             _replace(file.resolve(), pieces)
+    except BrokenPipeError:
+        raise  # whoever read has read enough; click ends quietly then
     except OSError as error:
         raise Refused(f"{output} cannot be written: {error.strerror}.") from error
 

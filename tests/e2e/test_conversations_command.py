@@ -158,6 +158,21 @@ def test_an_export_to_where_nothing_can_be_written_is_one_message(tmp_path: Path
     assert b"cannot be written: No such file or directory" in done.stderr
 
 
+def test_an_export_whose_reader_has_read_enough_ends_quietly(tmp_path: Path) -> None:
+    """``tidemark conversations export ID | head``."""
+    text = b"a line\n" * 100_000
+    with answering(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(text), text)) as url:
+        shell = Shell(tmp_path, url, "key")
+        command = [sys.executable, "-m", "proxy", "conversations", "export", "--url", url, "talk"]
+        with subprocess.Popen(command, env=shell.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert process.stdout.readline() == b"a line\n"
+            process.stdout.close()
+            assert process.stderr.read() == b""
+        assert process.returncode == 1
+
+
 def test_pages_go_on_with_the_cursor(client: Client, shell: Shell) -> None:
     """It is told on standard error, so that a table stays a table."""
     client.chat([*history(3, 20), user("End.")], conversation="talk")
