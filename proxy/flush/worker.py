@@ -95,6 +95,7 @@ class Worker:
                 await asyncio.sleep(min(pause, self._poll))
                 continue
             if not self.leads:
+                self._sure = -math.inf
                 await self._stop()
             else:
                 if asked >= self._sure:

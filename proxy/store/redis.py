@@ -195,12 +195,6 @@ class RedisStore:
         readable = [summary for one in packed if (summary := codec.readable_summary(one)) is not None]
         return sorted(readable, key=lambda summary: (summary.created_at, summary.covered))
 
-    async def turns(self, conversation: str) -> Sequence[codec.StoredTurn]:
-        """What was done in each turn, oldest first; a fork's own only."""
-        path = await self._path(conversation)
-        packed = await self.ask("LRANGE", keys.turn_list(path[0][0]), 0, -1) if path else ()
-        return [codec.unpack_turn(one) for one in packed]
-
     async def all_turns(self, conversation: str) -> Sequence[codec.StoredTurn]:
         """What was done in each turn up to now, those of what a fork rests on too, oldest first."""
         found: list[codec.StoredTurn] = []
@@ -217,10 +211,6 @@ class RedisStore:
         for holder, _, _ in await self._path(conversation):
             found |= await self.ask("HGETALL", keys.system_hash(holder))
         return found
-
-    async def recent(self, tenant: str, *, limit: int = 100) -> Sequence[str]:
-        """The ids of the tenant's conversations, last used first; some may have expired."""
-        return [conversation for _, conversation in await self.listing.newest(tenant, limit)]
 
     async def begin_turn(self, family: str, own: str, tenant: str, seconds: float) -> BegunTurn | None:
         """Take the turn of a conversation of which the client sends new messages only.

@@ -142,7 +142,7 @@ class Talk:
                     record,
                     await store.messages(conversation),
                     await store.summaries(conversation),
-                    await store.turns(conversation),
+                    await store.all_turns(conversation),
                 )
             finally:
                 await store.close()

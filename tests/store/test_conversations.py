@@ -9,7 +9,7 @@ import redis
 
 from proxy.core.prefix import chain_of, conversation_id
 from proxy.store.redis import RedisStore
-from tests.store.turns import RECIPE, Client, assistant, dialogue, raws, summary_of, system, turn_of, user
+from tests.store.turns import RECIPE, Client, assistant, dialogue, listed, raws, summary_of, system, turn_of, user
 
 
 async def test_an_unknown_request_is_nothing_known(client: Client) -> None:
@@ -95,7 +95,7 @@ async def test_an_unknown_id_is_no_conversation(client: Client) -> None:
         assert await client.store.conversation(unknown) is None
         assert await client.store.messages(unknown) == []
         assert await client.store.summaries(unknown) == []
-        assert await client.store.turns(unknown) == []
+        assert await client.store.all_turns(unknown) == []
 
 
 async def test_a_turn_recorded_twice_is_recorded_once(client: Client) -> None:
@@ -117,7 +117,7 @@ async def test_an_incomplete_turn_keeps_its_request(client: Client) -> None:
     memory = await client.recall(said)
     assert (memory.conversation, memory.known, memory.diverges) == (conversation, 3, False)
     assert await client.send(said, assistant("at last")) == conversation
-    assert [one.complete for one in await client.store.turns(conversation)] == [False, True]
+    assert [one.complete for one in await client.store.all_turns(conversation)] == [False, True]
 
 
 async def test_a_turn_that_the_store_never_saw_is_made_up_for(client: Client) -> None:
@@ -140,8 +140,8 @@ async def test_tenants_share_nothing(store: RedisStore, tenant: str) -> None:
     conversation = await one.send(dialogue(3), assistant("reply"))
     assert (await other.recall(dialogue(3))).conversation is None
     assert await other.send(dialogue(3), assistant("reply")) != conversation
-    assert conversation in await store.recent(tenant + "01")
-    assert conversation not in await store.recent(tenant + "02")
+    assert conversation in await listed(store, tenant + "01")
+    assert conversation not in await listed(store, tenant + "02")
 
 
 async def test_two_conversations_with_one_opening_part(client: Client) -> None:
@@ -161,7 +161,7 @@ async def test_system_messages_are_kept_once(client: Client) -> None:
     await client.send([system("other rules"), *said[1:], assistant("c"), user("d")], assistant("e"))
     kept = await client.store.system_messages(conversation)
     assert set(kept.values()) == {system(text).raw for text in ("rules", "note", "other rules")}
-    first, second = await client.store.turns(conversation)
+    first, second = await client.store.all_turns(conversation)
     assert [(place, kept[digest]) for place, digest in first.systems] == [(0, said[0].raw), (1, said[2].raw)]
     assert [(place, kept[digest]) for place, digest in second.systems] == [(0, system("other rules").raw)]
 
@@ -169,7 +169,7 @@ async def test_system_messages_are_kept_once(client: Client) -> None:
 async def test_a_turn_leaves_a_trace(client: Client) -> None:
     """What was covered and what was done can be told later."""
     conversation = await client.send(dialogue(3), assistant("reply"))
-    (turn,) = await client.store.turns(conversation)
+    (turn,) = await client.store.all_turns(conversation)
     assert (turn.first, turn.last, turn.action, turn.complete) == (1, 4, "none", True)
     assert (turn.tokens_before, turn.tokens_after, turn.summarized) == (100, 50, 3)
     assert turn.usage == {"prompt_tokens": 90}
@@ -179,10 +179,10 @@ async def test_conversations_are_listed_by_last_use(client: Client) -> None:
     """For the console: the newest first."""
     first = await client.send([user("x")], assistant("y"))
     second = await client.send([user("p")], assistant("q"))
-    assert await client.store.recent(client.tenant) == [second, first]
+    assert await listed(client.store, client.tenant) == [second, first]
     await client.send([user("x"), assistant("y"), user("z")], assistant("!"))
-    assert await client.store.recent(client.tenant) == [first, second]
-    assert await client.store.recent(client.tenant, limit=1) == [first]
+    assert await listed(client.store, client.tenant) == [first, second]
+    assert await listed(client.store, client.tenant, limit=1) == [first]
 
 
 async def test_nothing_is_kept_for_good(alone: RedisStore, admin: redis.Redis, tenant: str) -> None:

@@ -17,7 +17,7 @@ from proxy.store.leases import RedisLeases
 from proxy.store.lifetimes import Lifetime, Lifetimes
 from proxy.store.listing import Listing, Used
 from proxy.store.redis import RedisStore
-from tests.store.turns import RECIPE, Client, assistant, dialogue, summary_of, system, turn_of, user
+from tests.store.turns import RECIPE, Client, assistant, dialogue, listed, summary_of, system, turn_of, user
 
 NAME = "a name"
 
@@ -172,7 +172,7 @@ async def test_nothing_is_left_of_what_was_forgotten(store: RedisStore, tenant: 
     assert await store.messages(id_) == []
     assert await store.summaries(id_) == []
     assert await store.system_messages(id_) == {}
-    assert await store.recent(tenant) == []
+    assert await listed(store, tenant) == []
     assert await store.named(tenant, NAME) is None
     assert (await store.recall(chain, RECIPE)).known == 0
     assert await store.summary(chain, 4, RECIPE) is None
@@ -223,11 +223,11 @@ async def test_the_lists_are_written_off_the_road_and_heal(store: RedisStore, te
     client = Client(store, tenant)
     said = dialogue(3)
     id_ = await client.send(said, assistant("reply"))
-    assert await store.recent(tenant) == [id_]
+    assert await listed(store, tenant) == [id_]
     await store.ask("DEL", f"tm:i:{tenant}")
-    assert await store.recent(tenant) == []
+    assert await listed(store, tenant) == []
     await client.send([*said, assistant("reply"), user("more")], assistant("again"))
-    assert await store.recent(tenant) == [id_]
+    assert await listed(store, tenant) == [id_]
 
 
 async def test_who_asks_for_a_list_and_goes_takes_no_entry_along() -> None:

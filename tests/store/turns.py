@@ -98,6 +98,11 @@ def turn_of(
     )
 
 
+async def listed(store: RedisStore, owner: str, limit: int = 100) -> list[str]:
+    """The ids on an owner's list, last used first; some may have expired."""
+    return [conversation for _, conversation in await store.listing.newest(owner, limit)]
+
+
 @dataclass
 class Client:
     """Sends requests through a store as the pipeline does: recall, then record with the reply."""
