@@ -25,7 +25,7 @@ from proxy.core.values import value
 from proxy.exchange import Refused, Report
 from proxy.identity import Understood
 from proxy.preparation import Preparation
-from proxy.relay import Ahead
+from proxy.recording import Ahead
 from proxy.writing import Clock, CompactionOrder, NotSummarized
 
 Compacting = Callable[[int, int], None]

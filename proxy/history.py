@@ -138,7 +138,8 @@ class StoredHistory:
             await holder.end()
             return done
         record = replace(done.turn.record, head=begun.head, lease=lease.name, held=lease.value)
-        return replace(done, reply=_HeldReply(done.reply, holder), turn=replace(done.turn, record=record))
+        turn = replace(done.turn, record=record, unstored=self._turns.give_up)
+        return replace(done, reply=_HeldReply(done.reply, holder), turn=turn)
 
     async def _begun(self, tenant: str, name: str) -> tuple[BegunTurn, Lease]:
         """The conversation's turn, at once or, where that is the rule, when its predecessor has ended."""
@@ -168,7 +169,7 @@ class StoredHistory:
         kept = [one.raw for one in await self._readback.messages(record)]
         stored = self._parsed(request, kept)
         said = [message for message in request.messages if not message.is_system]
-        found = align(stored, said)
+        found = align(stored, said, unheard=record.unheard == record.message_count)
         if found.standing == "conflicts":
             raise ConversationConflict(
                 "The newest message was answered already, and the conversation has gone on since. Send what is new."

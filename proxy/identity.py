@@ -14,7 +14,7 @@ from functools import lru_cache
 from proxy.core.budget import Budget, ModelProfile, budget_for
 from proxy.core.calibration import Measure, calibration_key
 from proxy.core.conversation import Recollection, told_id
-from proxy.core.errors import StoreError, StoreUnavailable
+from proxy.core.errors import StoreError
 from proxy.core.events import Action, Listener, StoreDegraded
 from proxy.core.messages import ChatRequest, Message, digest_of
 from proxy.core.ports import CalibrationStore, Caller, ConversationStore, RequestCount, Route, TokenCounter
@@ -83,7 +83,7 @@ class Understood:
             summary.covered if summary else 0,
             summary.made_by if summary else None,
             warning,
-            degraded or self.memory.degraded,
+            degraded or self.memory.degraded or self.memory.unwritable,
             now - self.started,
         )
 
@@ -187,6 +187,6 @@ class Identity:
     async def _recall(self, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
         try:
             return await self._store.recall(chain, recipe)
-        except StoreUnavailable as error:
+        except StoreError as error:
             self._emit(StoreDegraded("recall", error.internal or str(error)))
             return Recollection(degraded=True)

@@ -14,17 +14,22 @@ from typing import Any
 
 from proxy.core.conversation import TurnRecord
 from proxy.core.delta import NOTHING, Decode, Reply, fold_body
-from proxy.core.errors import TidemarkError, UpstreamBroken
-from proxy.core.events import Listener, Outcome, StoreDegraded, TurnStored
+from proxy.core.errors import TidemarkError, TurnNotStored, UpstreamBroken
+from proxy.core.events import Listener, Outcome
 from proxy.core.framing import WholeEvents
 from proxy.core.ports import ConversationStore, TokenCounter, UpstreamReply
 from proxy.core.stream import StreamFold
 from proxy.core.values import value
+from proxy.recording import Ahead, Recorder, Unstored
 
 Deliver = Callable[[bytes], Awaitable[None]]
 """Takes bytes to the client; raises or is cancelled when the client is gone."""
 Learn = Callable[[Reply], Awaitable[None]]
-Ahead = Callable[[str], Awaitable[None]]
+_NOT_STORED = (
+    "The model answered, and the conversation store could not keep the turn, so the stored history goes on without it. "
+    "Send the message again."
+)
+_NOT_READ = "The upstream's answer cannot be read, so it cannot be kept in the stored history. Send the message again."
 
 
 @value
@@ -39,6 +44,8 @@ class PendingTurn:
     """Takes a complete answer's ``usage``, where the model is calibrated."""
     ahead: Ahead | None = None
     """Begins to prepare the next summary, where that is due; told the id that the turn was stored under."""
+    unstored: Unstored | None = None
+    """Told of the record where it could not be stored; given where the client keeps no messages (stored history)."""
 
     def told(self, folded: Reply, counter: TokenCounter) -> TurnRecord:
         """The record with what was said; an incomplete answer is not among its messages."""
@@ -54,8 +61,11 @@ class Ending:
 
     outcome: Outcome
     reply: Reply = NOTHING
-    error: UpstreamBroken | None = None
-    """What the client is still to be told: the answer was cut short, and the upstream did not say so itself."""
+    error: TidemarkError | None = None
+    """What the client is still to be told: the answer was cut short, and the upstream did not say so itself; or it is
+    whole, and the turn of a stored history could not be kept."""
+    stored: bool = True
+    """Whether the turn is in the store; of a refusal nothing is."""
 
 
 class Relay:
@@ -71,13 +81,10 @@ class Relay:
         *,
         tells_turns: bool = True,  # that each was stored as it should be, which few logs are loud enough for
     ) -> None:
-        self._store = store
         self._counter = counter
-        self._emit = emit
         self._decode = decode
-        self._timer = timer
-        self._tells_turns = tells_turns
-        self._late: set[asyncio.Task[str | None]] = set()
+        self._recorder = recorder = Recorder(store, emit, timer, tells=tells_turns)
+        self._unread = recorder.failed
 
     async def whole(self, reply: UpstreamReply, turn: PendingTurn) -> tuple[bytes, Ending]:
         """An answer that is no stream: gathered, so that a broken one can still be told with a proper status.
@@ -91,15 +98,16 @@ class Relay:
             data = b"".join(parts)
         except (UpstreamBroken, asyncio.CancelledError):
             if reply.status < 400:
-                self._record_later(turn.record)
+                self._recorder.record_later(turn.record, turn.unstored)
             raise
         finally:
             await reply.close()
         said = self._read(data) if _readable(reply) else None
         if reply.status >= 400:
             return data, Ending("refused", said or NOTHING)
-        await self._end(turn, said)
-        return data, Ending("complete" if said is None or said.complete else "incomplete", said or NOTHING)
+        stored = await self._end(turn, said)
+        ending = Ending("complete" if said is None or said.complete else "incomplete", said or NOTHING)
+        return data, _kept(turn, ending, said, stored=stored)
 
     async def stream(self, reply: UpstreamReply, turn: PendingTurn, deliver: Deliver) -> Ending:
         """An answer that is an event stream: every event is delivered as it comes, byte by byte as it was.
@@ -108,42 +116,58 @@ class Relay:
         ``[DONE]`` is made up, and the turn is stored as incomplete. An event that was cut short gives way to
         the error.
         """
-        fold = StreamFold(self._decode) if _readable(reply) else None
-        heard = _Heard(fold.reply if fold else lambda: None, self._unread)
-        events = WholeEvents()
-        kept = False
+        if turn.unstored is not None and not _readable(reply):  # told now: no reader finds our event in packed bytes
+            return await self._unreadable(reply, turn)
+        heard = _Heard(StreamFold(self._decode) if _readable(reply) else None, self._unread)
         broken: UpstreamBroken | None = None
         try:
             try:
-                async for chunk in reply.body():
-                    if fold:
-                        heard.take(fold.feed, chunk)
-                        if fold.ended and not kept:
-                            kept = True
-                            await self._end(turn, heard.reply())
-                    ready = events.feed(chunk) if fold else chunk
-                    if ready:
-                        await deliver(ready)
+                await self._forward(reply, turn, deliver, heard)
             except UpstreamBroken as error:
                 broken = error
-            if not kept:
-                kept = True
-                await self._end(turn, heard.reply())
-            ending = _ending(heard.reply(), broken)
-            if events.held and ending.error is None:
-                await deliver(bytes(events.held))
+            if not heard.ended:
+                heard.ended = True
+                heard.stored = await self._end(turn, heard.reply())
+            ending = _kept(turn, _ending(heard.reply(), broken), heard.reply(), stored=heard.stored)
+            if heard.events.held and ending.error is None:
+                await deliver(bytes(heard.events.held))
         except (asyncio.CancelledError, OSError):
-            if not kept:
-                self._record_later(self._told(turn, heard.reply()))
+            if not heard.ended:
+                self._recorder.record_later(self._told(turn, heard.reply()), turn.unstored)
             raise
         finally:
             await reply.close()
         return ending
 
+    async def _forward(self, reply: UpstreamReply, turn: PendingTurn, deliver: Deliver, heard: _Heard) -> None:
+        """Deliver the events as they come; the turn is stored before the one that says that all is done.
+
+        Where that one may not be released, since the client relies on a turn that is not stored, it is the end.
+        """
+        fold, events = heard.fold, heard.events
+        async for chunk in reply.body():
+            if fold:
+                heard.take(chunk)
+                if fold.ended and not heard.ended:
+                    heard.ended = True
+                    heard.stored = await self._end(turn, heard.reply())
+                    if not heard.stored and turn.unstored is not None:
+                        if rest := _before_done(events.feed(chunk)):
+                            await deliver(rest)
+                        return
+            ready = events.feed(chunk) if fold else chunk
+            if ready:
+                await deliver(ready)
+
+    async def _unreadable(self, reply: UpstreamReply, turn: PendingTurn) -> Ending:
+        """End a turn of stored history whose answer could be carried and not be kept."""
+        self._recorder.record_later(turn.record, turn.unstored)
+        await reply.close()
+        return Ending("error", error=TurnNotStored(_NOT_READ), stored=False)
+
     async def settle(self) -> None:
         """Wait for writes that were left behind by clients that went away; for the shutdown."""
-        if self._late:
-            await asyncio.gather(*self._late, return_exceptions=True)
+        await self._recorder.settle()
 
     def _read(self, data: bytes) -> Reply | None:
         """What a whole answer says; None where it cannot be read."""
@@ -153,23 +177,27 @@ class Relay:
             self._unread(error)
             return None
 
-    def _end(self, turn: PendingTurn, said: Reply | None) -> Awaitable[object]:
-        """Store what was said; at the same time the upstream's own count is learned from."""
+    def _end(self, turn: PendingTurn, said: Reply | None) -> Awaitable[bool]:
+        """Store what was said, and tell whether it is; at the same time the upstream's own count is learned from."""
         complete = said is not None and said.complete
-        recording = self._record(self._told(turn, said), turn.ahead if complete else None)
+        record = self._told(turn, said)
+        recording = self._recorder.record(record, turn.ahead if complete else None, turn.unstored)
+        if turn.unstored is not None and record.complete != complete:  # its answer could not be counted
+            recording = _lacking(recording)
         if turn.learn is None or said is None or not complete:
             return recording
         return self._recorded(recording, self._taught(turn.learn, said))
 
     @staticmethod
-    async def _recorded(recording: Awaitable[None], teaching: Coroutine[Any, Any, None]) -> None:
+    async def _recorded(recording: Awaitable[bool], teaching: Coroutine[Any, Any, None]) -> bool:
         """Wait for both. The recording begins at once, so that a client that leaves now finds it begun."""
         beside = asyncio.create_task(teaching)
         try:
-            await recording
+            stored = await recording
             await beside
         finally:
             beside.cancel()
+        return stored
 
     async def _taught(self, learn: Learn, said: Reply) -> None:
         try:
@@ -187,57 +215,27 @@ class Relay:
             self._unread(error)
             return turn.record
 
-    async def _record(self, turn: TurnRecord, ahead: Ahead | None = None) -> None:
-        """Store a turn; where the client leaves meanwhile, once more by itself: writing it twice changes nothing.
-
-        The next summary's lease is taken before the last byte is released, so the client's next request finds it.
-        """
-        try:
-            conversation = await self._write(turn)
-            if ahead is not None and conversation is not None:
-                await ahead(conversation)
-        except asyncio.CancelledError:
-            self._record_later(turn)
-            raise
-
-    async def _write(self, turn: TurnRecord) -> str | None:
-        """The id that the turn is stored under; None where it could not be."""
-        started = self._timer()
-        try:
-            conversation = await self._store.record(turn)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client is owed its bytes
-            self._unread(error)
-            return None
-        if self._tells_turns:
-            self._emit(TurnStored(conversation, *_added(turn), self._timer() - started))
-        return conversation
-
-    def _record_later(self, turn: TurnRecord) -> None:
-        """Store from a task of its own, since the present one is being cancelled."""
-        task = asyncio.create_task(self._write(turn))
-        self._late.add(task)
-        task.add_done_callback(self._late.discard)
-
-    def _unread(self, error: Exception) -> None:
-        """An answer is not stored as it should be. Of a foreign error only the kind is told: it may quote contents."""
-        told = (error.internal or str(error)) if isinstance(error, TidemarkError) else type(error).__name__
-        self._emit(StoreDegraded("record", told))
-
 
 class _Heard:
     """What a stream says, as far as it can be read: reading never raises, and is given up at the first failure."""
 
-    def __init__(self, read: Callable[[], Reply | None], failed: Callable[[Exception], None]) -> None:
-        self._read = read
+    def __init__(self, fold: StreamFold | None, failed: Callable[[Exception], None]) -> None:
+        """:param fold: None where the bytes are not plain, and only carried"""
+        self.fold = fold
+        self.events = WholeEvents()
+        self.ended = False
+        """Whether the turn's end has been begun."""
+        self.stored = False
+        """Whether the turn is in the store."""
         self._failed = failed
         self._reply: Reply | None = None
         self._over = False
 
-    def take(self, feed: Callable[[bytes], None], chunk: bytes) -> None:
+    def take(self, chunk: bytes) -> None:
         """Take in the next bytes."""
-        if not self._over:
+        if not self._over and self.fold is not None:
             try:
-                feed(chunk)
+                self.fold.feed(chunk)
             except Exception as error:  # noqa: BLE001 - see the class
                 self._over = True
                 self._failed(error)
@@ -247,22 +245,32 @@ class _Heard:
         if not self._over:
             self._over = True
             try:
-                self._reply = self._read()
+                self._reply = self.fold.reply() if self.fold is not None else None
             except Exception as error:  # noqa: BLE001 - see the class
                 self._failed(error)
         return self._reply
 
 
-def _added(turn: TurnRecord) -> tuple[int, int]:
-    """How many messages a turn adds, and their bytes: the newest ones that are no system messages."""
-    new, count, size = len(turn.chain) - turn.known, 0, 0
-    for message in reversed(turn.messages):
-        if count >= new:
-            break
-        if not message.is_system:
-            count += 1
-            size += len(message.raw)
-    return count, size
+async def _lacking(recording: Awaitable[bool]) -> bool:
+    """Record a turn without its answer, which is not what the client is promised."""
+    await recording
+    return False
+
+
+def _kept(turn: PendingTurn, ending: Ending, said: Reply | None, *, stored: bool) -> Ending:
+    """An ending with whether the turn is stored; one that its client relies on the store to keep is an error if not."""
+    if turn.unstored is not None and ending.error is None and ending.outcome == "complete":
+        if said is None:
+            return replace(ending, outcome="error", error=TurnNotStored(_NOT_READ), stored=False)
+        if not stored:
+            return replace(ending, outcome="error", error=TurnNotStored(_NOT_STORED), stored=False)
+    return ending if stored else replace(ending, stored=False)
+
+
+def _before_done(ready: bytes) -> bytes:
+    """The events before the one that says that all is done."""
+    done = ready.rfind(b"[DONE]")
+    return ready if done < 0 else ready[: max(ready.rfind(b"data:", 0, done), 0)]
 
 
 def _ending(said: Reply | None, broken: UpstreamBroken | None) -> Ending:

@@ -66,10 +66,10 @@ def create_app(
     :param secret: key of the HMAC that tells tenants apart; the same in all workers and replicas
     :param shared_metrics: the folder that several workers count into
     """
-    stored = StoredParts(settings, store_url, warn)
-    parts, store = stored.parts, stored.store
     metrics, log = Metrics(shared_metrics), FactLog()
     emit = _both(log, metrics)
+    stored = StoredParts(settings, store_url, warn, emit)
+    parts, store = stored.parts, stored.store
     flushing = Flushing(settings, store_url, emit, store)
     flush = flushing.outbox if flushing.enabled else None
     stored.forgets.append(flushing)  # also while it is off: something may be left of when it was on

@@ -123,10 +123,16 @@ class Parts:
 class StoredParts:
     """What is kept in the store, and the registry of models upon it."""
 
-    def __init__(self, settings: Settings, url: str, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        url: str,
+        warn: Callable[[str], None],
+        emit: Listener = lambda _: None,
+    ) -> None:
         ttl_seconds = settings.store.ttl_days * SECONDS_A_DAY
         self.lifetimes = _lifetimes(settings)
-        self.store = RedisStore(url, ttl_seconds=ttl_seconds, lifetimes=self.lifetimes)
+        self.store = RedisStore(url, ttl_seconds=ttl_seconds, lifetimes=self.lifetimes, emit=emit)
         self.forgets: list[Forgets] = []
         """Whoever keeps something of a conversation beside the store, and is told when it is forgotten."""
         self.by_hand = RedisByHand(self.store.ask, ttl_seconds=ttl_seconds, lifetimes=self.lifetimes)

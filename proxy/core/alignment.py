@@ -43,16 +43,20 @@ class Alignment:
         return ", ".join(f"{name}={count}" for name, count in counts.items() if count)
 
 
-def align(stored: Sequence[Message], sent: Sequence[Message]) -> Alignment:
+def align(stored: Sequence[Message], sent: Sequence[Message], *, unheard: bool = False) -> Alignment:
     """Find what is new, in a time that grows with both lengths together. No system messages are among either.
 
     A client that names the newest stored message goes on from there. One that begins with stored messages, an answer
     among them, and does not name the newest has missed what came since; a single question proves nothing, since a user
-    may ask the same twice.
+    may ask the same twice. Unless it is known that its answer was lost.
+
+    :param unheard: whether the client was told that the newest stored message, an answer, is lost
     """
     held, said = [one.digest for one in stored], [one.digest for one in sent]
     if not held or not said:
         return Alignment("follows", len(held), 0)
+    if unheard and held[-1 - len(said) : -1] == said:
+        return Alignment("repeats", len(held) - 1, len(said))
     end = _end_of_known(held, sent)
     if end is not None:
         known, run = end

@@ -35,6 +35,8 @@ class Recollection:
     """Of the lease that it is made under: the second part of a conversation's id, this one's or its parent's."""
     degraded: bool = False
     """Whether the store could not be asked; then nothing above is to be relied on."""
+    unwritable: bool = False
+    """Whether the store takes no writes now: all above holds, and what this turn adds will not be kept."""
 
 
 def told_id(memory: Recollection, chain: PrefixChain, now: float) -> str:
@@ -131,6 +133,8 @@ class StoredMessage:
     created_at: float
     scheme: str = ""
     """The mark of the rules that ``tokens`` were counted by."""
+    unreadable: str = ""
+    """Why the record cannot be read, for the log; then it has no bytes, and this is only its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,3 +158,7 @@ class StoredConversation:
     """Of the credential that it was made with."""
     name: str = ""
     """What the client calls it."""
+    unheard: int = 0
+    """How many messages it had when the newest of them was an answer that its client was told is lost; 0 for never."""
+    broken: tuple[str, ...] = ()
+    """Fields of the record whose numbers cannot be read, and are 0 here."""

@@ -20,6 +20,9 @@
             * ``FlushRefused``
     * ``StoreError``
         * ``StoreUnavailable``
+            * ``StoreRefuses``
+        * ``RecordUnreadable``
+        * ``TurnNotStored``
         * ``StoreInUse``
     * ``UpstreamError``: the provider, or the way to it, is at fault
         * ``UpstreamUnreachable``
@@ -164,6 +167,22 @@ class StoreUnavailable(StoreError):
     """The store did not answer in time; requests go on without it."""
 
     code = "store_unavailable"
+
+
+class StoreRefuses(StoreUnavailable):
+    """The store answers and takes no writes: its disk or memory is full, or it is a read-only replica."""
+
+
+class RecordUnreadable(StoreError):
+    """One record is broken, or of a newer version; the store is well, and all other records can be read."""
+
+    code = "unreadable_record"
+
+
+class TurnNotStored(StoreError):
+    """The model answered, and the turn of a stored history could not be kept: the next request would lack it."""
+
+    code = "turn_not_stored"
 
 
 class StoreInUse(StoreError):

@@ -128,6 +128,16 @@ class StoreDegraded:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordBroken:
+    """A stored record cannot be read: it is broken, or a newer version wrote it. All others are read."""
+
+    conversation: str
+    record: str
+    """Which one, by its place: ``message 3``."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class TurnStored:
     """A turn was written at the end of a response."""
 
@@ -229,6 +239,7 @@ Event = (
     | SummaryFailed
     | BreakerChanged
     | StoreDegraded
+    | RecordBroken
     | TurnStored
     | FlushQueued
     | FlushDelayed

@@ -156,7 +156,8 @@ class ChatEndpoint:
                     await response.start(reply.status, [*lines, *visit.facts()])
             await response.piece(chunk)
 
-        ending = visit.ending = await self._relay.stream(reply, exchange.turn, deliver)
+        ending = await self._relay.stream(reply, exchange.turn, deliver)
+        visit.ended(ending)
         await keepalive.stop()
         if ending.error is not None:
             visit.failed(ending.error)
@@ -170,13 +171,18 @@ class ChatEndpoint:
     async def _whole(self, visit: Visit, exchange: Exchange) -> Outcome:
         """Bring an answer to the client that is no stream."""
         reply, response = exchange.reply, visit.response
-        data, visit.ending = await self._relay.whole(reply, exchange.turn)
+        data, ending = await self._relay.whole(reply, exchange.turn)
+        visit.ended(ending)
+        if ending.error is not None:
+            visit.failed(ending.error)
+            await response.error(ending.error, visit.facts())
+            return ending.outcome
         visit.arrived()
         if response.status is None:
             await response.whole(reply.status, [*returned(reply.headers), *visit.facts()], data)
         else:  # comments have gone out already, so the answer can only be an event
             await response.end(belated(reply.status, data))
-        return visit.ending.outcome
+        return ending.outcome
 
     @staticmethod
     async def _told(visit: Visit, request: ChatRequest, answer: Answered) -> Outcome:

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from proxy.core.errors import ModelNotFound, StoreUnavailable, TidemarkError
+from proxy.core.errors import ModelNotFound, StoreError, TidemarkError
 from proxy.core.messages import JsonValue
 from proxy.core.ports import Caller, ConversationStore
 from proxy.http.asgi import ClientGone, read_body
@@ -71,7 +71,7 @@ class Ops:
         summarizers: dict[str, JsonValue] = {"summarizers": "resting", "resting": resting} if resting else {}
         try:
             await self.store.ping()
-        except StoreUnavailable as error:
+        except StoreError as error:
             # Requests flow without the store, so a balancer must not take the worker out for it.
             return as_json({"status": "ready", "store": "degraded", "detail": str(error)} | summarizers)
         return as_json({"status": "ready", "store": "ok"} | summarizers)

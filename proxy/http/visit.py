@@ -6,6 +6,7 @@ Beside ``chat.py``, which answers the request and notes here what became of it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from proxy.core.errors import TidemarkError
 from proxy.core.events import Action, Outcome, RequestServed
@@ -52,6 +53,12 @@ class Visit:
     def failed(self, error: TidemarkError) -> None:
         """Remember what went wrong: its code for everybody, its cause for the log."""
         self.code, self.cause = error.code, error.internal or None
+
+    def ended(self, ending: Ending) -> None:
+        """Note how the exchange ended; where its turn is not stored, the store is degraded for this request."""
+        self.ending = ending
+        if not ending.stored and self.report is not None:
+            self.report = replace(self.report, degraded=True)
 
     def arrived(self) -> None:
         """The first byte is on its way to the client."""

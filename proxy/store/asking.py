@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 from types import TracebackType
 
-from proxy.core.errors import StoreUnavailable
-from proxy.store.carriers import FAILURES, OUTAGES
+from proxy.core.errors import RecordUnreadable, StoreError, StoreRefuses, StoreUnavailable
+from proxy.store.carriers import FAILURES, OUTAGES, breaks_at_a_record, refuses_writes
 from proxy.store.patience import Patience
 from proxy.store.rest import Rest
 
 GONE = "The conversation store does not answer."
+REFUSES = "The conversation store answers, and refuses to write."
+BROKEN = "A record of the conversation store cannot be read."
 
 
 class Asking(Patience):
@@ -29,19 +31,33 @@ class Asking(Patience):
     def __enter__(self) -> None:
         """:raises StoreUnavailable: the store rests"""
         now = asyncio.get_running_loop().time()
-        if not self._rest.admits(now) and not self._probe:
+        if self._rest.resting and not self._probe:
             raise StoreUnavailable(GONE, internal="left alone for a while after a failure")
         self._begin(now)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """:raises StoreUnavailable: it did not answer, or not in time"""
+        """:raises StoreUnavailable: it did not answer, or not in time, or refuses to write
+
+        :raises RecordUnreadable: it answered that what is stored is not what was asked for
+        """
         if self._over(kind):
             error = TimeoutError()
         if error is None:
             self._rest.succeeded(asyncio.get_running_loop().time())
         elif isinstance(error, FAILURES):
-            if isinstance(error, OUTAGES):
-                self._rest.failed(asyncio.get_running_loop().time())
-            raise StoreUnavailable(GONE, internal=f"{type(error).__name__}: {error}") from error
+            raise self._failure(error) from error
+
+    def _failure(self, error: BaseException) -> StoreError:
+        """What a carrier's error is to us; the rest is told what follows from it for other calls."""
+        cause = f"{type(error).__name__}: {error}"
+        if isinstance(error, OUTAGES):
+            self._rest.failed()
+            return StoreUnavailable(GONE, internal=cause)
+        if refuses_writes(error):
+            self._rest.refused()
+            return StoreRefuses(REFUSES, internal=cause)
+        if breaks_at_a_record(error):
+            return RecordUnreadable(BROKEN, internal=cause)
+        return StoreUnavailable(GONE, internal=cause)

@@ -13,6 +13,9 @@ from proxy.store import codec, keys, scripts
 from proxy.store.lifetimes import Lifetimes, lifetime
 from proxy.store.models import Ask
 
+_NEWEST_TURNS = 8
+"""So many are looked at for one that can be read."""
+
 
 class RedisByHand:
     """Stored conversations as compaction by hand sees them; it holds no state.
@@ -32,8 +35,8 @@ class RedisByHand:
 
         :raises StoreUnavailable: the store did not answer in time
         """
-        newest = await self._ask("LRANGE", keys.turn_list(conversation), -1, -1)
-        noted = codec.unpack_turn(newest[0]).systems if newest else ()
+        newest = await self._ask("LRANGE", keys.turn_list(conversation), -_NEWEST_TURNS, -1)
+        noted = next((turn.systems for one in reversed(newest) if (turn := codec.readable_turn(one)) is not None), ())
         digests = [digest for position, digest in noted if position == 0]
         found = await self._ask("HMGET", keys.system_hash(conversation), *digests) if digests else ()
         return [raw for raw in found if raw is not None]

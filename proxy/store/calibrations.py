@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from proxy.core.calibration import ANY_TOOLS, UNCALIBRATED, Calibration, CalibrationKey, Reading
-from proxy.core.errors import StoreUnavailable
+from proxy.core.errors import StoreError, StoreUnavailable
 from proxy.store import keys
 from proxy.store.models import MOST_MODELS, Ask
 
@@ -44,7 +44,7 @@ class RedisCalibrations:
         """Of a tool set, else of its model; the last one known where the store does not answer."""
         try:
             own, overall = map(_unpack, await self._held(key, briefly=True))
-        except StoreUnavailable:
+        except StoreError:
             return self._known.get(key, UNCALIBRATED)
         return self._remembered(key, own or overall or UNCALIBRATED)
 
@@ -53,7 +53,7 @@ class RedisCalibrations:
         try:
             async with asyncio.timeout(self._learn_seconds):
                 after = await self._learned(key, counted, told, now)
-        except (StoreUnavailable, TimeoutError):
+        except (StoreError, TimeoutError):
             after = self._known.get(key, UNCALIBRATED).learned(counted, told, now)
         self._remembered(key, after)
 

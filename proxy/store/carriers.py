@@ -6,6 +6,7 @@ carriers answer alike, by RESP3, and fail with ``FAILURES``.
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from typing import Any, Protocol
 
@@ -34,6 +35,22 @@ OUTAGES = (
 """The server is not there: the next calls would fail as well."""
 FAILURES = (*OUTAGES, redis.exceptions.RedisError, Refused)
 UNKNOWN_SCRIPT = (UnknownScript, redis.exceptions.NoScriptError)
+_NO_WRITES = (redis.exceptions.ReadOnlyError, redis.exceptions.OutOfMemoryError)
+"""The library takes the first word off these."""
+_NO_WRITES_SAID = re.compile(r"(?:^|-)(?:MISCONF|NOPERM|NOREPLICAS|OOM|READONLY)\b|ACL failure in script")
+"""How a server says that it takes no writes, or not all; Redis 6 quotes it within a script's own error."""
+_BROKEN_SAID = re.compile(r"(?:^|-)WRONGTYPE\b|user_script")
+"""How a server says that a key is of another type, or that a script failed over what it read."""
+
+
+def refuses_writes(error: BaseException) -> bool:
+    """Whether a server's error says that it takes no writes now, of anybody (disk, memory, replica, rights)."""
+    return isinstance(error, _NO_WRITES) or _NO_WRITES_SAID.search(str(error)) is not None
+
+
+def breaks_at_a_record(error: BaseException) -> bool:
+    """Whether a server's error is about what is stored under one key, and says nothing of others."""
+    return _BROKEN_SAID.search(str(error)) is not None
 
 
 class Carrier(Protocol):

@@ -7,6 +7,7 @@ pass over it. Anything else is a new version.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from proxy.core.conversation import StoredConversation, StoredMessage, TurnRecord
-from proxy.core.errors import StoreError
+from proxy.core.errors import RecordUnreadable
 from proxy.core.messages import DIGEST_BYTES, Message, digest_of
 from proxy.core.prefix import PrefixChain
 from proxy.core.summary import Cause, RunningSummary, Strategy, SummaryRecipe
@@ -88,6 +89,7 @@ _pack = msgspec.msgpack.Encoder().encode
 _MESSAGE = msgspec.msgpack.Decoder(_Message)
 _SUMMARY = msgspec.msgpack.Decoder(_Summary)
 _TURN = msgspec.msgpack.Decoder(StoredTurn)
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 @value
@@ -129,9 +131,34 @@ def pack_message(message: Message, tokens: int, created_at: float, scheme: str =
 
 
 def unpack_message(packed: bytes, position: int, chain_hash: bytes) -> StoredMessage:
-    """The message at ``position``."""
+    """The message at ``position``.
+
+    :raises RecordUnreadable: another version wrote it, or its bytes are no longer what was written
+    """
     read = _read(_MESSAGE, packed)
+    if not _is_object(read.raw):
+        raise _unreadable("its bytes are no JSON object")
     return StoredMessage(position, chain_hash.hex(), read.raw, read.tokens, read.created_at, read.scheme)
+
+
+def _is_object(raw: bytes) -> bool:
+    try:
+        text = raw.decode()
+        try:
+            _OBJECT.decode(text)
+        except msgspec.MsgspecError:  # half a character, which clients cut emoji into, is no error to json
+            return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def readable_message(packed: bytes, position: int, chain_hash: bytes) -> StoredMessage:
+    """The same; one that cannot be read has no bytes, and ``unreadable`` says why."""
+    try:
+        return unpack_message(packed, position, chain_hash)
+    except RecordUnreadable as error:
+        return StoredMessage(position, chain_hash.hex(), b"", 0, 0.0, unreadable=error.internal)
 
 
 def pack_turn(turn: TurnRecord, known: int, systems: Sequence[PlacedSystem]) -> bytes:
@@ -164,6 +191,14 @@ def pack_facts(*facts: str | int) -> bytes:
 def unpack_turn(packed: bytes) -> StoredTurn:
     """An entry of a conversation's list of turns."""
     return _read(_TURN, packed[DIGEST_BYTES:])
+
+
+def readable_turn(packed: bytes) -> StoredTurn | None:
+    """The same, or None where it cannot be read."""
+    try:
+        return unpack_turn(packed)
+    except RecordUnreadable:
+        return None
 
 
 def clipped(turn: StoredTurn, last: int) -> StoredTurn:
@@ -237,12 +272,17 @@ def readable_summary(packed: bytes) -> RunningSummary | None:
     """The same, or None where another version wrote it: a summary is only a shortcut, and is made anew."""
     try:
         return unpack_summary(packed)
-    except StoreError:
+    except RecordUnreadable:
         return None
 
 
 def read_conversation(family: str, answer: Sequence[Any]) -> StoredConversation | None:
-    """A conversation's record from what ``describe.lua`` answers; without a turn it counts no messages."""
+    """A conversation's record from what ``describe.lua`` answers; without a turn it counts no messages.
+
+    Numbers that are none are 0, and their fields are named in ``broken``.
+
+    :raises RecordUnreadable: the number of its messages is none, and could not be found otherwise
+    """
     own, flat = answer or (b"", ())
     pairs = [piece.decode(errors="replace") for piece in flat]
     fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
@@ -250,21 +290,35 @@ def read_conversation(family: str, answer: Sequence[Any]) -> StoredConversation 
         return None
     parent = fields.get("parent")
     last_summary = fields.get("last_summary")
+    broken: list[str] = []
+
+    def number(name: str, kind: type[T]) -> T:
+        try:
+            return kind(fields.get(name, 0))  # type: ignore[call-arg]
+        except ValueError:
+            broken.append(name)
+            return kind()
+
+    count = number("count", int)
+    if broken:
+        raise _unreadable("its number of messages is none")
     return StoredConversation(
         id=family + own.decode(),
         tenant=fields.get("tenant", ""),
         model=fields.get("model", ""),
-        message_count=int(fields.get("count", 0)),
-        total_tokens=int(fields.get("tokens", 0)),
-        summary_count=int(fields.get("summaries", 0)),
-        turn_count=int(fields.get("turns", 0)),
-        created_at=float(fields.get("created", 0)),
-        updated_at=float(fields.get("updated", 0)),
-        last_summary_at=float(last_summary) if last_summary else None,
+        message_count=count,
+        total_tokens=number("tokens", int),
+        summary_count=number("summaries", int),
+        turn_count=number("turns", int),
+        created_at=number("created", float),
+        updated_at=number("updated", float),
+        last_summary_at=number("last_summary", float) if last_summary else None,
         parent=family + parent if parent else None,
-        parent_messages=int(fields.get("base", 0)),
+        parent_messages=number("base", int),
         owner=fields.get("owner", ""),
         name=fields.get("name", ""),
+        unheard=number("unheard", int),
+        broken=tuple(broken),
     )
 
 
@@ -275,11 +329,12 @@ def read_path(family: str, flat: Sequence[Any]) -> list[tuple[str, int, int]]:
 
 def _read(decoder: msgspec.msgpack.Decoder[T], packed: bytes) -> T:
     if packed[:1] != VERSION:
-        raise StoreError(
-            "The conversation was stored by another version of Tidemark.",
-            internal=f"record version {packed[:1].hex()}, this program reads {VERSION.hex()}",
-        )
+        raise _unreadable(f"record version {packed[:1].hex()}, this program reads {VERSION.hex()}")
     try:
         return decoder.decode(memoryview(packed)[1:])
     except msgspec.MsgspecError as error:
-        raise StoreError("A stored record cannot be read.", internal=str(error)) from error
+        raise _unreadable(str(error)) from error
+
+
+def _unreadable(cause: str) -> RecordUnreadable:
+    return RecordUnreadable("A stored record is broken, or another version of Tidemark wrote it.", internal=cause)

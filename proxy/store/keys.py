@@ -42,6 +42,7 @@ key                      type     holds
 ``tm:{flush}:a:GROUP``   hash     id of an entry -> how often it was given to a consumer
 ``tm:{flush}:n``         hash     counts: bytes held; delivered, dead and lost by consumer
 ``tm:{flush}:l``         string   who delivers now
+``tm:probe``             string   what a process writes to see that the store takes writes; for a minute
 =======================  =======  ====================================================================
 
 ``OWN`` is the second part of a conversation's id, 16 hex characters; ``HASH`` and ``RECIPE`` are raw bytes.
@@ -51,6 +52,9 @@ from __future__ import annotations
 
 from proxy.core.messages import digest_of
 from proxy.core.prefix import split_id
+
+PROBE = "tm:probe"
+"""Holds nothing; the store is asked by writing it."""
 
 
 def family_prefix(family: str) -> str:

@@ -7,22 +7,27 @@ carriers' errors become ours.
 
 from __future__ import annotations
 
+import asyncio
 import math
-import sys
 import uuid
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable
+from dataclasses import replace
 from typing import Any
 
-from proxy.core.conversation import Recollection, StoredConversation, StoredMessage, TurnRecord
-from proxy.core.errors import StoreError
+from proxy.core.conversation import Recollection, TurnRecord
+from proxy.core.errors import StoreError, StoreUnavailable
+from proxy.core.events import Listener
 from proxy.core.ports import BegunTurn, Lease
 from proxy.core.prefix import PrefixChain, is_id, split_id
 from proxy.core.summary import RunningSummary, SummaryRecipe
 from proxy.store import codec, keys, scripts
+from proxy.store.amends import Amends
 from proxy.store.asking import Asking
 from proxy.store.carriers import UNKNOWN_SCRIPT, connect
 from proxy.store.lifetimes import Lifetimes, lifetime
 from proxy.store.listing import Listing, Used
+from proxy.store.probing import Probing
+from proxy.store.records import RecordReader
 from proxy.store.rest import Rest
 from proxy.store.seen import Seen
 
@@ -31,16 +36,17 @@ RECALL_SECONDS = 0.25
 RECORD_SECONDS = 1.0
 """The last byte of the response waits for it."""
 NOTHING_KNOWN = Recollection()
-_PAGE = 500
-"""Messages read at a time."""
+_PROBE_SECONDS = 60
+"""So long the key of a probe stands."""
 
 
-class RedisStore:
+class RedisStore(RecordReader):
     """Conversations in Redis. Belongs to the event loop that uses it first.
 
     :param url: ``redis://``, ``rediss://``, ``unix://``; ``redis+cluster://`` or ``?cluster=true``
     :param ttl_seconds: how long what nobody uses is kept; None keeps it for good
     :param lifetimes: the same and more, by tenant
+    :param emit: told of records that cannot be read
     :raises ConfigError: the URL cannot be used
     """
 
@@ -50,12 +56,16 @@ class RedisStore:
         *,
         ttl_seconds: float | None,
         lifetimes: Lifetimes | None = None,
+        emit: Listener = lambda _: None,
         recall_timeout_seconds: float = RECALL_SECONDS,
         record_timeout_seconds: float = RECORD_SECONDS,
     ) -> None:
+        super().__init__(emit)
         self._carrier = connect(url)
         self._lifetimes = lifetimes or Lifetimes(lifetime(ttl_seconds))
-        rest = Rest()
+        self._rest = rest = Rest(self._probe)
+        self._probes = Probing(rest, self.ping)
+        self._amends = Amends()
         self._recalling = Asking(rest, recall_timeout_seconds)
         self._recording = Asking(rest, record_timeout_seconds)
         self._probing = Asking(rest, record_timeout_seconds, probe=True)
@@ -79,7 +89,7 @@ class RedisStore:
         if found is None:
             return NOTHING_KNOWN
         own, known, held, packed, waiting, lease, preparing = found
-        return Recollection(
+        recollection = Recollection(
             conversation=chain.family + own.decode() if own else None,
             known=known,
             diverges=held > known,
@@ -88,6 +98,7 @@ class RedisStore:
             preparing=codec.prepared_for(lease, chain, recipe) if lease else 0,
             preparing_name=preparing.decode() if lease else "",
         )
+        return replace(recollection, unwritable=True) if self._rest.refusing else recollection
 
     async def record(self, turn: TurnRecord) -> str:
         """Append what a turn adds, in one atomic write; writing it twice changes nothing.
@@ -96,7 +107,8 @@ class RedisStore:
         :raises StoreUnavailable: the store did not answer in time
         """
         parts, created = codec.part_turn(turn, turn.known), scripts.moment(turn.created_at)
-        with self._recording:
+        # Of stored history nobody else has the turn, so it is tried even where the store was left alone.
+        with self._probing if turn.lease else self._recording:
             own = await self._record(turn, parts, turn.known, created)
             if own is None:  # what was known is gone meanwhile, or a fork has to hold system messages of its own
                 parts = codec.part_turn(turn, 0)
@@ -168,50 +180,6 @@ class RedisStore:
         packed = await self.ask("GET", keys.summary(chain.family, digest, chain.at(covered), waiting=waiting))
         return codec.readable_summary(packed) if packed else None
 
-    async def conversation(self, conversation: str) -> StoredConversation | None:
-        """A conversation's record; an id that was only told leads to the conversation that holds the turn."""
-        family, _ = split_id(conversation)
-        return codec.read_conversation(family, await self._read(scripts.DESCRIBE, conversation))
-
-    async def messages(self, conversation: str, *, start: int = 1, stop: int | None = None) -> Sequence[StoredMessage]:
-        """The original messages from ``start`` to ``stop``, both included, a fork's earlier ones too."""
-        read: list[StoredMessage] = []
-        last = math.inf if stop is None else stop
-        for holder, base, count in await self._path(conversation):
-            for first in range(max(start, base + 1), int(min(last, count)) + 1, _PAGE):
-                page = min(last, count, first + _PAGE - 1)
-                read += await self._page(holder, base, first, int(page))
-            last = min(last, base)
-        read.sort(key=lambda message: message.position)
-        return read
-
-    async def summaries(self, conversation: str, *, standing: bool = False) -> Sequence[RunningSummary]:
-        """All summaries of a conversation, oldest first.
-
-        :param standing: those only that stand for a beginning of what is stored; a turn that was never recorded may
-            have left another one
-        """
-        packed = await self._read(scripts.SUMMARIES, conversation, *(["standing"] if standing else []))
-        readable = [summary for one in packed if (summary := codec.readable_summary(one)) is not None]
-        return sorted(readable, key=lambda summary: (summary.created_at, summary.covered))
-
-    async def all_turns(self, conversation: str) -> Sequence[codec.StoredTurn]:
-        """What was done in each turn up to now, those of what a fork rests on too, oldest first."""
-        found: list[codec.StoredTurn] = []
-        last = sys.maxsize
-        for holder, base, _ in await self._path(conversation):
-            packed = await self.ask("LRANGE", keys.turn_list(holder), 0, -1)
-            found += [codec.clipped(turn, last) for turn in map(codec.unpack_turn, packed) if turn.first <= last]
-            last = min(last, base)
-        return sorted(found, key=lambda turn: turn.created_at)
-
-    async def system_messages(self, conversation: str) -> Mapping[bytes, bytes]:
-        """Every system message that was ever sent in a conversation: digest to the client's bytes."""
-        found: dict[bytes, bytes] = {}
-        for holder, _, _ in await self._path(conversation):
-            found |= await self.ask("HGETALL", keys.system_hash(holder))
-        return found
-
     async def begin_turn(self, family: str, own: str, tenant: str, seconds: float) -> BegunTurn | None:
         """Take the turn of a conversation of which the client sends new messages only.
 
@@ -219,15 +187,30 @@ class RedisStore:
         :returns: None where the conversation is another tenant's, or there is none with this id
         :raises StoreUnavailable: the store did not answer in time
         """
+        await self._amends.settle(family)
         word = uuid.uuid4().hex  # the same where the line repeats the command: then the turn is ours already
-        with self._recording:
-            found = await self._run(scripts.BEGIN_TURN, family, b"", 0, own, tenant, math.ceil(seconds * 1000), word)
-        if not found:
-            return None
-        head, flat, name, *value = found
-        record = codec.read_conversation(family, (head, flat)) if head else None
-        lease = Lease(family, name.decode(), value[0]) if value and value[0] is not None else None
-        return BegunTurn(record, head.decode(), lease)
+        try:
+            with self._recording:
+                found = await self._begin(family, own, tenant, math.ceil(seconds * 1000), word)
+            if not found:
+                return None
+            head, flat, name, *value = found
+            lease = Lease(family, name.decode(), value[0]) if value and value[0] is not None else None
+            return BegunTurn(self.described(family, (head, flat)) if head else None, head.decode(), lease)
+        except (StoreError, asyncio.CancelledError):  # it may be taken all the same, and nobody would give it back
+            self._amends.owe(family, lambda: self._amended(self._begin(family, own, tenant, 0, word)))
+            raise
+
+    def give_up(self, turn: TurnRecord) -> None:
+        """End a turn of stored history whose client was told that it is lost, as soon as the store answers.
+
+        Where the write comes in late all the same, it becomes a fork. Where it came in already, its answer is marked as
+        one that nobody got, so that the same question once more asks for it anew.
+        """
+        chain = turn.chain
+        own = turn.head or split_id(turn.conversation)[1]
+        given = (chain.family, chain.tip, len(chain) - 1, own, turn.lease, turn.held)
+        self._amends.owe(chain.family, lambda: self._amended(self._run(scripts.GIVE_UP, *given)))
 
     async def named(self, owner: str, name: str) -> str | None:
         """The id of the conversation that a credential's client calls by a name; None where it calls none so.
@@ -255,12 +238,13 @@ class RedisStore:
         return bool(gone)
 
     async def ping(self) -> None:
-        """Ask for a sign of life, even while the store rests.
+        """Write one key, even while the store rests: whether it is there, and takes writes.
 
-        :raises StoreUnavailable: the store does not answer
+        :raises StoreUnavailable: the store does not answer, or refuses to write
         """
         with self._probing:
-            await self._carrier.call("PING")
+            await self._carrier.call("SET", keys.PROBE, b"", "EX", _PROBE_SECONDS)
+        self._rest.wrote()
 
     async def ask(self, *command: str | bytes | float, probe: bool = False, briefly: bool = False) -> Any:
         """Send one command; the rest of the room shares the connections through this.
@@ -274,8 +258,13 @@ class RedisStore:
 
     async def close(self) -> None:
         """Write what waits, and close all connections."""
+        await self._probes.aclose()
+        await self._amends.aclose()
         await self.listing.aclose()
         await self._carrier.aclose()
+
+    def _probe(self) -> None:
+        self._probes.begin()
 
     def _recall(self, chain: PrefixChain, before: int, recipe: SummaryRecipe) -> Awaitable[Any]:
         given = scripts.recall_arguments(chain, before, recipe)
@@ -286,22 +275,19 @@ class RedisStore:
         given = scripts.record_arguments(turn, parts, created, known=known, lifetime=lasting, seen=self._seen)
         return self._run(scripts.RECORD, turn.chain.family, *given)
 
-    async def _path(self, conversation: str) -> list[tuple[str, int, int]]:
-        family, _ = split_id(conversation)
-        return codec.read_path(family, await self._read(scripts.PATH, conversation))
-
-    async def _page(self, holder: str, base: int, first: int, last: int) -> list[StoredMessage]:
-        low, high = first - base - 1, last - base - 1
-        entries = await self.ask("LRANGE", keys.message_list(holder), low, high)
-        hashes = await self.ask("GETRANGE", keys.hash_string(holder), 16 * low, 16 * high + 15)
-        return [codec.unpack_message(entry, first + i, hashes[16 * i : 16 * i + 16]) for i, entry in enumerate(entries)]
-
     async def _read(self, script: scripts.Script, conversation: str, *more: str) -> Any:
         if not is_id(conversation):
             return ()
         family, own = split_id(conversation)
         with self._recording:
             return await self._run(script, family, b"", 0, own, *more)
+
+    def _begin(self, family: str, own: str, tenant: str, milliseconds: int, word: str) -> Awaitable[Any]:
+        return self._run(scripts.BEGIN_TURN, family, b"", 0, own, tenant, milliseconds, word)
+
+    async def _amended(self, call: Awaitable[object]) -> None:
+        with self._recording:
+            await call
 
     async def _run(self, script: scripts.Script, family: str, *arguments: str | bytes | float) -> Any:
         """Run a script by name; a server that does not know it yet is sent the source."""

@@ -1,51 +1,57 @@
-"""Rest: after a failure the store is left alone for a while, so that a dead Redis slows no request down.
+"""Rest: a store that failed is left alone, so that a dead Redis slows no request down, until a probe has an answer.
 
-Asked by the adapter before it touches the network, told how it went afterwards. No clock of its own.
+Read by ``asking.py`` before it touches the network, and told how each call went; ``probing.py`` ends it. It has no
+clock. The rules: ``docs/adr/0015-outages-of-the-store.md``.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
-FIRST_SECONDS = 1.0
-LONGEST_SECONDS = 10.0
-"""Rest doubles from the first to this: a store that is back is noticed within ten seconds."""
+
+def _nobody() -> None:
+    return
 
 
 class Rest:
-    """When the store may be asked again.
+    """Whether the store is left alone, and whether it takes writes.
 
-    Its state: how long to rest, until when, whether one call probes, and when the last answer came.
+    Its state: both of these, and when the last answer came.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, troubled: Callable[[], None] = _nobody) -> None:
+        """:param troubled: called when there is something to probe for"""
+        self.resting = False
+        """Whether the last call that told found nobody there: nothing is asked but probes."""
+        self.refusing = False
+        """Whether the store answered and refused to write, and has taken no write since."""
         self._answered = -math.inf
-        self._seconds = 0.0
-        self._until = 0.0
-        self._probing = False
+        self._troubled = troubled
 
-    def admits(self, now_seconds: float) -> bool:
-        """Whether the store may be asked; when a rest is over, one call goes first and others wait for it."""
-        if now_seconds < self._until:
-            return False
-        if self._seconds:
-            self._probing = True
-            self._until = now_seconds + self._seconds
-        return True
+    @property
+    def well(self) -> bool:
+        """Whether the store answers, and takes writes as far as is known."""
+        return not (self.resting or self.refusing)
 
-    def failed(self, now_seconds: float) -> None:
-        """The store did not answer. Calls that were under way when the rest began do not lengthen it."""
-        if self._seconds and not self._probing:
-            return
-        self._seconds = min(max(FIRST_SECONDS, 2 * self._seconds), LONGEST_SECONDS)
-        self._until = now_seconds + self._seconds
-        self._probing = False
+    def failed(self) -> None:
+        """Note that the store did not answer."""
+        self.resting = True
+        self._troubled()
+
+    def refused(self) -> None:
+        """Note that the store answered, and takes no writes."""
+        self.refusing = True
+        self._troubled()
 
     def succeeded(self, now_seconds: float) -> None:
-        """The store answered."""
+        """Note that the store answered; whether it takes writes, only a write can tell."""
         self._answered = now_seconds
-        self._seconds = self._until = 0.0
-        self._probing = False
+        self.resting = False
+
+    def wrote(self) -> None:
+        """Note that the store took a write."""
+        self.refusing = False
 
     def answered(self) -> float:
         """When the store answered last; minus infinity where it never did."""

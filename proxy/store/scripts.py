@@ -47,6 +47,7 @@ DESCRIBE = _script("tree", "describe")
 PATH = _script("tree", "path")
 SUMMARIES = _script("tree", "summaries")
 BEGIN_TURN = _script("tree", "begin_turn")
+GIVE_UP = _script("tree", "give_up_turn")
 FORGET = _script("tree", "forget")
 
 

@@ -28,6 +28,7 @@ from proxy.core.events import (
     FlushLost,
     FlushQueued,
     FlushWaiting,
+    RecordBroken,
     RequestServed,
     StoreDegraded,
     SummaryFailed,
@@ -63,6 +64,7 @@ _NAMES: Mapping[type[Event], tuple[str, int]] = {
     SummaryFailed: ("summary.failed", logging.WARNING),
     BreakerChanged: ("summarizer.breaker", logging.WARNING),
     StoreDegraded: ("store.degraded", logging.WARNING),
+    RecordBroken: ("store.broken_record", logging.WARNING),
     TurnStored: ("turn.stored", logging.DEBUG),
     FlushQueued: ("flush.queued", logging.INFO),
     FlushDelayed: ("flush.delayed", logging.WARNING),
@@ -99,10 +101,11 @@ class FactLog:
         if level < logging.root.level:
             return
         fields = _fields(event)
-        if isinstance(event, StoreDegraded):
-            if not self._due(event.operation):
+        if isinstance(event, StoreDegraded | RecordBroken):
+            what = event.operation if isinstance(event, StoreDegraded) else name
+            if not self._due(what):
                 return
-            fields["untold"] = self._untold.pop(event.operation, 0)
+            fields["untold"] = self._untold.pop(what, 0)
         lines = _json_lines()
         if lines is not None:
             lines.fact(name, level, fields)

@@ -26,6 +26,7 @@ from proxy.core.events import (
     FlushFailed,
     FlushQueued,
     FlushWaiting,
+    RecordBroken,
     RequestServed,
     StoreDegraded,
     SummaryFailed,
@@ -82,6 +83,7 @@ class Metrics:
         self._breaker = self._counter("breaker_changes", "Changes of summarizers' breakers.", ("strategy", "state"))
         self._failures = self._counter("summary_failures", "Summaries that failed.", ("strategy",))
         self._degraded = self._counter("store_degraded", "Times the store did not answer.", ("operation",))
+        self._broken = self._counter("store_broken_records", "Times a stored record could not be read.", ())
         self._flushes = self._counter(
             "flushes", "Times messages left the context and were queued, or not.", ("outcome",)
         )
@@ -127,6 +129,8 @@ class Metrics:
                 self._failures.labels(event.strategy).inc()
             case StoreDegraded():
                 self._degraded.labels(event.operation).inc()
+            case RecordBroken():
+                self._broken.inc()
             case _:
                 self._flushed(event)
 

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from proxy.core.errors import StoreUnavailable
+from proxy.core.errors import StoreError
 from proxy.core.ports import ModelStore, Route
 from proxy.core.registry import NOTHING_SET, ModelRecord, Overrides, RegistryVersion, Sighting, model_id
 from proxy.upstream.bounded import remember
@@ -112,7 +112,7 @@ class LiveOverrides:
             await self._turn()
 
     async def _turn(self, most: int = WRITTEN_AT_ONCE) -> None:
-        with contextlib.suppress(StoreUnavailable):
+        with contextlib.suppress(StoreError):
             await self.refresh()
             for model, noted in list(self._waiting.items())[:most]:
                 with contextlib.suppress(UnicodeError):  # a name that cannot be written must not keep others waiting

@@ -11,8 +11,9 @@ import pytest
 
 from proxy.core.errors import ConfigError, StoreUnavailable
 from proxy.store.embedded import EmbeddedValkey
+from proxy.store.probing import FIRST_SECONDS, LONGEST_SECONDS
 from proxy.store.redis import RedisStore
-from proxy.store.rest import FIRST_SECONDS, LONGEST_SECONDS, Rest
+from proxy.store.rest import Rest
 from tests.store.turns import Client, assistant, dialogue, raws
 
 
@@ -59,7 +60,7 @@ async def test_a_store_that_is_back_is_used_again(short_folder: Path) -> None:
         server.start()
         with pytest.raises(StoreUnavailable):
             await client.recall(dialogue(3))
-        await asyncio.sleep(FIRST_SECONDS)
+        await asyncio.sleep(FIRST_SECONDS + LONGEST_SECONDS + 0.5)
         assert (await client.recall(dialogue(3))).conversation == conversation
         assert await client.read(conversation) == raws([*dialogue(3), assistant("reply")])
         await store.close()
@@ -94,20 +95,15 @@ async def test_an_address_that_cannot_be_used_is_a_configuration_error(url: str)
         RedisStore(url, ttl_seconds=None)
 
 
-def test_rest_doubles_up_to_ten_seconds() -> None:
-    """One call tries when a rest is over, the others wait for what it finds."""
-    rest, now = Rest(), 100.0
-    assert rest.admits(now)
-    expected = FIRST_SECONDS
-    for _ in range(6):
-        rest.failed(now)
-        rest.failed(now)
-        assert not rest.admits(now + expected - 0.01)
-        now += expected
-        assert rest.admits(now)
-        assert not rest.admits(now)
-        expected = min(2 * expected, LONGEST_SECONDS)
-    rest.succeeded(now)
-    assert rest.answered() == now
-    assert rest.admits(now)
-    assert rest.admits(now)
+def test_rest_lasts_until_an_answer_and_a_refusal_until_a_write() -> None:
+    """What answers need not take writes, and what took none before is not well because it answers."""
+    begun: list[str] = []
+    rest = Rest(lambda: begun.append("probe"))
+    assert rest.well
+    rest.failed()
+    rest.refused()
+    assert (rest.resting, rest.refusing, len(begun)) == (True, True, 2)
+    rest.succeeded(100.0)
+    assert (rest.resting, rest.refusing, rest.answered()) == (False, True, 100.0)
+    rest.wrote()
+    assert rest.well

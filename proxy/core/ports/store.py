@@ -68,7 +68,10 @@ class ConversationStore(Protocol):
         ...
 
     async def messages(self, conversation: str, *, start: int = 1, stop: int | None = None) -> Sequence[StoredMessage]:
-        """The original messages ``start`` to ``stop``, both included, a fork's earlier ones too (promise 6)."""
+        """The original messages ``start`` to ``stop``, both included, a fork's earlier ones too (promise 6).
+
+        One that cannot be read stands in its place without bytes, and ``unreadable`` says why.
+        """
         ...
 
     async def summaries(self, conversation: str) -> Sequence[RunningSummary]:
@@ -76,7 +79,10 @@ class ConversationStore(Protocol):
         ...
 
     async def ping(self) -> None:
-        """:raises StoreUnavailable: the store does not answer"""
+        """Ask whether the store is there and takes writes, by a write.
+
+        :raises StoreUnavailable: the store does not answer, or refuses to write
+        """
         ...
 
 
@@ -109,6 +115,14 @@ class TurnStore(Protocol):
         """Take the turn of a conversation: of this id, or, where ``own`` is empty, of the family's name.
 
         :returns: None where the id's conversation is another tenant's, or there is none
+        """
+        ...
+
+    def give_up(self, turn: TurnRecord) -> None:
+        """End a turn whose client was told that it is lost, as soon as the store answers.
+
+        Its lease is free then; a write that comes in late is no part of the conversation, and the answer of one that
+        came in already is one that nobody got: the same question once more asks for it anew.
         """
         ...
 

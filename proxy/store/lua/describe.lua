@@ -1,4 +1,6 @@
--- "", 0, own -> own, {field, value, ...}; an id that was only told is resolved
+-- "", 0, own -> own, {field, value, ...}; an id that was only told is resolved, a count that is no number is counted anew
 local conv = follow(ARGV[3])
 local own = conv and conv.own or ARGV[3]
-return {own, redis.call('HGETALL', key('c', own))}
+local record = redis.call('HGETALL', key('c', own))
+if conv then record[#record + 1], record[#record + 2] = 'count', tostring(conv.count) end
+return {own, record}

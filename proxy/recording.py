@@ -1,0 +1,121 @@
+"""Recording: a turn that has ended is written to the store, now or, where nobody waits for it any more, later.
+
+Below the relay, which says when a turn has ended. A turn of stored history is nobody else's to keep, so it is tried for
+some seconds, through a restart of the store (ADR 0015).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from proxy.core.conversation import TurnRecord
+from proxy.core.errors import StoreRefuses, StoreUnavailable, TidemarkError
+from proxy.core.events import Listener, StoreDegraded, TurnStored
+from proxy.core.ports import ConversationStore
+
+Ahead = Callable[[str], Awaitable[None]]
+Unstored = Callable[[TurnRecord], None]
+PATIENT_SECONDS = 2.5
+"""From its first failure, so long a turn of stored history is tried while its client waits for the last byte: the
+embedded store is back from a crash by then."""
+LATE_SECONDS = 60.0
+"""The same where its client has left, and cannot be told."""
+PAUSE_SECONDS = 0.25
+"""Between two tries."""
+
+
+class Recorder:
+    """Writes turns. Its state is the tasks of those whose clients have left, and whether all is about to end."""
+
+    def __init__(self, store: ConversationStore, emit: Listener, timer: Callable[[], float], *, tells: bool) -> None:
+        """Nothing is written yet.
+
+        :param tells: whether somebody listens to what was stored as it should be
+        """
+        self._store = store
+        self._emit = emit
+        self._timer = timer
+        self._tells = tells
+        self._late: set[asyncio.Task[bool]] = set()
+        self._closing = False
+
+    async def record(self, turn: TurnRecord, ahead: Ahead | None = None, unstored: Unstored | None = None) -> bool:
+        """Store a turn; where the client leaves meanwhile, once more by itself: writing it twice changes nothing.
+
+        The next summary's lease is taken before the last byte is released, so the client's next request finds it.
+
+        :param unstored: given for a turn of stored history, and told where it is not stored
+        :returns: whether it is stored
+        """
+        try:
+            patient = PATIENT_SECONDS if unstored is not None else 0.0
+            conversation = await self._written(turn, patient)
+            if conversation is None:
+                if unstored is not None:
+                    unstored(turn)
+                return False
+            if ahead is not None:
+                await ahead(conversation)
+        except asyncio.CancelledError:
+            self.record_later(turn, unstored)
+            raise
+        return True
+
+    def record_later(self, turn: TurnRecord, unstored: Unstored | None = None) -> None:
+        """Store from a task of its own, since the present one is being cancelled."""
+        task = asyncio.create_task(self._written_late(turn, unstored))
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+
+    async def settle(self) -> None:
+        """Wait for the writes of clients that went away, each for one more try; for the shutdown."""
+        self._closing = True
+        if self._late:
+            await asyncio.gather(*self._late, return_exceptions=True)
+
+    def failed(self, error: Exception) -> None:
+        """Tell that a turn is not stored as it should be. Of a foreign error only the kind: it may quote contents."""
+        cause = (error.internal or str(error)) if isinstance(error, TidemarkError) else type(error).__name__
+        self._emit(StoreDegraded("record", cause))
+
+    async def _written_late(self, turn: TurnRecord, unstored: Unstored | None) -> bool:
+        stored = await self._written(turn, LATE_SECONDS if unstored is not None else 0.0) is not None
+        if not stored and unstored is not None:
+            unstored(turn)
+        return stored
+
+    async def _written(self, turn: TurnRecord, seconds: float) -> str | None:
+        """The id that the turn is stored under; None where it could not be stored.
+
+        :param seconds: for which a store that does not answer is asked again
+        """
+        started = self._timer()
+        until = 0.0
+        while True:
+            try:
+                conversation = await self._store.record(turn)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the client is owed its bytes
+                self.failed(error)
+                away = isinstance(error, StoreUnavailable) and not isinstance(error, StoreRefuses)
+                now = asyncio.get_running_loop().time()
+                until = until or now + seconds
+                if not away or self._closing or now + PAUSE_SECONDS > until:
+                    return None
+                await asyncio.sleep(PAUSE_SECONDS)
+            else:
+                if self._tells:
+                    self._emit(TurnStored(conversation, *_added(turn), self._timer() - started))
+                return conversation
+
+
+def _added(turn: TurnRecord) -> tuple[int, int]:
+    """How many messages a turn adds, and their bytes: the newest ones that are no system messages."""
+    new, count, size = len(turn.chain) - turn.known, 0, 0
+    for message in reversed(turn.messages):
+        if count >= new:
+            break
+        if not message.is_system:
+            count += 1
+            size += len(message.raw)
+    return count, size
