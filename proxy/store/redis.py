@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from proxy.core.conversation import Recollection, TurnRecord
-from proxy.core.errors import StoreError, StoreUnavailable
+from proxy.core.errors import StoreError
 from proxy.core.events import Listener
 from proxy.core.ports import BegunTurn, Lease
 from proxy.core.prefix import PrefixChain, is_id, split_id
@@ -189,6 +189,7 @@ class RedisStore(RecordReader):
         """
         await self._amends.settle(family)
         word = uuid.uuid4().hex  # the same where the line repeats the command: then the turn is ours already
+        sent = not self._rest.resting
         try:
             with self._recording:
                 found = await self._begin(family, own, tenant, math.ceil(seconds * 1000), word)
@@ -197,8 +198,9 @@ class RedisStore(RecordReader):
             head, flat, name, *value = found
             lease = Lease(family, name.decode(), value[0]) if value and value[0] is not None else None
             return BegunTurn(self.described(family, (head, flat)) if head else None, head.decode(), lease)
-        except (StoreError, asyncio.CancelledError):  # it may be taken all the same, and nobody would give it back
-            self._amends.owe(family, lambda: self._amended(self._begin(family, own, tenant, 0, word)))
+        except (StoreError, asyncio.CancelledError):
+            if sent:  # it may be taken all the same, and nobody would give it back
+                self._amends.owe(family, lambda: self._given_back(family, own, tenant, word))
             raise
 
     def give_up(self, turn: TurnRecord) -> None:
@@ -210,7 +212,7 @@ class RedisStore(RecordReader):
         chain = turn.chain
         own = turn.head or split_id(turn.conversation)[1]
         given = (chain.family, chain.tip, len(chain) - 1, own, turn.lease, turn.held)
-        self._amends.owe(chain.family, lambda: self._amended(self._run(scripts.GIVE_UP, *given)))
+        self._amends.owe(chain.family, lambda: self._given_up(*given))
 
     async def named(self, owner: str, name: str) -> str | None:
         """The id of the conversation that a credential's client calls by a name; None where it calls none so.
@@ -285,9 +287,13 @@ class RedisStore(RecordReader):
     def _begin(self, family: str, own: str, tenant: str, milliseconds: int, word: str) -> Awaitable[Any]:
         return self._run(scripts.BEGIN_TURN, family, b"", 0, own, tenant, milliseconds, word)
 
-    async def _amended(self, call: Awaitable[object]) -> None:
+    async def _given_back(self, family: str, own: str, tenant: str, word: str) -> None:
         with self._recording:
-            await call
+            await self._begin(family, own, tenant, 0, word)
+
+    async def _given_up(self, family: str, *given: str | bytes | float) -> None:
+        with self._recording:
+            await self._run(scripts.GIVE_UP, family, *given)
 
     async def _run(self, script: scripts.Script, family: str, *arguments: str | bytes | float) -> Any:
         """Run a script by name; a server that does not know it yet is sent the source."""
