@@ -199,12 +199,14 @@ def _bound(host: str, port: int) -> Iterator[socket.socket]:
 
 
 def _store(settings: Settings, stack: ExitStack) -> str:
-    """The store's address; an embedded one is started, and stopped when ``stack`` unwinds."""
+    """The store's address; an embedded one is started, again if need be, and stopped when ``stack`` unwinds."""
     if str(settings.store.url) != "embedded":
         return str(settings.store.url)
     from proxy.store.embedded import EmbeddedValkey
+    from proxy.store.supervision import Supervised
 
-    return stack.enter_context(EmbeddedValkey(settings.data_dir / "store")).url
+    server = EmbeddedValkey(settings.data_dir / "store")
+    return stack.enter_context(Supervised(server, logging.getLogger("tidemark").warning)).url
 
 
 def _secret(settings: Settings) -> str:

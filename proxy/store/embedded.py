@@ -89,8 +89,8 @@ class EmbeddedValkey:
             ) from error
         try:
             _end_stale(self._socket)
-            self._launch()
-            self._wait()
+            self.launch()
+            self.wait_for_answer()
         except BaseException:
             self.stop()
             raise
@@ -126,7 +126,13 @@ class EmbeddedValkey:
     def _log(self) -> Path:
         return self._folder / "valkey.log"
 
-    def _launch(self) -> None:
+    def wait(self) -> int:
+        """Wait until the server ends, in another thread than the one that stops it; returns its exit code."""
+        process = self._process
+        return process.wait() if process else 0
+
+    def launch(self) -> None:
+        """Start the process, on the folder that is held."""
         leash = [sys.executable, "-I", "-S", str(Path(__file__).with_name("leash.py")), str(os.getpid())]
         long = self._log.exists() and self._log.stat().st_size > _LOG_BYTES
         with self._log.open("wb" if long else "ab") as output:
@@ -152,7 +158,11 @@ class EmbeddedValkey:
         named = [piece for name, value in settings.items() for piece in (f"--{name}", value)]
         return [*named, *self._options]
 
-    def _wait(self) -> None:
+    def wait_for_answer(self) -> None:
+        """Wait until the server has read its data.
+
+        :raises StoreUnavailable: it ended, or takes too long; the message ends with its last words
+        """
         process = self._process
         begun = time.monotonic()
         bound = START_SECONDS
@@ -169,8 +179,12 @@ class EmbeddedValkey:
             time.sleep(_POLL_SECONDS)
 
     def _report(self, what: str) -> str:
+        return self.last_words(what, "did not start")
+
+    def last_words(self, what: str, happened: str = "ended") -> str:
+        """A message on the server's end, with the last lines of its log."""
         lines = self._log.read_text("utf-8", errors="replace").splitlines()[-_LOG_LINES:]
-        return "\n".join([f"The embedded store did not start: {what}. Its last words:", *lines])
+        return "\n".join([f"The embedded store {happened}: {what}. Its last words:", *lines])
 
 
 def running_url(folder: Path) -> str | None:

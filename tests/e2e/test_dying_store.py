@@ -1,0 +1,65 @@
+"""The embedded store dies under a running command: it is started again with its data, and requests flow meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import httpx
+import pytest
+
+from tests.e2e.test_command import WAIT_SECONDS, Machine, Tidemark, all_gone, command_of, descendants, machine
+from tests.flow.talk import assistant, user
+from tests.flow.test_streaming import wait_until
+
+__all__ = ["machine"]
+pytestmark = pytest.mark.e2e
+
+
+def valkeys(tidemark: Tidemark) -> list[int]:
+    """The store's processes; none while it is away."""
+    return [pid for pid in descendants(tidemark.process.pid) if "valkey-server" in command_of(pid)]
+
+
+def asked(tidemark: Tidemark, text: str) -> httpx.Response:
+    """One turn of stored history."""
+    headers = {"authorization": f"Bearer {tidemark.key}"}
+    headers |= {"x-tidemark-conversation": "talk", "x-tidemark-history": "stored"}
+    body = {"model": "small", "messages": [user(text)], "max_tokens": 100}
+    return httpx.post(tidemark.url + "/v1/chat/completions", json=body, headers=headers, timeout=WAIT_SECONDS)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_killed_store_is_started_again_with_its_data(machine: Machine, workers: str) -> None:
+    """By the command that owns it, whoever serves; its end is logged with the cause, and told by readiness."""
+    tidemark = machine.small("--workers", workers)
+    wait_until(lambda: tidemark.get("/health/readiness").json()["store"] == "ok", WAIT_SECONDS)
+    assert asked(tidemark, "My name is Ada.").status_code == 200
+    (first,) = valkeys(tidemark)
+    os.kill(first, signal.SIGKILL)
+    said = [user("Another talk.")]
+    assert tidemark.chat(said).status_code == 200
+    wait_until(lambda: asked(tidemark, "Who am I?").status_code == 200, WAIT_SECONDS)
+    assert machine.upstream.last.messages[0]["content"] == "My name is Ada."
+    assert valkeys(tidemark) not in ([], [first])
+    assert any("SIGKILL" in line["event"] for line in tidemark.lines)
+    said += [assistant("Hello there."), user("And now?")]
+    assert tidemark.chat(said).headers["x-tidemark-store"] == "ok"
+    children = descendants(tidemark.process.pid)
+    assert tidemark.end() == 0
+    wait_until(all_gone(children), WAIT_SECONDS)
+    assert tidemark.text.count("The embedded store ended") == 1
+
+
+def test_a_store_that_dies_again_and_again_is_started_later_each_time(machine: Machine) -> None:
+    """A cause that a start does not mend must not keep the machine busy; the pauses are in the log."""
+    tidemark = machine.small()
+    for _ in range(3):
+        wait_until(lambda: bool(valkeys(tidemark)), WAIT_SECONDS)
+        wait_until(lambda: tidemark.get("/health/readiness").json()["store"] == "ok", WAIT_SECONDS)
+        for pid in valkeys(tidemark):
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not valkeys(tidemark), WAIT_SECONDS)
+    wait_until(lambda: tidemark.text.count("The embedded store ended") == 3, WAIT_SECONDS)
+    assert all(f"started again in {pause} s" in tidemark.text for pause in ("0.0", "0.5", "1.0"))
+    assert tidemark.end() == 0
