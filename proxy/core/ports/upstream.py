@@ -129,11 +129,14 @@ class ModelCatalog(Protocol):
         body: bytes,
         sent_tokens: int,
         factor: float = 1.0,
+        asked_tokens: int | None = None,
     ) -> ModelProfile | None:
         """What an upstream's error teaches of a model's window.
 
         :param sent_tokens: what was sent, as counted here; the upstream may count more for the same
         :param factor: how many times more it was believed to count
-        :returns: the profile to go on with, its window smaller; None when the error is none of context length
+        :param asked_tokens: the reply that the request asks for
+        :returns: the profile to go on with, its window smaller or the whole reply kept free; None when the error
+            is none of context length
         """
         ...
