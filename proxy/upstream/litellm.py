@@ -23,6 +23,7 @@ from proxy.core.ports import Caller, Lane, Route, UpstreamReply
 from proxy.upstream import providers
 from proxy.upstream.bounded import remember
 from proxy.upstream.fields import CONFIGURED_FOR_LITELLM
+from proxy.upstream.resending import send_once
 from proxy.upstream.routes import Destination, find, read_entries, served_at
 from proxy.upstream.translate import TranslateLane
 from proxy.upstream.wire import WireLane
@@ -309,6 +310,7 @@ def _import(loading: Future[Any]) -> None:
         # litellm's aiohttp transport leaves sessions open at exit and does not know SOCKS proxies; httpx is
         # what its exception mapping was written for, and speaks to a respx in tests.
         litellm.disable_aiohttp_transport = True
+        send_once(litellm.llms.custom_httpx.http_handler.AsyncHTTPHandler)
         # Its errors reach us as exceptions; its log lines would quote request contents.
         logging.getLogger("LiteLLM").setLevel(logging.CRITICAL)
         loading.set_result(litellm)

@@ -39,10 +39,13 @@ KEEPALIVE_SECONDS = 4.0
 request is sent into a connection that is just being closed."""
 KEPT_URLS = 256
 """URLs that are remembered with their proxy: looking through the environment takes 70 us."""
-MAX_ATTEMPTS = 3
-"""Of one request, all but the last over kept connections that turned out dead."""
-DEAD_SECONDS = 1.0
-"""A kept connection that fails later than this was not dead: its server may have worked on the request."""
+MAX_ATTEMPTS = 2
+"""Of one request: over a kept connection that turned out dead, then over a fresh one."""
+DEAD_SECONDS = 0.05
+"""A kept connection that ends later than this, and later than a round trip, was not dead when it was asked: its server
+may have worked on the request, and what it did is billed (RFC 9110, 9.2.2)."""
+LONGEST_ROUND_TRIP_SECONDS = 0.3
+"""Around the globe; a connect that took longer lost a packet or waited for a second address."""
 
 JSON_CONTENT = (b"content-type", b"application/json")
 Lines = Sequence[tuple[bytes, bytes]]
@@ -217,10 +220,10 @@ class WireLane:
                 except ConnectionGone as gone:
                     # A kept connection that the server had closed meanwhile: it has seen nothing of this
                     # request (RFC 9112 9.3.1 allows a retry then). A fresh one is never tried twice.
-                    dead = gone.kept and clock() - began < DEAD_SECONDS
+                    round_trip = min(gone.round_trip_seconds, LONGEST_ROUND_TRIP_SECONDS)
+                    dead = gone.kept and clock() - began < max(DEAD_SECONDS, round_trip)
                     if not dead or attempt == MAX_ATTEMPTS:
                         raise
-                    began = clock()
         except ConnectTimedOut as error:
             raise unreachable(route, error) from error
         except TimeoutError as error:

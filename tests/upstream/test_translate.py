@@ -13,7 +13,7 @@ import respx
 
 from proxy.core.chat import parse_message
 from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamTimedOut, UpstreamUnreachable
-from proxy.core.messages import LivePrefix
+from proxy.core.messages import JsonValue, LivePrefix
 from proxy.core.ports import Route, UpstreamReply
 from proxy.upstream.litellm import LiteLLMUpstream
 from proxy.upstream.overflow import Overflow, parse_overflow
@@ -527,3 +527,30 @@ async def test_litellms_own_failures_do_not_show_its_insides(upstream: LiteLLMUp
         await ask(upstream)
     assert "Traceback" not in str(failed.value)
     assert "alice-key" not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    "model", ["anthropic/m", "openai/m", "azure/m", "ollama/m", "cohere_chat/m", "mistral/m", "huggingface/m", "gemini/m"]
+)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_no_provider_is_sent_a_request_twice(model: str, *, stream: bool) -> None:
+    """A server that reads a paid request and dies over it has had it once: litellm's own second sending is off."""
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.line.startswith("POST"):
+            await asyncio.sleep(0.05)
+            exchange.writer.close()
+        else:
+            await exchange.answer(b"{}")
+
+    async with serving(script) as server:
+        base = server.base_url.removesuffix("/v1")
+        params: dict[str, JsonValue] = {"model": model, "api_base": base, "api_key": "k", "api_version": "2024-06-01"}
+        upstream = LiteLLMUpstream([{"model_name": "m", "litellm_params": params, "lane": "translate"}])
+        route = await upstream.resolve("m")
+        with pytest.raises(UpstreamError):
+            await upstream.send(route, json.dumps(QUESTION | {"model": "m"}).encode(), ALICE, stream=stream)
+        messages = [{"role": "user", "content": "long"}]
+        with pytest.raises(UpstreamError):
+            await upstream.complete(route, messages, ALICE, max_tokens=9, timeout_seconds=5)
+        assert [one.line.split()[0] for one in server.exchanges].count("POST") == 2

@@ -478,7 +478,7 @@ async def test_kept_connection_that_died_is_replaced(wire: WireLane) -> None:
 
 
 async def test_many_kept_connections_that_died_fail_no_request(wire: WireLane) -> None:
-    """The last attempt goes over a fresh one, however many of the kept ones are dead."""
+    """The second attempt goes over a fresh one, however many of the kept ones are dead."""
     dying = False
     known: set[asyncio.StreamWriter] = set()
 
@@ -500,6 +500,34 @@ async def test_many_kept_connections_that_died_fail_no_request(wire: WireLane) -
         dying = True
         assert await ask() == b"{}"
         assert len(server.exchanges) == MAX_ATTEMPTS + 2 + MAX_ATTEMPTS
+
+
+@pytest.mark.parametrize("worked_seconds", [0.1, 0.4, 0.9])
+async def test_a_request_that_a_server_worked_on_is_never_sent_again(wire: WireLane, worked_seconds: float) -> None:
+    """A server that reads a paid request and dies over it looks like a dead connection, but for the time it took."""
+    dying = False
+
+    async def script(exchange: Exchange) -> None:
+        if dying:
+            await asyncio.sleep(worked_seconds)
+            exchange.writer.close()
+        else:
+            await asyncio.sleep(0.02)
+            await exchange.answer(b"{}")
+
+    async with serving(script) as server:
+
+        async def ask() -> bytes:
+            return await everything(await wire.send(route_to(server), b"{}", calling()))
+
+        await asyncio.gather(*[ask() for _ in range(3)])
+        dying = True
+        with pytest.raises(UpstreamUnreachable):
+            await ask()
+        assert len(server.exchanges) == 3 + 1
+        with pytest.raises(UpstreamError):
+            await wire.complete(route_to(server), [], calling(), max_tokens=9, timeout_seconds=5)
+        assert len(server.exchanges) == 3 + 2, "a summarizer's call is paid, too"
 
 
 async def test_completion_returns_its_text(wire: WireLane) -> None:
