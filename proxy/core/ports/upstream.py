@@ -79,9 +79,10 @@ class UpstreamReply(Protocol):
 class Upstream(Protocol):
     """The way to the providers: litellm decides where and how, bytes travel."""
 
-    async def resolve(self, model: str) -> Route:
+    async def resolve(self, model: str, *, by_operator: bool = False) -> Route:
         """Where requests for ``model`` go.
 
+        :param by_operator: the configuration names the model, as a summarizer's; else a client does
         :raises ModelNotFound: nobody serves it; the message names what is configured
         """
         ...

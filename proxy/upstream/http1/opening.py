@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -83,12 +84,12 @@ class Opener:
         # A certificate names hosts without the dot that ends an absolute name.
         named = origin.host.rstrip(".") if origin.tls else None
         while True:
-            began = loop.time()
+            began = time.monotonic()  # uvloop's own clock counts in milliseconds
             try:
                 sock = await aiohappyeyeballs.start_connection(
                     addresses, happy_eyeballs_delay=SECOND_ADDRESS_SECONDS, interleave=1, loop=loop
                 )
-                made = partial(make, loop.time() - began)
+                made = partial(make, time.monotonic() - began)
                 _, protocol = await loop.create_connection(made, sock=sock, ssl=context, server_hostname=named)
             except (OSError, RuntimeError) as error:  # uvloop has both for a connection that is refused
                 aiohappyeyeballs.pop_addr_infos_interleave(addresses, 1)
