@@ -167,6 +167,7 @@ class LiteLLMUpstream:
             entry.headers,
             entry.params,
             entry.timeout_seconds,
+            entry.silence_seconds,
         )
 
     async def _by_name(self, name: str, *, by_operator: bool) -> Route:

@@ -103,8 +103,12 @@ class Destination:
     @property
     def timeout_seconds(self) -> float:
         """``timeout``, in seconds."""
-        timeout = self.params.get("timeout")
-        return float(timeout) if isinstance(timeout, int | float) and timeout > 0 else DEFAULT_TIMEOUT_SECONDS
+        return _seconds(self.params.get("timeout")) or DEFAULT_TIMEOUT_SECONDS
+
+    @property
+    def silence_seconds(self) -> float:
+        """``stream_timeout``, else ``timeout``, in seconds."""
+        return _seconds(self.params.get("stream_timeout")) or self.timeout_seconds
 
 
 def read_entries(
@@ -174,6 +178,10 @@ def _filled(target: str, found: Sequence[str]) -> str:
     for text in found:
         target = target.replace("*", text.replace("*", "\0"), 1)
     return target.replace("*", found[-1] if found else "").replace("\0", "*")
+
+
+def _seconds(value: JsonValue) -> float | None:
+    return float(value) if isinstance(value, int | float) and value > 0 else None
 
 
 def _text(value: JsonValue) -> str | None:

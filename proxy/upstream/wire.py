@@ -21,7 +21,7 @@ from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamTimedOut, U
 from proxy.core.headers import end_to_end
 from proxy.core.messages import JsonValue, LivePrefix
 from proxy.core.ports import Caller, Headers, Route, UpstreamReply
-from proxy.upstream.answers import text_of, upstream_refused
+from proxy.upstream.answers import stalled, text_of, upstream_refused
 from proxy.upstream.headers import outgoing
 from proxy.upstream.http1.failures import ConnectionGone, ConnectTimedOut
 from proxy.upstream.http1.pool import Pool
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 10.0
 """Name lookup, TCP and TLS together."""
-IDLE_SECONDS = 600.0
-"""The longest silence within a body: the OpenAI SDK's own read timeout, so the client has given up by
-then."""
 KEEPALIVE_SECONDS = 4.0
 """Idle connections are dropped before uvicorn (vLLM, LiteLLM) and llama.cpp drop them at 5 s, so that no
 request is sent into a connection that is just being closed."""
@@ -97,7 +94,10 @@ class WireReply:
 
     async def __anext__(self) -> bytes:
         try:
-            piece = await self._answer.read(IDLE_SECONDS)
+            piece = await self._answer.read(self._route.silence_seconds)
+        except TimeoutError as error:
+            self._answer.close()
+            raise stalled(self._route) from error
         except OSError as error:
             self._answer.close()
             raise UpstreamBroken(
@@ -185,7 +185,7 @@ class WireLane:
                 answer = await self._ask(route, method, url, headers, body)
                 try:
                     pieces = []
-                    while piece := await answer.read(IDLE_SECONDS):
+                    while piece := await answer.read(seconds):
                         pieces.append(piece)
                 finally:
                     answer.close()

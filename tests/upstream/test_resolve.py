@@ -66,13 +66,14 @@ async def test_entry_tells_key_headers_and_time(monkeypatch: pytest.MonkeyPatch)
                 organization="org-1",
                 timeout=12,
             ),
-            entry("b", "openai/x", api_base="http://a/v1", api_key="os.environ/NO_KEY"),
+            entry("b", "openai/x", api_base="http://a/v1", api_key="os.environ/NO_KEY", stream_timeout=45),
         ]
     )
     route = await upstream.resolve("a")
-    assert (route.api_key, route.timeout_seconds) == ("from-env", 12.0)
+    assert (route.api_key, route.timeout_seconds, route.silence_seconds) == ("from-env", 12.0, 12.0)
     assert route.headers == ((b"x-team", b"from-env"), (b"openai-organization", b"org-1"))
-    assert (await upstream.resolve("b")).api_key is None
+    other = await upstream.resolve("b")
+    assert (other.api_key, other.timeout_seconds, other.silence_seconds) == (None, 600.0, 45.0)
     assert "from-env" not in repr(route)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxy.core.chat import parse_message
-from proxy.core.errors import SummaryRejected, UpstreamBroken, UpstreamError, UpstreamTimedOut, UpstreamUnreachable
+from proxy.core.errors import SummaryRejected, UpstreamBroken, UpstreamError, UpstreamStalled, UpstreamTimedOut, UpstreamUnreachable
 from proxy.core.messages import LivePrefix
 from proxy.core.ports import Caller, Route, UpstreamReply
 from proxy.upstream.wire import MAX_ATTEMPTS, WireLane, proxy_for
@@ -426,9 +426,8 @@ async def test_stream_has_no_total_time(wire: WireLane) -> None:
         assert await everything(await wire.send(route_to(server, timeout_seconds=0.2), b"{}", calling())) == b"late"
 
 
-async def test_a_body_that_falls_silent_is_broken_off(wire: WireLane, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_that_falls_silent_is_broken_off(wire: WireLane) -> None:
     """By the silence between two pieces, not by the whole time, nor by the time that a client takes to read."""
-    monkeypatch.setattr("proxy.upstream.wire.IDLE_SECONDS", 0.3)
 
     async def script(exchange: Exchange) -> None:
         await exchange.write(CHUNKED)
@@ -446,8 +445,8 @@ async def test_a_body_that_falls_silent_is_broken_off(wire: WireLane, monkeypatc
             read.append(piece)
 
     async with serving(script) as server:
-        reply = await wire.send(route_to(server), b"{}", calling())
-        with pytest.raises(UpstreamBroken):
+        reply = await wire.send(route_to(server, silence_seconds=0.3), b"{}", calling())
+        with pytest.raises(UpstreamStalled, match="sent nothing for 0.3 seconds"):
             await slowly(reply)
     assert b"".join(read) == b"xxxx"
 

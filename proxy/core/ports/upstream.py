@@ -50,6 +50,9 @@ class Route:
     params: Mapping[str, JsonValue] | None = None
     """Configured ``litellm_params`` for the translate lane, credentials included."""
     timeout_seconds: float = 600.0
+    """Until an answer begins."""
+    silence_seconds: float = 600.0
+    """The longest between two pieces of an answer; comments of a stream are pieces, too."""
 
     def __repr__(self) -> str:
         return (
@@ -68,6 +71,7 @@ class UpstreamReply(Protocol):
         """The body's bytes as they arrive, never gathered.
 
         :raises UpstreamBroken: the connection ended before the body did
+        :raises UpstreamStalled: nothing of it came for ``silence_seconds`` of its route
         """
         ...
 
