@@ -17,6 +17,7 @@ from proxy.core.errors import UpstreamError
 from proxy.core.messages import JsonValue
 from proxy.core.ports import Caller, Lane, LessonStore, Route
 from proxy.core.registry import NOTHING_SET, Overrides, Sighting
+from proxy.upstream.bases import endpoint, trimmed
 from proxy.upstream.bounded import remember
 from proxy.upstream.headers import caller_key
 from proxy.upstream.learning import lesson_of_reply, lessons_apart, lessons_in_one
@@ -170,7 +171,7 @@ class Catalog:
     async def _get_list(self, base: str, caller: Caller) -> JsonValue:
         route = Route("wire", "models", "", "openai", base)
         wire = self._upstream.wire
-        return await wire.get_json(route, base + "/models", caller, timeout_seconds=LIST_SECONDS)
+        return await wire.get_json(route, endpoint(base, "/models"), caller, timeout_seconds=LIST_SECONDS)
 
     async def configured(self) -> list[Route]:
         """The routes of the models that the list names; litellm is not imported for them."""
@@ -182,7 +183,7 @@ class Catalog:
         if destination is None:
             raise AssertionError(name)  # it comes from the entries
         provider = destination.provider or await self._data.provider(destination.model) or "openai"
-        base = (destination.base_url or "").rstrip("/")
+        base = trimmed(destination.base_url or "")
         lane: Lane = "wire" if base else "translate"
         model, key = destination.bare_model, destination.api_key
         return Route(lane, name, model, provider, base, key, destination.headers, destination.params)

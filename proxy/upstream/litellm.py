@@ -21,6 +21,7 @@ from proxy.core.errors import ModelNotFound, UpstreamError
 from proxy.core.messages import JsonValue, LivePrefix
 from proxy.core.ports import Caller, Lane, Route, UpstreamReply
 from proxy.upstream import providers
+from proxy.upstream.bases import trimmed
 from proxy.upstream.bounded import remember
 from proxy.upstream.fields import CONFIGURED_FOR_LITELLM
 from proxy.upstream.naming import why_closed
@@ -64,7 +65,7 @@ class LiteLLMUpstream:
         data: ProviderData | None = None,
         lanes: Mapping[str, str] | None = None,
     ) -> None:
-        self.upstream_base_url = upstream_base_url.rstrip("/") if upstream_base_url else None
+        self.upstream_base_url = trimmed(upstream_base_url) if upstream_base_url else None
         entries = read_entries(model_list, lanes)
         self.entries = tuple(served_at(entry, self.upstream_base_url) for entry in entries)
         self.wire = wire or WireLane()
@@ -162,7 +163,7 @@ class LiteLLMUpstream:
             name,
             model,
             provider,
-            (base or "").rstrip("/"),
+            trimmed(base or ""),
             entry.api_key,
             entry.headers,
             entry.params,
@@ -193,7 +194,7 @@ class LiteLLMUpstream:
             raise self._unknown(name, reason)
         if lane == "translate" and provider not in providers.OPEN_TO_ANY_NAME | providers.KEYLESS:
             raise self._unknown(name, f"{provider} needs an entry in model_list with its address or credentials")
-        return Route(lane, name, model, provider, (base or "").rstrip("/"))
+        return Route(lane, name, model, provider, trimmed(base or ""))
 
     def _unknown(self, name: str, reason: str | None = None) -> ModelNotFound:
         """The error in OpenAI's words, with what would be served and what would mend it."""

@@ -22,6 +22,7 @@ from proxy.core.headers import end_to_end
 from proxy.core.messages import JsonValue, LivePrefix
 from proxy.core.ports import Caller, Headers, Route, UpstreamReply
 from proxy.upstream.answers import stalled, text_of, upstream_refused
+from proxy.upstream.bases import endpoint
 from proxy.upstream.headers import outgoing
 from proxy.upstream.http1.failures import ConnectionGone, ConnectTimedOut
 from proxy.upstream.http1.pool import Pool
@@ -247,7 +248,7 @@ class WireLane:
 @lru_cache(maxsize=KEPT_URLS)
 def chat_url(base_url: str) -> str:
     """Where the chat requests of a base URL go: the very same text each time, whose hash is known by then."""
-    return base_url.rstrip("/") + "/chat/completions"
+    return endpoint(base_url, "/chat/completions")
 
 
 def is_openai(base_url: str) -> bool:

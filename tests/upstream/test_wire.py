@@ -12,8 +12,10 @@ import pytest
 
 from proxy.core.chat import parse_message
 from proxy.core.errors import SummaryRejected, UpstreamBroken, UpstreamError, UpstreamStalled, UpstreamTimedOut, UpstreamUnreachable
-from proxy.core.messages import LivePrefix
+from proxy.core.messages import JsonValue, LivePrefix
 from proxy.core.ports import Caller, Route, UpstreamReply
+from proxy.upstream.litellm import LiteLLMUpstream
+from proxy.upstream.probe import Probe
 from proxy.upstream.wire import MAX_ATTEMPTS, WireLane, proxy_for
 from tests.upstream.scripted import Exchange, ScriptedServer, calling, collect, everything, serving
 
@@ -684,3 +686,28 @@ async def test_large_bodies_travel_whole(wire: WireLane) -> None:
         await everything(await wire.send(route_to(server), large, calling()))
         assert server.last.body == large
         assert server.last.header("transfer-encoding") == []
+
+
+@pytest.mark.parametrize("base", ["{}?sig=SIG1&v=2/", "{}/?sig=SIG1&v=2/", "{}?sig=SIG1&v=2/#part"])
+async def test_a_query_of_the_base_stays_behind_the_path(wire: WireLane, base: str) -> None:
+    """Gateways sign whole addresses; the query goes along with every request, and into no log."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(b"{}")
+
+    async with serving(script) as server:
+        address = base.format(server.base_url.replace("http://", "http://user:PASSWORD1@"))
+        entry: dict[str, JsonValue] = {"model": "openai/m", "api_base": address}
+        upstream = LiteLLMUpstream([{"model_name": "m", "litellm_params": entry}], wire=wire)
+        route = await upstream.resolve("m")
+        await everything(await upstream.send(route, b"{}", calling(), stream=False))
+        assert server.last.line == "POST /v1/chat/completions?sig=SIG1&v=2/ HTTP/1.1"
+        await Probe(wire).window(route, calling())
+        asked = [one.line.split()[1] for one in server.exchanges[1:]]
+        assert asked == ["/v1/models?sig=SIG1&v=2/", "/props?sig=SIG1&v=2/"]
+    assert "SIG1" not in repr(route)
+    assert "PASSWORD1" not in repr(route)
+    with pytest.raises(UpstreamUnreachable) as gone:
+        await upstream.send(route, b"{}", calling(), stream=False)
+    assert "SIG1" not in f"{gone.value} {gone.value.internal}"
+    assert "PASSWORD1" not in f"{gone.value} {gone.value.internal}"

@@ -55,9 +55,16 @@ class Route:
     """The longest between two pieces of an answer; comments of a stream are pieces, too."""
 
     def __repr__(self) -> str:
-        return (
-            f"Route({self.lane} {self.name} -> {self.provider}/{self.upstream_model} at {self.base_url or 'litellm'})"
-        )
+        place = _shown(self.base_url) or "litellm"
+        return f"Route({self.lane} {self.name} -> {self.provider}/{self.upstream_model} at {place})"
+
+
+def _shown(base_url: str) -> str:
+    """A base URL as the log may show it: without a user, a password, and what its query says."""
+    place, query, _ = base_url.partition("?")
+    scheme, mark, rest = place.partition("://")
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}{mark}{authority.rpartition('@')[2]}{slash}{path}{query}{'***' * bool(query)}"
 
 
 class UpstreamReply(Protocol):
