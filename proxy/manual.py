@@ -143,7 +143,7 @@ class ManualCompaction:
         route, named = case.route, case.profile.policy.summarizer_model
         if named not in ("", "auto"):
             try:
-                route = await self._upstream.resolve(named)
+                route = await self._upstream.resolve(named, by_operator=True)
             except ModelNotFound:
                 return False
         return route.api_key is not None or bool((route.params or {}).get("api_key"))

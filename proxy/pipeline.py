@@ -119,6 +119,7 @@ class ChatPipeline:
             body=body,
             sent_tokens=sent.report.local_tokens,
             factor=case.measure.factor,
+            asked_tokens=case.request.max_output_tokens,
         )
         if profile is None:
             return replace(sent, reply=told)
@@ -128,7 +129,7 @@ class ChatPipeline:
         if not self._fitting.could_shrink(again):
             return replace(sent, reply=told)
         resent = await self._send(again, announce, compacting)
-        note = f"the upstream's window is smaller than known; learned {profile.window.window} tokens and sent again"
+        note = _note(case.profile, profile)
         also = resent.report.warning
         return replace(resent, report=replace(resent.report, warning=f"{note}; {also}" if also else note))
 
@@ -180,3 +181,13 @@ class ChatPipeline:
                 await self._calibrations.learn(key, counted, told, self._clock())
 
         return learn
+
+
+def _note(before: ModelProfile, after: ModelProfile) -> str:
+    """What a replay tells the client in its warning."""
+    if after.whole_reply and not before.whole_reply:
+        return (
+            f"the upstream's window of {after.window.window} tokens does not hold the input and the whole reply asked "
+            "for; sent again with room for both"
+        )
+    return f"the upstream's window is smaller than known; learned {after.window.window} tokens and sent again"

@@ -179,7 +179,7 @@ def address(*schemes: str, words: tuple[str, ...] = (), base: bool = False) -> K
             raise Unfit from None
         if parts.scheme not in schemes or port == 0 or not (parts.path if parts.scheme == "unix" else parts.hostname):
             raise Unfit
-        return Address(value.rstrip("/") if base else value)
+        return Address(value.rstrip("/") if base and not parts.query else value)
 
     urls = " or ".join(f"{scheme}://" for scheme in schemes)
     return Kind("".join(f"{word} or " for word in words) + f"a URL that starts with {urls} and names a host", read)

@@ -100,6 +100,9 @@ class ModelProfile:
     density: float = 1.0
     """The provider's tokens for one of ours, as an overflow taught; used where the model is calibrated, until a reply
     teaches better."""
+    whole_reply: bool = False
+    """Whether the upstream refuses what its window does not hold together with the whole reply that is asked for, as
+    vLLM does; a refusal teaches it."""
     budgets: dict[tuple[int | None, int | None], Budget] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -133,17 +136,16 @@ def budget_for(profile: ModelProfile, max_output_tokens: int | None, retention: 
     asked = (max_output_tokens, retention)
     budget = profile.budgets.get(asked)
     if budget is None:
-        budget = _budget(profile.window, profile.policy, max_output_tokens, retention)
+        budget = _budget(profile, max_output_tokens, retention)
         if len(profile.budgets) < BUDGETS:
             profile.budgets[asked] = budget
     return budget
 
 
-def _budget(
-    window: ModelWindow, policy: CompactionPolicy, max_output_tokens: int | None, retention: int | None
-) -> Budget:
+def _budget(profile: ModelProfile, max_output_tokens: int | None, retention: int | None) -> Budget:
+    window, policy = profile.window, profile.policy
     margin = round(MARGIN_RATIO * window.window)
-    shared = window.window - reply_reserve(window, max_output_tokens)
+    shared = window.window - reply_reserve(window, max_output_tokens, whole=profile.whole_reply)
     limit = max(min(window.max_input_tokens, shared) - margin, 0)
     mark = policy.threshold if policy.threshold > 1 else policy.threshold * window.window
     high_water = min(int(mark), limit)
@@ -160,16 +162,20 @@ def _budget(
     )
 
 
-def reply_reserve(window: ModelWindow, max_output_tokens: int | None) -> int:
-    """Tokens kept free for the reply: the request's own number, else the model's maximum within half of the window.
+def reply_reserve(window: ModelWindow, max_output_tokens: int | None, *, whole: bool = False) -> int:
+    """Return the tokens kept free for the reply: what the request asks for, within what the model can write.
 
-    A number that fills the whole window or more cannot be meant as it stands (a default of some clients before
-    small local models): the half holds for it, too.
+    At most the model's longest reply, where it is known, and at most half of the window: agents state one large number
+    for every model (opencode 32,000), which is a bound and no wish. Without a number it is the longest reply.
+
+    :param whole: keep free all that is asked for, where that leaves anything for the input
     """
     half = window.window // 2
-    if max_output_tokens is not None:
-        return max_output_tokens if max_output_tokens < window.window else half
-    return min(window.max_output_tokens or DEFAULT_OUTPUT_TOKENS, half)
+    if max_output_tokens is None:
+        return min(window.max_output_tokens or DEFAULT_OUTPUT_TOKENS, half)
+    if whole and max_output_tokens < window.window - round(MARGIN_RATIO * window.window):
+        return max_output_tokens
+    return min(max_output_tokens, window.max_output_tokens or max_output_tokens, half)
 
 
 def summary_bound(policy: CompactionPolicy, limit: int) -> int:

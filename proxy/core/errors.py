@@ -28,6 +28,7 @@
         * ``UpstreamUnreachable``
         * ``UpstreamTimedOut``
         * ``UpstreamBroken``
+            * ``UpstreamStalled``
 
 ``str(error)`` is what a client may read; ``internal`` is for the log only and may name hosts and causes.
 Errors of libraries are translated where the library is used, always with ``raise ... from``.
@@ -213,3 +214,9 @@ class UpstreamBroken(UpstreamError):
     """The answer stopped before it was complete."""
 
     code = "upstream_incomplete"
+
+
+class UpstreamStalled(UpstreamBroken):
+    """The answer had begun, and nothing more of it came within the time."""
+
+    code = UpstreamTimedOut.code

@@ -22,6 +22,7 @@ STATUS: dict[type[errors.TidemarkError], HTTPStatus] = {
     errors.TokenizerFailed: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.StoreError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.UpstreamTimedOut: HTTPStatus.GATEWAY_TIMEOUT,
+    errors.UpstreamStalled: HTTPStatus.GATEWAY_TIMEOUT,
     errors.UpstreamError: HTTPStatus.BAD_GATEWAY,
     errors.TidemarkError: HTTPStatus.INTERNAL_SERVER_ERROR,
 }

@@ -127,7 +127,7 @@ class SharedSummaries:
         stored = self._stored = StoredParts(settings, url, _LOG.warning)
         encoded = [(name.encode(), value.encode()) for name, value in lines.items()]
         caller = PassthroughAuth(secret.encode()).caller(encoded)
-        route = await stored.parts.upstream.resolve(model)
+        route = await stored.parts.upstream.resolve(model, by_operator=True)
         profile = await stored.parts.catalog.profile(route, caller)
         recipe = stored.parts.summarizer_for(profile, route).recipe
         return _Place(tenant_of(caller, route), recipe, route.upstream_model)

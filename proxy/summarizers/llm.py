@@ -116,7 +116,9 @@ class LlmSummarizer:
         if self._model in ("", AUTO) and task.route is not None:
             return small_route(task.route)
         try:
-            return await self._upstream.resolve(task.model if self._model in ("", AUTO) else self._model)
+            if self._model in ("", AUTO):
+                return await self._upstream.resolve(task.model)
+            return await self._upstream.resolve(self._model, by_operator=True)
         except ModelNotFound as error:
             raise SummaryRejected(f"the summarizer's model is not served: {error}") from error
 

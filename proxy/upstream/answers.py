@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from proxy.core.errors import SummaryRejected, UpstreamError
+from proxy.core.errors import SummaryRejected, UpstreamError, UpstreamStalled
 from proxy.core.messages import JsonValue
 from proxy.core.ports import Route
 
@@ -57,6 +57,15 @@ def upstream_refused(route: Route, status: int, body: bytes) -> UpstreamError:
     return UpstreamError(
         f"The upstream of {route.name!r} answered with status {status}{told}"[:MESSAGE_CHARACTERS],
         internal=f"{route!r}: {body[:MESSAGE_CHARACTERS]!r}",
+    )
+
+
+def stalled(route: Route) -> UpstreamStalled:
+    """The error for an upstream that has begun an answer and sends no more of it."""
+    return UpstreamStalled(
+        f"The upstream of {route.name!r} began its answer and then sent nothing for {route.silence_seconds:g} seconds; "
+        "send the request again, or raise litellm_params.stream_timeout of the model.",
+        internal=repr(route),
     )
 
 

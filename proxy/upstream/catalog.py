@@ -17,9 +17,10 @@ from proxy.core.errors import UpstreamError
 from proxy.core.messages import JsonValue
 from proxy.core.ports import Caller, Lane, LessonStore, Route
 from proxy.core.registry import NOTHING_SET, Overrides, Sighting
+from proxy.upstream.bases import endpoint, trimmed
 from proxy.upstream.bounded import remember
 from proxy.upstream.headers import caller_key
-from proxy.upstream.learning import lessons_apart, lessons_in_one
+from proxy.upstream.learning import lesson_of_reply, lessons_apart, lessons_in_one
 from proxy.upstream.lessons import Lessons
 from proxy.upstream.litellm import LiteLLMUpstream
 from proxy.upstream.modeldata import LiteLLMModelData
@@ -103,7 +104,7 @@ class Catalog:
         profile, lesson = made.profile, await self.lessons.of(route, caller, said)
         if lesson is None:
             return profile
-        return ModelProfile(route.name, lesson.over(profile.window), profile.policy, lesson.density)
+        return ModelProfile(route.name, lesson.over(profile.window), profile.policy, lesson.density, lesson.whole_reply)
 
     async def sighting(self, route: Route, caller: Caller) -> Sighting:
         """A model as it is found now, for the registry: without what a person set there."""
@@ -119,6 +120,7 @@ class Catalog:
         body: bytes,
         sent_tokens: int,
         factor: float = 1.0,
+        asked_tokens: int | None = None,
     ) -> ModelProfile | None:
         """The profile after an upstream's overflow error, its window as our own counting must see it.
 
@@ -127,12 +129,15 @@ class Catalog:
         overflow = parse_overflow(status, body)
         if overflow is None:
             return None
-        if profile.policy.calibrate:
+        if (of_reply := lesson_of_reply(profile, overflow, round(sent_tokens * factor), asked_tokens)) is not None:
+            now = kept = of_reply
+        elif profile.policy.calibrate:
             now, kept = lessons_apart(profile.window, overflow, sent_tokens, factor)
         else:
             now, kept = lessons_in_one(profile.window, overflow, sent_tokens)
-        await self.lessons.keep(route, caller, self._said(route), kept)
-        return replace(profile, window=now.window, density=now.density)
+        whole_reply = profile.whole_reply or now.whole_reply
+        await self.lessons.keep(route, caller, self._said(route), replace(kept, whole_reply=whole_reply))
+        return replace(profile, window=now.window, density=now.density, whole_reply=whole_reply)
 
     async def models(self, caller: Caller) -> dict[str, JsonValue]:
         """The answer to ``GET /v1/models``: configured models, then the upstream's own list.
@@ -166,7 +171,7 @@ class Catalog:
     async def _get_list(self, base: str, caller: Caller) -> JsonValue:
         route = Route("wire", "models", "", "openai", base)
         wire = self._upstream.wire
-        return await wire.get_json(route, base + "/models", caller, timeout_seconds=LIST_SECONDS)
+        return await wire.get_json(route, endpoint(base, "/models"), caller, timeout_seconds=LIST_SECONDS)
 
     async def configured(self) -> list[Route]:
         """The routes of the models that the list names; litellm is not imported for them."""
@@ -178,7 +183,7 @@ class Catalog:
         if destination is None:
             raise AssertionError(name)  # it comes from the entries
         provider = destination.provider or await self._data.provider(destination.model) or "openai"
-        base = (destination.base_url or "").rstrip("/")
+        base = trimmed(destination.base_url or "")
         lane: Lane = "wire" if base else "translate"
         model, key = destination.bare_model, destination.api_key
         return Route(lane, name, model, provider, base, key, destination.headers, destination.params)

@@ -15,8 +15,9 @@ import msgspec
 
 from proxy.core.errors import UpstreamBroken
 from proxy.core.ports import Headers, Route
+from proxy.upstream.answers import stalled
 from proxy.upstream.headers import kept_headers
-from proxy.upstream.refusals import provider_message
+from proxy.upstream.refusals import is_timeout, provider_message
 
 EVENT_STREAM = (b"content-type", b"text/event-stream")
 DONE = b"data: [DONE]\n\n"
@@ -113,6 +114,8 @@ class StreamedReply:
         raise self._broken()
 
     def _broken(self, error: BaseException | None = None) -> UpstreamBroken:
+        if error is not None and is_timeout(error):
+            return stalled(self._route)
         said = f": {provider_message(error)}" if error is not None else ""
         return UpstreamBroken(
             f"The upstream of {self._route.name!r} stopped in the middle of its answer{said}; send the request again.",

@@ -62,6 +62,7 @@ ROUTER_FIELDS = frozenset(
         "order",
         "organization_id",
         "rpm",
+        "stream_timeout",
         "tags",
         "tpm",
         "use_in_pass_through",

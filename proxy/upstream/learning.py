@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from proxy.core.budget import ModelWindow
+from proxy.core.budget import ModelProfile, ModelWindow, reply_reserve
 from proxy.upstream.overflow import Overflow
 
 KEPT_RATIO = 0.8
@@ -25,6 +25,8 @@ class Lesson:
     window: ModelWindow
     density: float = 1.0
     """The upstream's tokens for one of ours; 1 where the window is in our own."""
+    whole_reply: bool = False
+    """See ``ModelProfile``."""
 
     def over(self, found: ModelWindow) -> ModelWindow:
         """The window as it holds: what a person stated, as far as it has not proved too large; else what was taught."""
@@ -36,6 +38,30 @@ class Lesson:
             max_input_tokens=min(found.max_input_tokens, learned.max_input_tokens),
             context_window=min(found.window, learned.window),
         )
+
+
+def lesson_of_reply(profile: ModelProfile, overflow: Overflow, sent_tokens: int, asked: int | None) -> Lesson | None:
+    """What a refusal teaches whose cause is the reply alone: the input fits the window, both together do not.
+
+    The window is not smaller for it than the upstream says; what is new is that the whole reply counts (vLLM).
+
+    :param sent_tokens: the request that did not fit, in the upstream's tokens as far as they are known
+    :param asked: the reply that it asks for
+    :returns: None where the input is the cause, or may be
+    """
+    if asked is None:
+        return None
+    window = profile.window
+    told = min(overflow.window_tokens or window.window, window.window)
+    learned = window if told == window.window else _shrunk(window, told, 1.0)
+    if asked <= reply_reserve(learned, asked, whole=profile.whole_reply):
+        return None  # that much was kept free, or will be: it is the input that was counted too small
+    size = overflow.requested_tokens or sent_tokens
+    if abs(size - asked - sent_tokens) < abs(size - sent_tokens):  # some tell one number for both
+        size -= asked
+    if not size <= told < size + asked:
+        return None
+    return Lesson(learned, profile.density, whole_reply=True)
 
 
 def lessons_in_one(window: ModelWindow, overflow: Overflow, sent_tokens: int) -> tuple[Lesson, Lesson]:

@@ -88,7 +88,8 @@ def _pack(identity: _Identity, lesson: Lesson) -> bytes:
     """All but the credential, whose key it is stored under."""
     base_url, provider, model, _, said = identity
     about = {"base_url": base_url, "provider": provider, "model": model, "said": said.given}
-    return json.dumps({**about, "window": asdict(lesson.window), "density": lesson.density}).encode()
+    taught = {"window": asdict(lesson.window), "density": lesson.density, "whole_reply": lesson.whole_reply}
+    return json.dumps({**about, **taught}).encode()
 
 
 def _unpack(packed: bytes, fingerprint: bytes) -> tuple[_Identity, Lesson] | None:
@@ -96,6 +97,7 @@ def _unpack(packed: bytes, fingerprint: bytes) -> tuple[_Identity, Lesson] | Non
     try:
         told = json.loads(packed)
         identity = (told["base_url"], told["provider"], told["model"], fingerprint, Overrides(**told["said"]))
-        return identity, Lesson(ModelWindow(**told["window"]), float(told["density"]))
+        whole_reply = told.get("whole_reply") is True  # what an older version wrote does not say
+        return identity, Lesson(ModelWindow(**told["window"]), float(told["density"]), whole_reply)
     except (ValueError, TypeError, KeyError):
         return None

@@ -21,8 +21,11 @@ from proxy.core.errors import ModelNotFound, UpstreamError
 from proxy.core.messages import JsonValue, LivePrefix
 from proxy.core.ports import Caller, Lane, Route, UpstreamReply
 from proxy.upstream import providers
+from proxy.upstream.bases import trimmed
 from proxy.upstream.bounded import remember
 from proxy.upstream.fields import CONFIGURED_FOR_LITELLM
+from proxy.upstream.naming import why_closed
+from proxy.upstream.resending import send_once
 from proxy.upstream.routes import Destination, find, read_entries, served_at
 from proxy.upstream.translate import TranslateLane
 from proxy.upstream.wire import WireLane
@@ -62,33 +65,38 @@ class LiteLLMUpstream:
         data: ProviderData | None = None,
         lanes: Mapping[str, str] | None = None,
     ) -> None:
-        self.upstream_base_url = upstream_base_url.rstrip("/") if upstream_base_url else None
+        self.upstream_base_url = trimmed(upstream_base_url) if upstream_base_url else None
         entries = read_entries(model_list, lanes)
         self.entries = tuple(served_at(entry, self.upstream_base_url) for entry in entries)
         self.wire = wire or WireLane()
         self._translate = TranslateLane(_completion)
         self._data = data
         self._resolved: dict[str, Route] = {}
+        """What clients asked for."""
+        self._named: dict[str, Route] = {}
+        """What the configuration names; it may lead where a client's word does not."""
 
     def warm(self) -> None:
         """Start importing litellm in the background, unless everything that is configured does without it."""
         configured = [find(self.entries, entry.name) for entry in self.entries]
         by_name_alone = not configured and not self.upstream_base_url
-        if by_name_alone or any(entry and not _is_plain(entry) for entry in configured):
+        if by_name_alone or any(entry and not entry.is_plain for entry in configured):
             load()
 
-    async def resolve(self, model: str) -> Route:
+    async def resolve(self, model: str, *, by_operator: bool = False) -> Route:
         """Where requests for ``model`` go.
 
+        :param by_operator: the configuration names the model, as a summarizer's; else a client does
         :raises ModelNotFound: nobody serves it; the message names what is configured
         """
         if len(model) > LONGEST_NAME:
             raise self._unknown(model, f"longer than {LONGEST_NAME} characters")
-        if (known := self._resolved.pop(model, None)) is not None:
-            self._resolved[model] = known  # the newest now
+        resolved = self._named if by_operator else self._resolved
+        if (known := resolved.pop(model, None)) is not None:
+            resolved[model] = known  # the newest now
             return known
-        route = await self._find(model)
-        remember(self._resolved, model, route, most=REMEMBERED)
+        route = await self._find(model, by_operator=by_operator)
+        remember(resolved, model, route, most=REMEMBERED)
         return route
 
     async def send(self, route: Route, body: bytes, caller: Caller, *, stream: bool) -> UpstreamReply:
@@ -125,17 +133,22 @@ class LiteLLMUpstream:
         """Close the pooled connections."""
         await self.wire.aclose()
 
-    async def _find(self, model: str) -> Route:
+    async def _find(self, model: str, *, by_operator: bool) -> Route:
         configured = find(self.entries, model)
         if configured is not None:
             return await self._configured(model, configured)
         if self.upstream_base_url:
             base = self.upstream_base_url
             return Route("wire", model, model, "openai", base, params={"api_base": base})
-        return await self._by_name(model)
+        if self.entries and not by_operator:  # a list is all that is served
+            raise self._unknown(model)
+        return await self._by_name(model, by_operator=by_operator)
 
     async def _configured(self, name: str, entry: Destination) -> Route:
-        known = _without_litellm(entry)
+        by_client = entry.chosen_by_client and entry.base_url is None
+        if by_client and entry.provider in providers.LOGINS:
+            raise self._unknown(name, why_closed(name, entry.provider, "translate", None))
+        known = entry.without_litellm
         try:
             model, provider, base = known or await _ask(entry.model, entry.params)
         except LookupError as error:
@@ -143,19 +156,22 @@ class LiteLLMUpstream:
         lane = await _lane_of(entry, provider, base)
         if lane == "wire" and base is None:
             raise self._unknown(name, f"{provider} needs litellm_params.api_base")
+        if by_client and (reason := why_closed(name, provider, lane, base)):
+            raise self._unknown(name, reason)
         return Route(
             lane,
             name,
             model,
             provider,
-            (base or "").rstrip("/"),
+            trimmed(base or ""),
             entry.api_key,
             entry.headers,
             entry.params,
             entry.timeout_seconds,
+            entry.silence_seconds,
         )
 
-    async def _by_name(self, name: str) -> Route:
+    async def _by_name(self, name: str, *, by_operator: bool) -> Route:
         """Zero configuration: the name alone, and the caller's own credential."""
         prefix, _, rest = name.partition("/")
         if prefix == "openai" and rest:
@@ -163,7 +179,7 @@ class LiteLLMUpstream:
         if self._data is not None and await self._data.provider(name) == "openai":
             return Route("wire", name, name, "openai", providers.OPENAI_BASE)
         if prefix in providers.LOGINS:
-            raise self._unknown(name, f"{prefix} logs in on the server and needs an entry in model_list")
+            raise self._unknown(name, why_closed(name, prefix, "translate", None))
         family = providers.family_of(name)
         try:
             model, provider, base = await _ask(name, {})
@@ -174,34 +190,27 @@ class LiteLLMUpstream:
         if family == "gemini" and provider == "vertex_ai":  # a caller has a Gemini key; vertex takes the server's
             provider, base = "gemini", None
         lane: Lane = "wire" if base and await _speaks_wire(provider) else "translate"
-        if lane == "translate" and provider not in providers.OPEN_TO_ANY_NAME:
+        if not by_operator and (reason := why_closed(name, provider, lane, base)):
+            raise self._unknown(name, reason)
+        if lane == "translate" and provider not in providers.OPEN_TO_ANY_NAME | providers.KEYLESS:
             raise self._unknown(name, f"{provider} needs an entry in model_list with its address or credentials")
-        return Route(lane, name, model, provider, (base or "").rstrip("/"))
+        return Route(lane, name, model, provider, trimmed(base or ""))
 
-    def _unknown(self, name: str, reason: str = "") -> ModelNotFound:
+    def _unknown(self, name: str, reason: str | None = None) -> ModelNotFound:
+        """The error in OpenAI's words, with what would be served and what would mend it."""
         names = [entry.name for entry in self.entries]
         listed = ", ".join(names[:NAMED_IN_ERRORS]) + (", ..." if len(names) > NAMED_IN_ERRORS else "")
-        return ModelNotFound(
-            f"No upstream is known for model {name[:200]!r}{f' ({reason})' if reason else ''}. "
-            f"Configured: {listed or 'no models'}. Add it to model_list, set TIDEMARK_UPSTREAM to an "
-            "OpenAI-compatible server, or name the provider too, as in openai/gpt-4o or "
-            "anthropic/claude-sonnet-4-5."
+        mend = (
+            "Add it to model_list, where openai/* stands for every model of OpenAI, or set TIDEMARK_UPSTREAM to an "
+            "OpenAI-compatible server."
+            if names
+            else "Add it to model_list, set TIDEMARK_UPSTREAM to an OpenAI-compatible server, or name the provider "
+            "too, as in openai/gpt-4o or anthropic/claude-sonnet-4-5."
         )
-
-
-def _without_litellm(entry: Destination) -> tuple[str, str, str | None] | None:
-    """Bare model, provider and base URL, where the entry itself says enough."""
-    provider = entry.provider
-    base = entry.base_url or (providers.OPENAI_BASE if provider == "openai" else None)
-    if provider in providers.WIRE_WITHOUT_LITELLM and base is not None:
-        return entry.bare_model, provider, base
-    return None
-
-
-def _is_plain(entry: Destination) -> bool:
-    """Whether an entry's requests go over the wire lane without litellm ever being asked."""
-    translated = entry.lane == "translate" or (entry.lane == "auto" and CONFIGURED_FOR_LITELLM & entry.params.keys())
-    return _without_litellm(entry) is not None and not translated
+        return ModelNotFound(
+            f"The model {name[:200]!r} does not exist or you do not have access to it"
+            f"{f' ({reason})' if reason else ''}. Configured: {listed or 'no models'}. {mend}"
+        )
 
 
 async def _lane_of(entry: Destination, provider: str, base: str | None) -> Lane:
@@ -309,6 +318,7 @@ def _import(loading: Future[Any]) -> None:
         # litellm's aiohttp transport leaves sessions open at exit and does not know SOCKS proxies; httpx is
         # what its exception mapping was written for, and speaks to a respx in tests.
         litellm.disable_aiohttp_transport = True
+        send_once(litellm.llms.custom_httpx.http_handler.AsyncHTTPHandler)
         # Its errors reach us as exceptions; its log lines would quote request contents.
         logging.getLogger("LiteLLM").setLevel(logging.CRITICAL)
         loading.set_result(litellm)

@@ -15,6 +15,7 @@ from typing import Protocol
 from proxy.core.errors import UpstreamError
 from proxy.core.messages import JsonValue
 from proxy.core.ports import Caller, Route
+from proxy.upstream.bases import endpoint
 from proxy.upstream.bounded import remember
 
 ANSWER_SECONDS = 2.0
@@ -86,7 +87,7 @@ class Probe:
     async def _metadata(self, route: Route, caller: Caller) -> Metadata | None:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                listed = await self._get(route, route.base_url + "/models", caller)
+                listed = await self._get(route, endpoint(route.base_url, "/models"), caller)
                 entries = entries_of(listed)
                 windows = {str(entry["id"]): window for entry in entries if (window := window_of(entry))}
                 if len(entries) > 1:
@@ -100,7 +101,7 @@ class Probe:
 
     async def _props(self, route: Route, caller: Caller) -> int | None:
         """llama.cpp: the context of one slot, which is what a request may use."""
-        props = await self._get(route, route.base_url.removesuffix("/v1") + "/props", caller)
+        props = await self._get(route, endpoint(route.base_url, "/props", beside="/v1"), caller)
         settings = props.get("default_generation_settings") if isinstance(props, dict) else None
         return _tokens(settings.get("n_ctx")) if isinstance(settings, dict) else None
 

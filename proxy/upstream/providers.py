@@ -35,7 +35,29 @@ KEYED = frozenset(
 """Served with one key, the caller's or the configured one. litellm would fall back on the server's
 environment, so a call without a key is refused instead."""
 KEYLESS = frozenset({"ollama", "ollama_chat"})
-OPEN_TO_ANY_NAME = (KEYED - {"azure"}) | KEYLESS
+LOCAL = KEYLESS | {
+    "a2a",
+    "custom",
+    "docker_model_runner",
+    "hosted_vllm",
+    "infinity",
+    "langflow",
+    "langgraph",
+    "lemonade",
+    "litellm_proxy",
+    "llamafile",
+    "lm_studio",
+    "oobabooga",
+    "openai_like",
+    "petals",
+    "ragflow",
+    "triton",
+    "vllm",
+    "xinference",
+}
+"""Run by whoever uses them: where no address is configured litellm takes one of the server's own machine, or of its
+environment."""
+OPEN_TO_ANY_NAME = KEYED - {"azure"}
 """Translated for a client's bare ``provider/model``. All others take credentials from the server's own
 surroundings (AWS, Google Cloud, tokens in files), which only an entry of ``model_list`` may lend."""
 

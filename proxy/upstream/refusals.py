@@ -24,6 +24,8 @@ CHAIN = 10
 CODES: Mapping[int, str] = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
 """OpenAI's codes, for providers that have none; source: "Error codes" guide."""
 KINDS: Mapping[int, str] = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+TIMEOUTS = frozenset({"Timeout", "APITimeoutError", "TimeoutException"})
+"""Of litellm, the OpenAI SDK and httpx; by name, as above."""
 SERVER_ERROR = 500
 _WRAPPING = re.compile(r"^(?:litellm\.\w+: |\w+Error: |\w+(?:Exception|Error) - )+")
 """litellm's: "litellm.InternalServerError: AnthropicError - Overloaded"."""
@@ -48,7 +50,7 @@ def refusal_of(error: Exception, route: Route) -> Refusal:
     answered = next((link for link in chain[1:] if _answered(link)), None)
     status = _status(answered) or _status(error)
     if answered is None:
-        if names & {"Timeout", "APITimeoutError", "TimeoutException"}:
+        if names & TIMEOUTS:
             raise UpstreamTimedOut(
                 f"The upstream of {route.name!r} did not answer in time.", internal=repr(error)
             ) from error
@@ -74,6 +76,11 @@ def refusal_of(error: Exception, route: Route) -> Refusal:
     if CONTEXT_ERROR in names or parse_overflow(status or SERVER_ERROR, body) is not None:
         body = error_envelope(message, kind="invalid_request_error", code="context_length_exceeded", param="messages")
     return Refusal(status or SERVER_ERROR, _headers(chain), body)
+
+
+def is_timeout(error: BaseException) -> bool:
+    """Tell whether an exception of litellm says that nothing came in time."""
+    return any(base.__name__ in TIMEOUTS for link in _chain(error) for base in type(link).__mro__)
 
 
 def provider_message(error: BaseException) -> str:

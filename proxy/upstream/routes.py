@@ -15,6 +15,8 @@ from typing import Literal, cast
 from proxy.core.errors import ConfigError
 from proxy.core.messages import JsonValue
 from proxy.core.ports import Headers
+from proxy.upstream import providers
+from proxy.upstream.fields import CONFIGURED_FOR_LITELLM
 
 LaneChoice = Literal["auto", "wire", "translate"]
 LANES = ("auto", "wire", "translate")
@@ -48,6 +50,8 @@ class Destination:
     """LiteLLM's name, for example ``anthropic/claude-sonnet-4-5``."""
     params: Mapping[str, JsonValue]
     lane: LaneChoice
+    chosen_by_client: bool = False
+    """Whether a wildcard put the client's own text where the provider stands, as in ``*`` for ``*``."""
 
     @property
     def base_url(self) -> str | None:
@@ -59,6 +63,21 @@ class Destination:
         """The provider as far as the entry itself names it."""
         explicit = _text(self.params.get("custom_llm_provider"))
         return explicit or (self.model.partition("/")[0] if "/" in self.model else None)
+
+    @property
+    def without_litellm(self) -> tuple[str, str, str | None] | None:
+        """Bare model, provider and base URL, where the entry itself says enough."""
+        provider = self.provider
+        base = self.base_url or (providers.OPENAI_BASE if provider == "openai" else None)
+        if provider in providers.WIRE_WITHOUT_LITELLM and base is not None:
+            return self.bare_model, provider, base
+        return None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its requests go over the wire lane without litellm ever being asked."""
+        translated = self.lane == "translate" or (self.lane == "auto" and CONFIGURED_FOR_LITELLM & self.params.keys())
+        return self.without_litellm is not None and not translated
 
     @property
     def bare_model(self) -> str:
@@ -84,8 +103,12 @@ class Destination:
     @property
     def timeout_seconds(self) -> float:
         """``timeout``, in seconds."""
-        timeout = self.params.get("timeout")
-        return float(timeout) if isinstance(timeout, int | float) and timeout > 0 else DEFAULT_TIMEOUT_SECONDS
+        return _seconds(self.params.get("timeout")) or DEFAULT_TIMEOUT_SECONDS
+
+    @property
+    def silence_seconds(self) -> float:
+        """``stream_timeout``, else ``timeout``, in seconds."""
+        return _seconds(self.params.get("stream_timeout")) or self.timeout_seconds
 
 
 def read_entries(
@@ -129,7 +152,9 @@ def find(entries: Sequence[ModelEntry], model: str) -> Destination | None:
             return Destination(entry.target, entry.params, entry.lane)
     for entry in sorted(entries, key=lambda entry: -len(entry.name)):
         if "*" in entry.name and (matched := _pattern(entry.name).fullmatch(model)):
-            return Destination(_filled(entry.target, matched.groups()), entry.params, entry.lane)
+            chosen = "*" in entry.target.partition("/")[0] and not entry.params.get("custom_llm_provider")
+            target = _filled(entry.target, matched.groups())
+            return Destination(target, entry.params, entry.lane, chosen_by_client=chosen)
     return None
 
 
@@ -153,6 +178,10 @@ def _filled(target: str, found: Sequence[str]) -> str:
     for text in found:
         target = target.replace("*", text.replace("*", "\0"), 1)
     return target.replace("*", found[-1] if found else "").replace("\0", "*")
+
+
+def _seconds(value: JsonValue) -> float | None:
+    return float(value) if isinstance(value, int | float) and value > 0 else None
 
 
 def _text(value: JsonValue) -> str | None:

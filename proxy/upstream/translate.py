@@ -74,6 +74,8 @@ class TranslateLane:
         if isinstance(credential, Refusal):
             return _refused(credential)
         fields = fields_for(route, asked) | credential | {"stream": stream}
+        if stream:  # for each read from the socket, so that a provider's pings count though litellm swallows them
+            fields["timeout"] = route.silence_seconds
         try:
             async with asyncio.timeout(route.timeout_seconds):
                 answer = await self._completion(**fields)

@@ -21,7 +21,8 @@ from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamTimedOut, U
 from proxy.core.headers import end_to_end
 from proxy.core.messages import JsonValue, LivePrefix
 from proxy.core.ports import Caller, Headers, Route, UpstreamReply
-from proxy.upstream.answers import text_of, upstream_refused
+from proxy.upstream.answers import stalled, text_of, upstream_refused
+from proxy.upstream.bases import endpoint
 from proxy.upstream.headers import outgoing
 from proxy.upstream.http1.failures import ConnectionGone, ConnectTimedOut
 from proxy.upstream.http1.pool import Pool
@@ -31,18 +32,18 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 10.0
 """Name lookup, TCP and TLS together."""
-IDLE_SECONDS = 600.0
-"""The longest silence within a body: the OpenAI SDK's own read timeout, so the client has given up by
-then."""
 KEEPALIVE_SECONDS = 4.0
 """Idle connections are dropped before uvicorn (vLLM, LiteLLM) and llama.cpp drop them at 5 s, so that no
 request is sent into a connection that is just being closed."""
 KEPT_URLS = 256
 """URLs that are remembered with their proxy: looking through the environment takes 70 us."""
-MAX_ATTEMPTS = 3
-"""Of one request, all but the last over kept connections that turned out dead."""
-DEAD_SECONDS = 1.0
-"""A kept connection that fails later than this was not dead: its server may have worked on the request."""
+MAX_ATTEMPTS = 2
+"""Of one request: over a kept connection that turned out dead, then over a fresh one."""
+DEAD_SECONDS = 0.05
+"""A kept connection that ends later than this, and later than a round trip, was not dead when it was asked: its server
+may have worked on the request, and what it did is billed (RFC 9110, 9.2.2)."""
+LONGEST_ROUND_TRIP_SECONDS = 0.3
+"""Around the globe; a connect that took longer lost a packet or waited for a second address."""
 
 JSON_CONTENT = (b"content-type", b"application/json")
 Lines = Sequence[tuple[bytes, bytes]]
@@ -94,7 +95,10 @@ class WireReply:
 
     async def __anext__(self) -> bytes:
         try:
-            piece = await self._answer.read(IDLE_SECONDS)
+            piece = await self._answer.read(self._route.silence_seconds)
+        except TimeoutError as error:
+            self._answer.close()
+            raise stalled(self._route) from error
         except OSError as error:
             self._answer.close()
             raise UpstreamBroken(
@@ -182,7 +186,7 @@ class WireLane:
                 answer = await self._ask(route, method, url, headers, body)
                 try:
                     pieces = []
-                    while piece := await answer.read(IDLE_SECONDS):
+                    while piece := await answer.read(seconds):
                         pieces.append(piece)
                 finally:
                     answer.close()
@@ -217,10 +221,10 @@ class WireLane:
                 except ConnectionGone as gone:
                     # A kept connection that the server had closed meanwhile: it has seen nothing of this
                     # request (RFC 9112 9.3.1 allows a retry then). A fresh one is never tried twice.
-                    dead = gone.kept and clock() - began < DEAD_SECONDS
+                    round_trip = min(gone.round_trip_seconds, LONGEST_ROUND_TRIP_SECONDS)
+                    dead = gone.kept and clock() - began < max(DEAD_SECONDS, round_trip)
                     if not dead or attempt == MAX_ATTEMPTS:
                         raise
-                    began = clock()
         except ConnectTimedOut as error:
             raise unreachable(route, error) from error
         except TimeoutError as error:
@@ -244,7 +248,7 @@ class WireLane:
 @lru_cache(maxsize=KEPT_URLS)
 def chat_url(base_url: str) -> str:
     """Where the chat requests of a base URL go: the very same text each time, whose hash is known by then."""
-    return base_url.rstrip("/") + "/chat/completions"
+    return endpoint(base_url, "/chat/completions")
 
 
 def is_openai(base_url: str) -> bool:

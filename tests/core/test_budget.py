@@ -43,12 +43,36 @@ def test_a_small_window_keeps_its_summary_and_its_minimum_small() -> None:
     assert found["min_tokens"] == found["limit"] // 2
 
 
-def test_the_reserve_is_half_of_the_window_at_most_unless_the_request_asks_for_more() -> None:
-    """The model's maximum output is capped; what the request names is not."""
+def test_the_reserve_is_what_the_request_asks_for_within_the_longest_reply_and_half_of_the_window() -> None:
+    """An agent's one large number for every model is a bound: it leaves the input what the model can take."""
     assert marks(ModelWindow(8000, 8000))["limit"] == 8000 - 4000 - 400
-    assert marks(ModelWindow(8000, 8000), 6000)["limit"] == 8000 - 6000 - 400
-    assert marks(ModelWindow(8000, 8000), 7900)["limit"] == 0
-    assert marks(ModelWindow(8000, 8000), 8000)["limit"] == 8000 - 4000 - 400, "more than the window is not meant"
+    assert marks(ModelWindow(8000, 8000), 3000)["limit"] == 8000 - 3000 - 400
+    assert marks(ModelWindow(8000, 8000), 6000)["limit"] == 8000 - 4000 - 400, "half of the window"
+    assert marks(ModelWindow(8000), 7900)["limit"] == 8000 - 4000 - 400, "also where the longest reply is unknown"
+    assert marks(ModelWindow(8000, 8000), 8000)["limit"] == 8000 - 4000 - 400
+    assert marks(ModelWindow(32_768, 4096), 32_000)["limit"] == 32_768 - 4096 - 1638, "the longest reply"
+    assert marks(ModelWindow(40_000, 1000), 32_000)["limit"] == 37_000
+
+
+def test_a_window_that_must_hold_the_whole_reply_keeps_all_of_it_free() -> None:
+    """Of an upstream that refuses input and reply together above its window, where that leaves anything to send."""
+    strict = ModelProfile("m", ModelWindow(40_000, 1000), CompactionPolicy(), whole_reply=True)
+    assert budget_for(strict, 32_000).limit == 6000
+    assert budget_for(strict, 500).limit == 37_500
+    assert budget_for(strict, None).limit == 37_000
+    assert budget_for(strict, 38_000).limit == 37_000, "nothing would be left"
+
+
+@given(profiles(), st.integers(1, 10_000))
+def test_no_reply_length_leaves_less_than_the_models_own_longest_reply_does(
+    profile: ModelProfile, max_output: int
+) -> None:
+    """Where the longest reply is known, to ask for more refuses nobody; half of the window is the input's always."""
+    window = profile.window
+    asked = budget_for(profile, max_output).limit
+    assert asked >= window.max_input_tokens - window.window // 2 - round(0.05 * window.window)
+    if window.max_output_tokens is not None:
+        assert asked >= budget_for(profile, None).limit
 
 
 def test_a_threshold_is_a_share_or_a_number_of_tokens() -> None:

@@ -282,3 +282,73 @@ def test_a_configured_window_that_proves_too_large_is_shown_smaller(bench: Bench
     assert len(bench.upstream.received) == 2
     told = shown(client, "small")
     assert (told["window"], told["source"]) == (WINDOW, "manual")
+
+
+STRICT = """
+model_list:
+  - model_name: small
+    litellm_params: {{model: openai/scripted, api_base: "{base}"}}
+    model_info: {{max_input_tokens: 4000, max_output_tokens: 200}}
+compaction:
+  defaults: {{strategy: extractive, retention_tokens: 200, min_tokens: 300}}
+"""
+
+
+def holding_both(client: Client, window: int) -> Callable[[Received], Answer]:
+    """An upstream that refuses what its window does not hold together with the whole reply, in vLLM's words."""
+
+    def script(request: Received) -> Answer:
+        sent = client.http.post("/tidemark/count", content=request.body).json()["input_tokens"]
+        asked = request.json["max_tokens"]
+        if sent + asked <= window:
+            return whole("Fits.")
+        told = (
+            f"'max_tokens' or 'max_completion_tokens' is too large: {asked}. This model's maximum context length is "
+            f"{window} tokens and your request has {sent} input tokens ({asked} > {window} - {sent})."
+        )
+        return Answer([json.dumps(openai(told)).encode()], 400)
+
+    return script
+
+
+def test_a_client_that_asks_for_long_replies_is_served(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """A reply of nearly the whole window is a bound; what is forwarded of it stays the client's own (promise 1)."""
+    client = bench.client(request.node.nodeid, config=STRICT)
+    body = {"model": "small", "messages": LONG, "max_tokens": 3900}
+    got = client.post(body)
+    assert got.status_code == 200, got.text
+    assert (got.headers["x-tidemark-action"], got.headers["x-tidemark-limit"]) == ("none", "3600")
+    assert bench.upstream.last.json == {**body, "model": "scripted"}
+
+
+def test_a_refusal_for_the_reply_alone_keeps_the_window_and_makes_room(
+    bench: Bench, request: pytest.FixtureRequest
+) -> None:
+    """Sent again with room for the whole reply; the next request has it at once, a shorter reply has all the room."""
+    client = bench.client(request.node.nodeid, config=STRICT)
+    bench.upstream.script = holding_both(client, 4000)
+    got = client.post({"model": "small", "messages": LONG, "max_tokens": 2600})
+    assert got.status_code == 200, got.text
+    assert [one.json["max_tokens"] for one in bench.upstream.received] == [2600, 2600]
+    assert "does not hold the input and the whole reply" in got.headers["x-tidemark-warning"]
+    assert got.headers["x-tidemark-limit"] == str(4000 - 2600 - 200)
+    assert shown(client, "small")["window"] == 4000
+    again = client.post({"model": "small", "messages": [user("Another talk."), *LONG], "max_tokens": 2600})
+    assert (again.status_code, len(bench.upstream.received)) == (200, 3)
+    short = client.post({"model": "small", "messages": LONG, "max_tokens": 100})
+    assert (short.status_code, short.headers["x-tidemark-limit"]) == (200, "3700")
+    later = bench.client(client.key, config=STRICT)
+    assert later.post({"model": "small", "messages": LONG, "max_tokens": 2600}).headers["x-tidemark-limit"] == "1200"
+
+
+def test_a_reply_that_leaves_no_room_is_the_upstreams_to_refuse(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """As if the client had asked it straight: its own words, and nothing is learned that would refuse the next one."""
+    client = bench.client(request.node.nodeid, config=STRICT)
+    bench.upstream.script = holding_both(client, 4000)
+    for _ in range(2):
+        got = client.post({"model": "small", "messages": LONG, "max_tokens": 3900})
+        assert got.status_code == 400
+        assert "is too large: 3900" in got.json()["error"]["message"]
+    assert len(bench.upstream.received) == 2
+    bench.upstream.script = lambda _: whole("Fits.")
+    assert client.post({"model": "small", "messages": LONG, "max_tokens": 3900}).status_code == 200

@@ -43,7 +43,7 @@ class _Ports:
     def __init__(self) -> None:
         self.ticks = iter([1.0, 1.0 + OWN_SECONDS])
 
-    async def resolve(self, _: str) -> Route:
+    async def resolve(self, _: str, **__: object) -> Route:
         return ROUTE
 
     async def profile(self, *_: object) -> ModelProfile:

@@ -139,6 +139,43 @@ def test_a_silent_stream_gets_comments_until_its_first_byte(bench: Bench, reques
     assert events(got.content)[-1]["error"]["message"] == "slow down"
 
 
+STALLING = """
+model_list:
+  - model_name: small
+    litellm_params: {{model: openai/scripted, api_base: "{base}", timeout: 0.6}}
+"""
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_stream_that_hangs_after_its_headers_ends_with_an_error(
+    bench: Bench, request: pytest.FixtureRequest, *, begun: bool
+) -> None:
+    """No client waits until it leaves: an event where something was sent, else 504; a comment counts as a sign of life."""
+    client = bench.client(request.node.nodeid, config=STALLING)
+    pieces: list[bytes | float] = [chunk(delta={"content": "a"}), *[0.3, b": thinking\n\n"] * 4] if begun else []
+    bench.upstream.script = lambda _: Answer([*pieces, 20.0], headers=[(b"content-type", b"text/event-stream")])
+    got = client.post(ASK)
+    if begun:
+        assert got.status_code == 200
+        assert got.content.count(b": thinking") == 4
+        told = events(got.content)[-1]["error"]
+    else:
+        assert got.status_code == 504
+        told = got.json()["error"]
+    assert told["code"] == "upstream_timeout"
+    assert "stream_timeout" in told["message"]
+    wait_until(lambda: bench.upstream.last.gone)
+
+
+def test_an_answer_that_hangs_after_its_headers_is_a_504(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """Also where it is no stream, and where the upstream refuses."""
+    client = bench.client(request.node.nodeid, config=STALLING)
+    for status in (200, 400):
+        bench.upstream.script = lambda _, status=status: Answer([b'{"choices": [', 20.0], status)  # type: ignore[misc]
+        got = client.chat([user("hi")])
+        assert (got.status_code, got.json()["error"]["code"]) == (504, "upstream_timeout")
+
+
 def test_a_request_that_is_not_streamed_gets_no_comments(bench: Bench, request: pytest.FixtureRequest) -> None:
     """A JSON answer has no place for them; its status is the upstream's however long it takes."""
     config = (

@@ -58,7 +58,7 @@ class Slow(LocalTokenCounter):
 class OneUpstream:
     """Serves every model by the same upstream."""
 
-    async def resolve(self, _: str) -> Route:
+    async def resolve(self, _: str, **__: object) -> Route:
         """That one."""
         return ROUTE
 

@@ -42,8 +42,9 @@ class ScriptedUpstream:
     served: Sequence[str] = ("small",)
     asked: list[Asked] = field(default_factory=list)
 
-    async def resolve(self, model: str) -> Route:
-        """A route for the models that are served."""
+    async def resolve(self, model: str, *, by_operator: bool = False) -> Route:
+        """A route for the models that are served, whoever names them."""
+        del by_operator
         if model not in self.served:
             raise ModelNotFound(f"nobody serves {model}")
         return Route("wire", model, model, "test", "http://upstream.invalid/v1")

@@ -434,6 +434,7 @@ async def test_an_end_without_an_answer_says_whose_it_was(pool: Pool) -> None:
         with pytest.raises(ConnectionGone) as kept:
             await ask(pool, server)
         assert kept.value.kept
+        assert 0 < kept.value.round_trip_seconds < 1, "of the connect, on this machine"
         await rest(await ask(pool, server))
         closing.append(b"H")
         with pytest.raises(AnswerBroken):

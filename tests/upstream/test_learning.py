@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.budget import CompactionPolicy, ModelWindow
+from proxy.core.budget import CompactionPolicy, ModelProfile, ModelWindow
 from proxy.core.ports import Route
 from proxy.upstream.catalog import Catalog
-from proxy.upstream.learning import KEPT_RATIO, LEAST_RATIO, lessons_apart
+from proxy.upstream.learning import KEPT_RATIO, LEAST_RATIO, lesson_of_reply, lessons_apart
 from proxy.upstream.litellm import LiteLLMUpstream
 from proxy.upstream.modeldata import LiteLLMModelData
 from proxy.upstream.overflow import Overflow
@@ -89,3 +89,29 @@ async def test_the_catalog_learns_apart_where_the_model_is_calibrated(
     assert await catalog.learn(route, ALICE, profile, status=400, body=body, sent_tokens=1500, factor=1.0)
     after = await catalog.profile(route, ALICE)
     assert (after.window.window, after.density) == taught
+
+
+@pytest.mark.parametrize(
+    ("overflow", "sent", "asked", "taught"),
+    [
+        (Overflow(40_000, 9000), 9000, 32_000, 40_000),  # vLLM, SGLang, Anthropic: input and window
+        (Overflow(40_000, 41_000), 9000, 32_000, 40_000),  # one number for both
+        (Overflow(None, None), 9000, 32_000, 40_000),  # only that it is too much
+        (Overflow(20_000, 9000), 9000, 18_000, 20_000),  # a window that was taken to be larger
+        (Overflow(40_000, 41_000), 30_000, 32_000, None),  # the input alone is too long
+        (Overflow(40_000, 9000), 9000, 900, None),  # so much was kept free
+        (Overflow(40_000, 9000), 9000, None, None),
+        (Overflow(40_000, 5000), 5000, 32_000, None),  # both fit: it was something else
+    ],
+)
+def test_a_refusal_for_the_reply_alone_teaches_no_smaller_window(
+    overflow: Overflow, sent: int, asked: int | None, taught: int | None
+) -> None:
+    """What is learned is that the whole reply counts; the window is what the upstream says it is."""
+    profile = ModelProfile("m", ModelWindow(40_000, 1000), CompactionPolicy())
+    lesson = lesson_of_reply(profile, overflow, sent, asked)
+    if taught is None:
+        assert lesson is None
+    else:
+        assert lesson is not None
+        assert (lesson.window.window, lesson.whole_reply, lesson.density) == (taught, True, 1.0)

@@ -36,6 +36,13 @@ WORDINGS = [
         Overflow(131072, 150123),
         id="openrouter",
     ),
+    pytest.param(
+        "Requested token count exceeds the model's maximum context length of 32768 tokens. You requested a total of "
+        "37000 tokens: 5000 tokens from the input messages and 32000 tokens for the completion. Please reduce the "
+        "number of tokens in the input messages or the completion to fit within the limit.",
+        Overflow(32768, 5000),
+        id="sglang",
+    ),
     pytest.param("prompt is too long: 210000 tokens > 200000 maximum", Overflow(200000, 210000), id="anthropic"),
     pytest.param(
         "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease input length",

@@ -12,6 +12,7 @@ from proxy.core.messages import JsonValue
 from proxy.core.ports import Route
 from proxy.upstream.litellm import LiteLLMUpstream
 from proxy.upstream.modeldata import LiteLLMModelData
+from proxy.upstream.naming import is_local
 
 
 def entry(name: str, model: str, **params: JsonValue) -> dict[str, JsonValue]:
@@ -65,13 +66,14 @@ async def test_entry_tells_key_headers_and_time(monkeypatch: pytest.MonkeyPatch)
                 organization="org-1",
                 timeout=12,
             ),
-            entry("b", "openai/x", api_base="http://a/v1", api_key="os.environ/NO_KEY"),
+            entry("b", "openai/x", api_base="http://a/v1", api_key="os.environ/NO_KEY", stream_timeout=45),
         ]
     )
     route = await upstream.resolve("a")
-    assert (route.api_key, route.timeout_seconds) == ("from-env", 12.0)
+    assert (route.api_key, route.timeout_seconds, route.silence_seconds) == ("from-env", 12.0, 12.0)
     assert route.headers == ((b"x-team", b"from-env"), (b"openai-organization", b"org-1"))
-    assert (await upstream.resolve("b")).api_key is None
+    other = await upstream.resolve("b")
+    assert (other.api_key, other.timeout_seconds, other.silence_seconds) == (None, 600.0, 45.0)
     assert "from-env" not in repr(route)
 
 
@@ -103,7 +105,8 @@ async def test_openai_base_is_never_read_from_the_environment(monkeypatch: pytes
     for name in ("OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"):
         monkeypatch.setenv(name, "http://127.0.0.1:8787/v1")
     monkeypatch.setenv("OPENAI_API_KEY", "servers-own")
-    for upstream in (LiteLLMUpstream([entry("gpt-4o", "openai/gpt-4o")]), LiteLLMUpstream()):
+    listed = LiteLLMUpstream([entry("gpt-4o", "openai/gpt-4o"), entry("anthropic/*", "anthropic/*")])
+    for upstream in (listed, LiteLLMUpstream()):
         assert await resolved(upstream, "gpt-4o") == ("wire", "openai", "gpt-4o", "https://api.openai.com/v1")
         assert (await upstream.resolve("gpt-4o")).api_key is None
         claude = await resolved(upstream, "anthropic/claude-sonnet-4-5")
@@ -147,15 +150,94 @@ async def test_names_alone_are_enough(model: str, expected: tuple[str, str, str,
         ("hosted_vllm/model", "hosted_vllm needs an entry"),
         ("github_copilot/gpt-4o", "logs in on the server"),
         ("", "model_list"),
+        ("huggingface/http://127.0.0.1:8080/x", "may not hold an address"),
     ],
 )
 async def test_unknown_models_name_the_mends(model: str, reason: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A name that nobody serves, or that would lend the server's credentials, is ModelNotFound."""
-    upstream = LiteLLMUpstream([entry("mine", "openai/x", api_base="http://a/v1")])
     with pytest.raises(ModelNotFound, match=reason) as missing:
-        await upstream.resolve(model)
-    assert "Configured: mine." in str(missing.value)
+        await LiteLLMUpstream().resolve(model)
+    assert "does not exist or you do not have access to it" in str(missing.value), "OpenAI's own words"
+    assert "Configured: no models." in str(missing.value)
     assert capsys.readouterr() == ("", "")
+
+
+LOCAL_NAMES = (
+    "docker_model_runner/x",
+    "hosted_vllm/x",
+    "langgraph/x",
+    "lemonade/x",
+    "llamafile/x",
+    "lm_studio/x",
+    "ollama/x",
+    "ollama_chat/x",
+    "vllm/x",
+    "xinference/x",
+)
+
+
+@pytest.mark.parametrize("model", LOCAL_NAMES)
+async def test_a_clients_word_alone_leads_to_no_local_address(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by litellm's defaults, nor by the server's environment, nor through a wildcard for all providers."""
+    for name in ("OLLAMA", "LLAMAFILE", "LM_STUDIO", "HOSTED_VLLM", "XINFERENCE"):
+        monkeypatch.setenv(f"{name}_API_BASE", "http://10.0.0.7:8080/v1")
+    for upstream in (LiteLLMUpstream(), LiteLLMUpstream([entry("*", "*")])):
+        with pytest.raises(ModelNotFound, match="needs an entry in model_list"):
+            await upstream.resolve(model)
+
+
+@pytest.mark.parametrize("model", ["llamafile/x", "ollama/x", "docker_model_runner/x"])
+async def test_whoever_configures_tidemark_may_name_local_servers(model: str) -> None:
+    """By an entry, a wildcard of one provider or with an address, and as the model of a summarizer."""
+    own = LiteLLMUpstream([entry("mine", model), entry("open/*", "openai/*", api_base="http://127.0.0.1:9/v1")])
+    assert (await own.resolve("mine")).provider == model.partition("/")[0]
+    assert (await own.resolve("open/x")).base_url == "http://127.0.0.1:9/v1"
+    assert (await own.resolve(model, by_operator=True)).provider == model.partition("/")[0]
+    with pytest.raises(ModelNotFound):
+        await own.resolve(model)
+    provider = model.partition("/")[0]
+    wild = LiteLLMUpstream([entry(f"{provider}/*", f"{provider}/*")])
+    assert (await wild.resolve(model)).provider == provider
+    addressed = LiteLLMUpstream([entry("*", "*", api_base="http://127.0.0.1:9/v1")])
+    assert (await addressed.resolve(model)).base_url == "http://127.0.0.1:9/v1"
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "openai/gpt-4o", "anthropic/claude-sonnet-4-5", "llamafile/x"])
+async def test_a_model_list_is_all_that_is_served(model: str) -> None:
+    """Public providers too: what is not named is OpenAI's 404, with what there is and what would mend it."""
+    upstream = LiteLLMUpstream([entry("mine", "openai/x", api_base="http://a/v1"), entry("groq/*", "groq/*")])
+    with pytest.raises(ModelNotFound, match="does not exist or you do not have access") as missing:
+        await upstream.resolve(model)
+    assert missing.value.code == "model_not_found"
+    assert "Configured: mine, groq/*. Add it to model_list" in str(missing.value)
+    assert (await upstream.resolve("groq/llama-3.1-8b-instant")).base_url == "https://api.groq.com/openai/v1"
+
+
+@pytest.mark.parametrize(
+    ("url", "local"),
+    [
+        ("http://localhost:1/v1", True),
+        ("http://127.0.0.1/v1", True),
+        ("http://127.1/v1", True),
+        ("http://2130706433/v1", True),
+        ("http://0.0.0.0:8000", True),
+        ("http://[::1]:8080/v1", True),
+        ("http://[::ffff:10.0.0.1]/v1", True),
+        ("http://[fe80::1%25eth0]/v1", True),
+        ("http://192.168.1.5/v1", True),
+        ("http://169.254.169.254/latest", True),
+        ("http://gpu/v1", True),
+        ("http://models.internal/v1", True),
+        ("http://LOCALHOST./v1", True),
+        ("http:///v1", True),
+        ("http://[/v1", True),
+        ("https://api.openai.com/v1", False),
+        ("https://8.8.8.8/v1", False),
+    ],
+)
+def test_local_addresses_are_known_by_their_host(url: str, *, local: bool) -> None:
+    """Loopback, private, link-local, and names that only a network of one's own resolves."""
+    assert is_local(url) is local
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import pytest
 import respx
 
 from proxy.core.chat import parse_message
-from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamTimedOut, UpstreamUnreachable
-from proxy.core.messages import LivePrefix
+from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamStalled, UpstreamTimedOut, UpstreamUnreachable
+from proxy.core.messages import JsonValue, LivePrefix
 from proxy.core.ports import Route, UpstreamReply
 from proxy.upstream.litellm import LiteLLMUpstream
 from proxy.upstream.overflow import Overflow, parse_overflow
@@ -527,3 +527,61 @@ async def test_litellms_own_failures_do_not_show_its_insides(upstream: LiteLLMUp
         await ask(upstream)
     assert "Traceback" not in str(failed.value)
     assert "alice-key" not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    "model", ["anthropic/m", "openai/m", "azure/m", "ollama/m", "cohere_chat/m", "mistral/m", "huggingface/m", "gemini/m"]
+)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_no_provider_is_sent_a_request_twice(model: str, *, stream: bool) -> None:
+    """A server that reads a paid request and dies over it has had it once: litellm's own second sending is off."""
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.line.startswith("POST"):
+            await asyncio.sleep(0.05)
+            exchange.writer.close()
+        else:
+            await exchange.answer(b"{}")
+
+    async with serving(script) as server:
+        base = server.base_url.removesuffix("/v1")
+        params: dict[str, JsonValue] = {"model": model, "api_base": base, "api_key": "k", "api_version": "2024-06-01"}
+        upstream = LiteLLMUpstream([{"model_name": "m", "litellm_params": params, "lane": "translate"}])
+        route = await upstream.resolve("m")
+        with pytest.raises(UpstreamError):
+            await upstream.send(route, json.dumps(QUESTION | {"model": "m"}).encode(), ALICE, stream=stream)
+        messages = [{"role": "user", "content": "long"}]
+        with pytest.raises(UpstreamError):
+            await upstream.complete(route, messages, ALICE, max_tokens=9, timeout_seconds=5)
+        assert [one.line.split()[0] for one in server.exchanges].count("POST") == 2
+
+
+@pytest.mark.parametrize("model", ["anthropic/m", "openai/m"])
+async def test_a_stream_that_hangs_after_it_began_is_told_as_a_timeout(model: str) -> None:
+    """The silence is bounded for each read from the socket: pings keep a stream alive that says nothing yet."""
+    first = {
+        "anthropic/m": anthropic.events(anthropic.TEXT),
+        "openai/m": b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"Hello"}}]}\n\n',
+    }[model]
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + first)
+        for _ in range(6):
+            await asyncio.sleep(0.2)
+            await exchange.write(b": ping\n\n")
+        pinged.set()
+        await exchange.gone()
+
+    pinged = asyncio.Event()
+    async with serving(script) as server:
+        base = server.base_url.removesuffix("/v1")
+        params: dict[str, JsonValue] = {"model": model, "api_base": base, "api_key": "k", "stream_timeout": 0.7}
+        upstream = LiteLLMUpstream([{"model_name": "m", "litellm_params": params, "lane": "translate"}])
+        route = await upstream.resolve("m")
+        body = json.dumps(QUESTION | {"model": "m", "stream": True}).encode()
+        reply = await upstream.send(route, body, ALICE, stream=True)
+        read: list[bytes] = []
+        with pytest.raises(UpstreamStalled, match="sent nothing for 0.7 seconds"):
+            await collect(reply, read)
+        assert pinged.is_set()
+        assert b"Hello" in b"".join(read)

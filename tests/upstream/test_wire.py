@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from proxy.core.chat import parse_message
-from proxy.core.errors import SummaryRejected, UpstreamBroken, UpstreamError, UpstreamTimedOut, UpstreamUnreachable
-from proxy.core.messages import LivePrefix
+from proxy.core.errors import SummaryRejected, UpstreamBroken, UpstreamError, UpstreamStalled, UpstreamTimedOut, UpstreamUnreachable
+from proxy.core.messages import JsonValue, LivePrefix
 from proxy.core.ports import Caller, Route, UpstreamReply
+from proxy.upstream.litellm import LiteLLMUpstream
+from proxy.upstream.probe import Probe
 from proxy.upstream.wire import MAX_ATTEMPTS, WireLane, proxy_for
 from tests.upstream.scripted import Exchange, ScriptedServer, calling, collect, everything, serving
 
@@ -426,9 +428,8 @@ async def test_stream_has_no_total_time(wire: WireLane) -> None:
         assert await everything(await wire.send(route_to(server, timeout_seconds=0.2), b"{}", calling())) == b"late"
 
 
-async def test_a_body_that_falls_silent_is_broken_off(wire: WireLane, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_that_falls_silent_is_broken_off(wire: WireLane) -> None:
     """By the silence between two pieces, not by the whole time, nor by the time that a client takes to read."""
-    monkeypatch.setattr("proxy.upstream.wire.IDLE_SECONDS", 0.3)
 
     async def script(exchange: Exchange) -> None:
         await exchange.write(CHUNKED)
@@ -446,8 +447,8 @@ async def test_a_body_that_falls_silent_is_broken_off(wire: WireLane, monkeypatc
             read.append(piece)
 
     async with serving(script) as server:
-        reply = await wire.send(route_to(server), b"{}", calling())
-        with pytest.raises(UpstreamBroken):
+        reply = await wire.send(route_to(server, silence_seconds=0.3), b"{}", calling())
+        with pytest.raises(UpstreamStalled, match="sent nothing for 0.3 seconds"):
             await slowly(reply)
     assert b"".join(read) == b"xxxx"
 
@@ -478,7 +479,7 @@ async def test_kept_connection_that_died_is_replaced(wire: WireLane) -> None:
 
 
 async def test_many_kept_connections_that_died_fail_no_request(wire: WireLane) -> None:
-    """The last attempt goes over a fresh one, however many of the kept ones are dead."""
+    """The second attempt goes over a fresh one, however many of the kept ones are dead."""
     dying = False
     known: set[asyncio.StreamWriter] = set()
 
@@ -500,6 +501,34 @@ async def test_many_kept_connections_that_died_fail_no_request(wire: WireLane) -
         dying = True
         assert await ask() == b"{}"
         assert len(server.exchanges) == MAX_ATTEMPTS + 2 + MAX_ATTEMPTS
+
+
+@pytest.mark.parametrize("worked_seconds", [0.1, 0.4, 0.9])
+async def test_a_request_that_a_server_worked_on_is_never_sent_again(wire: WireLane, worked_seconds: float) -> None:
+    """A server that reads a paid request and dies over it looks like a dead connection, but for the time it took."""
+    dying = False
+
+    async def script(exchange: Exchange) -> None:
+        if dying:
+            await asyncio.sleep(worked_seconds)
+            exchange.writer.close()
+        else:
+            await asyncio.sleep(0.02)
+            await exchange.answer(b"{}")
+
+    async with serving(script) as server:
+
+        async def ask() -> bytes:
+            return await everything(await wire.send(route_to(server), b"{}", calling()))
+
+        await asyncio.gather(*[ask() for _ in range(3)])
+        dying = True
+        with pytest.raises(UpstreamUnreachable):
+            await ask()
+        assert len(server.exchanges) == 3 + 1
+        with pytest.raises(UpstreamError):
+            await wire.complete(route_to(server), [], calling(), max_tokens=9, timeout_seconds=5)
+        assert len(server.exchanges) == 3 + 2, "a summarizer's call is paid, too"
 
 
 async def test_completion_returns_its_text(wire: WireLane) -> None:
@@ -657,3 +686,28 @@ async def test_large_bodies_travel_whole(wire: WireLane) -> None:
         await everything(await wire.send(route_to(server), large, calling()))
         assert server.last.body == large
         assert server.last.header("transfer-encoding") == []
+
+
+@pytest.mark.parametrize("base", ["{}?sig=SIG1&v=2/", "{}/?sig=SIG1&v=2/", "{}?sig=SIG1&v=2/#part"])
+async def test_a_query_of_the_base_stays_behind_the_path(wire: WireLane, base: str) -> None:
+    """Gateways sign whole addresses; the query goes along with every request, and into no log."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(b"{}")
+
+    async with serving(script) as server:
+        address = base.format(server.base_url.replace("http://", "http://user:PASSWORD1@"))
+        entry: dict[str, JsonValue] = {"model": "openai/m", "api_base": address}
+        upstream = LiteLLMUpstream([{"model_name": "m", "litellm_params": entry}], wire=wire)
+        route = await upstream.resolve("m")
+        await everything(await upstream.send(route, b"{}", calling(), stream=False))
+        assert server.last.line == "POST /v1/chat/completions?sig=SIG1&v=2/ HTTP/1.1"
+        await Probe(wire).window(route, calling())
+        asked = [one.line.split()[1] for one in server.exchanges[1:]]
+        assert asked == ["/v1/models?sig=SIG1&v=2/", "/props?sig=SIG1&v=2/"]
+    assert "SIG1" not in repr(route)
+    assert "PASSWORD1" not in repr(route)
+    with pytest.raises(UpstreamUnreachable) as gone:
+        await upstream.send(route, b"{}", calling(), stream=False)
+    assert "SIG1" not in f"{gone.value} {gone.value.internal}"
+    assert "PASSWORD1" not in f"{gone.value} {gone.value.internal}"

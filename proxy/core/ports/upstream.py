@@ -50,11 +50,21 @@ class Route:
     params: Mapping[str, JsonValue] | None = None
     """Configured ``litellm_params`` for the translate lane, credentials included."""
     timeout_seconds: float = 600.0
+    """Until an answer begins."""
+    silence_seconds: float = 600.0
+    """The longest between two pieces of an answer; comments of a stream are pieces, too."""
 
     def __repr__(self) -> str:
-        return (
-            f"Route({self.lane} {self.name} -> {self.provider}/{self.upstream_model} at {self.base_url or 'litellm'})"
-        )
+        place = _shown(self.base_url) or "litellm"
+        return f"Route({self.lane} {self.name} -> {self.provider}/{self.upstream_model} at {place})"
+
+
+def _shown(base_url: str) -> str:
+    """A base URL as the log may show it: without a user, a password, and what its query says."""
+    place, query, _ = base_url.partition("?")
+    scheme, mark, rest = place.partition("://")
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}{mark}{authority.rpartition('@')[2]}{slash}{path}{query}{'***' * bool(query)}"
 
 
 class UpstreamReply(Protocol):
@@ -68,6 +78,7 @@ class UpstreamReply(Protocol):
         """The body's bytes as they arrive, never gathered.
 
         :raises UpstreamBroken: the connection ended before the body did
+        :raises UpstreamStalled: nothing of it came for ``silence_seconds`` of its route
         """
         ...
 
@@ -79,9 +90,10 @@ class UpstreamReply(Protocol):
 class Upstream(Protocol):
     """The way to the providers: litellm decides where and how, bytes travel."""
 
-    async def resolve(self, model: str) -> Route:
+    async def resolve(self, model: str, *, by_operator: bool = False) -> Route:
         """Where requests for ``model`` go.
 
+        :param by_operator: the configuration names the model, as a summarizer's; else a client does
         :raises ModelNotFound: nobody serves it; the message names what is configured
         """
         ...
@@ -129,11 +141,14 @@ class ModelCatalog(Protocol):
         body: bytes,
         sent_tokens: int,
         factor: float = 1.0,
+        asked_tokens: int | None = None,
     ) -> ModelProfile | None:
         """What an upstream's error teaches of a model's window.
 
         :param sent_tokens: what was sent, as counted here; the upstream may count more for the same
         :param factor: how many times more it was believed to count
-        :returns: the profile to go on with, its window smaller; None when the error is none of context length
+        :param asked_tokens: the reply that the request asks for
+        :returns: the profile to go on with, its window smaller or the whole reply kept free; None when the error
+            is none of context length
         """
         ...

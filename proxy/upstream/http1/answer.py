@@ -159,10 +159,11 @@ class Answer:
             self._wake()
         return self._carrier is None
 
-    def end(self, error: BaseException | None, *, kept: bool) -> None:
+    def end(self, error: BaseException | None, *, kept: bool, round_trip_seconds: float = 0.0) -> None:
         """Take the connection's end.
 
         :param kept: it had carried an answer before
+        :param round_trip_seconds: to the server and back
         """
         if self._headed and error is None and self._until_close():
             self.complete, self.keep = True, False
@@ -171,7 +172,8 @@ class Answer:
         elif self._headed or self._unheard:
             self.fail(AnswerBroken(f"broke off: {error!r}"))
         else:
-            self.fail(ConnectionGone(f"closed without an answer: {error!r}", kept=kept))
+            reason = f"closed without an answer: {error!r}"
+            self.fail(ConnectionGone(reason, kept=kept, round_trip_seconds=round_trip_seconds))
 
     def fail(self, error: OSError) -> None:
         """Nothing more will come; what has come can still be read."""

@@ -28,6 +28,7 @@ class Connection(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         keep: Callable[[Connection], None],
         lost: Callable[[Connection], None],
+        round_trip_seconds: float = 0.0,
     ) -> None:
         self.open = False
         """A request may be sent; what was heard of its end counts at once."""
@@ -37,6 +38,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._answer: Answer | None = None
         self._used = False
+        self._round_trip_seconds = round_trip_seconds
         self._rest: memoryview | None = None
         self._choked = False
         self._timer: asyncio.TimerHandle | None = None
@@ -123,14 +125,14 @@ class Connection(asyncio.Protocol):
         """The server has closed its side: no exchange can begin or go on."""
         answer = self._shut()
         if answer is not None:
-            answer.end(None, kept=self._used)
+            answer.end(None, kept=self._used, round_trip_seconds=self._round_trip_seconds)
         self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Closed."""
         answer = self._shut()
         if answer is not None:
-            answer.end(exc, kept=self._used)
+            answer.end(exc, kept=self._used, round_trip_seconds=self._round_trip_seconds)
         self._transport = None
         self._lost(self)
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import aiohappyeyeballs
@@ -68,11 +70,12 @@ class Opener:
         self._addresses = Addresses()
         self._context: ssl.SSLContext | None = None
 
-    async def connect(self, origin: Origin, make: Callable[[], P]) -> P:
+    async def connect(self, origin: Origin, make: Callable[[float], P]) -> P:
         """A connection to the first of a server's addresses that answers, TLS included.
 
         Both event loops set ``TCP_NODELAY`` themselves.
 
+        :param make: given the seconds of a round trip: what the first packets there and back took
         :raises OSError: none of them did; the last one's reason
         """
         loop = asyncio.get_running_loop()
@@ -81,11 +84,13 @@ class Opener:
         # A certificate names hosts without the dot that ends an absolute name.
         named = origin.host.rstrip(".") if origin.tls else None
         while True:
+            began = time.monotonic()  # uvloop's own clock counts in milliseconds
             try:
                 sock = await aiohappyeyeballs.start_connection(
                     addresses, happy_eyeballs_delay=SECOND_ADDRESS_SECONDS, interleave=1, loop=loop
                 )
-                _, protocol = await loop.create_connection(make, sock=sock, ssl=context, server_hostname=named)
+                made = partial(make, time.monotonic() - began)
+                _, protocol = await loop.create_connection(made, sock=sock, ssl=context, server_hostname=named)
             except (OSError, RuntimeError) as error:  # uvloop has both for a connection that is refused
                 aiohappyeyeballs.pop_addr_infos_interleave(addresses, 1)
                 if not addresses:

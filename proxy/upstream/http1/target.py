@@ -50,7 +50,7 @@ def target_of(method: str, url: str) -> Target:
     parts = urlsplit(url)
     host, plain = parts.hostname, _PORTS.get(parts.scheme)
     if not host or plain is None:
-        raise ValueError(f"no URL of an HTTP server: {url!r}")
+        raise ValueError("no URL of an HTTP server")  # it may hold a credential, and the log tells this
     if not host.isascii():
         host = host.encode("idna").decode()
     port = plain if parts.port is None else parts.port
