@@ -44,7 +44,7 @@ WARNINGS = {
     "below_minimum": "not compacted: the conversation is below the minimum",
     "nothing_to_summarize": "nothing to summarize: no older message can be cut off from the newest",
 }
-"""``X-Tidemark-Warning`` where a compaction was asked for or due and yet not done; ``retained`` is worded with numbers."""
+"""``X-Tidemark-Warning`` where a compaction was asked for or due and yet not done, but for ``retained``."""
 
 
 @value
@@ -96,7 +96,7 @@ class Fitting:
         if report.local_tokens <= case.budget.prepare_mark or report.action not in ("none", "reused"):
             return None
         memory = case.memory
-        if memory.degraded or memory.preparing or memory.prepared or case.controls.retention is not None:
+        if memory.degraded or memory.preparing or case.controls.retention is not None:
             return None
         return self._preparing(case)
 

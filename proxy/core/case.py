@@ -140,12 +140,12 @@ class Case:
     def retained(self, candidates: Sequence[int], retention: int) -> list[int]:
         """The candidates that keep no more than the retention (FR-1.3.3), or than the floor in messages takes."""
         longest = next((covered for covered in reversed(candidates) if self.holds_floor(covered)), 0)
+        return [covered for covered in candidates if covered >= longest or self.said_after(covered) <= retention]
+
+    def said_after(self, covered: int) -> int:
+        """Tokens of the non-system messages from the first one that is not covered: what a retention is compared to."""
         systems = self.systems_before
-        return [
-            covered
-            for covered in candidates
-            if covered >= longest or self.tail(covered) - (systems[-1] - systems[self.places[covered]]) <= retention
-        ]
+        return self.tail(covered) - (systems[-1] - systems[self.places[covered]])
 
     def due(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
         """Compaction is due: find the longest tail that may stay, or say why nothing is done."""

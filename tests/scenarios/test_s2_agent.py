@@ -145,7 +145,9 @@ def test_s2_c4_by_hand_again_and_again_the_last_ten_stay(begin: Begin) -> None:
     """S2-C4: whoever asks, by header or by command; the request's own retention takes nothing from the floor."""
     talk = begin()
     talk.said = history(20)
-    for asked in ({}, {}, {"retention_tokens": "0"}, {}):
+    got = talk.send(user("And now?"), summarize="force")
+    assert got.headers["x-tidemark-action"] == "forced"
+    for asked in ({}, {"retention_tokens": "0"}, {}):
         got = talk.send(user("And now?"), summarize="force", **asked)
         assert talk.sent[1:] == [*talk.said, user("And now?")][-10:]
     assert got.headers["x-tidemark-action"] == "reused"
