@@ -19,6 +19,7 @@ from proxy.core.commands import (
     context_text,
     exchanges,
     failed_text,
+    nothing_text,
     quiet,
     summarized_text,
     without,
@@ -157,6 +158,8 @@ class Commands:
         report = done.report
         if report.action == "failed":
             return failed_text(self._mark, report.warning or ""), report
+        if report.action != "forced":
+            return nothing_text(self._mark, covered=report.summarized, reason=report.warning), report
         text = summarized_text(
             self._mark,
             messages=report.summarized,

@@ -97,7 +97,11 @@ class Compactor:
             self._given_up.pop(key, None)
 
     async def adopt(self, order: CompactionOrder, summary: RunningSummary) -> Summarized:
-        """Put a prepared summary into use: it is there already, so nobody waits."""
+        """Put a prepared summary into use: it is there already, so nobody waits.
+
+        It may have taken in others that were prepared before it and never used: what is stored names the used one.
+        """
+        summary = replace(summary, previous=order.in_use.prefix if order.in_use else None)
         wish = _Wish(order, self._writer.summarizer_for(order), "", self._writer.timer(), 0.0)
         stored, kept = await self._stored(order, summary, None)
         return self._told(wish, stored or summary, kept=kept)

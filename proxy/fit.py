@@ -19,7 +19,16 @@ from proxy.core.events import Action
 from proxy.core.messages import Message
 from proxy.core.plan import plan, plan_ahead, plan_at_once, would_help
 from proxy.core.ports import Route, TokenCounter
-from proxy.core.situation import CannotFit, Compact, CompactionPlan, NoCompaction, ReuseSummary, Situation, SwapSummary
+from proxy.core.situation import (
+    CannotFit,
+    Compact,
+    CompactionPlan,
+    NoCompaction,
+    Reason,
+    ReuseSummary,
+    Situation,
+    SwapSummary,
+)
 from proxy.core.summary import RunningSummary, render_summary
 from proxy.core.values import value
 from proxy.exchange import Refused, Report
@@ -35,7 +44,7 @@ WARNINGS = {
     "below_minimum": "not compacted: the conversation is below the minimum",
     "nothing_to_summarize": "nothing to summarize: no older message can be cut off from the newest",
 }
-"""``X-Tidemark-Warning`` where a compaction was asked for or due and yet not done."""
+"""``X-Tidemark-Warning`` where a compaction was asked for or due and yet not done, but for ``retained``."""
 
 
 @value
@@ -87,7 +96,7 @@ class Fitting:
         if report.local_tokens <= case.budget.prepare_mark or report.action not in ("none", "reused"):
             return None
         memory = case.memory
-        if memory.degraded or memory.preparing or memory.prepared or case.controls.retention is not None:
+        if memory.degraded or memory.preparing or case.controls.retention is not None:
             return None
         return self._preparing(case)
 
@@ -209,12 +218,12 @@ class Fitting:
 
     def _unchanged(self, case: Understood, planned: NoCompaction) -> Fitted:
         action: Action = "bypassed" if planned.reason == "off" else "none"
-        report = case.report(action, planned.tokens, self._timer(), warning=WARNINGS.get(planned.reason))
+        report = case.report(action, planned.tokens, self._timer(), warning=_not_done(case, planned.reason))
         return Fitted(case.request.messages, report, changed=False)
 
     def _reused(self, case: Understood, planned: ReuseSummary) -> Fitted:
         summary = planned.summary
-        warning = WARNINGS.get(planned.reason)
+        warning = _not_done(case, planned.reason)
         report = case.report("reused", planned.tokens, self._timer(), summary=summary, warning=warning)
         return Fitted(assemble(case.request.messages, summary), report, summary=summary)
 
@@ -243,6 +252,18 @@ def order_of(case: Understood, planned: Compact) -> CompactionOrder:
         whole=came.request.messages,
         counted=came.count.messages,
         in_use=max((one for one in in_use if one is not None), key=lambda one: one.covered, default=None),
+    )
+
+
+def _not_done(case: Understood, reason: Reason) -> str | None:
+    """Word why no summary was made; None where nobody waited for one."""
+    if reason != "retained":
+        return WARNINGS.get(reason)
+    floor = case.profile.policy.keep_last_messages
+    messages = f" and the last {floor} messages" if floor > 1 else ""
+    return (
+        "nothing to summarize: all that no summary stands for has to stay "
+        f"(the retention of {case.measure.budget.retention} tokens{messages})"
     )
 
 

@@ -25,9 +25,6 @@ from .situation import (
 )
 from .summary import RunningSummary
 
-FORCED_RETENTION_RATIO = 0.25
-"""Where all would be retained, a forced compaction keeps this share of the conversation's newest tokens."""
-
 
 class Case:
     """One situation with its sums; every method answers one question about it."""
@@ -143,12 +140,12 @@ class Case:
     def retained(self, candidates: Sequence[int], retention: int) -> list[int]:
         """The candidates that keep no more than the retention (FR-1.3.3), or than the floor in messages takes."""
         longest = next((covered for covered in reversed(candidates) if self.holds_floor(covered)), 0)
+        return [covered for covered in candidates if covered >= longest or self.said_after(covered) <= retention]
+
+    def said_after(self, covered: int) -> int:
+        """Tokens of the non-system messages from the first one that is not covered: what a retention is compared to."""
         systems = self.systems_before
-        return [
-            covered
-            for covered in candidates
-            if covered >= longest or self.tail(covered) - (systems[-1] - systems[self.places[covered]]) <= retention
-        ]
+        return self.tail(covered) - (systems[-1] - systems[self.places[covered]])
 
     def due(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
         """Compaction is due: find the longest tail that may stay, or say why nothing is done."""
@@ -169,16 +166,22 @@ class Case:
         return made
 
     def forced(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
-        """The client asked for it: the same way, without thresholds (FR-2.2.1, FR-5.4.2).
+        """Plan a compaction by hand: no threshold is asked, and what has to stay stays (FR-2.2.1, S2-C4).
 
-        Where the whole conversation is within the retention, a share of it is kept instead, else nothing would
-        be compacted.
+        Only where the request is over its limit do retention and floor give way, as they do when it is due.
         """
-        fits = current.tokens <= self.budget.limit
-        said = sum(self.given.tokens[place] for place in self.places[self.start :])
-        retention = self.budget.retention if said > self.budget.retention else int(FORCED_RETENTION_RATIO * said)
-        kept = self.retained(self.candidates(), retention)
-        return self.fitting(kept, self.budget.max_summary, current if fits else None) or self.stuck(current)
+        kept = self.retained(self.candidates(), self.budget.retention)
+        if current.tokens > self.budget.limit:
+            return self.fitting(kept, self.budget.max_summary, None) or self.stuck(current)
+        for covered in () if self.all_retained() else filter(self.holds_floor, kept):
+            made = self.compact(covered, self.budget.max_summary, self.told, current)
+            if made.rest_tokens + made.max_summary_tokens <= self.budget.limit:
+                return made
+        return _unchanged(current, "retained" if self.candidates() else "nothing_to_summarize")
+
+    def all_retained(self) -> bool:
+        """Whether all that no summary stands for is within the retention, so that nothing is left to summarize."""
+        return sum(self.given.tokens[place] for place in self.places[self.start :]) <= self.budget.retention
 
     def stuck(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
         """No prefix can be cut off: what there is goes out, if it fits."""

@@ -205,6 +205,14 @@ def context_text(mark: str, facts: ContextFacts) -> str:
     return _answer(mark, "Context", lines)
 
 
+def nothing_text(mark: str, *, covered: int, reason: str | None) -> str:
+    """The answer to ``/summarize`` when all that is left has to stay.
+
+    :param covered: how many messages a summary stands for already
+    """
+    return _answer(mark, "Not summarized", {"Messages that a summary stands for": f"{covered:,}"}, reason)
+
+
 def summarized_text(mark: str, *, messages: int, before: int, after: int, strategy: str, warning: str | None) -> str:
     """The answer to ``/summarize`` when it is done."""
     lines = {
@@ -212,7 +220,7 @@ def summarized_text(mark: str, *, messages: int, before: int, after: int, strate
         "Tokens": f"{before:,} before, {after:,} after",
         "Strategy": strategy,
     }
-    return _answer(mark, "Summarized" if messages else "Not summarized", lines, warning)
+    return _answer(mark, "Summarized", lines, warning)
 
 
 def failed_text(mark: str, reason: str) -> str:

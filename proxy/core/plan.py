@@ -23,6 +23,16 @@ from .situation import (
 from .summary import RunningSummary, SummaryRecipe
 
 _UNKNOWN = SummaryRecipe("extractive", "", 0)
+FAR_RATIO = 0.25
+"""A prepared summary that leaves by so much more beside it than has to stay is brought up to date; or by a turn."""
+GAIN_RATIO = 0.75
+"""Of what stands too much, so much must go by another preparation, since each may ask a model."""
+LAST_GAIN_RATIO = 0.5
+"""The same where the high water is likely to be crossed soon, and there will be no better time."""
+TURN_MESSAGES = 2
+"""A reply and what is said to it: so much of the newest is taken for the size of a turn."""
+SOON_TURNS = 2
+"""The high water is near where so many turns would cross it."""
 
 
 def plan(situation: Situation) -> CompactionPlan:
@@ -68,25 +78,56 @@ def plan_ahead(situation: Situation) -> Compact | None:
     stand after it. So the room up to the high water is taken off what has to stay of today's messages.
     """
     budget, policy = situation.budget, situation.policy
-    if situation.mode != "auto" or not policy.enabled:
-        return None
-    if situation.summary is None and situation.total <= budget.prepare_mark:
+    early = situation.summary is None and situation.total <= budget.prepare_mark
+    if situation.mode != "auto" or not policy.enabled or early:
         return None
     case = Case(situation)
     current = case.current()
     if not budget.prepare_mark < current.tokens <= budget.high_water:
         return None
-    if case.total < budget.min_tokens or len(case.said) < policy.min_messages or case.prepared() is not None:
+    if case.total < budget.min_tokens or len(case.said) < policy.min_messages:
         return None
     coming = budget.high_water - current.tokens
-    candidates = [covered for covered in case.candidates() if case.holds_floor(covered)]
-    kept = case.retained(candidates, max(budget.retention - coming, 0))
+    waiting = case.prepared()
+    if waiting is not None:
+        return _nearer(case, waiting, coming)
+    made = _next(case, coming)
+    if made is None or current.tokens - (made.rest_tokens + made.max_summary_tokens) < policy.min_gain * current.tokens:
+        return None
+    return made
+
+
+def _next(case: Case, coming: int) -> Compact | None:
+    """The next summary, if ``coming`` tokens come before it is used."""
+    retention = case.budget.retention
+    # Whoever crosses the high water brings a message more, so one less of today's is needed.
+    candidates = [covered for covered in case.candidates() if case.holds_floor(covered - 1)]
+    kept = [covered for covered in candidates if case.said_after(covered) <= retention - coming] or candidates[-1:]
     # One cut more, so that no less than the retention stands after it at the high water.
-    made = case.ahead(candidates[max(len(candidates) - len(kept) - (coming < budget.retention), 0) :], coming)
+    return case.ahead(candidates[max(len(candidates) - len(kept) - (coming < retention), 0) :], coming)
+
+
+def _nearer(case: Case, waiting: Case, coming: int) -> Compact | None:
+    """A summary in place of the one that waits, where that would leave far more beside it than has to stay.
+
+    A summary that was prepared early is followed by all that is said up to the high water. Where the policy asks for
+    less than that (FR-1.3, S2), the next one goes on from it when most of that has been said.
+    """
+    budget, count = case.budget, len(case.said)
+    floor = case.said_after(max(count - max(case.given.policy.keep_last_messages, 1), 0))
+    must_stay, turn = max(budget.retention, floor), case.said_after(max(count - TURN_MESSAGES, 0))
+    standing = waiting.said_after(waiting.start) + coming
+    if budget.high_water - budget.prepare_mark <= (1 + FAR_RATIO) * budget.retention:
+        return None  # all that comes between the marks has to stay, as with the default retention
+    if standing <= must_stay + min(FAR_RATIO * must_stay, turn):
+        return None
+    # A summarizer that repeats what is forwarded, for the provider's cache, goes on from the summary in use.
+    made = _next(case if case.given.policy.summarizer_cache_friendly else waiting, coming)
     if made is None:
         return None
-    after = made.rest_tokens + made.max_summary_tokens
-    return None if current.tokens - after < policy.min_gain * current.tokens else made
+    gain = waiting.said_after(waiting.start) - waiting.said_after(made.covered)
+    wanted = LAST_GAIN_RATIO if coming <= SOON_TURNS * turn else GAIN_RATIO
+    return made if gain >= wanted * (standing - must_stay) else None
 
 
 def would_help(situation: Situation, covered: int) -> bool:

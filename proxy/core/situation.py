@@ -16,7 +16,8 @@ from .values import value
 
 Mode = Literal["auto", "force", "off"]
 """``X-Tidemark-Summarize``."""
-Reason = Literal["fits", "off", "disabled", "below_minimum", "small_gain", "nothing_to_summarize"]
+Reason = Literal["fits", "off", "disabled", "below_minimum", "small_gain", "nothing_to_summarize", "retained"]
+"""``retained``: all that could be summarized has to stay (FR-2.2.1); ``nothing_to_summarize``: no cut is allowed."""
 
 
 @value

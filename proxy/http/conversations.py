@@ -25,6 +25,8 @@ from proxy.manual import Done, ManualCompaction, Wish
 MAX_BODY_BYTES = 65_536
 MEMBERS = ("retention_tokens", "regenerate", "model")
 """What the body may hold; a slip in a name must not go unnoticed."""
+NOTHING_TO_SUMMARIZE = "nothing_to_summarize"
+"""``outcome`` of an answer where no summary was made: all that is left has to stay (FR-2.2.1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,8 @@ def _told(done: Done) -> bytes:
         "tokens_before": report.tokens_before,
         "tokens_after": report.tokens_after,
     }
+    if report.action != "forced":
+        facts["outcome"] = NOTHING_TO_SUMMARIZE
     if report.warning:
         facts["warning"] = report.warning
     return json.dumps(facts, ensure_ascii=False).encode()

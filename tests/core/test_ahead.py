@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.assemble import assemble
-from proxy.core.budget import ModelProfile, budget_for
+from proxy.core.budget import Budget, CompactionPolicy, ModelProfile, budget_for
 from proxy.core.messages import Message
 from proxy.core.plan import plan, plan_ahead, would_help
 from proxy.core.prefix import chain_of
@@ -138,3 +138,56 @@ def test_only_a_preparation_that_can_help_is_worth_waiting_for() -> None:
     assert would_help(grown, 5)
     assert not would_help(replace(grown, summary=summary_of(6), summary_tokens=4000), 5)
     assert not would_help(situation([300, 300, 300, 9000, 50], budget(limit=9500)), 3)
+
+
+def grown_chat(marks: Budget, policy: CompactionPolicy, size_: int = 100) -> tuple[SwapSummary, int, int]:
+    """Hold a chat of equal messages whose summaries are prepared at once, until one takes its place.
+
+    :returns: the swap, how many messages stand beside the summary then, and how many summaries were prepared
+    """
+    prepared, made = None, 0
+    for count in range(3, 200, 2):
+        case = Situation(
+            chat(count), [size_] * count, 3, marks, policy, prepared=prepared, prepared_tokens=100 if prepared else 0
+        )
+        planned = plan(case)
+        if isinstance(planned, SwapSummary):
+            return planned, count - planned.summary.covered, made
+        assert isinstance(planned, NoCompaction), "nobody waits"
+        ahead = plan_ahead(case)
+        if ahead is not None:
+            assert ahead.previous == prepared, "it goes on from the one that waits"
+            prepared, made = summary_of(ahead.covered), made + 1
+    raise AssertionError
+
+
+def test_fr_1_3_3_a_prepared_summary_is_brought_up_to_date_until_the_retention_is_met() -> None:
+    """Retention 1,000, and 2,400 come between the marks: in the end they stand, with a turn and a message more."""
+    marks = budget(high_water=8000, limit=8000, prepare_mark=5600, low_water=3600, retention=1000)
+    _, kept, made = grown_chat(marks, CompactionPolicy(retention_ratio=0))
+    assert 10 <= kept <= 13
+    assert made <= 4
+
+
+def test_s2_2_a_prepared_summary_leaves_the_last_messages_and_a_turn() -> None:
+    """``keep_last_messages: 10`` and no retention in tokens: never fewer than ten, and two turns more at the most."""
+    marks = budget(high_water=8000, limit=8000, prepare_mark=5600, low_water=3600, retention=0)
+    _, kept, made = grown_chat(marks, CompactionPolicy(keep_last_messages=10, retention_tokens=0, retention_ratio=0))
+    assert 10 <= kept <= 14
+    assert made <= 4
+
+
+def test_with_the_default_retention_one_preparation_does() -> None:
+    """What comes between the default marks is about the default retention: no model is asked a second time."""
+    marks = budget(high_water=8000, limit=8000, prepare_mark=5600, low_water=3600, retention=2000)
+    _, kept, made = grown_chat(marks, CompactionPolicy())
+    assert made == 1
+    assert 20 <= kept <= 26
+
+
+def test_a_large_window_with_a_small_retention_asks_a_few_times_only() -> None:
+    """30,000 tokens come between the marks, and 1,000 stay: each preparation takes three quarters of the rest."""
+    marks = budget(window=110_000, high_water=100_000, limit=100_000, prepare_mark=70_000, low_water=45_000)
+    _, kept, made = grown_chat(marks, CompactionPolicy(retention_ratio=0), size_=600)
+    assert made <= 4
+    assert kept * 600 <= 1000 + 4 * 600

@@ -81,11 +81,43 @@ def test_fr_5_4_2_force_compacts_below_the_minimum() -> None:
     assert isinstance(planned, Compact)
 
 
-def test_force_compacts_although_all_would_be_retained() -> None:
-    """``X-Tidemark-Summarize: force`` compacts now, whatever the retention; the newest message stays."""
-    planned = plan(situation([50, 60, 70, 80, 90], budget(), mode="force"))
+def test_fr_2_2_1_by_hand_nothing_is_compacted_that_the_retention_keeps() -> None:
+    """FR-2.2.1: a compaction by hand keeps what an automatic one would keep, and the outcome has a name."""
+    assert plan(situation([50, 60, 70, 80, 90], budget(), mode="force")) == NoCompaction("retained", 353)
+    once = plan(situation([900, 600, 300, 90], budget(), mode="force"))
+    assert isinstance(once, Compact)
+    assert once.covered == 1
+
+
+def test_fr_2_2_1_by_hand_again_keeps_the_same_messages() -> None:
+    """FR-2.2.1: what stays does not depend on how often it was asked for."""
+    again = situation([900, 600, 300, 90], budget(), mode="force", summary=summary_of(1))
+    assert plan(again) == ReuseSummary(summary_of(1), 1093, "retained")
+
+
+def test_s2_c4_by_hand_the_floor_in_messages_stays() -> None:
+    """S2-C4: nothing of the last ten goes, whether three or none stand before them."""
+    policy, marks = CompactionPolicy(keep_last_messages=10), budget(retention=0)
+    first = plan(situation([300] * 13, marks, policy=policy, mode="force"))
+    assert isinstance(first, Compact)
+    assert first.covered == 3
+    given_case = situation([300] * 13, marks, policy=policy, mode="force", summary=summary_of(3))
+    assert plan(given_case) == ReuseSummary(summary_of(3), 3103, "retained")
+    assert plan(situation([300] * 10, marks, policy=policy, mode="force")) == NoCompaction("retained", 3003)
+
+
+def test_fr_2_2_2_by_hand_the_retention_goes_before_the_low_water() -> None:
+    """FR-2.2.2: who asks for 5,000 tokens keeps the most whole messages within them, though the low water is 3,600."""
+    planned = plan(situation([600] * 12, budget(retention=5000), mode="force"))
     assert isinstance(planned, Compact)
-    assert 0 < planned.covered < 5
+    assert planned.covered == 4
+
+
+def test_by_hand_over_the_limit_the_retention_gives_way() -> None:
+    """FR-5.3.1: what cannot be sent as it is is brought within the limit, as it would be without asking."""
+    planned = plan(situation([3000, 3000, 3000, 50], budget(retention=9000), mode="force"))
+    assert isinstance(planned, Compact)
+    assert planned.rest_tokens + planned.max_summary_tokens <= 8000
 
 
 def test_force_with_a_newest_turn_of_calls_compacts_what_is_before_it() -> None:

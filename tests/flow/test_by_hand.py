@@ -134,7 +134,7 @@ def test_the_retention_of_the_body_holds(client: Client) -> None:
 def test_below_the_minimum_it_is_done_with_a_warning(client: Client) -> None:
     """FR-5.4.2: in the header and in the body."""
     conversation = stored(client, [*history(2, 40), user("So?")])
-    got = summarize(client, conversation)
+    got = summarize(client, conversation, {"retention_tokens": 50})
     assert got.json()["summarized_messages"] > 0
     assert "below the minimum of 300" in got.json()["warning"]
     assert got.headers["x-tidemark-warning"] == got.json()["warning"]
@@ -146,7 +146,24 @@ def test_nothing_to_summarize_is_told(client: Client) -> None:
     first = summarize(client, conversation, {"retention_tokens": 0}).json()
     again = summarize(client, conversation, {"retention_tokens": 0}).json()
     assert "nothing to summarize" in again.pop("warning")
+    assert again["outcome"] == "nothing_to_summarize"
     assert again["summary"] == first["summary"]
+
+
+def test_fr_2_2_1_by_hand_again_what_stays_is_not_touched(bench: Bench, client: Client) -> None:
+    """The configured retention and one of the request's own hold, however often it is asked for."""
+    said = [*history(10), user("What now?")]
+    conversation = stored(client, said)
+    for body in ({"retention_tokens": 600}, {}):
+        first = summarize(client, conversation, body).json()
+        assert "outcome" not in first
+        for _ in range(2):
+            again = summarize(client, conversation, body).json()
+            assert again["outcome"] == "nothing_to_summarize"
+            assert again["summarized_messages"] == first["summarized_messages"]
+    client.chat([*said, user("And then?")])
+    kept = [len(str(one["content"])) for one in bench.upstream.last.messages[1:]]
+    assert len(kept) > 5
 
 
 def test_by_hand_again_the_new_summary_takes_in_the_old_one(client: Client) -> None:

@@ -73,11 +73,11 @@ def test_context_is_answered_as_a_stream(bench: Bench, client: Client, *, usage:
 
 def test_context_tells_the_state(bench: Bench, client: Client) -> None:
     """S2-6: tokens, limit, share, messages, what is summarized, summaries, when, and by which strategy."""
-    said = [system("Be brief."), *history(4)]
+    said = [system("Be brief."), *history(8)]
     before = ask(client, said, "/context")
     counted = client.chat([*said, user("What now?")], summarize="off")
     assert "- Limit: 1,800 of a window of 2,000" in before
-    assert "- Messages: 8, of which a summary stands for 0" in before
+    assert "- Messages: 16, of which a summary stands for 0" in before
     assert "- Summaries: 0\n" in before
     assert "- Strategy: extractive" in before
     total = re.search(r"Total tokens: (\d+); the model gets (\d+)", before)
@@ -87,7 +87,7 @@ def test_context_tells_the_state(bench: Bench, client: Client) -> None:
     assert f"- Used: {100 * int(total[1]) / 1800:.0f} % of the limit" in before
     ask(client, said, "/summarize")
     after = ask(client, said, "/context")
-    assert re.search(r"- Messages: 8, of which a summary stands for [1-7]\n", after)
+    assert re.search(r"- Messages: 16, of which a summary stands for 1?[1-9]\n", after)
     assert re.search(r"- Summaries: 1, the last one of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\n", after)
     used = re.search(r"Total tokens: (\d+); the model gets (\d+)", after)
     assert used
@@ -108,7 +108,7 @@ def test_context_changes_nothing_where_a_compaction_is_due(bench: Bench, client:
 
 def test_summarize_compacts_now_and_later_turns_use_it(bench: Bench, client: Client) -> None:
     """FR-2.3.1: the same compaction as by the header; FR-2.4.1: the same handling afterwards."""
-    said = history(4)
+    said = history(8)
     got = client.chat([*said, user("/summarize")])
     assert got.headers["x-tidemark-action"] == "forced"
     text = got.json()["choices"][0]["message"]["content"]
@@ -152,6 +152,19 @@ def test_a_long_summary_keeps_the_stream_open(bench: Bench) -> None:
     assert "Messages summarized: " in events[1]["choices"][0]["delta"]["content"]
 
 
+def test_fr_2_2_1_summarize_once_more_says_that_nothing_is_left(bench: Bench, client: Client) -> None:
+    """What stays after the first stays after the third; the answer says what keeps it, in words for a person."""
+    said = history(10)
+    first = client.chat([*said, user("/summarize")])
+    for _ in range(2):
+        got = client.chat([*said, user("/summarize")])
+        assert got.headers["x-tidemark-action"] == "reused"
+        assert got.headers["x-tidemark-summarized-messages"] == first.headers["x-tidemark-summarized-messages"]
+        text = got.json()["choices"][0]["message"]["content"]
+        assert "\nNot summarized:\n" in text
+        assert "nothing to summarize: all that no summary stands for has to stay (the retention of 450 tokens)" in text
+
+
 def test_summarize_takes_the_retention_of_the_header(bench: Bench, client: Client) -> None:
     """FR-2.2.2."""
     got = client.chat([*history(6), user("/summarize")], retention_tokens="10")
@@ -160,7 +173,7 @@ def test_summarize_takes_the_retention_of_the_header(bench: Bench, client: Clien
 
 def test_summarize_below_the_minimum_is_done_with_a_warning(bench: Bench, client: Client) -> None:
     """FR-5.4.2: in the answer and in the header."""
-    got = client.chat([*history(2, 40), user("/summarize")])
+    got = client.chat([*history(2, 40), user("/summarize")], retention_tokens="50")
     assert got.headers["x-tidemark-action"] == "forced"
     assert "below the minimum of 300" in got.headers["x-tidemark-warning"]
     assert "- Note: compacted below the minimum of 300" in got.json()["choices"][0]["message"]["content"]
@@ -262,7 +275,7 @@ def test_each_choice_is_the_same(client: Client, n: Any, choices: int) -> None:
 
 def test_off_switches_no_command_off(bench: Bench, client: Client) -> None:
     """``X-Tidemark-Summarize: off`` is about the request that is forwarded, and a command never is."""
-    got = client.chat([*history(4), user("/summarize")], summarize="off")
+    got = client.chat([*history(8), user("/summarize")], summarize="off")
     assert got.headers["x-tidemark-action"] == "forced"
     assert not bench.upstream.received
 
@@ -306,13 +319,13 @@ def test_an_unknown_model_is_refused_as_ever(client: Client) -> None:
 def test_the_store_may_be_down(bench: Bench, client: Client) -> None:
     """The answer says what is not known."""
     alone = bench.client("no store", store="redis://127.0.0.1:1")
-    said = history(4)
+    said = history(8)
     text = ask(alone, said, "/context")
     assert "- Summaries: unknown" in text
     assert "Messages summarized: " in ask(alone, said, "/summarize")
     got = alone.chat([*said, user("And?")])
     assert got.headers["x-tidemark-store"] == "degraded"
-    assert bench.upstream.last.messages == [*history(4), user("And?")]
+    assert bench.upstream.last.messages == [*history(8), user("And?")]
 
 
 def test_what_failed_is_told_in_the_answer(bench: Bench) -> None:

@@ -103,7 +103,7 @@ def test_force_compacts_now_and_the_conversation_stays_compacted(bench: Bench, c
 
 def test_force_below_the_minimum_is_done_with_a_warning(bench: Bench, client: Client) -> None:
     """FR-5.4.2."""
-    got = client.chat([*history(2, 40), user("So?")], summarize="force")
+    got = client.chat([*history(2, 40), user("So?")], summarize="force", retention_tokens="50")
     assert got.headers["x-tidemark-action"] == "forced"
     assert "below the minimum of 300" in got.headers["x-tidemark-warning"]
 

@@ -16,7 +16,7 @@ from proxy.config import load
 from proxy.core.ports import Route
 from proxy.summarizers.llm import small_route
 from tests.flow.conftest import Bench
-from tests.flow.talk import Said, assistant, long, system, user
+from tests.flow.talk import Said, assistant, history, long, system, user
 from tests.scenarios.talks import ROOT, SUMMARY, Talk, summaries, talk_with, told
 from tests.support.scripted import whole
 from tests.tokens.vectors import VECTORS
@@ -136,6 +136,34 @@ def test_s2_2_nothing_to_summarize(begin: Begin) -> None:
     talk.said = [message for number in range(4) for message in (user(long(number, 760)), assistant(long(9, 760)))]
     got = talk.send(user("And now?"))
     assert told(got, "tokens-before") > 0.8 * WINDOW
+    assert got.headers["x-tidemark-action"] == "none"
+    assert "nothing to summarize" in got.headers["x-tidemark-warning"]
+    assert talk.sent == [*talk.said, user("And now?")]
+
+
+def test_s2_c4_by_hand_again_and_again_the_last_ten_stay(begin: Begin) -> None:
+    """S2-C4: whoever asks, by header or by command; the request's own retention takes nothing from the floor."""
+    talk = begin()
+    talk.said = history(20)
+    got = talk.send(user("And now?"), summarize="force")
+    assert got.headers["x-tidemark-action"] == "forced"
+    for asked in ({}, {"retention_tokens": "0"}, {}):
+        got = talk.send(user("And now?"), summarize="force", **asked)
+        assert talk.sent[1:] == [*talk.said, user("And now?")][-10:]
+    assert got.headers["x-tidemark-action"] == "reused"
+    assert "nothing to summarize" in got.headers["x-tidemark-warning"]
+    assert "the last 10 messages" in got.headers["x-tidemark-warning"]
+    for _ in range(2):
+        talk.send(user("/summarize"))
+    talk.ask()
+    assert talk.sent[-10:] == talk.said[-11:-1]
+
+
+def test_s2_c4_by_hand_with_no_more_than_ten_there_is_nothing_to_summarize(begin: Begin) -> None:
+    """S2-C4: ``toSummarize`` is empty; the messages go out as they are."""
+    talk = begin()
+    talk.said = history(4)
+    got = talk.send(user("And now?"), summarize="force")
     assert got.headers["x-tidemark-action"] == "none"
     assert "nothing to summarize" in got.headers["x-tidemark-warning"]
     assert talk.sent == [*talk.said, user("And now?")]

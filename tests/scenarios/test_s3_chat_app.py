@@ -331,6 +331,22 @@ def test_fr_2_2_1_by_hand_the_same_retention_holds(begin: Begin) -> None:
     assert kept[0] == kept[1]
 
 
+@pytest.mark.parametrize("asked", [{}, {"retention_tokens": "2000"}], ids=["configured", "of its own"])
+def test_fr_2_2_1_by_hand_once_more_the_retention_is_the_same(begin: Begin, asked: Said) -> None:
+    """What stays does not get less, however often it is asked for; that nothing is left is said."""
+    talk = begin()
+    talk.said = history(20, 130)
+    talk.send(user("And now?"), summarize="force", **asked)
+    first = talk.sent[1:]
+    retention = int(asked.get("retention_tokens", "1000"))
+    assert sum(talk.count(one) - 3 for one in first) <= retention
+    assert sum(talk.count(one) - 3 for one in talk.said[-len(first) :]) > retention
+    for _ in range(3):
+        got = talk.send(user("And now?"), summarize="force", **asked)
+        assert talk.sent[1:] == first
+        assert f"the retention of {retention} tokens" in got.headers["x-tidemark-warning"]
+
+
 def test_fr_2_2_2_a_retention_of_ones_own_is_possible(begin: Begin) -> None:
     """For one request."""
     talk = begin()
