@@ -85,7 +85,11 @@ def create_app(
     )
     heard = log.hears(TurnStored)  # the metrics do not count them
     relay = Relay(store, parts.counter, emit, msgspec.json.decode, time.perf_counter, tells_turns=heard)
-    auth = PassthroughAuth(secret)
+    auth = PassthroughAuth(
+        secret,
+        identity_headers=settings.auth.identity_headers,
+        forward_cookies=settings.server.forward_cookies,
+    )
     token = settings.secrets.admin_token
     access = OperatorAccess(settings.server.host, token.reveal() if token else None)
     conversations = ConversationAccess(auth, access)
