@@ -37,9 +37,7 @@ class PassthroughAuth:
         upstream without keys may have nothing else to tell its users apart by
     """
 
-    def __init__(
-        self, secret: bytes, *, identity_headers: Iterable[str] = (), forward_cookies: bool = False
-    ) -> None:
+    def __init__(self, secret: bytes, *, identity_headers: Iterable[str] = (), forward_cookies: bool = False) -> None:
         self._secret = secret
         self._keyed = blake2b(key=os.urandom(64))
         self._fingerprints: dict[bytes, bytes] = {}
