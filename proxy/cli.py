@@ -45,12 +45,12 @@ def cli() -> None:
 @click.option("--workers", type=click.IntRange(1, 256), help="Processes that share port and store (server.workers; 1).")
 def serve(config: Path | None, host: str | None, port: int | None, workers: int | None) -> None:
     """Run the proxy."""
-    from proxy.config import load
+    from proxy.config import exposure_warnings, load
     from proxy.telemetry.logging import configure
 
     configure()
     settings = load(config, os.environ).listening(host=host, port=port, workers=workers)
-    for warning in settings.warnings:
+    for warning in (*settings.warnings, *exposure_warnings(settings)):
         click.echo(f"warning: {warning}", err=True)
     if (said := settings.memory_flush).enabled and said.worker and said.entry_points:
         from proxy.flush import installed

@@ -8,7 +8,7 @@ request's own format.
 from __future__ import annotations
 
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,7 +52,7 @@ class Answered:
 class Commands:
     """Stands before the pipeline; holds no state of its own.
 
-    :param mark: what answers are known by, ``mark_of`` the secret
+    :param mark_for: by a caller's fingerprint, what answers to it are known by: ``mark_of`` the secret
     """
 
     def __init__(
@@ -61,14 +61,14 @@ class Commands:
         road: ChatPipeline,
         fitting: Fitting,
         store: ConversationStore,
-        mark: str,
+        mark_for: Callable[[bytes], str],
         emit: Listener,
         clock: Clock,
     ) -> None:
         self._road = road
         self._fitting = fitting
         self._store = store
-        self._mark = mark
+        self._mark_for = mark_for
         self._emit = emit
         self._clock = clock
 
@@ -87,15 +87,22 @@ class Commands:
         :param compacting: told what is summarized while the client waits
         :raises InvalidRequest: there is nothing in the request but commands of before
         """
-        if quiet(request, self._mark):
+        mark = self._mark_for(caller.fingerprint)
+        if quiet(request, mark):
             return self._road.run(request, caller, controls, prepared=prepared, compacting=compacting)
-        return self._heard(request, caller, controls, prepared, compacting)
+        return self._heard(request, caller, controls, mark, prepared, compacting)
 
     async def _heard(
-        self, request: ChatRequest, caller: Caller, controls: Controls, prepared: Announce, compacting: Compacting
+        self,
+        request: ChatRequest,
+        caller: Caller,
+        controls: Controls,
+        mark: str,
+        prepared: Announce,
+        compacting: Compacting,
     ) -> Exchange | Refused | Answered:
         """The same where a message may be a command, or bears our mark."""
-        gone, lost = exchanges(request, self._mark)
+        gone, lost = exchanges(request, mark)
         if lost and (await self._road.profile(request, caller)).policy.commands:
             gone |= lost
         request = without_exchanges(request, gone)
@@ -134,7 +141,7 @@ class Commands:
             last_summary_at=max((one.created_at for one in made or ()), default=None),
             strategy=case.profile.policy.strategy,
         )
-        return context_text(self._mark, facts), report
+        return context_text(self._mark_for(case.caller.fingerprint), facts), report
 
     async def _summaries(self, case: Understood) -> list[RunningSummary] | None:
         """Those that stand for a beginning of this very conversation; None where the store does not answer."""
@@ -154,14 +161,15 @@ class Commands:
         if isinstance(done, Refused):
             if not isinstance(done.error, CompactionFailed | ContextLengthExceeded):
                 raise done.error
-            return failed_text(self._mark, str(done.error)), done.report
+            return failed_text(self._mark_for(case.caller.fingerprint), str(done.error)), done.report
         report = done.report
         if report.action == "failed":
-            return failed_text(self._mark, report.warning or ""), report
+            return failed_text(self._mark_for(case.caller.fingerprint), report.warning or ""), report
         if report.action != "forced":
-            return nothing_text(self._mark, covered=report.summarized, reason=report.warning), report
+            mark = self._mark_for(case.caller.fingerprint)
+            return nothing_text(mark, covered=report.summarized, reason=report.warning), report
         text = summarized_text(
-            self._mark,
+            self._mark_for(case.caller.fingerprint),
             messages=report.summarized,
             before=report.tokens_before,
             after=report.tokens_after,

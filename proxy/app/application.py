@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from proxy.history import StoredHistory, TurnRules
 from proxy.http.access import ConversationAccess
 from proxy.http.admin import OperatorAccess
 from proxy.http.archive import Archived
-from proxy.http.auth import PassthroughAuth
+from proxy.http.auth import MAX_REMEMBERED, PassthroughAuth
 from proxy.http.body import read_messages
 from proxy.http.chat import ChatEndpoint, EdgeLimits
 from proxy.http.conversations import Conversations
@@ -85,13 +86,17 @@ def create_app(
     )
     heard = log.hears(TurnStored)  # the metrics do not count them
     relay = Relay(store, parts.counter, emit, msgspec.json.decode, time.perf_counter, tells_turns=heard)
-    auth = PassthroughAuth(secret)
+    auth = PassthroughAuth(
+        secret,
+        identity_headers=settings.auth.identity_headers,
+        forward_cookies=settings.server.forward_cookies,
+    )
     token = settings.secrets.admin_token
     access = OperatorAccess(settings.server.host, token.reveal() if token else None)
     conversations = ConversationAccess(auth, access)
     max_body = settings.server.max_body_mb * 1024 * 1024
     commands = Commands(
-        road=pipeline, fitting=engine.fitting, store=store, mark=mark_of(secret), emit=emit, clock=time.time
+        road=pipeline, fitting=engine.fitting, store=store, mark_for=_marks(secret), emit=emit, clock=time.time
     )
     chat = ChatEndpoint(
         pipeline=_history(settings, stored, commands),
@@ -149,6 +154,11 @@ class _Application(Starlette):
             await self._chat(scope, receive, send)
         else:
             await super().__call__(scope, receive, send)
+
+
+def _marks(secret: bytes) -> Callable[[bytes], str]:
+    """The mark of each caller's answers; the newest are remembered, since every request asks."""
+    return lru_cache(MAX_REMEMBERED)(partial(mark_of, secret))
 
 
 def _history(settings: Settings, stored: StoredParts, road: Commands) -> StoredHistory:

@@ -6,6 +6,7 @@ what is known of models without a file. ``app`` hands parts on; no other room re
 
 from __future__ import annotations
 
+from proxy.config.exposure import exposure_warnings
 from proxy.config.loading import load
 from proxy.config.masking import Address, Parameters, Secret
 from proxy.config.models import LaneChoice, ModelDefault, ModelDefaults, ModelEntry, WindowNote
@@ -51,6 +52,7 @@ __all__ = [
     "WindowNote",
     "as_typed",
     "check_report",
+    "exposure_warnings",
     "key_notes",
     "load",
     "load_model_defaults",

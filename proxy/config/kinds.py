@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,13 @@ from urllib.parse import urlsplit
 from proxy.config.masking import Address
 from proxy.config.templates import TemplateFile
 from proxy.config.tree import Scalar
+from proxy.core.headers import NOT_SENT
 
 T = TypeVar("T")
+USUAL_PORTS = {"http": 80, "https": 443}
+"""A browser leaves them out of an origin."""
+_HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
+"""A token (RFC 9110, section 5.6.2), in lower case."""
 
 
 class Unfit(Exception):
@@ -33,11 +39,15 @@ class Kind(Generic[T]):
     """:raises Unfit: the value is of another kind, or out of range"""
     none: str | None = None
     """The word in YAML that stands for None; None where None is no value."""
+    each: Kind[Any] | None = None
+    """What the entries of a list are; None where the key takes no list."""
 
     def word(self, value: object) -> str:
         """A value as it is written in YAML."""
         if value is None:
             return self.none or "null"
+        if isinstance(value, tuple):
+            return f"[{', '.join(map(str, value))}]"
         if isinstance(value, bool):
             return "true" if value else "false"
         return f"{value:g}" if isinstance(value, float) else str(value)
@@ -160,6 +170,51 @@ def or_word(word: str, kind: Kind[T]) -> Kind[T | None]:
         return None if is_none else kind.read(scalar)
 
     return Kind(f"{word} or {kind.wanted}", read, none=word)
+
+
+def several(kind: Kind[T]) -> Kind[tuple[T, ...]]:
+    """A list of ``kind``; a key without a value is an empty one."""
+
+    def read(scalar: Scalar) -> tuple[T, ...]:
+        if scalar.value is None:
+            return ()
+        raise Unfit(f"write it as a list: [{scalar.text}]" if not scalar.variable else "write it as a list: [...]")
+
+    return Kind(f"a list, each entry {kind.wanted}", read, each=kind)
+
+
+def origin() -> Kind[str]:
+    """A web page's origin as a browser writes it in ``Origin`` (RFC 6454): in lower case, without a usual port."""
+
+    def read(scalar: Scalar) -> str:
+        value = _text(scalar).strip().lower().rstrip("/")
+        try:
+            parts = urlsplit(value)
+            port = parts.port
+        except ValueError:
+            raise Unfit from None
+        if not parts.scheme or not parts.hostname or parts.path or parts.query or parts.fragment or "@" in parts.netloc:
+            raise Unfit
+        if "*" in value:
+            raise Unfit("there are no wildcards: name each origin")
+        usual = USUAL_PORTS.get(parts.scheme)
+        return value.rpartition(":")[0] if port is not None and port == usual else value
+
+    return Kind("an origin: scheme://host, or scheme://host:port (https://chat.example.com)", read)
+
+
+def header_name() -> Kind[str]:
+    """The name of a request header that goes upstream, in lower case."""
+
+    def read(scalar: Scalar) -> str:
+        value = _text(scalar).strip().lower()
+        if _HEADER_NAME.fullmatch(value) is None:
+            raise Unfit
+        if value.encode() in NOT_SENT or value.startswith("x-tidemark-"):
+            raise Unfit("it is for one connection only, or Tidemark's own")
+        return value
+
+    return Kind("the name of a request header", read)
 
 
 def address(*schemes: str, words: tuple[str, ...] = (), base: bool = False) -> Kind[Address]:

@@ -111,6 +111,9 @@ class Reader:
 
     def value(self, node: Node, name: str, kind: Kind[Any]) -> Any:
         """The value of a key, or ``MISSING`` after a problem."""
+        if kind.each is not None and isinstance(node, Items):
+            entries = [self.value(entry, name, kind.each) for entry in node.nodes]
+            return MISSING if MISSING in entries else tuple(entries)
         scalar = self._expanded(node)
         if scalar is None:
             return MISSING

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from proxy.config.exposure import exposure_warnings
 from proxy.config.loading import load
 from proxy.config.models import ModelEntry, WindowNote
 from proxy.config.settings import Settings
@@ -29,7 +30,7 @@ def check_report(path: Path | None, environ: Mapping[str, str]) -> tuple[list[st
 
 def _summary(settings: Settings) -> Iterator[str]:
     yield f"{settings.path or 'no file, all defaults'}: this configuration can be used"
-    yield from (f"warning: {warning}" for warning in settings.warnings)
+    yield from (f"warning: {warning}" for warning in (*settings.warnings, *exposure_warnings(settings)))
     if settings.preset:
         yield f"preset {settings.preset}, under what the file says itself"
     server, store = settings.server, settings.store

@@ -160,6 +160,10 @@ class ServerSettings:
     """A stream that is silent for so long gets an SSE comment; common gateways cut at 30 s or more."""
     notice_seconds: float = field(default=2.0, metadata=takes(kinds.none_or_more("seconds")))
     """A stream that waits so long for a summary is told so by a comment; 0 never tells (FR-1.6)."""
+    allowed_origins: tuple[str, ...] = field(default=(), metadata=takes(kinds.several(kinds.origin())))
+    """Origins of browser apps that may ask from another site. None: any page could ask a port of this machine."""
+    forward_cookies: bool = field(default=False, metadata=takes(kinds.flag()))
+    """Send a client's cookies upstream. Off: a browser sends those of every other app on this machine, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +174,8 @@ class AuthSettings:
         default="passthrough", metadata=takes(kinds.choice(Literal["passthrough", "keys"]))
     )
     """``passthrough``: the client's own key; ``keys``: virtual keys. The former needs no administration."""
+    identity_headers: tuple[str, ...] = field(default=(), metadata=takes(kinds.several(kinds.header_name())))
+    """Headers that tell tenants apart beside those that are known by their names (``http/credentials.py``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,19 +22,22 @@ from .messages import ChatRequest, Message, render_body
 Command = Literal["/context", "/summarize"]
 COMMANDS: dict[str, Command] = {"/context": "/context", "/summarize": "/summarize"}
 """S2-5. A whole message of the user, exactly, white space around it aside."""
-_PURPOSE = b"tidemark: the mark of answers to commands, version 1"
+_PURPOSE = b"tidemark: the mark of answers to commands, version 2"
 _MARK_CHARACTERS = 16
 """Hex: 64 bits, so that no text carries a mark by chance."""
 _NOTE = "Tidemark answers this itself; the model sees neither the command nor this answer."
 
 
-def mark_of(secret: bytes) -> str:
-    """What every answer to a command begins with; the same for all workers and replicas of one secret.
+def mark_of(secret: bytes, fingerprint: bytes) -> str:
+    """What every answer to a caller's commands begins with; the same for all workers and replicas of one secret.
+
+    Each caller has a mark of its own. By another one's, which anybody can ask for, a text that a model repeats could
+    make its answer vanish from later requests.
 
     It is plain text, which every client sends back, of characters that no JSON encoder writes in another way. It holds
     for any answer as a whole, so one that was cut short or reformatted behind it is still known.
     """
-    digest = hmac.new(secret, _PURPOSE, hashlib.sha256).hexdigest()
+    digest = hmac.new(secret, _PURPOSE + fingerprint, hashlib.sha256).hexdigest()
     return f"[Tidemark {digest[:_MARK_CHARACTERS]}]"
 
 

@@ -84,7 +84,8 @@ class DailyFiles:
     def _write(self, entry: FlushEntry) -> None:
         folder = self._of(entry.tenant)
         if not folder.is_dir():
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for one in (self._folder.parent, self._folder, folder):  # each by itself: parents get no mode
+                one.mkdir(mode=0o700, parents=True, exist_ok=True)
             _sync_folder(folder.parent)
         path = folder / f"{_day(entry.at)}{SUFFIX}"
         with _held(folder):

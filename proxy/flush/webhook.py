@@ -18,12 +18,19 @@ SIGNATURE = "Tidemark-Signature"
 """``t=UNIX_SECONDS,v1=HEX``: HMAC-SHA256 by the secret over ``UNIX_SECONDS.BODY``."""
 FRESH_SECONDS = 300
 """A receiver takes no signature that is older, so that nobody can send it once more later."""
+MAX_DIGITS = 9
+"""Of seconds in ``Retry-After``: thirty years. A longer number is nonsense, and of many digits it would be infinite."""
 
 
 def signature(secret: bytes, body: bytes, now: int) -> str:
     """The value of the header."""
     digest = hmac.new(secret, b"%d." % now + body, hashlib.sha256).hexdigest()
     return f"t={now},v1={digest}"
+
+
+def retry_after(value: str) -> float:
+    """The seconds that ``Retry-After`` asks for (RFC 9110, section 10.2.3); 0 for a date and for nonsense."""
+    return float(value) if value.isascii() and value.isdecimal() and len(value) <= MAX_DIGITS else 0.0
 
 
 class Webhook:
@@ -65,8 +72,7 @@ class Webhook:
             async with self._session.post(self._url, data=entry.body, headers=headers, allow_redirects=False) as answer:
                 if 200 <= answer.status < 300:
                     return
-                asked = answer.headers.get("Retry-After", "")
-                wait = float(asked) if asked.isdecimal() else 0.0
+                wait = retry_after(answer.headers.get("Retry-After", ""))
                 raise FlushNotTaken(f"the webhook answered {answer.status}", retry_after=wait)
         except TimeoutError as error:
             raise FlushNotTaken("the webhook did not answer in time") from error

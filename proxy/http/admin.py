@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 from dataclasses import dataclass
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
 from proxy.core.errors import Forbidden, NotAuthenticated
+from proxy.core.hosts import is_loopback
 
 FORWARDED = frozenset({"forwarded", "via", "x-real-ip"})
 """What a reverse proxy adds: a request that came through one on this machine may have begun anywhere."""
@@ -56,14 +56,6 @@ class OperatorAccess:
         peer = request.client.host if request.client else ""
         direct = not any(name in FORWARDED or name.startswith("x-forwarded-") for name in request.headers)
         return direct and is_loopback(self.host) and is_loopback(peer) and is_loopback(_hostname(request))
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host or address is this machine's own."""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _same(given: bytes, token: bytes) -> bool:

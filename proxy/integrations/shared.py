@@ -126,7 +126,8 @@ class SharedSummaries:
         url = url_of(settings.data_dir / "store") if url == "embedded" else url
         stored = self._stored = StoredParts(settings, url, _LOG.warning)
         encoded = [(name.encode(), value.encode()) for name, value in lines.items()]
-        caller = PassthroughAuth(secret.encode()).caller(encoded)
+        auth = PassthroughAuth(secret.encode(), identity_headers=settings.auth.identity_headers)
+        caller = auth.caller(encoded)
         route = await stored.parts.upstream.resolve(model, by_operator=True)
         profile = await stored.parts.catalog.profile(route, caller)
         recipe = stored.parts.summarizer_for(profile, route).recipe

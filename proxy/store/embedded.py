@@ -47,7 +47,7 @@ class EmbeddedValkey:
 
     Start it in a thread that lives as long as the server should: Linux ends the child with that thread.
 
-    :param folder: made if it is not there; nobody but its owner may read it
+    :param folder: made if it is not there, like the one around it; nobody but its owner may read it
     :param options: further options of ``valkey-server``: ``("--maxmemory", "1gb")``
     """
 
@@ -79,7 +79,8 @@ class EmbeddedValkey:
         :raises ConfigError: the folder cannot be used
         """
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in (self._folder.parent, self._folder):  # each by itself: parents get no mode
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._folder.chmod(0o700)
             self._socket = _socket_path(self._folder)
             self._lock = _lock(self._folder)

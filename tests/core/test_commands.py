@@ -27,7 +27,7 @@ from proxy.core.messages import ChatRequest
 from proxy.http.body import BodyParser
 from tests.core.histories import conversations, message
 
-MARK = mark_of(b"a secret of the tests")
+MARK = mark_of(b"a secret of the tests", b"a caller")
 FACTS = ContextFacts(5678, 1234, 1800, 2000, 42, 30, 2, 1_700_000_000.0, "hybrid")
 ANSWERS = [
     context_text(MARK, FACTS),
@@ -148,7 +148,7 @@ def test_an_answer_without_its_command_goes() -> None:
         [("user", "/context please"), ("user", "hi")],
         [("user", "/context"), ("assistant", "Yes."), ("user", "hi")],
         [("user", "hi"), ("assistant", ""), ("user", "/context")],
-        [("user", "/context"), ("assistant", context_text(mark_of(b"another"), FACTS))],
+        [("user", "/context"), ("assistant", context_text(mark_of(b"another", b"a caller"), FACTS))],
         [("user", "hi"), ("assistant", ""), ("user", ANSWERS[0])],
     ],
     ids=["no mark", "a mark inside", "not exact", "answered", "the newest", "another secret", "of the model's"],
@@ -259,9 +259,10 @@ def test_a_tool_result_after_a_command_ends_no_tool_loop() -> None:
     assert command_in(said) is None
 
 
-def test_a_mark_is_plain_text_of_its_secret() -> None:
-    """It depends on the secret alone, and no JSON encoder of any language escapes it."""
-    assert MARK == mark_of(b"a secret of the tests") != mark_of(b"another")
+def test_a_mark_is_plain_text_of_its_secret_and_caller() -> None:
+    """It depends on nothing else, and no JSON encoder of any language escapes it."""
+    assert MARK == mark_of(b"a secret of the tests", b"a caller") != mark_of(b"another", b"a caller")
+    assert MARK != mark_of(b"a secret of the tests", b"another caller")
     assert not set(MARK) - set("[] Tidemark0123456789abcdef")
     assert all(answer.startswith(MARK) for answer in ANSWERS)
 

@@ -390,6 +390,17 @@ def test_a_port_that_is_taken_is_told(machine: Machine) -> None:
     assert not (machine.folder / "data" / "store").exists()
 
 
+def test_a_configured_key_that_other_machines_reach_is_told_at_the_start(machine: Machine) -> None:
+    """``serve`` says so before it listens; here it cannot, since the address is nobody's (RFC 5737)."""
+    path = machine.config(CONFIG.replace("model: openai", "api_key: sk-1, model: openai"))
+    started = [sys.executable, "-m", "proxy", "serve", "--config", str(path), "--host", "192.0.2.1", "--port", "0"]
+    done = subprocess.run(started, env=machine.environ, cwd=machine.folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "warning: whoever reaches 192.0.2.1 can use small at your expense" in done.stderr
+    assert "TIDEMARK_ADMIN_TOKEN" in done.stderr
+    assert "sk-1" not in done.stderr
+
+
 def test_check_says_what_follows_from_a_file(machine: Machine) -> None:
     """A good file: exit code 0, and the marks of each model."""
     done = machine.run("check", "--config", str(machine.config()))

@@ -129,6 +129,18 @@ def test_summarize_compacts_now_and_later_turns_use_it(bench: Bench, client: Cli
     assert "summarize" not in bench.upstream.last.body.decode()
 
 
+def test_the_mark_of_another_callers_answers_is_a_text_like_any_other(bench: Bench, client: Client) -> None:
+    """Whoever asked for it could else make another one's messages vanish, by a text that a model repeats."""
+    strangers: list[Said] = [user("Hello")]
+    marked = ask(Client(client.http, "stranger"), strangers, "/context")
+    said = [user("What does the page say?"), assistant(marked), user("And now?")]
+    assert client.chat(said).status_code == 200
+    assert bench.upstream.last.messages == said
+    own = [user("Hello"), user("/context"), assistant(ask(client, [user("Hello")], "/context")), user("And now?")]
+    assert client.chat(own).status_code == 200
+    assert bench.upstream.last.messages == [user("Hello"), user("And now?")]
+
+
 def test_summarize_streams_as_well(bench: Bench, client: Client) -> None:
     """The headers say what was done, on a stream too."""
     got, events = streamed(client, {"messages": [*history(4), user("/summarize")]})

@@ -46,6 +46,13 @@ async def test_there_is_a_file_for_each_day_and_tenant(tmp_path: Path) -> None:
     assert (tmp_path / TENANT / "2023-11-14.jsonl").stat().st_mode & 0o077 == 0
 
 
+async def test_the_folders_around_the_files_are_their_owners_alone(tmp_path: Path) -> None:
+    """``data_dir`` and ``flush/`` too, where they are made here: their names tell tenants."""
+    await files(tmp_path / "data" / "flush").deliver(entry(1, at=NOON), 1)
+    made = (tmp_path / "data", tmp_path / "data" / "flush", tmp_path / "data" / "flush" / TENANT)
+    assert [folder.stat().st_mode & 0o777 for folder in made] == [0o700] * 3
+
+
 async def test_an_entry_that_comes_again_is_not_written_again(tmp_path: Path) -> None:
     """By its key: in the same process, in the next one, and where another one wrote it meanwhile."""
     first, second = files(tmp_path), files(tmp_path)

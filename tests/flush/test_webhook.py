@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from proxy.core.errors import FlushNotTaken
-from proxy.flush.webhook import FRESH_SECONDS, Webhook
+from proxy.flush.webhook import FRESH_SECONDS, Webhook, retry_after
 from tests.flush.conftest import entry
 from tests.support.serving import Serving
 
@@ -96,6 +96,13 @@ async def test_every_other_answer_is_offered_again(webhook: Webhook, receiver: R
     with pytest.raises(FlushNotTaken, match=str(status)):
         await webhook.deliver(entry(1), 1)
     assert len(receiver.got) == 1, "no redirect is followed"
+
+
+@pytest.mark.parametrize("nonsense", ["9" * 400, "1" * 10, "-1", "1.5", "inf", "\u0664", ""])
+def test_a_retry_after_of_nonsense_asks_for_nothing(nonsense: str) -> None:
+    """Four hundred digits were an infinite wait."""
+    assert retry_after(nonsense) == 0
+    assert retry_after("120") == 120
 
 
 async def test_the_receiver_may_ask_for_time(webhook: Webhook, receiver: Receiver) -> None:

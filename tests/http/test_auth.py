@@ -11,6 +11,7 @@ from proxy.core.messages import framed
 from proxy.http.auth import PassthroughAuth
 
 AUTH = PassthroughAuth(b"a secret of the tests")
+WITH_COOKIES = PassthroughAuth(b"a secret of the tests", forward_cookies=True)
 KEY = (b"authorization", b"Bearer sk-1")
 
 
@@ -37,7 +38,7 @@ def test_every_credential_that_goes_upstream_tells_tenants_apart(name: bytes) ->
     """Promise 8: two values of it are two tenants, and neither is the tenant of those who send none."""
     callers = [tenant((name, b"session=alice")), tenant((name, b"session=bob")), tenant()]
     assert len(set(callers)) == 3
-    assert [header for header, _ in AUTH.caller([(name, b"x")]).headers] == [name]
+    assert [header for header, _ in WITH_COOKIES.caller([(name, b"x")]).headers] == [name]
 
 
 def test_the_order_of_the_lines_does_not_matter() -> None:
@@ -66,10 +67,21 @@ def test_what_does_not_go_upstream_is_no_credential() -> None:
 
 
 def test_a_balancers_cookie_is_no_credential() -> None:
-    """AWS renews ``AWSALB`` with every answer; the client stays one tenant; the cookie goes upstream."""
+    """AWS renews ``AWSALB`` with every answer; the client stays one tenant."""
     assert tenant(KEY, (b"cookie", b"AWSALB=1; AWSALBCORS=1")) == tenant(KEY, (b"cookie", b"AWSALB=2")) == tenant(KEY)
     assert tenant(KEY, (b"cookie", b"AWSALB=1; session=a")) != tenant(KEY)
-    assert (b"cookie", b"AWSALB=1") in AUTH.caller([(b"cookie", b"AWSALB=1")]).headers
+    assert (b"cookie", b"AWSALB=1") in WITH_COOKIES.caller([(b"cookie", b"AWSALB=1")]).headers
+
+
+@pytest.mark.parametrize("cookies", [b"AWSALB=1", b"session=a; theme=dark"])
+def test_cookies_stay_here_unless_they_are_to_go_on(cookies: bytes) -> None:
+    """A browser sends those of every other app on this machine; they tell its users apart all the same."""
+    lines = [KEY, (b"cookie", cookies), (b"x-other", b"1")]
+    kept, sent = AUTH.caller(lines), WITH_COOKIES.caller(lines)
+    assert kept.headers == [KEY, (b"x-other", b"1")]
+    assert sent.headers == lines
+    assert kept.fingerprint == sent.fingerprint
+    assert (kept.fingerprint != tenant(KEY)) is (b"session" in cookies)
 
 
 def test_a_fingerprint_is_the_same_in_every_version() -> None:

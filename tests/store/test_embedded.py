@@ -53,6 +53,16 @@ def test_data_survives_a_restart(short_folder: Path) -> None:
     assert (short_folder / "valkey.log").exists()
 
 
+def test_the_folder_around_it_is_its_owners_alone(tmp_path: Path) -> None:
+    """``data_dir`` itself, where it is made with the store; one that is there keeps its mode."""
+    made, kept = tmp_path / "made", tmp_path / "kept"
+    kept.mkdir(mode=0o755)
+    for data in (made, kept):
+        with EmbeddedValkey(data / "store"):
+            assert stat.S_IMODE((data / "store").stat().st_mode) == 0o700
+    assert [stat.S_IMODE(data.stat().st_mode) for data in (made, kept)] == [0o700, 0o755]
+
+
 def test_a_second_start_on_one_folder_is_refused(short_folder: Path) -> None:
     """The message names the folder, the holder and the mend."""
     with EmbeddedValkey(short_folder), pytest.raises(StoreInUse) as refused:

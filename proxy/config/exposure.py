@@ -1,0 +1,26 @@
+"""Exposure: what a person should hear before a port is opened to other machines."""
+
+from __future__ import annotations
+
+from proxy.config.settings import Settings
+from proxy.core.hosts import is_loopback
+
+CREDENTIAL_ENDS = ("key", "token", "secret", "password", "credential", "credentials")
+"""Of the names of ``litellm_params`` that hold a credential: ``api_key``, ``aws_secret_access_key``, ``azure_ad_token``."""
+
+
+def exposure_warnings(settings: Settings) -> tuple[str, ...]:
+    """The warnings about a port that other machines reach, where a configured credential is spent and nobody watches."""
+    host = settings.server.host
+    names = [
+        entry.name
+        for entry in settings.model_list
+        if any(value and name.endswith(CREDENTIAL_ENDS) for name, value in entry.litellm_params.items())
+    ]
+    if is_loopback(host) or not names or settings.secrets.admin_token is not None:
+        return ()
+    return (
+        f"whoever reaches {host} can use {names[0]} at your expense, and read what callers without a key said: the "
+        "configuration has its credential, and Tidemark asks for none. Listen on 127.0.0.1, or put something in front "
+        "that checks who asks and set TIDEMARK_ADMIN_TOKEN",
+    )
