@@ -28,6 +28,9 @@ _SHORT = 256
 _LENGTHS = [size.to_bytes(8, "little") for size in range(_SHORT)]
 """The frames of short pieces, which most are."""
 
+LONGEST_MODEL_NAME = 256
+"""Characters; Hugging Face allows 96. Caches by name and the globs of policies take a name to be short."""
+
 JsonValue = object
 """A decoded JSON value: ``None | bool | int | float | str | list | dict``."""
 

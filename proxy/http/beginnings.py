@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from proxy.core.messages import Lineage, Message
+from proxy.http.bounds import is_utf8
 from proxy.http.held import held_bytes
 
 LONG_BYTES = 16_384
@@ -124,6 +125,8 @@ def _rest(body: bytes, beginning: Beginning) -> Continued | None:
     if any(body.find(sign, len(text)) >= 0 for sign in (_NAME, *_WRITTEN_OTHERWISE)):
         return None  # of a name that stands twice the last one counts
     short = body[:opened] + _KNOWN + body[len(text) :]
+    if not is_utf8(short):
+        return None
     try:
         fields = {name: bytes(raw) for name, raw in _members.decode(short).items()}
         array = fields.get("messages", b"")

@@ -18,8 +18,9 @@ import msgspec
 
 from proxy.core.chat import HALF, parse_message
 from proxy.core.errors import InvalidRequest
-from proxy.core.messages import ChatRequest, JsonValue, Message, printable
+from proxy.core.messages import LONGEST_MODEL_NAME, ChatRequest, JsonValue, Message, printable
 from proxy.http.beginnings import Beginnings
+from proxy.http.bounds import is_utf8
 from proxy.http.held import held_bytes
 
 COUNTED = ("tools", "tool_choice", "functions", "function_call", "response_format")
@@ -129,6 +130,8 @@ def _read(raw: bytes, index: int) -> Message:
 
 def members(body: bytes) -> dict[str, bytes]:
     """The top-level members; of a name that stands twice the last one counts, as in every JSON parser."""
+    if not is_utf8(body):
+        raise InvalidRequest("The body is not valid UTF-8, as JSON must be (RFC 8259).", code="invalid_json")
     try:
         return {name: bytes(raw) for name, raw in _members.decode(body).items()}
     except RecursionError as error:
@@ -204,8 +207,22 @@ def _model(fields: dict[str, bytes]) -> str:
     if "model" not in fields:
         raise InvalidRequest("Missing required parameter: 'model'.", param="model", code="missing_required_parameter")
     model = decoded(fields["model"], "model")
+    return checked_model(model)
+
+
+def checked_model(model: JsonValue) -> str:
+    """The name of a model, wherever a client gives one.
+
+    :raises InvalidRequest: it is no text, or longer than ``LONGEST_MODEL_NAME``
+    """
     if not isinstance(model, str) or not model or model != printable(model):
         raise InvalidRequest("'model' must be a non-empty string.", param="model", code="invalid_type")
+    if len(model) > LONGEST_MODEL_NAME:
+        raise InvalidRequest(
+            f"'model' must be at most {LONGEST_MODEL_NAME} characters long, not {len(model)}.",
+            param="model",
+            code="string_above_max_length",
+        )
     return model
 
 

@@ -58,6 +58,7 @@ class LocalTokenCounter:
         self._warned = False
         self._owner_works = False
         self._loaded: dict[str, Vocabulary] = {}
+        self._missing: dict[str, TokenizerFailed] = {}
         self._messages = Remembered(REMEMBERED_MESSAGES)
         self._texts = Remembered(REMEMBERED_TEXTS)
 
@@ -204,8 +205,16 @@ class LocalTokenCounter:
 
     def _vocabulary(self, encoding: str) -> Vocabulary:
         found = self._loaded.get(encoding)
-        if found is None:
+        if found is not None:
+            return found
+        if encoding in self._missing:
+            raise self._missing[encoding]
+        try:
             found = self._loaded[encoding] = vocabulary(encoding, self._folder)
+        except TokenizerFailed as error:
+            if self._on_failure == "estimate":  # what is estimated stays so, and each try costs milliseconds
+                self._missing[encoding] = error
+            raise
         return found
 
     def _estimating(self, error: TokenizerFailed) -> None:
