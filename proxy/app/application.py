@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +160,7 @@ def _history(settings: Settings, stored: StoredParts, road: Commands) -> StoredH
         turns=stored.store,
         heads=stored.by_hand,
         leases=RedisLeases(stored.store.ask),
-        parse=stored.parts.parser.chat,
+        parse=partial(stored.parts.parser.read, bounded=False),
         rules=TurnRules(settings.history.on_conflict, settings.history.wait_seconds),
     )
 

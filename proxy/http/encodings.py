@@ -1,7 +1,7 @@
 """Content codings: a compressed request body becomes the bytes that were meant (RFC 9110, section 8.4).
 
-Right after a body is read, at every endpoint that reads one; what is forwarded is plain. A body is decompressed piece by
-piece in a thread and given up at the cap, so that a few bytes cannot become gigabytes.
+Right after a body is read, at every endpoint that reads one; what is forwarded is plain. A body is decompressed piece
+by piece in a thread and given up at the cap, so that a few bytes cannot become gigabytes.
 """
 
 from __future__ import annotations

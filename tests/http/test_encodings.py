@@ -96,10 +96,10 @@ async def test_what_is_not_what_the_header_says_is_refused(coding: str) -> None:
         assert (status_of(refused.value), refused.value.code) == (400, "invalid_encoding")
 
 
-@pytest.mark.parametrize("empty", [gzip.compress(b""), zstd.compress(b"")])
-async def test_empty_frames_cost_no_more_than_their_bound(empty: bytes) -> None:
+@pytest.mark.parametrize("coding", ["gzip", "zstd"])
+async def test_empty_frames_cost_no_more_than_their_bound(coding: str) -> None:
     """Each costs microseconds and gives nothing, so the cap alone would not end it."""
-    coding = "gzip" if empty.startswith(b"\x1f") else "zstd"
+    empty = ENCODERS[coding](b"")
     assert await plain(empty * MAX_FRAMES, coding) == b""
     with pytest.raises(InvalidRequest, match="frames"):
         await plain(empty * (MAX_FRAMES + 1), coding)
