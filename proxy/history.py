@@ -9,7 +9,7 @@ the write does where a lease was lost meanwhile is in ``store/lua/record.lua``: 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
@@ -29,7 +29,8 @@ from proxy.readback import Readback, missing, under_way
 OnConflict = Literal["reject", "wait"]
 _FIRST_LOOK_SECONDS = 0.02
 _LOOK_SECONDS = 0.5
-Parse = Callable[[bytes], ChatRequest]
+Parse = Callable[[bytes], Awaitable[ChatRequest]]
+"""A body, of any number of messages."""
 
 
 class Road(Protocol):
@@ -167,7 +168,7 @@ class StoredHistory:
         if record is None:
             return request, controls, ""
         kept = [one.raw for one in await self._readback.messages(record)]
-        stored = self._parsed(request, kept)
+        stored = await self._parsed(request, kept)
         said = [message for message in request.messages if not message.is_system]
         found = align(stored, said, unheard=record.unheard == record.message_count)
         if found.standing == "conflicts":
@@ -177,13 +178,13 @@ class StoredHistory:
         raws = _joined(request.messages, kept, found)
         if not request.messages[0].is_system:
             raws = [*await self._heads.head(record.id), *raws]
-        whole = self._parse(render_body(request.fields, {"messages": b"[%b]" % b",".join(raws)}))
+        whole = await self._parse(render_body(request.fields, {"messages": b"[%b]" % b",".join(raws)}))
         asked = replace(controls, conversation=_name_of(tenant, record.id, record.name, stored))
         return whole, asked, found.gap
 
-    def _parsed(self, request: ChatRequest, raws: Sequence[bytes]) -> Sequence[Message]:
+    async def _parsed(self, request: ChatRequest, raws: Sequence[bytes]) -> Sequence[Message]:
         body = render_body({"model": request.fields["model"]}, {"messages": b"[%b]" % b",".join(raws)})
-        return self._parse(body).messages
+        return (await self._parse(body)).messages
 
 
 class _HeldReply:

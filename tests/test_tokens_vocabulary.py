@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -51,6 +54,37 @@ def test_estimates_are_opt_in_and_warned_of_once(tmp_path: Path) -> None:
     assert len(warnings) == 1
 
 
+WITHOUT_TIKTOKEN = "import sys; sys.modules['tiktoken'] = None; from proxy.cli import main; main()"
+"""The command where ``import tiktoken`` fails."""
+
+
+def counted_without_tiktoken(folder: Path, on_failure: str) -> subprocess.CompletedProcess[str]:
+    """``tidemark count`` of a request with 24 characters of text, in a process that cannot import tiktoken."""
+    config, request = folder / "a.yaml", folder / "request.json"
+    config.write_text(f"tokenizer: {{on_failure: {on_failure}}}\n")
+    request.write_text('{"messages": [{"role": "user", "content": "four letters are a token"}]}')
+    command = [sys.executable, "-c", WITHOUT_TIKTOKEN, "count", "--config", str(config), str(request)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_tokens_are_estimated_where_tiktoken_cannot_be_imported(tmp_path: Path) -> None:
+    """``estimate`` holds for every failure of the tokenizer, whichever step it fails at (S0-5)."""
+    done = counted_without_tiktoken(tmp_path, "estimate")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["input_tokens"], told["exact"]) == (6 + 4 + 3, False)
+    assert done.stderr.count("Tokens are estimated at 4 characters each: tiktoken cannot be imported") == 1
+
+
+def test_without_tiktoken_the_error_names_its_mend_and_a_retry(tmp_path: Path) -> None:
+    """FR-5.2.1: nothing is approximated unasked, and the error says that a retry may help."""
+    done = counted_without_tiktoken(tmp_path, "error")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "Sending the request again may help" in done.stderr
+    assert "tokenizer.on_failure to estimate" in done.stderr
+
+
 def test_loading_leaves_the_environment_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """The operator's own cache folder is set aside only while a vocabulary is read."""
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "elsewhere")
@@ -78,7 +112,7 @@ def test_a_vocabulary_is_loaded_once_however_many_threads_ask(monkeypatch: pytes
 
 def test_a_panic_of_the_tokenizer_is_a_tokenizer_failure() -> None:
     """A real panic (1 MB of spaces in one call) becomes our error; an interrupt stays what it is."""
-    with pytest.raises(TokenizerFailed):
+    with pytest.raises(TokenizerFailed, match="Sending it again may help"):
         vocabulary("o200k_base")._encode(" " * 1_000_000)  # noqa: SLF001 - round the pieces on purpose
 
     class Interrupted:

@@ -169,7 +169,7 @@ def _history(settings: Settings, stored: StoredParts, road: Commands) -> StoredH
         turns=stored.store,
         heads=stored.by_hand,
         leases=RedisLeases(stored.store.ask),
-        parse=stored.parts.parser.chat,
+        parse=partial(stored.parts.parser.read, bounded=False),
         rules=TurnRules(settings.history.on_conflict, settings.history.wait_seconds),
     )
 

@@ -4,6 +4,7 @@
     * ``ClientError``: the request is at fault, and the message names the mend
         * ``InvalidRequest``
         * ``BodyTooLarge``
+        * ``UnsupportedEncoding``
         * ``NotAuthenticated``
         * ``Forbidden``
         * ``ModelNotFound``
@@ -72,6 +73,12 @@ class BodyTooLarge(ClientError):
     """The body is longer than ``server.max_body_mb``."""
 
     code = "request_too_large"
+
+
+class UnsupportedEncoding(ClientError):
+    """The body has a content coding that nobody here can undo; the message names those that can be."""
+
+    code = "unsupported_encoding"
 
 
 class NotAuthenticated(ClientError):

@@ -21,7 +21,7 @@ HOP_BY_HOP = frozenset(
     }
 )
 """RFC 9110, section 7.6.1, with those of RFC 2616, section 13.5.1, that are still met."""
-NOT_SENT = HOP_BY_HOP | {b"host", b"content-length", b"accept-encoding", b"expect"}
+NOT_SENT = HOP_BY_HOP | {b"host", b"content-length", b"accept-encoding", b"content-encoding", b"expect"}
 """What a request does not take along: the next hop's client writes its own."""
 KEYS = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"})
 """Where a provider's key stands: OpenAI's, Anthropic's, Azure's and Google's own."""

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from typing import Any, Literal
-from zlib import crc32
 
 from .values import value
 
@@ -20,7 +19,7 @@ Role = Literal["system", "user", "assistant", "tool"]
 """``developer`` is read as ``system``, the legacy ``function`` as ``tool`` (OpenAI chat reference)."""
 
 DIGEST_BYTES = 16
-"""128 bits: no two of 2**50 messages collide by accident, and forging one needs 2**64 work inside one tenant."""
+"""128 bits: no two of 2**50 messages collide by accident; a pair takes 2**64 work, a double of a given one 2**128."""
 
 _UNFED = blake2b(digest_size=DIGEST_BYTES)
 """Copied for each digest, which is quicker than to make one of that size."""
@@ -28,6 +27,9 @@ _UNFED = blake2b(digest_size=DIGEST_BYTES)
 _SHORT = 256
 _LENGTHS = [size.to_bytes(8, "little") for size in range(_SHORT)]
 """The frames of short pieces, which most are."""
+
+LONGEST_MODEL_NAME = 256
+"""Characters; Hugging Face allows 96. Caches by name and the globs of policies take a name to be short."""
 
 JsonValue = object
 """A decoded JSON value: ``None | bool | int | float | str | list | dict``."""
@@ -61,8 +63,8 @@ class Message:
     """Parts that are no text (images, audio, files), as the client wrote them."""
     is_system: bool = field(init=False, compare=False)
     """Whether the message is the operator's (system or developer) and so never part of a prefix."""
-    measure: int = field(init=False, compare=False)
-    """What tells messages of one digest apart whose tokens differ, the same in every process; see ``_measure``."""
+    wording: bytes = field(init=False, compare=False)
+    """What tells messages of one digest apart whose tokens differ: ``DIGEST_BYTES``, or empty; see ``_wording``."""
 
     def __init__(
         self,
@@ -87,7 +89,8 @@ class Message:
         _set_media(self, media)
         # Both are asked for every message of every request, while the message itself is made once.
         _set_is_system(self, role == "system")
-        _set_measure(self, len(text) if role != "assistant" else _measure(self))
+        plain = not (calls or media or role == "assistant" or answers == "")
+        _set_wording(self, b"" if plain else _wording(self))
 
     def __repr__(self) -> str:
         """Short, and without contents, which must not reach a log."""
@@ -105,25 +108,28 @@ class Message:
     _set_answers,
     _set_media,
     _set_is_system,
-    _set_measure,
+    _set_wording,
 ) = [getattr(Message, one.name).__set__ for one in fields(Message)]
 """The slots themselves: for the constructor alone."""
 
 
-def _measure(message: Message) -> int:
-    """Of an assistant's message; of any other, the length of its text.
+def _wording(message: Message) -> bytes:
+    """A digest of all that is counted of a message, where its own digest passes over some of that.
 
-    A digest passes over white space around an assistant's text and how the JSON of arguments is written. Both cost
-    tokens.
+    A digest passes over white space around an assistant's text, how the JSON of arguments is written, in which order
+    the members of a part stand, and whether an id is missing or empty. All of these cost tokens, and one memory of
+    counts serves all tenants: who could write another message of the same key would set the count of both (promise 8).
     """
-    text = message.text
-    edged = bool(text) and (text[0].isspace() or text[-1].isspace())
-    if not (message.calls or message.media or edged):
-        return len(text)  # nearly always
-    written = [call.arguments for call in message.calls]
-    if message.media or edged:
-        written.append(text)
-    return len(text) + (crc32("\0".join(written).encode(errors="surrogatepass")) << 32)
+    text, calls = message.text, message.calls
+    if message.media:
+        return digest_of(b"raw", message.raw)
+    edged = message.role == "assistant" and bool(text) and (text[0].isspace() or text[-1].isspace())
+    if not (calls or edged or message.answers == ""):
+        return b""  # nearly always
+    read = [text, message.name or "", "" if message.answers is None else "=" + message.answers]
+    for call in calls:
+        read += (call.id, call.name, call.arguments)
+    return digest_of(b"read", *[one.encode(errors="surrogatepass") for one in read])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,6 +15,8 @@ from proxy.archive import Contexts, Page, Reading, Transfer
 from proxy.core.errors import InvalidRequest
 from proxy.http.access import ConversationAccess
 from proxy.http.asgi import read_body
+from proxy.http.body import checked_model
+from proxy.http.encodings import decoded_body
 from proxy.http.headers import conversation_name
 from proxy.http.ops import as_json, told
 
@@ -82,7 +84,9 @@ class Archived:
             raise InvalidRequest(
                 "Missing required parameter: 'model'.", param="model", code="missing_required_parameter"
             )
+        checked_model(model)
         body = await read_body(request.receive, request.headers.raw, self.max_body_bytes)
+        body = await decoded_body(body, request.headers.raw, self.max_body_bytes)
         return as_json(await self.transfer.bring_in(body, caller, model, conversation_name(name)), 201)
 
     async def _forget(self, request: Request) -> Response:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from threading import Lock
 
 import msgspec
 
 from proxy.core.messages import Lineage, Message
+from proxy.http.bounds import MAX_VALUES, check_values, is_utf8
 from proxy.http.held import held_bytes
 
 LONG_BYTES = 16_384
@@ -70,14 +72,16 @@ class Beginnings:
         self.held = 0
         """Bytes that they take."""
         self._kept: list[Beginning] = []
+        """Never changed, but replaced, so that another thread may walk it."""
+        self._changing = Lock()
         self._room = room_bytes
 
-    def continued(self, body: bytes) -> Continued | None:
-        """The body, parsed from the longest beginning on that it shares; None where it is to be parsed as a whole."""
+    def shared(self, body: bytes) -> Beginning | None:
+        """The longest beginning that a body shares; None where there is none, or the body is short."""
         if len(body) < LONG_BYTES:
             return None
         sharing = [one for one in self._kept if body.startswith(one.text)]
-        return _rest(body, max(sharing, key=lambda one: len(one.text))) if sharing else None
+        return max(sharing, key=lambda one: len(one.text)) if sharing else None
 
     def begun(self, body: bytes, fields: dict[str, bytes], messages: tuple[Message, ...]) -> Lineage | None:
         """Keep a body that was parsed as a whole; its lineage, where it is long."""
@@ -89,7 +93,7 @@ class Beginnings:
             return None
         lineage, end = Lineage(messages), _end(body, opened + len(array) - 2)
         made = Beginning(body[:end], opened, lineage, end + _held(messages))
-        rest = _rest(body, made)
+        rest = continued(body, made)
         if rest is None or rest.added or rest.fields != fields:
             return None  # another place where the same bytes stand
         self._keep(made)
@@ -101,29 +105,40 @@ class Beginnings:
         known = len(before.lineage.messages)
         lineage = Lineage(messages, known, before.lineage.found)
         held = before.held + end - len(before.text) + _held(messages[known:])
-        if before in self._kept:
-            self._kept.remove(before)
-            self.held -= before.held
-        self._keep(Beginning(body[:end], before.opened, lineage, held))
+        self._keep(Beginning(body[:end], before.opened, lineage, held), before)
         return lineage
 
-    def _keep(self, made: Beginning) -> None:
-        self._kept.insert(0, made)
-        self.held += made.held
-        while self._kept and (len(self._kept) > MOST or self.held > self._room):
-            self.held -= self._kept.pop().held
+    def _keep(self, made: Beginning, before: Beginning | None = None) -> None:
+        """Keep one, in the place of another one; two threads may each do so."""
+        with self._changing:
+            kept = [made, *(one for one in self._kept if one is not before)]
+            self.held = sum([one.held for one in kept])
+            while kept and (len(kept) > MOST or self.held > self._room):
+                self.held -= kept.pop().held
+            self._kept = kept
 
 
 def _held(messages: Sequence[Message]) -> int:
     return sum([held_bytes(message) + FOUND_BYTES for message in messages])
 
 
-def _rest(body: bytes, beginning: Beginning) -> Continued | None:
-    """Parse what comes after a beginning; None where that alone does not tell what the body says."""
+def unknown_bytes(body: bytes, shared: Beginning | None) -> int:
+    """How much of a body is still to be parsed when it begins with ``shared``."""
+    return len(body) if shared is None else len(body) - len(shared.text) + shared.opened
+
+
+def continued(body: bytes, beginning: Beginning) -> Continued | None:
+    """Parse what comes after a beginning that a body shares; None where that alone does not tell what the body says.
+
+    :raises InvalidRequest: there is more in what is new than a body may hold
+    """
     text, opened = beginning.text, beginning.opened
     if any(body.find(sign, len(text)) >= 0 for sign in (_NAME, *_WRITTEN_OTHERWISE)):
         return None  # of a name that stands twice the last one counts
     short = body[:opened] + _KNOWN + body[len(text) :]
+    if not is_utf8(short):
+        return None
+    check_values(short, MAX_VALUES, "The body")
     try:
         fields = {name: bytes(raw) for name, raw in _members.decode(short).items()}
         array = fields.get("messages", b"")

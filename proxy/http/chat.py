@@ -21,8 +21,9 @@ from proxy.exchange import Controls, Exchange, Refused, Report
 from proxy.history import Road
 from proxy.http.access import ConversationAccess
 from proxy.http.asgi import JSON, Attended, ClientGone, Response, read_body
-from proxy.http.body import BodyParser
+from proxy.http.body import LIGHT_BYTES, BodyParser
 from proxy.http.completion import completion, event_stream
+from proxy.http.encodings import decoded_body
 from proxy.http.errors import belated
 from proxy.http.headers import controls, returned
 from proxy.http.sse import EVENT_STREAM, KeepAlive
@@ -68,6 +69,7 @@ class ChatEndpoint:
         visit = Visit(scope["path"], Response(send), self._timer)
         try:
             body = await read_body(receive, scope["headers"], self._limits.max_body_bytes)
+            body = await decoded_body(body, scope["headers"], self._limits.max_body_bytes)
             with Attended(receive):
                 visit.outcome = await self._answered(visit, scope, body)
         except ClientGone:
@@ -101,7 +103,8 @@ class ChatEndpoint:
         return self._access.auth.caller(scope["headers"])
 
     async def _answer(self, visit: Visit, scope: Scope, body: bytes) -> Outcome:
-        request = visit.request = self._parser.chat(body)
+        light = len(body) <= LIGHT_BYTES
+        request = visit.request = self._parser.chat(body) if light else await self._parser.read(body)
         asked = controls(scope["headers"])
         caller = self._caller(scope, asked)
         if not request.stream:

@@ -17,7 +17,8 @@ from proxy.core.errors import InvalidRequest
 from proxy.core.messages import JsonValue
 from proxy.http.access import ConversationAccess
 from proxy.http.asgi import read_body
-from proxy.http.body import decoded, members
+from proxy.http.body import checked_model, decoded, members
+from proxy.http.encodings import decoded_body
 from proxy.http.headers import report_lines
 from proxy.http.ops import told
 from proxy.manual import Done, ManualCompaction, Wish
@@ -43,6 +44,7 @@ class Conversations:
     async def _summarize(self, request: Request) -> Response:
         caller = self.access.caller(request)
         body = await read_body(request.receive, request.headers.raw, MAX_BODY_BYTES)
+        body = await decoded_body(body, request.headers.raw, MAX_BODY_BYTES)
         wish = _wish(request.path_params["id"], members(body) if body.strip() else {})
         done = await self.manual.summarize(wish, caller)
         response = Response(_told(done), media_type="application/json")
@@ -64,9 +66,7 @@ def _wish(conversation: str, fields: Mapping[str, bytes]) -> Wish:
         raise _mistyped("retention_tokens", "a whole number of tokens, 0 or more")
     if regenerate is not None and not isinstance(regenerate, bool):
         raise _mistyped("regenerate", "true or false")
-    if model is not None and (not isinstance(model, str) or not model):
-        raise _mistyped("model", "a non-empty string")
-    return Wish(conversation, retention, bool(regenerate), model)
+    return Wish(conversation, retention, bool(regenerate), None if model is None else checked_model(model))
 
 
 def _mistyped(name: str, wanted: str) -> InvalidRequest:

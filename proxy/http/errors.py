@@ -8,6 +8,8 @@ from http import HTTPStatus
 
 from proxy.core import errors
 
+ENCODINGS = ("gzip", "deflate", "br", "zstd")
+"""Codings that a request's body may have (``http/encodings.py``)."""
 STATUS: dict[type[errors.TidemarkError], HTTPStatus] = {
     errors.InvalidRequest: HTTPStatus.BAD_REQUEST,
     errors.ContextLengthExceeded: HTTPStatus.BAD_REQUEST,
@@ -18,6 +20,7 @@ STATUS: dict[type[errors.TidemarkError], HTTPStatus] = {
     errors.ConversationNotFound: HTTPStatus.NOT_FOUND,
     errors.ConversationConflict: HTTPStatus.CONFLICT,
     errors.BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    errors.UnsupportedEncoding: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     errors.CompactionFailed: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.TokenizerFailed: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.StoreError: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -41,6 +44,8 @@ def error_lines(error: errors.TidemarkError) -> list[tuple[bytes, bytes]]:
         lines.append((b"retry-after", b"%d" % math.ceil(error.retry_after)))
     if isinstance(error, errors.NotAuthenticated):
         lines.append((b"www-authenticate", b"Bearer"))  # RFC 9110, section 15.5.2: a 401 names the scheme
+    if isinstance(error, errors.UnsupportedEncoding):
+        lines.append((b"accept-encoding", ", ".join(ENCODINGS).encode()))  # RFC 9110, section 15.5.16
     return lines
 
 

@@ -20,6 +20,7 @@ from proxy.http.admin import OperatorAccess
 from proxy.http.asgi import read_body
 from proxy.http.auth import PassthroughAuth
 from proxy.http.body import decoded, members
+from proxy.http.encodings import decoded_body
 from proxy.http.ops import as_json, told
 
 MAX_BODY_BYTES = 65_536
@@ -80,6 +81,7 @@ class Models:
     async def _change(self, request: Request) -> Response:
         self.access.require(request)
         body = await read_body(request.receive, request.headers.raw, MAX_BODY_BYTES)
+        body = await decoded_body(body, request.headers.raw, MAX_BODY_BYTES)
         said = {name: decoded(raw, name) for name, raw in members(body).items()}
         caller, owner = self._asking(request)
         return as_json(await self.registry.change(request.path_params["model"], said, caller, owner))

@@ -19,6 +19,7 @@ from proxy.core.messages import JsonValue
 from proxy.core.ports import Caller, ConversationStore
 from proxy.http.asgi import ClientGone, read_body
 from proxy.http.auth import PassthroughAuth
+from proxy.http.encodings import decoded_body
 from proxy.http.errors import envelope, error_lines, status_of
 from proxy.http.stateless import Stateless
 
@@ -93,10 +94,12 @@ class Ops:
 
     async def _count(self, request: Request) -> Response:
         body = await read_body(request.receive, request.headers.raw, self.max_body_bytes)
+        body = await decoded_body(body, request.headers.raw, self.max_body_bytes)
         return Response(await self.stateless.count(body), media_type="application/json")
 
     async def _compact(self, request: Request) -> Response:
         body = await read_body(request.receive, request.headers.raw, self.max_body_bytes)
+        body = await decoded_body(body, request.headers.raw, self.max_body_bytes)
         caller = self.auth.caller(request.headers.raw)
         return Response(await self.stateless.compact(body, caller), media_type="application/json")
 

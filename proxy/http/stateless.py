@@ -5,6 +5,7 @@ The edge of ``offline.py``; the command line prints the same JSON (``proxy/cli.p
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from proxy.core.errors import InvalidRequest
 from proxy.core.messages import ChatRequest
 from proxy.core.ports import Caller, ModelCatalog, Route, TokenCounter, Upstream
 from proxy.core.summary import Strategy
-from proxy.http.body import BodyParser, decoded, members
+from proxy.http.body import LIGHT_BYTES, BodyParser, decoded, members
 from proxy.offline import ChooseStrategy, Compacted, CompactionWish, compact_once
 
 STRATEGIES: dict[str, Strategy] = {"extractive": "extractive", "llm": "llm", "hybrid": "hybrid"}
@@ -38,7 +39,7 @@ class Stateless:
 
         :raises InvalidRequest, TokenizerFailed: there is nothing to count, or no way to
         """
-        request = self.parser.chat(body, anonymous=True)
+        request = await self.parser.read(body, anonymous=True)
         started = self.timer()
         count = await self.counter.count(request, request.model)
         seconds = self.timer() - started
@@ -56,7 +57,7 @@ class Stateless:
 
     async def compact(self, body: bytes, caller: Caller) -> bytes:
         """The compacted request and what was done, for ``{"request", "max_tokens", "strategy"}``."""
-        fields = members(body)
+        fields = members(body) if len(body) <= LIGHT_BYTES else await asyncio.to_thread(members, body)
         unknown = next((name for name in fields if name not in COMPACT_MEMBERS), None)
         if unknown is not None:
             raise InvalidRequest(
@@ -68,7 +69,7 @@ class Stateless:
             raise InvalidRequest(
                 "Missing required parameter: 'request'.", param="request", code="missing_required_parameter"
             )
-        request = self.parser.chat(fields["request"], anonymous=True)
+        request = await self.parser.read(fields["request"], anonymous=True)
         return await self.compact_request(request, _max_tokens(fields), _strategy(fields), caller)
 
     async def compact_request(

@@ -29,6 +29,8 @@ REMEMBERED_MESSAGES = 50_000
 REMEMBERED_TEXTS = 5_000
 _UNREMEMBERED_CHARS = 200
 """Below this, counting anew is as quick as looking it up."""
+_COST, _CHANGE = b"cost", b"change"
+"""What stands in the place of a wording where the tokens of what is billed beside messages are remembered."""
 OnFailure = Literal["error", "estimate"]
 _Filled = tuple[Sequence[int], tuple[int, int]]
 """The count of each message that was asked for, and of all else as ``fixed_tokens`` gives it."""
@@ -56,6 +58,7 @@ class LocalTokenCounter:
         self._warned = False
         self._owner_works = False
         self._loaded: dict[str, Vocabulary] = {}
+        self._missing: dict[str, TokenizerFailed] = {}
         self._messages = Remembered(REMEMBERED_MESSAGES)
         self._texts = Remembered(REMEMBERED_TEXTS)
 
@@ -116,7 +119,7 @@ class LocalTokenCounter:
         key, known, new = scheme.key, self._messages.get, 0
         found: list[int | None] = []
         for message in messages:
-            count = known((key, message.digest, message.measure))
+            count = known((key, message.digest, message.wording))
             if count is None:
                 new += _size(message)
             found.append(count)
@@ -182,7 +185,7 @@ class LocalTokenCounter:
     def _text(self, scheme: Scheme, text: str) -> int:
         if len(text) < _UNREMEMBERED_CHARS:
             return self._encoded(scheme, text)
-        key = (scheme.texts, hashed(text.encode(errors="surrogatepass")), len(text))
+        key = (scheme.texts, hashed(text.encode(errors="surrogatepass")), b"")
         count = self._texts.get(key)
         if count is None:
             count = self._encoded(scheme, text)
@@ -202,8 +205,16 @@ class LocalTokenCounter:
 
     def _vocabulary(self, encoding: str) -> Vocabulary:
         found = self._loaded.get(encoding)
-        if found is None:
+        if found is not None:
+            return found
+        if encoding in self._missing:
+            raise self._missing[encoding]
+        try:
             found = self._loaded[encoding] = vocabulary(encoding, self._folder)
+        except TokenizerFailed as error:
+            if self._on_failure == "estimate":  # what is estimated stays so, and each try costs milliseconds
+                self._missing[encoding] = error
+            raise
         return found
 
     def _estimating(self, error: TokenizerFailed) -> None:
@@ -216,7 +227,7 @@ class LocalTokenCounter:
 
 
 def _key(message: Message, scheme: Scheme) -> Key:
-    return scheme.key, message.digest, message.measure
+    return scheme.key, message.digest, message.wording
 
 
 def _fixed_key(request: ChatRequest, scheme: Scheme) -> Key:
@@ -224,12 +235,12 @@ def _fixed_key(request: ChatRequest, scheme: Scheme) -> Key:
     system = next((message.digest for message in request.messages if message.is_system), b"")
     members = request.counted.items()
     parts = [request.fields.get(name) or serialised(value).encode(errors="surrogatepass") for name, value in members]
-    return scheme.key, digest_of(system, *[name.encode() for name in request.counted], *parts), -1
+    return scheme.key, digest_of(system, *[name.encode() for name in request.counted], *parts), _COST
 
 
 def _change_key(fixed: Key) -> Key:
     """Where the second of two figures is remembered, beside the first."""
-    return *fixed[:2], -2
+    return *fixed[:2], _CHANGE
 
 
 def _missing(request: ChatRequest, found: Sequence[int | None], known: int) -> tuple[int, int]:

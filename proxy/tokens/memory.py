@@ -5,11 +5,11 @@ Below ``counting``, which keeps one of messages and one of texts.
 
 from __future__ import annotations
 
-Key = tuple[str, bytes, int]
+Key = tuple[str, bytes, bytes]
 """How it was counted, a digest of what was counted, and what tells two of one digest apart.
 
-Of a message that is its ``measure``, of a text its length in characters, of what a request costs beside its messages -1
-or -2: one figure each.
+Of a message that is its ``wording``; of a text it is empty; of what a request costs beside its messages it names one of
+two figures. The memory is one for all tenants, so a key must say all that the count depends on.
 """
 
 

@@ -15,8 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
-import tiktoken
-
 from proxy.core.errors import TokenizerFailed
 
 _SAME_RANKS = {"o200k_harmony": "o200k_base"}
@@ -32,6 +30,10 @@ _FILES = {
         "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
     ),
 }
+_MEND = (
+    "Sending the request again may help. If it does not, install Tidemark's locked dependencies again, or set "
+    "tokenizer.on_failure to estimate."
+)
 _FOLDER_VARIABLE = "TIKTOKEN_CACHE_DIR"
 _loading = threading.Lock()
 _loaded: dict[tuple[str, Path | None], Vocabulary] = {}
@@ -109,7 +111,8 @@ class Vocabulary:
             # A panic in tiktoken's Rust arrives as a BaseException whose class cannot be imported.
             if isinstance(error, Exception) or type(error).__name__ == "PanicException":
                 raise TokenizerFailed(
-                    "The tokens of the request could not be counted; please send it again.",
+                    "The tokens of the request could not be counted. Sending it again may help; with "
+                    "tokenizer.on_failure: estimate they would be estimated.",
                     internal=f"tiktoken {self.name} on {len(text)} characters: {error!r}",
                 ) from error
             raise
@@ -163,6 +166,12 @@ def vocabulary(encoding: str, folder: Path | None = None) -> Vocabulary:
 
 def _load(encoding: str, folder: Path | None) -> Vocabulary:
     ranks = _SAME_RANKS.get(encoding, encoding)
+    try:
+        import tiktoken  # noqa: PLC0415 - where it cannot be imported, ``tokenizer.on_failure`` says what follows
+    except Exception as error:
+        raise TokenizerFailed(
+            f"tiktoken cannot be imported, so tokens cannot be counted. {_MEND}", internal=repr(error)
+        ) from error
     place = folder if folder is not None else _wheel_folder()
     _check(place, ranks)
     # What nobody had set stays: to take a variable out again is to break whoever walks the environment in another
@@ -204,7 +213,6 @@ def _check(folder: Path, ranks: str) -> None:
 
 def _unusable(ranks: str, reason: str) -> TokenizerFailed:
     return TokenizerFailed(
-        f"The {ranks} vocabulary cannot be read, so tokens cannot be counted. It is part of the litellm "
-        "package: install Tidemark's locked dependencies again, or set tokenizer.on_failure to estimate.",
+        f"The {ranks} vocabulary cannot be read, so tokens cannot be counted; it is part of litellm's package. {_MEND}",
         internal=reason,
     )

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from proxy.core.errors import ModelNotFound, UpstreamError
-from proxy.core.messages import JsonValue, LivePrefix
+from proxy.core.messages import LONGEST_MODEL_NAME, JsonValue, LivePrefix
 from proxy.core.ports import Caller, Lane, Route, UpstreamReply
 from proxy.upstream import providers
 from proxy.upstream.bases import trimmed
@@ -34,8 +34,6 @@ REMEMBERED = 1024
 """Resolved names that are kept; clients choose names, so there must be a bound."""
 NAMED_IN_ERRORS = 20
 SERVER_LOGGERS = ("asyncio", "uvicorn", "uvicorn.access", "uvicorn.asgi", "uvicorn.error")
-LONGEST_NAME = 256
-"""Characters of a model's name; Hugging Face allows 96, and what is remembered must stay small."""
 
 
 class ProviderData(Protocol):
@@ -89,8 +87,8 @@ class LiteLLMUpstream:
         :param by_operator: the configuration names the model, as a summarizer's; else a client does
         :raises ModelNotFound: nobody serves it; the message names what is configured
         """
-        if len(model) > LONGEST_NAME:
-            raise self._unknown(model, f"longer than {LONGEST_NAME} characters")
+        if len(model) > LONGEST_MODEL_NAME:
+            raise self._unknown(model, f"longer than {LONGEST_MODEL_NAME} characters")
         resolved = self._named if by_operator else self._resolved
         if (known := resolved.pop(model, None)) is not None:
             resolved[model] = known  # the newest now

@@ -12,11 +12,11 @@ from dataclasses import replace
 from proxy.core.budget import CompactionPolicy, budget_for
 from proxy.core.calibration import ANY_TOOLS, Reading
 from proxy.core.errors import InvalidRequest, ModelNotFound
-from proxy.core.messages import JsonValue
+from proxy.core.messages import LONGEST_MODEL_NAME, JsonValue
 from proxy.core.ports import CalibrationStore, Caller, ModelStore, Route
 from proxy.core.registry import NOTHING_SET, FieldValue, ModelRecord, Overrides, Sighting, model_id
 from proxy.upstream.catalog import Catalog
-from proxy.upstream.litellm import LONGEST_NAME, LiteLLMUpstream
+from proxy.upstream.litellm import LiteLLMUpstream
 from proxy.upstream.modeldata import LiteLLMModelData
 from proxy.upstream.overrides import LiveOverrides
 
@@ -141,8 +141,8 @@ class ModelRegistry:
 
         :param everything: what only requests have found as well; else it is as if they had not
         """
-        if len(name) > LONGEST_NAME:
-            raise ModelNotFound(f"A model's name has {LONGEST_NAME} characters at most.")
+        if len(name) > LONGEST_MODEL_NAME:
+            raise ModelNotFound(f"A model's name has {LONGEST_MODEL_NAME} characters at most.")
         kept = await self._store.record(name)
         stored = kept if everything else _told_to_all(kept)
         if stored is not None and stored.seen is not None:

@@ -149,7 +149,7 @@ def test_a_text_by_itself_is_read_as_the_only_part_of_a_list(role: str, text: st
     whole = {"role": role, "content": [{"type": "text", "text": text}], **beside}
     one, other = parse_message(b"{}", short, 0), parse_message(b"{}", whole, 0)
     assert one == other
-    assert (one.is_system, one.measure) == (other.is_system, other.measure)
+    assert (one.is_system, one.wording) == (other.is_system, other.wording)
 
 
 @given(conversations())

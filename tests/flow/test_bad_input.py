@@ -126,3 +126,26 @@ def test_the_other_method_is_a_405(client: Client) -> None:
     got = client.http.get("/v1/chat/completions")
     assert got.status_code == 405
     assert got.json()["error"]["code"] == "unknown_url"
+
+
+def test_a_models_name_has_a_bound_wherever_it_is_given(bench: Bench, client: Client) -> None:
+    """Names are keys of caches and are matched against globs; no provider's is half as long."""
+    name = "m" * 257
+    asked: dict[str, Any] = {"model": name, "messages": HELLO}
+    given = [
+        ("/v1/chat/completions", asked),
+        ("/tidemark/count", asked),
+        ("/tidemark/compact", {"request": asked}),
+        ("/tidemark/conversations/import?model=" + name, asked),
+        (f"/tidemark/conversations/{'a' * 48}/summarize", {"model": name}),
+    ]
+    for path, body in given:
+        got = client.http.post(path, content=json.dumps(body), headers=client.headers())
+        error = got.json()["error"]
+        assert (got.status_code, error["param"], error["code"]) == (400, "model", "string_above_max_length"), path
+        assert "256" in error["message"]
+        assert len(error["message"]) < 200
+    assert client.http.get(f"/tidemark/models/{name}", headers=client.headers()).status_code == 404
+    asked["model"] = name[1:]
+    assert client.http.post("/tidemark/count", json=asked, headers=client.headers()).status_code == 200
+    assert not bench.upstream.received

@@ -126,5 +126,25 @@ def test_beginnings_give_way_to_newer_ones() -> None:
         request = parser.chat(sent)
         kept.begun(sent, dict(request.fields), request.messages)
         assert kept.held <= 4000
-    assert kept.continued(body(said([f"19 {'x' * 500}", "more"]), {})) is not None
-    assert kept.continued(body(said([f"0 {'x' * 500}", "more"]), {})) is None
+    assert kept.shared(body(said([f"19 {'x' * 500}", "more"]), {})) is not None
+    assert kept.shared(body(said([f"0 {'x' * 500}", "more"]), {})) is None
+
+
+def test_bytes_that_are_no_utf8_are_refused_whatever_was_seen_before() -> None:
+    """Also in a member that nobody reads, and after half a character, where two readers judged apart."""
+    talk = said(["cut \ud83d here"])
+    begun = json.dumps({"messages": talk, "model": "m"}).encode()
+    gone_on = json.dumps({"messages": [*talk, *said(["more"])], "model": "m"}).encode()
+    odd = gone_on[:-1] + b', "metadata": "\xff"}'
+    knowing = BodyParser()
+    knowing.chat(begun)
+    knowing.chat(gone_on)
+    for parser in (knowing, BodyParser()):
+        for broken in (
+            odd,
+            begun[:-1] + b', "metadata": "\xff"}',
+            b'{"model": "m", "x": "\xed\xa0\x80", "messages": []}',
+        ):
+            with pytest.raises(InvalidRequest, match="not valid UTF-8"):
+                parser.chat(broken)
+    assert knowing.chat(gone_on[:-1] + ', "metadata": "é"}'.encode()).messages == knowing.chat(gone_on).messages

@@ -122,7 +122,7 @@ def test_messages_of_one_digest_and_different_tokens_are_told_apart() -> None:
         first, second = map(message, pair)
         assert first.digest == second.digest
         assert len(first.text) == len(second.text)
-        assert first.measure != second.measure
+        assert first.wording != second.wording
 
 
 def test_threads_count_the_same() -> None:
