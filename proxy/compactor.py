@@ -127,11 +127,11 @@ class Compactor:
     async def _in_turn(self, wish: _Wish) -> CompactionResult | None:
         """Make the summary under the lease, or wait for who holds that; None where the holder came to nothing."""
         order, recipe = wish.order, wish.summarizer.recipe
-        chain, covered = order.chain, order.plan.covered
-        lease = await self._leases.take(wish.name, chain, covered, recipe, LEASE_SECONDS)
+        chain, covered, absorbed = order.chain, order.plan.covered, order.plan.absorbed
+        lease = await self._leases.take(wish.name, chain, covered, recipe, LEASE_SECONDS, absorbed=absorbed)
         if lease is not None:
             async with held(self._leases, lease):
-                found = await self._store.summary(chain, covered, recipe)
+                found = await self._store.summary(chain, covered, recipe, absorbed=absorbed)
                 if found is not None and self._usable(order, found):
                     return Summarized(found, self._tokens(order, found))
                 return await self._made(wish, lease)
@@ -145,6 +145,7 @@ class Compactor:
                     recipe,
                     name=wish.name,
                     waiting=False,
+                    absorbed=absorbed,
                     usable=lambda one: self._usable(order, one),
                 )
         except TimeoutError:

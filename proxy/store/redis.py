@@ -17,7 +17,7 @@ from proxy.core.conversation import Recollection, StoredConversation, StoredMess
 from proxy.core.errors import StoreError
 from proxy.core.ports import BegunTurn, Lease
 from proxy.core.prefix import PrefixChain, is_id, split_id
-from proxy.core.summary import RunningSummary, SummaryRecipe
+from proxy.core.summary import NO_SYSTEMS, InnerSystems, RunningSummary, SummaryRecipe
 from proxy.store import codec, keys, scripts
 from proxy.store.asking import Asking
 from proxy.store.carriers import UNKNOWN_SCRIPT, connect
@@ -62,31 +62,36 @@ class RedisStore:
         self._seen = Seen()
         self.listing = Listing(self.ask, self._lifetimes.longest)
 
-    async def recall(self, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
+    async def recall(
+        self, chain: PrefixChain, recipe: SummaryRecipe, systems: InnerSystems = NO_SYSTEMS
+    ) -> Recollection:
         """What is known of a request's conversation; whose it is, is in the chain.
 
         The newest prefixes are sent first; all only where none of those is known and there are more.
 
+        :param systems: the request's own; a summary that absorbed any other system message is passed over
         :raises StoreUnavailable: the store did not answer in time
         """
         if not chain.hashes:
             return NOTHING_KNOWN
         before = max(0, len(chain.hashes) - scripts.NEAR)
         with self._recalling:
-            found = await self._recall(chain, before, recipe)
+            found = await self._recall(chain, before, recipe, systems)
             if before and found[0] is None:
-                found = await self._recall(chain, 0, recipe)
+                found = await self._recall(chain, 0, recipe, systems)
         if found is None:
             return NOTHING_KNOWN
-        own, known, held, packed, waiting, lease, preparing = found
+        own, known, held, packed, waiting, lease, name = found
+        preparing, absorbed = codec.prepared_for(lease, chain, recipe, systems) if lease else (0, ())
         return Recollection(
             conversation=chain.family + own.decode() if own else None,
             known=known,
             diverges=held > known,
             summary=codec.readable_summary(packed) if packed else None,
             prepared=codec.readable_summary(waiting) if waiting else None,
-            preparing=codec.prepared_for(lease, chain, recipe) if lease else 0,
-            preparing_name=preparing.decode() if lease else "",
+            preparing=preparing,
+            preparing_absorbed=absorbed,
+            preparing_name=name.decode() if lease else "",
         )
 
     async def record(self, turn: TurnRecord) -> str:
@@ -158,14 +163,21 @@ class RedisStore:
         return None if kept is None else codec.readable_summary(kept) or summary
 
     async def summary(
-        self, chain: PrefixChain, covered: int, recipe: SummaryRecipe, *, waiting: bool = False
+        self,
+        chain: PrefixChain,
+        covered: int,
+        recipe: SummaryRecipe,
+        *,
+        absorbed: Sequence[bytes] = (),
+        waiting: bool = False,
     ) -> RunningSummary | None:
         """The stored summary of the first ``covered`` messages of ``chain``, or the one that waits for its use.
 
+        :param absorbed: digests of exactly the system messages that it tells
         :raises StoreUnavailable: the store did not answer in time
         """
-        digest = codec.recipe_digest(recipe)
-        packed = await self.ask("GET", keys.summary(chain.family, digest, chain.at(covered), waiting=waiting))
+        digest, prefix = codec.recipe_digest(recipe), chain.at(covered)
+        packed = await self.ask("GET", keys.summary(chain.family, digest, prefix, absorbed, waiting=waiting))
         return codec.readable_summary(packed) if packed else None
 
     async def conversation(self, conversation: str) -> StoredConversation | None:
@@ -277,8 +289,10 @@ class RedisStore:
         await self.listing.aclose()
         await self._carrier.aclose()
 
-    def _recall(self, chain: PrefixChain, before: int, recipe: SummaryRecipe) -> Awaitable[Any]:
-        given = scripts.recall_arguments(chain, before, recipe)
+    def _recall(
+        self, chain: PrefixChain, before: int, recipe: SummaryRecipe, systems: InnerSystems
+    ) -> Awaitable[Any]:
+        given = scripts.recall_arguments(chain, before, recipe, systems)
         return self._run(scripts.RECALL, chain.family, *given)
 
     def _record(self, turn: TurnRecord, parts: codec.TurnParts, known: int, created: str) -> Awaitable[bytes | None]:
