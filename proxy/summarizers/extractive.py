@@ -38,7 +38,7 @@ class ExtractiveSummarizer:
     @cached_property
     def recipe(self) -> SummaryRecipe:
         """What its summaries depend on: nothing but these rules."""
-        return SummaryRecipe("extractive", "", version=3)
+        return SummaryRecipe("extractive", "", version=4)
 
     async def summarize(self, task: SummaryTask) -> str:
         """The best sentences within the bound; a large task is weighed in a thread."""

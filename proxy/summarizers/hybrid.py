@@ -13,7 +13,7 @@ from functools import cached_property
 from proxy.core.ports import Summarizer, SummaryTask, TokenCounter
 from proxy.core.summary import SummaryRecipe
 from proxy.summarizers.fitting import cut_to_bound, fitting_lines, is_large
-from proxy.summarizers.ledger import entry_text, ledger_of, render_ledger
+from proxy.summarizers.ledger import SHARES, entry_text, ledger_of, render_ledger
 from proxy.summarizers.transcript import NARRATIVE
 
 _LEDGER_SHARE = 0.4
@@ -34,7 +34,7 @@ class HybridSummarizer:
     def recipe(self) -> SummaryRecipe:
         """What its summaries depend on: these rules and the narrator's."""
         own = self._narrator.recipe
-        return SummaryRecipe("hybrid", own.template, version=3, model=own.model)
+        return SummaryRecipe("hybrid", own.template, version=4, model=own.model)
 
     async def summarize(self, task: SummaryTask) -> str:
         """The ledger within its share, then the narrator's text in what is left.
@@ -58,8 +58,8 @@ class HybridSummarizer:
     def _ledger(self, task: SummaryTask, noted: str, max_tokens: int) -> str:
         ledger = ledger_of(task.messages, noted, request_chars=max_tokens * 3 // 2, open_chars=max_tokens * 2)
         lines = list(ledger.lines())
-        texts = [entry_text(kind, entry) for kind, entry in lines]
-        text = render_ledger(lines[index] for index in fitting_lines(texts, task, self._counter, max_tokens))
+        texts = [(kind, entry_text(kind, entry)) for kind, entry in lines]
+        text = render_ledger(lines[index] for index in fitting_lines(texts, SHARES, task, self._counter, max_tokens))
         if not text and lines:
             text = ": ".join(lines[0])
         return cut_to_bound(text, task, self._counter, max_tokens)

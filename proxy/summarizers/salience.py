@@ -20,8 +20,9 @@ from proxy.summarizers.signals import (
     is_decision,
     is_error,
     is_fact,
+    is_document,
     is_labelled,
-    is_rule,
+    rule_kind,
     sentences,
     tails,
     without_lead,
@@ -121,6 +122,8 @@ class _Piece(NamedTuple):
     earlier: bool
     bulk: bool
     words: tuple[str, ...]
+    rule: bool
+    """Whether the user laid it down for the work."""
 
 
 def candidates_of(
@@ -157,7 +160,8 @@ def candidates_of(
 
 def _in_force(found: Sequence[Candidate]) -> list[Candidate]:
     """Without the rules that a newer one replaces."""
-    replaced = [place for place, one in enumerate(found) if one.tier == 0 and answer_language(one.text)][:-1]
+    replaced = {place for place, one in enumerate(found) if one.tier == 0 and answer_language(one.text)}
+    replaced.discard(max(replaced, default=-1))  # the newest holds
     return [one for place, one in enumerate(found) if place not in replaced] if replaced else list(found)
 
 
@@ -178,9 +182,16 @@ def _word_weights(pieces: Sequence[_Piece]) -> dict[str, float]:
 
 def _pieces(old: Sequence[Utterance], new: Sequence[Utterance], *, with_bulk: bool) -> Iterator[_Piece]:
     for line, utterance in enumerate((*old, *new)):
-        for text, bulk in _texts(utterance, earlier=line < len(old), with_bulk=with_bulk):
-            # A sentence counts by its words: the same one again, in other punctuation, is the same.
-            yield _Piece(utterance.speaker, text, line, line < len(old), bulk, words_of(text))
+        texts = _texts(utterance, earlier=line < len(old), with_bulk=with_bulk)
+        # A sentence counts by its words: the same one again, in other punctuation, is the same.
+        parts = [(text, bulk, words_of(text)) for text, bulk in texts]
+        by_user = utterance.speaker.startswith("User")
+        kinds = [rule_kind(text, words) if by_user else None for text, _, words in parts]
+        pasted = is_document(len(utterance.text), kinds.count("demand"))
+        carried = utterance.speaker in ("Rule", REQUEST)
+        for (text, bulk, words), kind in zip(parts, kinds, strict=True):
+            rule = carried or kind == "directive" or (kind == "demand" and not pasted)
+            yield _Piece(utterance.speaker, text, line, line < len(old), bulk, words, rule)
 
 
 def _texts(utterance: Utterance, *, earlier: bool, with_bulk: bool) -> Iterator[tuple[str, bool]]:
@@ -224,8 +235,7 @@ def _weighed(piece: _Piece, place: int, weights: dict[str, float], age: float) -
     weight += min(len(_NAME.findall(text)), 4)
     weight += 1.0 if "`" in text or "/" in text or "_" in text else 0.0  # names, paths: not to be said otherwise
     by_user = piece.speaker.startswith("User")
-    rule = piece.speaker in ("Rule", REQUEST) or (by_user and is_rule(text, words))
-    tier = 2 if piece.bulk else -1 if piece.speaker == REQUEST else 0 if rule else 1
+    tier = 2 if piece.bulk else -1 if piece.speaker == REQUEST else 0 if piece.rule else 1
     weight += _wording(text, words, by_user=by_user)
     weight *= _ROLE_WEIGHT.get(piece.speaker.partition(" ")[0], 1.0)
     if text[-1] == "?":
