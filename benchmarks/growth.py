@@ -8,6 +8,7 @@ than its text. Time is CPU time, so a busy machine changes little.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import sys
 import time
@@ -26,8 +27,8 @@ from proxy.summarizers.ledger import ledger_of, render_ledger
 from proxy.summarizers.request import request_of
 from proxy.summarizers.salience import candidates_of
 from proxy.summarizers.signals import sentences, tails
-from proxy.summarizers.transcript import read_back, utterances
 from proxy.summarizers.superseding import answer_language
+from proxy.summarizers.transcript import read_back, utterances
 from proxy.tokens import LocalTokenCounter
 from proxy.tokens.images import image_size
 from proxy.tokens.media import part_text
@@ -205,7 +206,7 @@ class Functions:
         return lambda: work(given)
 
     def _summarize(self, said: tuple[Message, ...]) -> str:
-        return self._extractive._summarize(SummaryTask(said, None, 1000, MODEL))
+        return asyncio.run(self._extractive.summarize(SummaryTask(said, None, 1000, MODEL)))
 
 
 def measured(prepare: Callable[[str], Callable[[], object]], text: Text, sizes: tuple[int, ...]) -> list[float]:

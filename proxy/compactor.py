@@ -32,6 +32,7 @@ class Summarized:
 
 
 CompactionResult = Summarized | NotSummarized
+OVERDUE_WARNING = "the conversation took too long to read; the summary holds its newest lines only"
 GIVEN_UP = 256
 """Orders that are remembered as given up by all who waited."""
 
@@ -168,12 +169,16 @@ class Compactor:
         """The failure policy, as far as it is the compactor's: a deterministic summary, or none."""
         strategy, fallback = wish.summarizer.recipe.strategy, self._writer.fallback
         made_by = fallback.recipe.strategy
-        if wish.order.profile.policy.on_failure != "deterministic" or strategy == made_by:
+        if wish.order.profile.policy.on_failure != "deterministic":
             return failure
-        text = await self._writer.write(wish.order, fallback)
+        warning = f"the {strategy} summarizer failed; the summary is {made_by}"
+        text: str | NotSummarized = failure
+        if not failure.overdue and strategy != made_by:
+            text = await self._writer.write(wish.order, fallback)
+        if isinstance(text, NotSummarized) and text.overdue:
+            text, warning = await self._writer.write(wish.order, self._writer.plain), OVERDUE_WARNING
         if isinstance(text, NotSummarized):
             return text
-        warning = f"the {strategy} summarizer failed; the summary is {made_by}"
         return await self._keep(wish, text, made_by, lease, warning)
 
     async def _keep(

@@ -98,10 +98,13 @@ class Preparation:
         recipe = summarizer.recipe
         self._emit(CompactionStarted(order.conversation, model, recipe.strategy, plan.covered, plan.replaced_tokens))
         async with held(self._leases, lease):
-            text = await self._writer.write(order, summarizer)
+            text, made_by = await self._writer.write(order, summarizer), recipe.strategy
+            if isinstance(text, NotSummarized) and text.overdue and order.profile.policy.on_failure == "deterministic":
+                # Else each turn would read all of it in vain.
+                text, made_by = await self._writer.write(order, self._writer.plain), self._writer.plain.recipe.strategy
             if isinstance(text, NotSummarized):
                 return
-            summary = self._writer.summary_of(order, recipe, text, recipe.strategy)
+            summary = self._writer.summary_of(order, recipe, text, made_by)
             try:
                 await self._store.keep_summary(
                     order.tenant, order.conversation, order.chain, summary, waiting=True, lease=lease

@@ -27,7 +27,7 @@ _NOTE = (
 )
 _MARKS = re.compile("<{3,}|>{3,}")
 InnerSystems = Mapping[bytes, int]
-"""Digests of the system messages inside a request, and how many of its other messages stand before the first of each."""
+"""Digests of the system messages inside a request, and how many other messages stand before the first of each."""
 NO_SYSTEMS: InnerSystems = {}
 RENDERED = 128
 """Summaries whose message is at hand: one is counted and put in, turn after turn, until the next takes its place."""

@@ -16,8 +16,8 @@ key                      type     holds
 ``tm:{F}:a:OWN``         string   an id that was told but not used -> the one that was
 ``tm:{F}:e:OWN``         set      those ids that lead to it
 ``tm:{F}:n:HASH``        string   a chain hash at the end of a request or reply -> who holds it
-``tm:{F}:s:RECIPE:HASH`` string   a summary of the prefix with that hash (``codec.pack_summary``); where it absorbed system
-                                  messages, the SHA-1 of their digests stands behind ``RECIPE``
+``tm:{F}:s:RECIPE:HASH`` string   a summary of the prefix with that hash (``codec.pack_summary``); where it absorbed
+                                  system messages, the SHA-1 of their digests stands behind ``RECIPE``
 ``tm:{F}:w:RECIPE:HASH`` string   the same of one that was prepared and waits for its use
 ``tm:{F}:q:OWN``         list     references to those that wait
 ``tm:{F}:l:NAME``        string   a lease: its number and what is done under it; ``NAME`` is ``OWN`` for a preparation,

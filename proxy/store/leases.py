@@ -43,7 +43,10 @@ class RedisLeases:
 
         :raises StoreUnavailable: the store did not answer in time
         """
-        prefix, purpose = keys.family_prefix(chain.family), codec.reference(covered, chain.at(covered), recipe, absorbed)
+        prefix, purpose = (
+            keys.family_prefix(chain.family),
+            codec.reference(covered, chain.at(covered), recipe, absorbed),
+        )
         word = uuid.uuid4().hex  # the same where the line repeats the command: then the lease is ours already
         value = await self._ask("EVAL", _TAKE, 1, prefix, name, _milliseconds(seconds), purpose, word)
         return None if value is None else Lease(chain.family, name, value)

@@ -289,9 +289,7 @@ class RedisStore:
         await self.listing.aclose()
         await self._carrier.aclose()
 
-    def _recall(
-        self, chain: PrefixChain, before: int, recipe: SummaryRecipe, systems: InnerSystems
-    ) -> Awaitable[Any]:
+    def _recall(self, chain: PrefixChain, before: int, recipe: SummaryRecipe, systems: InnerSystems) -> Awaitable[Any]:
         given = scripts.recall_arguments(chain, before, recipe, systems)
         return self._run(scripts.RECALL, chain.family, *given)
 

@@ -71,7 +71,10 @@ def fitting_lines(
         counter.count_text(line, task.model) + 1 if estimated_tokens(line) <= 2 * max_tokens else max_tokens + 1
         for _, line in lines
     ]
-    own = {kind: max(share * max_tokens, min(_LEAST_SHARE_TOKENS, _MOST_SHARE * max_tokens)) for kind, share in shares.items()}
+    own = {
+        kind: max(share * max_tokens, min(_LEAST_SHARE_TOKENS, _MOST_SHARE * max_tokens))
+        for kind, share in shares.items()
+    }
     chosen: set[int] = set()
     left = max_tokens
     for index, (kind, _) in enumerate(lines):

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from proxy.core.messages import Message, ToolCall
+from proxy.summarizers.deadline import UNBOUNDED, Deadline
 from proxy.summarizers.request import REQUEST, Request, request_of
 from proxy.summarizers.signals import (
     is_decision,
+    is_document,
     is_error,
     is_fact,
-    is_document,
     is_labelled,
     rule_kind,
     sentences,
@@ -121,21 +122,27 @@ class Ledger:
 
 
 def ledger_of(
-    messages: Sequence[Message], previous: str, *, request_chars: int = 600, open_chars: int | None = None
+    messages: Sequence[Message],
+    previous: str,
+    *,
+    request_chars: int = 600,
+    open_chars: int | None = None,
+    deadline: Deadline = UNBOUNDED,
 ) -> Ledger:
     """The ledger of an earlier summary, whatever strategy wrote it, gone on with over new messages.
 
     :param request_chars: most characters of the last request; of a longer one beginning and end are kept
     :param open_chars: the same while it has not been answered
+    :raises SummaryOverdue: the deadline has passed
     """
     ledger = Ledger()
     for utterance in read_back(previous):
-        _take_back(ledger, utterance)
-    for message in messages:
+        _take_back(ledger, utterance, deadline)
+    for message in deadline.over(messages):
         for call in message.calls:
             _note_call(ledger, call)
     for utterance in utterances(messages):
-        _note(ledger, utterance)
+        _note(ledger, utterance, deadline)
     request = request_of(messages) or next((Request(one, answered=False) for one in ledger.entries[REQUEST]), None)
     if request:
         ledger.add(REQUEST, request.within(request_chars, open_chars or request_chars))
@@ -163,7 +170,7 @@ def render_ledger(chosen: Iterable[tuple[str, str]]) -> str:
     return "\n".join(lines)
 
 
-def _take_back(ledger: Ledger, utterance: Utterance) -> None:
+def _take_back(ledger: Ledger, utterance: Utterance, deadline: Deadline) -> None:
     """A line of an earlier summary: the ledger's own as it stands, any other like something that was said."""
     if utterance.speaker in _ONE_A_LINE:
         ledger.add(utterance.speaker, utterance.text)
@@ -171,16 +178,17 @@ def _take_back(ledger: Ledger, utterance: Utterance) -> None:
         for entry in utterance.text.split(_SEPARATOR):
             ledger.add(utterance.speaker, entry)
     elif utterance.speaker != EARLIER:
-        _note(ledger, utterance)
+        _note(ledger, utterance, deadline)
 
 
-def _note(ledger: Ledger, utterance: Utterance) -> None:
+def _note(ledger: Ledger, utterance: Utterance, deadline: Deadline) -> None:
     by_user = utterance.speaker.startswith("User")
     by_tool = utterance.speaker.startswith("Tool")
-    said = [(sentence, plain := without_lead(sentence), words_of(plain)) for sentence in sentences(utterance.text)]
+    parts = deadline.over(sentences(utterance.text))
+    said = [(sentence, plain := without_lead(sentence), words_of(plain)) for sentence in parts]
     kinds = [rule_kind(plain, words) if by_user else None for _, plain, words in said]
     pasted = is_document(len(utterance.text), kinds.count("demand"))
-    for (sentence, plain, words), kind in zip(said, kinds, strict=True):
+    for (sentence, plain, words), kind in deadline.over(zip(said, kinds, strict=True)):
         if kind == "directive" or (kind == "demand" and not pasted):
             ledger.add(RULE, plain)
         elif (by_tool or _NAMED_ERROR.match(plain)) and is_error(plain, words):

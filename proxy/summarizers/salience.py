@@ -14,13 +14,14 @@ from math import fsum
 from typing import NamedTuple
 
 from proxy.core.messages import Message
+from proxy.summarizers.deadline import UNBOUNDED, Deadline
 from proxy.summarizers.fitting import estimated_tokens
 from proxy.summarizers.request import REQUEST, Request, request_of
 from proxy.summarizers.signals import (
     is_decision,
+    is_document,
     is_error,
     is_fact,
-    is_document,
     is_labelled,
     rule_kind,
     sentences,
@@ -127,14 +128,20 @@ class _Piece(NamedTuple):
 
 
 def candidates_of(
-    messages: Sequence[Message], previous: str | None, max_tokens: int, *, with_bulk: bool = False
+    messages: Sequence[Message],
+    previous: str | None,
+    max_tokens: int,
+    *,
+    with_bulk: bool = False,
+    deadline: Deadline = UNBOUNDED,
 ) -> list[Candidate]:
     """All that may be kept, weighed; a sentence that was said before is left out.
 
     :param with_bulk: also what is left out of long results and words, for a bound that all else does not fill
+    :raises SummaryOverdue: the deadline has passed
     """
     old = list(read_back(previous or ""))
-    new = list(utterances(messages))
+    new = list(deadline.over(utterances(messages)))
     asked = next((place for place in range(len(new) - 1, -1, -1) if new[place].speaker.startswith("User")), None)
     request, most = request_of(messages), (int(max_tokens * _ANSWERED_SHARE), int(max_tokens * _OPEN_SHARE))
     if request is None or asked is None:
@@ -144,11 +151,11 @@ def candidates_of(
         old = [Utterance("User", one.text) if one.speaker == REQUEST else one for one in old]
         if request.within(*most) == request.text:
             new[asked] = Utterance(new[asked].speaker, "")
-    pieces = list(_pieces(old, new, with_bulk=with_bulk))
+    pieces = list(_pieces(old, new, with_bulk=with_bulk, deadline=deadline))
     weights = _word_weights(pieces)
     found: list[Candidate] = []
     said: set[tuple[str, ...]] = set()
-    for place, piece in enumerate(pieces):
+    for place, piece in enumerate(deadline.over(pieces)):
         if piece.words and (piece.words not in said or (piece.bulk and len(piece.text) >= _BULK_CHARS)):
             said.add(piece.words)
             found.append(_weighed(piece, place, weights, place / len(pieces)))
@@ -180,11 +187,13 @@ def _word_weights(pieces: Sequence[_Piece]) -> dict[str, float]:
     }
 
 
-def _pieces(old: Sequence[Utterance], new: Sequence[Utterance], *, with_bulk: bool) -> Iterator[_Piece]:
+def _pieces(
+    old: Sequence[Utterance], new: Sequence[Utterance], *, with_bulk: bool, deadline: Deadline
+) -> Iterator[_Piece]:
     for line, utterance in enumerate((*old, *new)):
         texts = _texts(utterance, earlier=line < len(old), with_bulk=with_bulk)
         # A sentence counts by its words: the same one again, in other punctuation, is the same.
-        parts = [(text, bulk, words_of(text)) for text, bulk in texts]
+        parts = [(text, bulk, words_of(text)) for text, bulk in deadline.over(texts)]
         by_user = utterance.speaker.startswith("User")
         kinds = [rule_kind(text, words) if by_user else None for text, _, words in parts]
         pasted = is_document(len(utterance.text), kinds.count("demand"))
