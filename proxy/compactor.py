@@ -32,6 +32,7 @@ class Summarized:
 
 
 CompactionResult = Summarized | NotSummarized
+OVERDUE_WARNING = "the conversation took too long to read; the summary holds its newest lines only"
 GIVEN_UP = 256
 """Orders that are remembered as given up by all who waited."""
 
@@ -131,11 +132,11 @@ class Compactor:
     async def _in_turn(self, wish: _Wish) -> CompactionResult | None:
         """Make the summary under the lease, or wait for who holds that; None where the holder came to nothing."""
         order, recipe = wish.order, wish.summarizer.recipe
-        chain, covered = order.chain, order.plan.covered
-        lease = await self._leases.take(wish.name, chain, covered, recipe, LEASE_SECONDS)
+        chain, covered, absorbed = order.chain, order.plan.covered, order.plan.absorbed
+        lease = await self._leases.take(wish.name, chain, covered, recipe, LEASE_SECONDS, absorbed=absorbed)
         if lease is not None:
             async with held(self._leases, lease):
-                found = await self._store.summary(chain, covered, recipe)
+                found = await self._store.summary(chain, covered, recipe, absorbed=absorbed)
                 if found is not None and self._usable(order, found):
                     return Summarized(found, self._tokens(order, found))
                 return await self._made(wish, lease)
@@ -149,6 +150,7 @@ class Compactor:
                     recipe,
                     name=wish.name,
                     waiting=False,
+                    absorbed=absorbed,
                     usable=lambda one: self._usable(order, one),
                 )
         except TimeoutError:
@@ -171,12 +173,16 @@ class Compactor:
         """The failure policy, as far as it is the compactor's: a deterministic summary, or none."""
         strategy, fallback = wish.summarizer.recipe.strategy, self._writer.fallback
         made_by = fallback.recipe.strategy
-        if wish.order.profile.policy.on_failure != "deterministic" or strategy == made_by:
+        if wish.order.profile.policy.on_failure != "deterministic":
             return failure
-        text = await self._writer.write(wish.order, fallback)
+        warning = f"the {strategy} summarizer failed; the summary is {made_by}"
+        text: str | NotSummarized = failure
+        if not failure.overdue and strategy != made_by:
+            text = await self._writer.write(wish.order, fallback)
+        if isinstance(text, NotSummarized) and text.overdue:
+            text, warning = await self._writer.write(wish.order, self._writer.plain), OVERDUE_WARNING
         if isinstance(text, NotSummarized):
             return text
-        warning = f"the {strategy} summarizer failed; the summary is {made_by}"
         return await self._keep(wish, text, made_by, lease, warning)
 
     async def _keep(

@@ -173,15 +173,16 @@ class Fitting:
         """Whether a summary is being prepared, and is of use here as soon as it is there."""
         if not case.memory.preparing or case.controls.mode != "auto" or case.controls.retention is not None:
             return False
-        return would_help(self._situation(case), case.memory.preparing)
+        return would_help(self._situation(case), case.memory.preparing, case.memory.preparing_absorbed)
 
     async def _waited(self, case: Understood, seconds: float) -> Understood:
         """The case with the summary that is being prepared, if it comes in time."""
         recipe = self._preparation.recipe_for(case.profile, case.route)
+        memory = case.memory
         prepared = await self._preparation.awaited(
-            case.memory.preparing_name, case.chain, case.memory.preparing, recipe, seconds
+            memory.preparing_name, case.chain, memory.preparing, recipe, seconds, absorbed=memory.preparing_absorbed
         )
-        return replace(case, memory=replace(case.memory, prepared=prepared, preparing=0))
+        return replace(case, memory=replace(memory, prepared=prepared, preparing=0))
 
     async def _swapped(self, case: Understood, planned: SwapSummary) -> Fitted | Refused:
         """The prepared summary takes its place."""

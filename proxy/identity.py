@@ -7,7 +7,7 @@ the counting of what is new. ``pipeline.py`` goes on from here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -20,7 +20,7 @@ from proxy.core.messages import ChatRequest, Message, digest_of
 from proxy.core.ports import CalibrationStore, Caller, ConversationStore, RequestCount, Route, TokenCounter
 from proxy.core.prefix import Chains, PrefixChain
 from proxy.core.registry import model_id
-from proxy.core.summary import RunningSummary, SummaryRecipe
+from proxy.core.summary import NO_SYSTEMS, InnerSystems, RunningSummary, SummaryRecipe, inner_systems
 from proxy.core.values import value
 from proxy.exchange import Controls, Report
 from proxy.writing import ChooseSummarizer, Clock
@@ -88,6 +88,15 @@ class Understood:
         )
 
 
+def _systems_of(messages: Sequence[Message], said: int) -> InnerSystems:
+    """``inner_systems``, without a look at the messages where most requests have none.
+
+    :param said: how many of the messages are no system messages
+    """
+    others = len(messages) - said
+    return inner_systems(messages) if others and others > messages[0].is_system else NO_SYSTEMS
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a conversation stands in the store."""
@@ -150,16 +159,17 @@ class Identity:
         else:
             tenant, chain = stored.tenant, stored.chain
         recipe = self._choose(profile, route).recipe
+        systems = _systems_of(request.messages, len(chain.hashes))
         measure = Measure(budget_for(profile, request.max_output_tokens, controls.retention))
         if profile.policy.calibrate:
             model = model_id(route.provider, route.upstream_model)
             key = calibration_key(caller.fingerprint, model, route.base_url, request.fields)
-            recalling, measuring = self._recall(chain, recipe), self._calibrations.calibration(key)
+            recalling, measuring = self._recall(chain, recipe, systems), self._calibrations.calibration(key)
             memory, calibration = await asyncio.gather(recalling, measuring)
             factor = calibration.applied if calibration.replies else profile.density
             measure = replace(measure, factor=factor, key=key)
         else:
-            memory = await self._recall(chain, recipe)
+            memory = await self._recall(chain, recipe, systems)
         if memory.conversation is None or not memory.known:
             count = await self._counter.count(request, route.upstream_model)
         else:
@@ -184,9 +194,9 @@ class Identity:
 
         return self._counter.count(request, model, known=known, stored=stored)
 
-    async def _recall(self, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
+    async def _recall(self, chain: PrefixChain, recipe: SummaryRecipe, systems: InnerSystems) -> Recollection:
         try:
-            return await self._store.recall(chain, recipe)
+            return await self._store.recall(chain, recipe, systems)
         except StoreError as error:
             self._emit(StoreDegraded("recall", error.internal or str(error)))
             return Recollection(degraded=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from proxy.core.errors import StoreError
 from proxy.core.ports import ConversationStore, Lease, LeaseStore
@@ -74,6 +74,7 @@ async def awaited(
     *,
     name: str,
     waiting: bool,
+    absorbed: Sequence[bytes] = (),
     usable: Callable[[RunningSummary], bool] = lambda _: True,
 ) -> RunningSummary | None:
     """The summary that another one is making under the lease ``name``; None once that is over without one.
@@ -81,12 +82,13 @@ async def awaited(
     The caller bounds it in time.
 
     :param waiting: whether it is a prepared one
+    :param absorbed: digests of exactly the system messages that it tells
     :raises StoreUnavailable: the store did not answer in time
     """
     pause = _FIRST_LOOK_SECONDS
     while True:
         taken = await leases.taken(chain.family, name)  # before the look: it is kept before the lease is given back
-        found = await store.summary(chain, covered, recipe, waiting=waiting)
+        found = await store.summary(chain, covered, recipe, absorbed=absorbed, waiting=waiting)
         if found is not None and usable(found):
             return found
         if not taken:

@@ -16,7 +16,7 @@ from proxy.core.errors import CompactionFailed, ModelNotFound, StoreUnavailable
 from proxy.core.events import CompactionStarted, ConversationCompacted, Listener
 from proxy.core.ports import Caller, ConversationStore, MemoryFlush, Route, Summarizer, Upstream
 from proxy.core.situation import Compact
-from proxy.core.summary import RunningSummary
+from proxy.core.summary import RunningSummary, inner_systems
 from proxy.exchange import Controls, Refused, Report
 from proxy.fit import Fitting, by_hand_warning, order_of
 from proxy.identity import Place, Understood, tenant_of
@@ -187,7 +187,12 @@ def _anew(case: Understood, newest: RunningSummary, stored: Sequence[RunningSumm
 
     System messages that it told are not told again: the next plan keeps them as they are, or has them told anew.
     """
-    earlier = [one for one in stored if one.prefix == newest.previous and one.recipe == newest.recipe]
+    systems = inner_systems(case.request.messages)
+    earlier = [
+        one
+        for one in stored
+        if one.prefix == newest.previous and one.recipe == newest.recipe and one.holds_for(systems)
+    ]
     previous = earlier[-1] if earlier and newest.previous is not None else None
     pairs = zip(case.request.messages, case.count.messages, strict=True)
     said = [(message, tokens) for message, tokens in pairs if not message.is_system][: newest.covered]

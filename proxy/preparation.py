@@ -8,6 +8,7 @@ the next turn begins another one.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 from proxy.core.budget import ModelProfile
@@ -48,7 +49,8 @@ class Preparation:
         recipe = self._writer.summarizer_for(order).recipe
         name = split_id(conversation)[1]  # the conversation's own part, by which ``recall`` finds the lease
         try:
-            lease = await self._leases.take(name, order.chain, order.plan.covered, recipe, LEASE_SECONDS)
+            chain, covered, absorbed = order.chain, order.plan.covered, order.plan.absorbed
+            lease = await self._leases.take(name, chain, covered, recipe, LEASE_SECONDS, absorbed=absorbed)
         except StoreError as error:
             self._emit(StoreDegraded("take_lease", error.internal or str(error)))
             return
@@ -62,15 +64,25 @@ class Preparation:
         return self._writer.choose(profile, route).recipe
 
     async def awaited(
-        self, name: str, chain: PrefixChain, covered: int, recipe: SummaryRecipe, seconds: float
+        self,
+        name: str,
+        chain: PrefixChain,
+        covered: int,
+        recipe: SummaryRecipe,
+        seconds: float,
+        *,
+        absorbed: Sequence[bytes] = (),
     ) -> RunningSummary | None:
         """The summary that is being prepared, as soon as it is there; None where it comes too late or not at all.
 
         :param name: of the lease that it is prepared under
+        :param absorbed: digests of the system messages that it takes in
         """
         try:
             async with asyncio.timeout(seconds):
-                return await awaited(self._store, self._leases, chain, covered, recipe, name=name, waiting=True)
+                return await awaited(
+                    self._store, self._leases, chain, covered, recipe, name=name, waiting=True, absorbed=absorbed
+                )
         except (TimeoutError, StoreError):
             return None
 
@@ -86,10 +98,13 @@ class Preparation:
         recipe = summarizer.recipe
         self._emit(CompactionStarted(order.conversation, model, recipe.strategy, plan.covered, plan.replaced_tokens))
         async with held(self._leases, lease):
-            text = await self._writer.write(order, summarizer)
+            text, made_by = await self._writer.write(order, summarizer), recipe.strategy
+            if isinstance(text, NotSummarized) and text.overdue and order.profile.policy.on_failure == "deterministic":
+                # Else each turn would read all of it in vain.
+                text, made_by = await self._writer.write(order, self._writer.plain), self._writer.plain.recipe.strategy
             if isinstance(text, NotSummarized):
                 return
-            summary = self._writer.summary_of(order, recipe, text, recipe.strategy)
+            summary = self._writer.summary_of(order, recipe, text, made_by)
             try:
                 await self._store.keep_summary(
                     order.tenant, order.conversation, order.chain, summary, waiting=True, lease=lease

@@ -14,7 +14,7 @@ from pathlib import PurePath
 
 from proxy.core.breaker import CLOSED, Breaker
 from proxy.core.budget import ModelProfile
-from proxy.core.errors import SummaryRejected, TidemarkError
+from proxy.core.errors import SummaryOverdue, SummaryRejected, TidemarkError
 from proxy.core.events import BreakerChanged, Listener, SummaryFailed
 from proxy.core.flush import Flush, leaving
 from proxy.core.live import live_prefix
@@ -78,6 +78,8 @@ class NotSummarized:
     reason: str
     retry_after: float = 0.0
     """Seconds for which it is no use to ask again: the summarizer is left alone for so long."""
+    overdue: bool = False
+    """Whether the text took too long to read, so that only ``SummaryWriter.plain`` can make something of it."""
 
 
 class SummaryWriter:
@@ -92,13 +94,20 @@ class SummaryWriter:
         *,
         choose: ChooseSummarizer,
         fallback: Summarizer,
+        plain: Summarizer,
         counter: TokenCounter,
         emit: Listener,
         clock: Clock,
         timer: Clock,
     ) -> None:
+        """Nothing is written yet.
+
+        :param fallback: writes where the chosen strategy failed
+        :param plain: writes where even reading took too long
+        """
         self.choose = choose
         self.fallback = fallback
+        self.plain = plain
         self.timer = timer
         self._counter = counter
         self._emit = emit
@@ -140,6 +149,8 @@ class SummaryWriter:
         except asyncio.CancelledError:
             self._learn(order, summarizer, self._breaker(order, summarizer).abandoned(self.timer()))
             raise
+        except SummaryOverdue as error:
+            return self._overdue(order, summarizer, error, self.timer() - started)
         except TidemarkError as error:
             reason, detail = str(error), error.internal
         except Exception as error:  # noqa: BLE001 - a strategy's slip must not cost the client its answer
@@ -157,6 +168,15 @@ class SummaryWriter:
             after = after.failed(self.timer())
         self._learn(order, summarizer, after)
         return NotSummarized(reason, after.left(self.timer()))
+
+    def _overdue(
+        self, order: CompactionOrder, summarizer: Summarizer, error: SummaryOverdue, taken: float
+    ) -> NotSummarized:
+        """The text was too much. That is no failure of whoever is asked, so it closes no breaker."""
+        self._learn(order, summarizer, self._breaker(order, summarizer).abandoned(self.timer()))
+        model, strategy, policy = order.profile.name, summarizer.recipe.strategy, order.profile.policy.on_failure
+        self._emit(SummaryFailed(order.conversation, model, strategy, str(error), policy, taken))
+        return NotSummarized(str(error), overdue=True)
 
     def summary_of(self, order: CompactionOrder, recipe: SummaryRecipe, text: str, made_by: Strategy) -> RunningSummary:
         """The record of a text that was written for an order."""
@@ -216,7 +236,9 @@ async def write_summary(summarizer: Summarizer, task: SummaryTask, covered: int,
     text = (await summarizer.summarize(replace(task, max_tokens=max(bound - frame, 1)))).strip()
     room = bound
     while text and (over := counter.count_message(render_text(text, covered), model) - bound) > 0:
-        room = min(room, counter.count_text(text, model)) - over
+        tokens = min(room, counter.count_text(text, model))
+        # Marks in the text are blunted, which can cost more than it has tokens: then it is cut by the ratio.
+        room = tokens - over if 2 * over < tokens else tokens * bound // (bound + over) - 1
         text = counter.cut_text(text, model, room).rstrip() if room > 0 else ""
     if not text:
         message = f"the {summarizer.recipe.strategy} summarizer gave an empty text"

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from proxy.compactor import Compactor, Summarized
+from proxy.compactor import OVERDUE_WARNING, Compactor, Summarized
 from proxy.core.budget import CompactionPolicy, ModelProfile, ModelWindow
+from proxy.core.errors import SummaryOverdue
 from proxy.core.events import Event, SummaryFailed
 from proxy.core.messages import Message
 from proxy.core.ports import Caller, Route, SummaryTask
@@ -20,7 +22,7 @@ from proxy.core.summary import SummaryRecipe
 from proxy.store.embedded import EmbeddedValkey
 from proxy.store.leases import RedisLeases
 from proxy.store.redis import RedisStore
-from proxy.summarizers import ExtractiveSummarizer
+from proxy.summarizers import ExtractiveSummarizer, PlainSummarizer
 from proxy.tokens import LocalTokenCounter
 from proxy.writing import CompactionOrder, NotSummarized, SummaryWriter
 from tests.core.histories import message
@@ -91,6 +93,7 @@ def compactor(strategy: Slow, store: RedisStore, events: list[Event] | None = No
     writer = SummaryWriter(
         choose=lambda _, __: strategy,
         fallback=ExtractiveSummarizer(COUNTER),
+        plain=PlainSummarizer(COUNTER),
         counter=COUNTER,
         emit=emit,
         clock=lambda: 1.0,
@@ -163,6 +166,41 @@ async def test_whatever_a_strategy_raises_has_its_policy(store: RedisStore, poli
     result = await made.compact(order(policy=settings))
     assert isinstance(result, Summarized if policy == "deterministic" else NotSummarized)
     assert [event.reason for event in events if isinstance(event, SummaryFailed)] == ["the summarizer failed: KeyError"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("policy", ["deterministic", "block", "passthrough"])
+@pytest.mark.parametrize("strategy", ["llm", "extractive"])
+async def test_a_text_that_takes_too_long_to_read_gets_a_plain_summary_and_a_warning(
+    store: RedisStore, policy: str, strategy: Literal["llm", "extractive"]
+) -> None:
+    """Also where no model was asked; a policy that wants no substitute has its way. No breaker learns of it."""
+
+    def overdue(_: SummaryTask) -> str:
+        raise SummaryOverdue("too long")
+
+    made = compactor(Slow(overdue, seconds=0, recipe=SummaryRecipe(strategy, "", 1)), store)
+    settings = replace(CompactionPolicy(strategy=strategy), on_failure=policy)  # type: ignore[arg-type]
+    for messages in (SAID[:5], SAID[:6], SAID[:7], SAID):
+        result = await made.compact(order(messages=messages, policy=settings))
+        if policy != "deterministic":
+            assert result == NotSummarized("too long", overdue=True)
+            continue
+        assert isinstance(result, Summarized)
+        assert result.warning == OVERDUE_WARNING
+        assert result.summary.made_by == "extractive"
+        assert f"point {len(messages) - 2}" in result.summary.text
+        assert result.tokens <= 200
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("text", ["<<<<<<< HEAD\n", "<<<", ">>> ", "<<<>>>"])
+async def test_marks_in_a_text_cost_a_summary_its_length_and_not_its_being(store: RedisStore, text: str) -> None:
+    """They are blunted, which takes more tokens than they had: the text is cut by as much, and never to nothing."""
+    result = await compactor(Slow(lambda _: text * 400), store).compact(order())
+    assert isinstance(result, Summarized)
+    assert result.warning is None
+    assert result.tokens <= 200
 
 
 @pytest.mark.anyio

@@ -12,7 +12,7 @@ from proxy.core.errors import SummaryRejected
 from proxy.core.events import Event, Listener, SummaryFailed
 from proxy.core.ports import Caller, SummaryTask
 from proxy.core.summary import SummaryRecipe
-from proxy.summarizers import ExtractiveSummarizer
+from proxy.summarizers import ExtractiveSummarizer, PlainSummarizer
 from proxy.writing import CompactionOrder, NotSummarized, SummaryWriter
 from tests.test_compactor import COUNTER, Slow, order
 
@@ -30,6 +30,7 @@ def writer(strategy: Slow, emit: Listener = lambda _: None) -> SummaryWriter:
     return SummaryWriter(
         choose=lambda _, __: strategy,
         fallback=ExtractiveSummarizer(COUNTER),
+        plain=PlainSummarizer(COUNTER),
         counter=COUNTER,
         emit=emit,
         clock=lambda: 1.0,

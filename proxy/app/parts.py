@@ -30,6 +30,7 @@ from proxy.store.redis import RedisStore
 from proxy.summarizers.extractive import ExtractiveSummarizer
 from proxy.summarizers.hybrid import HybridSummarizer
 from proxy.summarizers.llm import LlmSummarizer
+from proxy.summarizers.plain import PlainSummarizer
 from proxy.summarizers.request import CarriesRequest
 from proxy.tokens import LocalTokenCounter
 from proxy.upstream.catalog import Catalog
@@ -169,6 +170,7 @@ class Engine:
         self.writer = writer = SummaryWriter(
             choose=parts.summarizer_for,
             fallback=parts.extractive,
+            plain=PlainSummarizer(parts.counter),
             counter=parts.counter,
             emit=emit,
             clock=time.time,

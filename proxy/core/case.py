@@ -23,7 +23,7 @@ from .situation import (
     Situation,
     SwapSummary,
 )
-from .summary import RunningSummary
+from .summary import RunningSummary, inner_systems
 
 
 class Case:
@@ -63,9 +63,11 @@ class Case:
         return message.is_system and message.digest not in self.told
 
     def _usable_summary(self) -> RunningSummary | None:
-        """The summary, if the newest message is not among what it covers and no tool call would be torn."""
+        """The summary, if it leaves the newest message, tears no tool call, and tells only what the request holds."""
         summary = self.given.summary
         if summary is None or not 0 < summary.covered < len(self.said) or not self.cuts[summary.covered]:
+            return None
+        if summary.absorbed and not summary.holds_for(inner_systems(self.given.messages)):
             return None
         return summary
 

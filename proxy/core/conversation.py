@@ -31,6 +31,8 @@ class Recollection:
     """One that was made in the background, of a longer prefix than ``summary``, and waits for its use."""
     preparing: int = 0
     """How many messages the summary stands for that is being made in the background; 0 when none is."""
+    preparing_absorbed: tuple[bytes, ...] = ()
+    """Digests of the system messages that this summary takes in."""
     preparing_name: str = ""
     """Of the lease that it is made under: the second part of a conversation's id, this one's or its parent's."""
     degraded: bool = False

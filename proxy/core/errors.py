@@ -17,6 +17,7 @@
         * ``TokenizerFailed``
         * ``CompactionFailed``
         * ``SummaryRejected``
+        * ``SummaryOverdue``
         * ``FlushNotTaken``
             * ``FlushRefused``
     * ``StoreError``
@@ -153,6 +154,12 @@ class SummaryRejected(ServiceError):
     """A summarizer answered with something that is no summary: empty, refused, too long, echoing."""
 
     code = "summary_rejected"
+
+
+class SummaryOverdue(ServiceError):
+    """A conversation took too long to be read for a summary."""
+
+    code = "summary_overdue"
 
 
 class FlushNotTaken(ServiceError):

@@ -12,7 +12,7 @@ from .assemble import assemble
 from .budget import ModelProfile, budget_for
 from .messages import ChatRequest, LivePrefix, Message
 from .situation import Compact
-from .summary import RunningSummary
+from .summary import RunningSummary, inner_systems
 
 CACHED_FIELDS = (
     "tools",
@@ -36,14 +36,16 @@ def live_prefix(request: ChatRequest, planned: Compact, profile: ModelProfile) -
     """The forwarded beginning of ``request``, up to the last message that the planned summary stands for.
 
     None where its call could not be answered by a summary: the request wants JSON or the call of a tool, or the summary
-    must tell system messages, which the model would take for instructions.
+    must tell system messages, which the model would take for instructions. Nor where some stand among the turns: the
+    chain leaves them out, so a summary by who has read them might tell them to others.
     """
     fields = request.fields
     forced = any(fields.get(name, b"null").strip() not in _FREE for name in ("tool_choice", "function_call"))
     formatted = _JSON in fields.get("response_format", b"")
     if not profile.policy.summarizer_cache_friendly or forced or formatted:
         return None
-    if any(message.is_system for message in planned.messages):
+    inner = any(position <= planned.covered for position in inner_systems(request.messages).values())
+    if inner or any(message.is_system for message in planned.messages):
         return None
     return LivePrefix(
         messages=_forwarded(request.messages, planned.previous, planned.covered),

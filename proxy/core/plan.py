@@ -130,9 +130,12 @@ def _nearer(case: Case, waiting: Case, coming: int) -> Compact | None:
     return made if gain >= wanted * (standing - must_stay) else None
 
 
-def would_help(situation: Situation, covered: int) -> bool:
-    """Whether a summary that is being prepared is worth waiting for: of so many messages, at its bound."""
+def would_help(situation: Situation, covered: int, absorbed: tuple[bytes, ...] = ()) -> bool:
+    """Whether a summary that is being prepared is worth waiting for: of so many messages, at its bound.
+
+    :param absorbed: digests of the system messages that it will tell
+    """
     case = Case(situation)
-    expected = RunningSummary(b"", covered, "", _UNKNOWN, "extractive", "prepared", 0.0, absorbed=tuple(case.told))
+    expected = RunningSummary(b"", covered, "", _UNKNOWN, "extractive", "prepared", 0.0, absorbed=absorbed)
     given = replace(situation, prepared=expected, prepared_tokens=situation.budget.max_summary)
     return Case(given, case.cuts).swap(case.current()) is not None

@@ -7,6 +7,7 @@ previous one and the messages since (FR-1.4.2, cascade without depth limit).
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -25,6 +26,9 @@ _NOTE = (
     "<<<\n{text}\n>>>"
 )
 _MARKS = re.compile("<{3,}|>{3,}")
+InnerSystems = Mapping[bytes, int]
+"""Digests of the system messages inside a request, and how many other messages stand before the first of each."""
+NO_SYSTEMS: InnerSystems = {}
 RENDERED = 128
 """Summaries whose message is at hand: one is counted and put in, turn after turn, until the next takes its place."""
 
@@ -84,6 +88,27 @@ class RunningSummary:
 
     By digest and not by number, since the chain leaves system messages out: a client may send others in their place.
     """
+
+    def holds_for(self, systems: InnerSystems) -> bool:
+        """Whether a request has sent all that the text tells: each absorbed system message stands in its own prefix.
+
+        An application that serves many people with one key may send equal turns with another person's record among
+        them; the chain is the same then, and the summary must not be.
+        """
+        covered = self.covered
+        return all(systems.get(digest, covered + 1) <= covered for digest in self.absorbed)
+
+
+def inner_systems(messages: Sequence[Message]) -> InnerSystems:
+    """The system messages that stand behind the first other message; those before it are never summarized."""
+    found: dict[bytes, int] = {}
+    said = 0
+    for message in messages:
+        if not message.is_system:
+            said += 1
+        elif said:
+            found.setdefault(message.digest, said)
+    return found
 
 
 def render_summary(summary: RunningSummary) -> Message:

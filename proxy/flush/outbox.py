@@ -125,7 +125,9 @@ class Outbox:
     async def _queued(self, flush: Flush, at: float) -> None:
         if not flush.stored:
             # It was made without the store, so what had left before was not known.
-            known = await self._store.recall(flush.chain, flush.summary.recipe)
+            # Of the request's system messages only those are known here that its summary took in.
+            systems = dict.fromkeys(flush.summary.absorbed, 1)
+            known = await self._store.recall(flush.chain, flush.summary.recipe, systems)
             flush = flush.after(known.summary) if known.summary else flush
         if not flush.leaving:
             return

@@ -20,7 +20,7 @@ from proxy.core.messages import Message, digest_of
 from proxy.core.plan import plan
 from proxy.core.situation import CannotFit, Compact, NoCompaction, ReuseSummary, Situation
 from proxy.core.summary import RunningSummary as CoreSummary
-from proxy.core.summary import SummaryRecipe
+from proxy.core.summary import SummaryRecipe, inner_systems
 
 from .conversion import core_message
 
@@ -100,8 +100,10 @@ class Case:
             cuts = open_cuts([core for core, _ in self.said])
             if self.covered == len(self.said) or not cuts[self.covered]:
                 return None
-        absorbed = [core.digest for core, message in self.given if core.is_system and message.id in self.told.ids]
-        return _summary(self.told.text, self.covered or 1, absorbed)
+        covered, systems = self.covered or 1, inner_systems(self.messages)
+        told = [core.digest for core, message in self.given if core.is_system and message.id in self.told.ids]
+        absorbed = [digest for digest in told if systems.get(digest, covered + 1) <= covered]  # else it is sent anyway
+        return _summary(self.told.text, covered, absorbed)
 
     def decide(self) -> NoCompaction | ReuseSummary | Compact:
         """The core's plan. What cannot be brought within ``max_tokens`` comes as near as its newest turn allows."""
@@ -117,8 +119,12 @@ class Case:
         return planned
 
     def adopted(self, covered: int, absorbed: Sequence[bytes]) -> tuple[frozenset[str], str | None] | None:
-        """Ids of what a shared summary tells, and of the last; None where it tells no more than the present one."""
-        if not self.covered < covered < len(self.said):
+        """Ids of what a shared summary tells, and of the last; None where it tells no more than the present one.
+
+        Nor is one adopted that tells a system message which is not this graph's.
+        """
+        holds = _summary("", covered, absorbed).holds_for(inner_systems(self.messages))
+        if not self.covered < covered < len(self.said) or not holds:
             return None
         return self._told(covered, absorbed)
 

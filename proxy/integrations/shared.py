@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +23,9 @@ from proxy.config import Settings, load
 from proxy.config.signing import kept_secret
 from proxy.core.conversation import told_id
 from proxy.core.errors import StoreError
+from proxy.core.messages import Message
 from proxy.core.prefix import PrefixChain, chain_of
-from proxy.core.summary import RunningSummary, SummaryRecipe, render_text
+from proxy.core.summary import RunningSummary, SummaryRecipe, inner_systems, render_text
 from proxy.http.auth import PassthroughAuth
 from proxy.identity import tenant_of
 from proxy.store.embedded import url_of
@@ -139,18 +140,20 @@ class SharedSummaries:
         chain = chain_of(self._place.tenant, step.messages, conversation=self._conversation)
         try:
             if isinstance(step, Find):
-                return _shared(await self._found(self._stored, chain))
+                return _shared(await self._found(self._stored, chain, step.messages))
             return _shared(await self._kept(self._stored, chain, step))
         except StoreError as error:
             _LOG.warning("the shared store was not asked: %s", error)
             return None
 
-    async def _found(self, stored: StoredParts, chain: PrefixChain) -> RunningSummary | None:
-        return (await stored.store.recall(chain, self._place.recipe)).summary
+    async def _found(
+        self, stored: StoredParts, chain: PrefixChain, messages: Sequence[Message]
+    ) -> RunningSummary | None:
+        return (await stored.store.recall(chain, self._place.recipe, inner_systems(messages))).summary
 
     async def _kept(self, stored: StoredParts, chain: PrefixChain, step: Keep) -> RunningSummary | None:
         place, shared, now = self._place, step.shared, time.time()
-        memory = await stored.store.recall(chain, place.recipe)
+        memory = await stored.store.recall(chain, place.recipe, inner_systems(step.messages))
         tokens = stored.parts.counter.count_message(render_text(shared.text, shared.covered), place.upstream_model)
         summary = RunningSummary(
             prefix=chain.at(shared.covered),

@@ -18,7 +18,7 @@ from proxy.core.conversation import StoredConversation, StoredMessage, TurnRecor
 from proxy.core.errors import RecordUnreadable
 from proxy.core.messages import DIGEST_BYTES, Message, digest_of
 from proxy.core.prefix import PrefixChain
-from proxy.core.summary import Cause, RunningSummary, Strategy, SummaryRecipe
+from proxy.core.summary import Cause, InnerSystems, RunningSummary, Strategy, SummaryRecipe
 from proxy.core.values import value
 
 T = TypeVar("T")
@@ -26,6 +26,11 @@ T = TypeVar("T")
 VERSION = b"\x01"
 RECIPE_BYTES = 8
 """64 bits tell a tenant's few recipes apart."""
+_REFERENCES = b"absorbed"
+"""Digested with each recipe: what was kept before references named the absorbed system messages is not found again."""
+_COVERED_BYTES = 4
+_ABSORBED_FROM = _COVERED_BYTES + DIGEST_BYTES + RECIPE_BYTES
+"""Where in a reference the absorbed digests begin. ``tree.lua`` knows it too."""
 KNOWN_RECIPES = 256
 """Digests that are remembered: strategies, templates and summarizers are the operator's, and few."""
 
@@ -209,24 +214,40 @@ def clipped(turn: StoredTurn, last: int) -> StoredTurn:
 @lru_cache(maxsize=KNOWN_RECIPES)
 def recipe_digest(recipe: SummaryRecipe) -> bytes:
     """What a recipe is called in keys and references, ``RECIPE_BYTES`` long."""
-    return digest_of(recipe.key.encode())[:RECIPE_BYTES]
+    return digest_of(_REFERENCES, recipe.key.encode())[:RECIPE_BYTES]
 
 
 def pack_reference(summary: RunningSummary) -> bytes:
-    """A reference to a summary: position (4 bytes, big-endian), prefix, recipe. The scripts read it."""
-    return reference(summary.covered, summary.prefix, summary.recipe)
+    """A reference to a summary: position (4 bytes, big-endian), prefix, recipe, absorbed. The scripts read it."""
+    return reference(summary.covered, summary.prefix, summary.recipe, summary.absorbed)
 
 
-def reference(covered: int, prefix: bytes, recipe: SummaryRecipe) -> bytes:
-    """The same of a summary that is yet to be made; what a lease is taken for."""
-    return covered.to_bytes(4, "big") + prefix + recipe_digest(recipe)
+def reference(covered: int, prefix: bytes, recipe: SummaryRecipe, absorbed: Sequence[bytes]) -> bytes:
+    """The same of a summary that is yet to be made; what a lease is taken for.
+
+    :param absorbed: digests of the system messages that the summary tells, ``DIGEST_BYTES`` each
+    """
+    return covered.to_bytes(_COVERED_BYTES, "big") + prefix + recipe_digest(recipe) + b"".join(sorted(absorbed))
 
 
-def prepared_for(lease: bytes, chain: PrefixChain, recipe: SummaryRecipe) -> int:
-    """How many messages of ``chain`` the summary stands for that is made under a lease; 0 where it is of no use."""
+def prepared_for(
+    lease: bytes, chain: PrefixChain, recipe: SummaryRecipe, systems: InnerSystems
+) -> tuple[int, tuple[bytes, ...]]:
+    """What the summary stands for that is made under a lease: messages of ``chain``, and absorbed system messages.
+
+    :returns: 0 and none where it is of no use for a request with these system messages
+    """
     purpose = lease.partition(b":")[2]
-    covered = int.from_bytes(purpose[:4], "big")
-    return covered if covered <= len(chain) and purpose == reference(covered, chain.at(covered), recipe) else 0
+    covered, told = int.from_bytes(purpose[:_COVERED_BYTES], "big"), purpose[_ABSORBED_FROM:]
+    absorbed = tuple(told[at : at + DIGEST_BYTES] for at in range(0, len(told), DIGEST_BYTES))
+    if covered > len(chain) or purpose != reference(covered, chain.at(covered), recipe, absorbed):
+        return 0, ()
+    return (covered, absorbed) if all(systems.get(one, covered + 1) <= covered for one in absorbed) else (0, ())
+
+
+def pack_systems(systems: InnerSystems) -> bytes:
+    """A request's inner system messages as ``recall.lua`` reads them: for each its position, then its digest."""
+    return b"".join(position.to_bytes(_COVERED_BYTES, "big") + digest for digest, position in systems.items())
 
 
 def pack_summary(summary: RunningSummary) -> bytes:

@@ -16,7 +16,8 @@ key                      type     holds
 ``tm:{F}:a:OWN``         string   an id that was told but not used -> the one that was
 ``tm:{F}:e:OWN``         set      those ids that lead to it
 ``tm:{F}:n:HASH``        string   a chain hash at the end of a request or reply -> who holds it
-``tm:{F}:s:RECIPE:HASH`` string   a summary of the prefix with that hash (``codec.pack_summary``)
+``tm:{F}:s:RECIPE:HASH`` string   a summary of the prefix with that hash (``codec.pack_summary``); where it absorbed
+                                  system messages, the SHA-1 of their digests stands behind ``RECIPE``
 ``tm:{F}:w:RECIPE:HASH`` string   the same of one that was prepared and waits for its use
 ``tm:{F}:q:OWN``         list     references to those that wait
 ``tm:{F}:l:NAME``        string   a lease: its number and what is done under it; ``NAME`` is ``OWN`` for a preparation,
@@ -49,6 +50,9 @@ key                      type     holds
 """
 
 from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
 
 from proxy.core.messages import digest_of
 from proxy.core.prefix import split_id
@@ -87,9 +91,14 @@ def lease(family: str, name: str) -> str:
     return f"{family_prefix(family)}:l:{name}"
 
 
-def summary(family: str, recipe: bytes, prefix: bytes, *, waiting: bool) -> bytes:
-    """The key of a summary of a prefix."""
-    return f"{family_prefix(family)}:{'w' if waiting else 's'}:".encode() + recipe + b":" + prefix
+def summary(family: str, recipe: bytes, prefix: bytes, absorbed: Sequence[bytes] = (), *, waiting: bool) -> bytes:
+    """The key of a summary of a prefix.
+
+    :param absorbed: digests of the system messages that it tells
+    """
+    told = b"".join(sorted(absorbed))
+    variant = hashlib.sha1(told, usedforsecurity=False).hexdigest().encode() if told else b""
+    return f"{family_prefix(family)}:{'w' if waiting else 's'}:".encode() + recipe + variant + b":" + prefix
 
 
 MODELS = "tm:{models}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +30,23 @@ class RedisLeases:
         self._ask = ask
 
     async def take(
-        self, name: str, chain: PrefixChain, covered: int, recipe: SummaryRecipe, seconds: float
+        self,
+        name: str,
+        chain: PrefixChain,
+        covered: int,
+        recipe: SummaryRecipe,
+        seconds: float,
+        *,
+        absorbed: Sequence[bytes] = (),
     ) -> Lease | None:
         """Take a lease; None where somebody holds it.
 
         :raises StoreUnavailable: the store did not answer in time
         """
-        prefix, purpose = keys.family_prefix(chain.family), codec.reference(covered, chain.at(covered), recipe)
+        prefix, purpose = (
+            keys.family_prefix(chain.family),
+            codec.reference(covered, chain.at(covered), recipe, absorbed),
+        )
         word = uuid.uuid4().hex  # the same where the line repeats the command: then the lease is ours already
         value = await self._ask("EVAL", _TAKE, 1, prefix, name, _milliseconds(seconds), purpose, word)
         return None if value is None else Lease(chain.family, name, value)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import uuid
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from proxy.core.errors import StoreError
 from proxy.core.events import Listener
 from proxy.core.ports import BegunTurn, Lease
 from proxy.core.prefix import PrefixChain, is_id, split_id
-from proxy.core.summary import RunningSummary, SummaryRecipe
+from proxy.core.summary import NO_SYSTEMS, InnerSystems, RunningSummary, SummaryRecipe
 from proxy.store import codec, keys, scripts
 from proxy.store.amends import Amends
 from proxy.store.asking import Asking
@@ -72,31 +72,36 @@ class RedisStore(RecordReader):
         self._seen = Seen()
         self.listing = Listing(self.ask, self._lifetimes.longest)
 
-    async def recall(self, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
+    async def recall(
+        self, chain: PrefixChain, recipe: SummaryRecipe, systems: InnerSystems = NO_SYSTEMS
+    ) -> Recollection:
         """What is known of a request's conversation; whose it is, is in the chain.
 
         The newest prefixes are sent first; all only where none of those is known and there are more.
 
+        :param systems: the request's own; a summary that absorbed any other system message is passed over
         :raises StoreUnavailable: the store did not answer in time
         """
         if not chain.hashes:
             return NOTHING_KNOWN
         before = max(0, len(chain.hashes) - scripts.NEAR)
         with self._recalling:
-            found = await self._recall(chain, before, recipe)
+            found = await self._recall(chain, before, recipe, systems)
             if before and found[0] is None:
-                found = await self._recall(chain, 0, recipe)
+                found = await self._recall(chain, 0, recipe, systems)
         if found is None:
             return NOTHING_KNOWN
-        own, known, held, packed, waiting, lease, preparing = found
+        own, known, held, packed, waiting, lease, name = found
+        preparing, absorbed = codec.prepared_for(lease, chain, recipe, systems) if lease else (0, ())
         recollection = Recollection(
             conversation=chain.family + own.decode() if own else None,
             known=known,
             diverges=held > known,
             summary=codec.readable_summary(packed) if packed else None,
             prepared=codec.readable_summary(waiting) if waiting else None,
-            preparing=codec.prepared_for(lease, chain, recipe) if lease else 0,
-            preparing_name=preparing.decode() if lease else "",
+            preparing=preparing,
+            preparing_absorbed=absorbed,
+            preparing_name=name.decode() if lease else "",
         )
         return replace(recollection, unwritable=True) if self._rest.refusing else recollection
 
@@ -170,14 +175,21 @@ class RedisStore(RecordReader):
         return None if kept is None else codec.readable_summary(kept) or summary
 
     async def summary(
-        self, chain: PrefixChain, covered: int, recipe: SummaryRecipe, *, waiting: bool = False
+        self,
+        chain: PrefixChain,
+        covered: int,
+        recipe: SummaryRecipe,
+        *,
+        absorbed: Sequence[bytes] = (),
+        waiting: bool = False,
     ) -> RunningSummary | None:
         """The stored summary of the first ``covered`` messages of ``chain``, or the one that waits for its use.
 
+        :param absorbed: digests of exactly the system messages that it tells
         :raises StoreUnavailable: the store did not answer in time
         """
-        digest = codec.recipe_digest(recipe)
-        packed = await self.ask("GET", keys.summary(chain.family, digest, chain.at(covered), waiting=waiting))
+        digest, prefix = codec.recipe_digest(recipe), chain.at(covered)
+        packed = await self.ask("GET", keys.summary(chain.family, digest, prefix, absorbed, waiting=waiting))
         return codec.readable_summary(packed) if packed else None
 
     async def begin_turn(self, family: str, own: str, tenant: str, seconds: float) -> BegunTurn | None:
@@ -268,8 +280,8 @@ class RedisStore(RecordReader):
     def _probe(self) -> None:
         self._probes.begin()
 
-    def _recall(self, chain: PrefixChain, before: int, recipe: SummaryRecipe) -> Awaitable[Any]:
-        given = scripts.recall_arguments(chain, before, recipe)
+    def _recall(self, chain: PrefixChain, before: int, recipe: SummaryRecipe, systems: InnerSystems) -> Awaitable[Any]:
+        given = scripts.recall_arguments(chain, before, recipe, systems)
         return self._run(scripts.RECALL, chain.family, *given)
 
     def _record(self, turn: TurnRecord, parts: codec.TurnParts, known: int, created: str) -> Awaitable[bytes | None]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from proxy.core.conversation import TurnRecord
 from proxy.core.prefix import OWN_CHARACTERS, PrefixChain, split_id
-from proxy.core.summary import SummaryRecipe
+from proxy.core.summary import InnerSystems, SummaryRecipe
 from proxy.store import codec
 from proxy.store.lifetimes import Lifetime
 from proxy.store.seen import Seen
@@ -61,10 +61,13 @@ def chain_arguments(chain: PrefixChain, before: int) -> tuple[bytes, int]:
     return b"".join(chain.hashes[before:]), before
 
 
-def recall_arguments(chain: PrefixChain, before: int, recipe: SummaryRecipe) -> Sequence[Argument]:
+def recall_arguments(
+    chain: PrefixChain, before: int, recipe: SummaryRecipe, systems: InnerSystems
+) -> Sequence[Argument]:
     """What ``recall.lua`` is given; of a chain of one message also the conversation that it would begin."""
     begun = chain.hashes[0].hex()[:OWN_CHARACTERS] if len(chain.hashes) == 1 else ""
-    return (*chain_arguments(chain, before), codec.recipe_digest(recipe), begun)
+    told = codec.pack_systems(systems) if systems else b""
+    return (*chain_arguments(chain, before), codec.recipe_digest(recipe), begun, told)
 
 
 def record_arguments(

@@ -6,6 +6,7 @@ Below ``llm``. Whatever is wrong raises ``SummaryRejected``, and the compactor's
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 
 from proxy.core.errors import SummaryRejected
 from proxy.summarizers.prompts import CLOSE, OPEN
@@ -69,5 +70,9 @@ def _echoes(text: str, material: str) -> bool:
     """Whether most of the answer is lines of the transcript, speakers included."""
     long_lines = [line.strip() for line in text.splitlines() if len(line.strip()) >= _ECHO_LINE_CHARS]
     said = [line for line in long_lines if line.startswith(("User: ", "Assistant: ", "Tool: "))]
-    echoed = sum(len(line) for line in said if line in material)
+    # Sorted, a line's beginning stands right before it: one look for each, however long the material is.
+    lines = sorted(line.strip() for line in material.splitlines()) if said else []
+    places = [bisect_left(lines, line) for line in said]
+    pairs = zip(said, places, strict=True)
+    echoed = sum(len(line) for line, place in pairs if place < len(lines) and lines[place].startswith(line))
     return echoed > _ECHO_SHARE * len(text)

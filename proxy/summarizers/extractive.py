@@ -7,12 +7,13 @@ first. The lines of the previous summary are taken apart and weighed again with 
 
 from __future__ import annotations
 
-import asyncio
+import time
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from proxy.core.ports import SummaryTask, TokenCounter
 from proxy.core.summary import SummaryRecipe
+from proxy.summarizers.deadline import READING_SECONDS, UNBOUNDED, Clock, Deadline, in_thread
 from proxy.summarizers.fitting import cut_to_bound, is_large
 from proxy.summarizers.salience import Candidate, candidates_of
 from proxy.summarizers.transcript import join_line
@@ -32,39 +33,49 @@ _NOTHING = "Nothing was said."
 class ExtractiveSummarizer:
     """Keeps whole sentences. Holds no state."""
 
-    def __init__(self, counter: TokenCounter) -> None:
+    def __init__(
+        self, counter: TokenCounter, *, clock: Clock = time.thread_time, reading_seconds: float = READING_SECONDS
+    ) -> None:
+        """:param clock: by which ``reading_seconds``, the longest that a large task may take, are measured"""
         self._counter = counter
+        self._clock = clock
+        self._reading_seconds = reading_seconds
 
     @cached_property
     def recipe(self) -> SummaryRecipe:
         """What its summaries depend on: nothing but these rules."""
-        return SummaryRecipe("extractive", "", version=3)
+        return SummaryRecipe("extractive", "", version=4)
 
     async def summarize(self, task: SummaryTask) -> str:
-        """The best sentences within the bound; a large task is weighed in a thread."""
+        """The best sentences within the bound; a large task is weighed in a thread.
+
+        :raises SummaryOverdue: that took too long
+        """
         if is_large(task):
-            return await asyncio.to_thread(self._summarize, task)
+            deadline = Deadline(self._reading_seconds, self._clock)
+            return await in_thread(deadline, self._summarize, task, deadline)
         return self._summarize(task)
 
-    def _summarize(self, task: SummaryTask) -> str:
-        candidates = candidates_of(task.messages, task.previous, task.max_tokens)
+    def _summarize(self, task: SummaryTask, deadline: Deadline = UNBOUNDED) -> str:
+        candidates = candidates_of(task.messages, task.previous, task.max_tokens, deadline=deadline)
         if not candidates:
             return cut_to_bound(_NOTHING, task, self._counter)
         ranked = _ranked(candidates)
-        text = self._filled(ranked, task)
+        text = self._filled(ranked, task, deadline)
         if text and self._counter.count_text(text, task.model) < _GOOD_FILL * task.max_tokens:
             # All that says something is in, and there is room: for the bulk of what tools answered, too.
-            everything = candidates_of(task.messages, task.previous, task.max_tokens, with_bulk=True)
+            everything = candidates_of(task.messages, task.previous, task.max_tokens, with_bulk=True, deadline=deadline)
             if len(everything) > len(candidates):
-                text = max(text, self._filled(_ranked(everything), task), key=len)
+                text = max(text, self._filled(_ranked(everything), task, deadline), key=len)
         # Not one sentence fits a bound of a few words: the beginning of the most important one does.
         return text or cut_to_bound(_assembled([ranked[0]]), task, self._counter)
 
-    def _filled(self, ranked: Sequence[Candidate], task: SummaryTask) -> str:
+    def _filled(self, ranked: Sequence[Candidate], task: SummaryTask, deadline: Deadline) -> str:
         """As many of the best as fit. Their tokens are estimates, which the count of the whole corrects."""
         best, budget = "", float(task.max_tokens)
         everything = sum(one.tokens + _LINE_TOKENS for one in ranked)
         for attempt in range(_TRIES):
+            deadline.check()
             text = _assembled(_chosen(ranked, budget))
             tokens = self._counter.count_text(text, task.model)
             fits = tokens <= task.max_tokens

@@ -6,7 +6,7 @@ counted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from proxy.core.ports import SummaryTask, TokenCounter
 
@@ -14,6 +14,8 @@ _ASCII_CHARS = 4.2
 """Characters a token of common English text in o200k_base, the space before a word included."""
 _OTHER_TOKENS = 0.8
 """Tokens of a character outside ASCII, on the careful side (Chinese 0.7 to 1, accents less)."""
+_LEAST_SHARE_TOKENS, _MOST_SHARE = 24, 0.08
+"""Of lines of one kind: a small share is raised to one short line, but to no more than this part of the bound."""
 _LINE_LOSS = 0.3
 """A cut text goes back to its last line end when that costs at most this share of it."""
 
@@ -48,17 +50,40 @@ def cut_to_bound(text: str, task: SummaryTask, counter: TokenCounter, max_tokens
     return cut.rstrip()
 
 
-def fitting_lines(lines: Sequence[str], task: SummaryTask, counter: TokenCounter, max_tokens: int) -> list[int]:
+def fitting_lines(
+    lines: Sequence[tuple[str, str]],
+    shares: Mapping[str, float],
+    task: SummaryTask,
+    counter: TokenCounter,
+    max_tokens: int,
+) -> list[int]:
     """Which lines fit together, when they are offered in order of importance.
 
+    Each kind is given its own share first, so that none is pushed out by the many lines of another. What the kinds
+    leave of their shares goes to the most important lines, whatever their kind.
+
+    :param lines: the kind of each, and its text
+    :param shares: of ``max_tokens``, by kind
     :returns: their indices, in the order they were offered; lines that are too long are passed over
     """
-    chosen: list[int] = []
-    left = float(max_tokens)
-    for index, line in enumerate(lines):
-        # One more for the line end, which may be joined to the next word but never costs more.
-        cost = counter.count_text(line, task.model) + 1 if estimated_tokens(line) <= 2 * left else left + 1
-        if cost <= left:
-            chosen.append(index)
+    # One more for the line end, which may be joined to the next word but never costs more.
+    costs = [
+        counter.count_text(line, task.model) + 1 if estimated_tokens(line) <= 2 * max_tokens else max_tokens + 1
+        for _, line in lines
+    ]
+    own = {
+        kind: max(share * max_tokens, min(_LEAST_SHARE_TOKENS, _MOST_SHARE * max_tokens))
+        for kind, share in shares.items()
+    }
+    chosen: set[int] = set()
+    left = max_tokens
+    for index, (kind, _) in enumerate(lines):
+        if costs[index] <= min(own[kind], left):
+            own[kind] -= costs[index]
+            chosen.add(index)
+            left -= costs[index]
+    for index, cost in enumerate(costs):
+        if index not in chosen and cost <= left:
+            chosen.add(index)
             left -= cost
-    return chosen
+    return sorted(chosen)

@@ -6,14 +6,15 @@ from summary to summary outside the prose, because free-form summaries lose thei
 
 from __future__ import annotations
 
-import asyncio
+import time
 from dataclasses import replace
 from functools import cached_property
 
 from proxy.core.ports import Summarizer, SummaryTask, TokenCounter
 from proxy.core.summary import SummaryRecipe
+from proxy.summarizers.deadline import READING_SECONDS, UNBOUNDED, Clock, Deadline, in_thread
 from proxy.summarizers.fitting import cut_to_bound, fitting_lines, is_large
-from proxy.summarizers.ledger import entry_text, ledger_of, render_ledger
+from proxy.summarizers.ledger import SHARES, entry_text, ledger_of, render_ledger
 from proxy.summarizers.transcript import NARRATIVE
 
 _LEDGER_SHARE = 0.4
@@ -26,26 +27,38 @@ _NOTHING = "Nothing was said."
 class HybridSummarizer:
     """Ledger and narrative. Holds no state."""
 
-    def __init__(self, counter: TokenCounter, narrator: Summarizer) -> None:
+    def __init__(
+        self,
+        counter: TokenCounter,
+        narrator: Summarizer,
+        *,
+        clock: Clock = time.thread_time,
+        reading_seconds: float = READING_SECONDS,
+    ) -> None:
+        """:param clock: by which ``reading_seconds``, the longest that a large ledger may take, are measured"""
         self._counter = counter
         self._narrator = narrator
+        self._clock = clock
+        self._reading_seconds = reading_seconds
 
     @cached_property
     def recipe(self) -> SummaryRecipe:
         """What its summaries depend on: these rules and the narrator's."""
         own = self._narrator.recipe
-        return SummaryRecipe("hybrid", own.template, version=3, model=own.model)
+        return SummaryRecipe("hybrid", own.template, version=4, model=own.model)
 
     async def summarize(self, task: SummaryTask) -> str:
         """The ledger within its share, then the narrator's text in what is left.
 
         :raises SummaryRejected, UpstreamError: the narrator gave no usable text
+        :raises SummaryOverdue: the ledger took too long
         """
         noted, told = _split(task.previous)
         narrated = int(task.max_tokens * (1 - _LEDGER_SHARE)) >= _LEAST_NARRATIVE_TOKENS
         share = int(task.max_tokens * _LEDGER_SHARE) if narrated else task.max_tokens
         if is_large(task):
-            ledger = await asyncio.to_thread(self._ledger, task, noted, share)
+            deadline = Deadline(self._reading_seconds, self._clock)
+            ledger = await in_thread(deadline, self._ledger, task, noted, share, deadline)
         else:
             ledger = self._ledger(task, noted, share)
         if not narrated:
@@ -55,11 +68,12 @@ class HybridSummarizer:
         narrative = await self._narrator.summarize(replace(task, previous=told, max_tokens=left))
         return cut_to_bound(frame + narrative.strip(), task, self._counter)
 
-    def _ledger(self, task: SummaryTask, noted: str, max_tokens: int) -> str:
-        ledger = ledger_of(task.messages, noted, request_chars=max_tokens * 3 // 2, open_chars=max_tokens * 2)
+    def _ledger(self, task: SummaryTask, noted: str, max_tokens: int, deadline: Deadline = UNBOUNDED) -> str:
+        chars = {"request_chars": max_tokens * 3 // 2, "open_chars": max_tokens * 2}
+        ledger = ledger_of(task.messages, noted, **chars, deadline=deadline)
         lines = list(ledger.lines())
-        texts = [entry_text(kind, entry) for kind, entry in lines]
-        text = render_ledger(lines[index] for index in fitting_lines(texts, task, self._counter, max_tokens))
+        texts = [(kind, entry_text(kind, entry)) for kind, entry in lines]
+        text = render_ledger(lines[index] for index in fitting_lines(texts, SHARES, task, self._counter, max_tokens))
         if not text and lines:
             text = ": ".join(lines[0])
         return cut_to_bound(text, task, self._counter, max_tokens)

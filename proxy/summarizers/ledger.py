@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from proxy.core.messages import Message, ToolCall
+from proxy.summarizers.deadline import UNBOUNDED, Deadline
 from proxy.summarizers.request import REQUEST, Request, request_of
 from proxy.summarizers.signals import (
     is_decision,
+    is_document,
     is_error,
     is_fact,
     is_labelled,
-    is_rule,
+    rule_kind,
     sentences,
     without_lead,
     words_of,
@@ -35,6 +37,9 @@ _STANDING = frozenset({RULE, FACT})
 """Of these the oldest entries stay when there are too many; of all others the newest."""
 _MOST = {RULE: 60, FACT: 60, DECISION: 24, ERROR: 8, FILES: 30, COMMANDS: 12, LINKS: 12}
 _MOST |= {IDENTIFIERS: 24, NUMBERS: 24}
+SHARES = {REQUEST: 0.30, RULE: 0.30, FACT: 0.08, DECISION: 0.07, ERROR: 0.06, FILES: 0.06, COMMANDS: 0.05}
+SHARES |= {IDENTIFIERS: 0.03, LINKS: 0.03, NUMBERS: 0.02}
+"""Of the ledger's tokens that each kind has for itself (S2-H2: files, commands and errors are there, whatever else)."""
 _ERROR_CHARS = 200
 _SEPARATOR = "; "
 
@@ -87,6 +92,8 @@ class Ledger:
     """Entries by kind, each kind in the order its entries came up, none twice."""
 
     entries: dict[str, dict[str, None]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
+    _language_rule: str | None = None
+    """The entry that says in which language to answer: there is one at most, and a newer one takes its place."""
 
     def add(self, kind: str, entry: str) -> None:
         """Note an entry; one that comes up again counts as new for the kinds that keep the newest."""
@@ -97,8 +104,9 @@ class Ledger:
         if kind == REQUEST:
             kept.clear()
         elif kind == RULE and answer_language(entry):
-            for older in [one for one in kept if answer_language(one)]:
-                del kept[older]
+            if self._language_rule is not None:
+                kept.pop(self._language_rule, None)
+            self._language_rule = entry
         elif kind not in _STANDING:
             kept.pop(entry, None)
         kept[entry] = None
@@ -114,21 +122,27 @@ class Ledger:
 
 
 def ledger_of(
-    messages: Sequence[Message], previous: str, *, request_chars: int = 600, open_chars: int | None = None
+    messages: Sequence[Message],
+    previous: str,
+    *,
+    request_chars: int = 600,
+    open_chars: int | None = None,
+    deadline: Deadline = UNBOUNDED,
 ) -> Ledger:
     """The ledger of an earlier summary, whatever strategy wrote it, gone on with over new messages.
 
     :param request_chars: most characters of the last request; of a longer one beginning and end are kept
     :param open_chars: the same while it has not been answered
+    :raises SummaryOverdue: the deadline has passed
     """
     ledger = Ledger()
     for utterance in read_back(previous):
-        _take_back(ledger, utterance)
-    for message in messages:
+        _take_back(ledger, utterance, deadline)
+    for message in deadline.over(messages):
         for call in message.calls:
             _note_call(ledger, call)
     for utterance in utterances(messages):
-        _note(ledger, utterance)
+        _note(ledger, utterance, deadline)
     request = request_of(messages) or next((Request(one, answered=False) for one in ledger.entries[REQUEST]), None)
     if request:
         ledger.add(REQUEST, request.within(request_chars, open_chars or request_chars))
@@ -156,7 +170,7 @@ def render_ledger(chosen: Iterable[tuple[str, str]]) -> str:
     return "\n".join(lines)
 
 
-def _take_back(ledger: Ledger, utterance: Utterance) -> None:
+def _take_back(ledger: Ledger, utterance: Utterance, deadline: Deadline) -> None:
     """A line of an earlier summary: the ledger's own as it stands, any other like something that was said."""
     if utterance.speaker in _ONE_A_LINE:
         ledger.add(utterance.speaker, utterance.text)
@@ -164,16 +178,18 @@ def _take_back(ledger: Ledger, utterance: Utterance) -> None:
         for entry in utterance.text.split(_SEPARATOR):
             ledger.add(utterance.speaker, entry)
     elif utterance.speaker != EARLIER:
-        _note(ledger, utterance)
+        _note(ledger, utterance, deadline)
 
 
-def _note(ledger: Ledger, utterance: Utterance) -> None:
+def _note(ledger: Ledger, utterance: Utterance, deadline: Deadline) -> None:
     by_user = utterance.speaker.startswith("User")
     by_tool = utterance.speaker.startswith("Tool")
-    for sentence in sentences(utterance.text):
-        plain = without_lead(sentence)
-        words = words_of(plain)
-        if by_user and is_rule(plain, words):
+    parts = deadline.over(sentences(utterance.text))
+    said = [(sentence, plain := without_lead(sentence), words_of(plain)) for sentence in parts]
+    kinds = [rule_kind(plain, words) if by_user else None for _, plain, words in said]
+    pasted = is_document(len(utterance.text), kinds.count("demand"))
+    for (sentence, plain, words), kind in deadline.over(zip(said, kinds, strict=True)):
+        if kind == "directive" or (kind == "demand" and not pasted):
             ledger.add(RULE, plain)
         elif (by_tool or _NAMED_ERROR.match(plain)) and is_error(plain, words):
             ledger.add(ERROR, shortened(plain, _ERROR_CHARS))

@@ -25,6 +25,7 @@ from proxy.core.messages import LivePrefix, Message
 from proxy.core.ports import Caller, Route, SummaryTask, TokenCounter, Upstream
 from proxy.core.summary import SummaryRecipe, Template
 from proxy.summarizers.answers import cleaned, judge
+from proxy.summarizers.deadline import UNBOUNDED, Deadline, in_thread
 from proxy.summarizers.fitting import LARGE_CHARS, cut_to_bound, is_large
 from proxy.summarizers.prompts import live_prompt, overhead_text, system_prompt, template_named, user_prompt
 from proxy.summarizers.transcript import utterances
@@ -90,6 +91,7 @@ class LlmSummarizer:
 
         :raises SummaryRejected: an answer was no summary, or there was nothing to summarize
         :raises UpstreamError: there was no answer in time
+        :raises SummaryOverdue: the transcript took too long to be taken apart
         """
         deadline = self._clock() + task.timeout_seconds
         if self._cache_friendly and (live := await self._live(task)) is not None:
@@ -105,7 +107,8 @@ class LlmSummarizer:
         bound = min(task.max_tokens, max(1, window // 3))
         call = _Call(task, route, caller, window, bound, deadline)
         summary = task.previous or ""
-        pieces = await _apart(self._pieces, call, large=is_large(task))
+        reading = Deadline()
+        pieces = await in_thread(reading, self._pieces, call, reading) if is_large(task) else self._pieces(call)
         if not pieces:
             raise SummaryRejected("there is nothing to summarize")
         for piece in pieces:
@@ -194,7 +197,7 @@ class LlmSummarizer:
         )
         return cut_to_bound(text, task, self._counter, bound)
 
-    def _pieces(self, call: _Call) -> list[_Piece]:
+    def _pieces(self, call: _Call, reading: Deadline = UNBOUNDED) -> list[_Piece]:
         """The transcript in pieces that fit the window beside prompt, previous summary and answer."""
         count, model = self._counter.count_text, call.task.model
         fixed = count(overhead_text(self._template, call.bound), model) + 2 * call.bound
@@ -203,6 +206,7 @@ class LlmSummarizer:
         gathered: list[str] = []
         left = room
         for line in self._lines(call.task.messages, model, room):
+            reading.check()
             cost = count(line, model) + 1
             if cost > left and gathered:
                 pieces.append(_Piece("\n".join(gathered), room - left))

@@ -14,14 +14,16 @@ from math import fsum
 from typing import NamedTuple
 
 from proxy.core.messages import Message
+from proxy.summarizers.deadline import UNBOUNDED, Deadline
 from proxy.summarizers.fitting import estimated_tokens
 from proxy.summarizers.request import REQUEST, Request, request_of
 from proxy.summarizers.signals import (
     is_decision,
+    is_document,
     is_error,
     is_fact,
     is_labelled,
-    is_rule,
+    rule_kind,
     sentences,
     tails,
     without_lead,
@@ -121,17 +123,25 @@ class _Piece(NamedTuple):
     earlier: bool
     bulk: bool
     words: tuple[str, ...]
+    rule: bool
+    """Whether the user laid it down for the work."""
 
 
 def candidates_of(
-    messages: Sequence[Message], previous: str | None, max_tokens: int, *, with_bulk: bool = False
+    messages: Sequence[Message],
+    previous: str | None,
+    max_tokens: int,
+    *,
+    with_bulk: bool = False,
+    deadline: Deadline = UNBOUNDED,
 ) -> list[Candidate]:
     """All that may be kept, weighed; a sentence that was said before is left out.
 
     :param with_bulk: also what is left out of long results and words, for a bound that all else does not fill
+    :raises SummaryOverdue: the deadline has passed
     """
     old = list(read_back(previous or ""))
-    new = list(utterances(messages))
+    new = list(deadline.over(utterances(messages)))
     asked = next((place for place in range(len(new) - 1, -1, -1) if new[place].speaker.startswith("User")), None)
     request, most = request_of(messages), (int(max_tokens * _ANSWERED_SHARE), int(max_tokens * _OPEN_SHARE))
     if request is None or asked is None:
@@ -141,11 +151,11 @@ def candidates_of(
         old = [Utterance("User", one.text) if one.speaker == REQUEST else one for one in old]
         if request.within(*most) == request.text:
             new[asked] = Utterance(new[asked].speaker, "")
-    pieces = list(_pieces(old, new, with_bulk=with_bulk))
+    pieces = list(_pieces(old, new, with_bulk=with_bulk, deadline=deadline))
     weights = _word_weights(pieces)
     found: list[Candidate] = []
     said: set[tuple[str, ...]] = set()
-    for place, piece in enumerate(pieces):
+    for place, piece in enumerate(deadline.over(pieces)):
         if piece.words and (piece.words not in said or (piece.bulk and len(piece.text) >= _BULK_CHARS)):
             said.add(piece.words)
             found.append(_weighed(piece, place, weights, place / len(pieces)))
@@ -157,7 +167,8 @@ def candidates_of(
 
 def _in_force(found: Sequence[Candidate]) -> list[Candidate]:
     """Without the rules that a newer one replaces."""
-    replaced = [place for place, one in enumerate(found) if one.tier == 0 and answer_language(one.text)][:-1]
+    replaced = {place for place, one in enumerate(found) if one.tier == 0 and answer_language(one.text)}
+    replaced.discard(max(replaced, default=-1))  # the newest holds
     return [one for place, one in enumerate(found) if place not in replaced] if replaced else list(found)
 
 
@@ -176,11 +187,20 @@ def _word_weights(pieces: Sequence[_Piece]) -> dict[str, float]:
     }
 
 
-def _pieces(old: Sequence[Utterance], new: Sequence[Utterance], *, with_bulk: bool) -> Iterator[_Piece]:
+def _pieces(
+    old: Sequence[Utterance], new: Sequence[Utterance], *, with_bulk: bool, deadline: Deadline
+) -> Iterator[_Piece]:
     for line, utterance in enumerate((*old, *new)):
-        for text, bulk in _texts(utterance, earlier=line < len(old), with_bulk=with_bulk):
-            # A sentence counts by its words: the same one again, in other punctuation, is the same.
-            yield _Piece(utterance.speaker, text, line, line < len(old), bulk, words_of(text))
+        texts = _texts(utterance, earlier=line < len(old), with_bulk=with_bulk)
+        # A sentence counts by its words: the same one again, in other punctuation, is the same.
+        parts = [(text, bulk, words_of(text)) for text, bulk in deadline.over(texts)]
+        by_user = utterance.speaker.startswith("User")
+        kinds = [rule_kind(text, words) if by_user else None for text, _, words in parts]
+        pasted = is_document(len(utterance.text), kinds.count("demand"))
+        carried = utterance.speaker in ("Rule", REQUEST)
+        for (text, bulk, words), kind in zip(parts, kinds, strict=True):
+            rule = carried or kind == "directive" or (kind == "demand" and not pasted)
+            yield _Piece(utterance.speaker, text, line, line < len(old), bulk, words, rule)
 
 
 def _texts(utterance: Utterance, *, earlier: bool, with_bulk: bool) -> Iterator[tuple[str, bool]]:
@@ -224,8 +244,7 @@ def _weighed(piece: _Piece, place: int, weights: dict[str, float], age: float) -
     weight += min(len(_NAME.findall(text)), 4)
     weight += 1.0 if "`" in text or "/" in text or "_" in text else 0.0  # names, paths: not to be said otherwise
     by_user = piece.speaker.startswith("User")
-    rule = piece.speaker in ("Rule", REQUEST) or (by_user and is_rule(text, words))
-    tier = 2 if piece.bulk else -1 if piece.speaker == REQUEST else 0 if rule else 1
+    tier = 2 if piece.bulk else -1 if piece.speaker == REQUEST else 0 if piece.rule else 1
     weight += _wording(text, words, by_user=by_user)
     weight *= _ROLE_WEIGHT.get(piece.speaker.partition(" ")[0], 1.0)
     if text[-1] == "?":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 SENTENCE_CHARS = 320
 """Longest piece of text that is weighed as one; about 80 tokens."""
@@ -54,12 +55,22 @@ _RULE_START = re.compile(
     """,
     re.VERBOSE,
 )
-_RULE = re.compile(
+_DEMAND = re.compile(
+    r"""
+    \W(?:
+        (?:must|mustn['’]t|shall\ not|not\ allowed|forbidden|prohibited|no\ more\ than|at\ (?:most|least)\s+\d
+        |requires?\ that|is\ required)\b
+    | (?:should|can|may|shall)\s+(?:never|not|only|always)\b
+    )
+    """,
+    re.VERBOSE,
+)
+"""What something has to be or to do: a rule where the user says it, and a line like all others in a pasted document."""
+_DIRECTIVE = re.compile(
     rf"""
     \W(?:
-        (?:must|mustn['’]t|shall\ not|not\ allowed|forbidden|prohibited|under\ (?:no|any)\ circumstances
-        |from\ now\ on|at\ all\ times|no\ more\ than|at\ (?:most|least)\s+\d|requires?\ that|is\ required)\b
-    | (?:should|can|may|shall)\s+(?:never|not|only|always)\b
+      (?:under\ (?:no|any)\ circumstances|from\ now\ on|at\ all\ times)\b
+    | you\s+(?:must|mustn['’]t|shall|(?:should|can|may)\s+(?:never|not|only|always))\b
     | please\s+(?:always\s+)?(?:answer|reply|respond|write|speak|use|keep|address|call|format|include)\b
     | (?:answer|reply|respond|write|speak)\s+(?:\w+\s+){{0,3}}in\s+\w+
     | (?:i|we|user|they)(?:['’]d)?\s+(?:(?:would|strongly|really|always|also)\s+)*prefers?\b
@@ -148,6 +159,10 @@ _ERROR_WORDS = frozenset(
     }
     | {"exited", "found", "exception"}
 )
+_DOCUMENT_CHARS, _DOCUMENT_DEMANDS = 1500, 3
+"""A message that is longer is a pasted text where it holds more demands than this."""
+_MOST_DEMANDS = 8
+"""The same of any message: nobody lays down as many at once in their own words."""
 _LEAD = re.compile(
     r"^(?:(?:hey|hi|hello|wow|yeah|yep|oh|ah|haha|thanks|thank you|great|sure|okay|ok|well|cool|awesome|nice"
     r"|absolutely|definitely|of course|certainly)[,!.]*\s+)+(?=\S)",
@@ -193,14 +208,34 @@ def words_of(sentence: str) -> tuple[str, ...]:
 
 def is_rule(sentence: str, words: Sequence[str]) -> bool:
     """Whether the sentence tells what must, must not or should always be done, or a lasting preference."""
+    return rule_kind(sentence, words) is not None
+
+
+RuleKind = Literal["directive", "demand"]
+"""What is said to the assistant, and what is said of a thing ("The service must ...")."""
+
+
+def rule_kind(sentence: str, words: Sequence[str]) -> RuleKind | None:
+    """Which kind of rule a sentence is; None where it is none."""
     labelled = _LABEL.match(sentence) if ":" in sentence else None
     if labelled and _RULE_LABEL.match(sentence):
-        return True
+        return "directive"
     if _RULE_WORDS.isdisjoint(words):
-        return False
+        return None
     body = sentence[labelled.end() :] if labelled else sentence
     plain = " " + body.lower()
-    return bool(_RULE_START.match(plain, 1) or _RULE.search(plain)) and not _NO_RULE.search(plain)
+    directive = _RULE_START.match(plain, 1) or _DIRECTIVE.search(plain)
+    if not (directive or _DEMAND.search(plain)) or _NO_RULE.search(plain):
+        return None
+    return "directive" if directive else "demand"
+
+
+def is_document(characters: int, demands: int) -> bool:
+    """Whether a message is a pasted text, such as a list of requirements, by its length and the demands in it.
+
+    Its demands are what the text is about. What the user lays down for the work is said in a few words, or to somebody.
+    """
+    return demands > (_DOCUMENT_DEMANDS if characters > _DOCUMENT_CHARS else _MOST_DEMANDS)
 
 
 # Each pattern is tried only where one of its words is there: most sentences have none.

@@ -26,7 +26,7 @@ def said(role: str, text: str) -> Message:
 
 HEAD, INNER = said("system", "head"), said("system", "inner")
 TALK = [said("assistant" if place % 2 else "user", f"text {place}") for place in range(6)]
-MESSAGES = (HEAD, *TALK[:3], INNER, *TALK[3:])
+MESSAGES = (HEAD, *TALK)
 PLAN = Compact(
     covered=4,
     messages=tuple(TALK[:4]),
@@ -39,16 +39,16 @@ PLAN = Compact(
 )
 
 
-def request(**fields: str) -> ChatRequest:
+def request(*, messages: tuple[Message, ...] = MESSAGES, **fields: str) -> ChatRequest:
     """A request with these members beside its messages, as raw JSON."""
-    return ChatRequest(b"", {name: raw.encode() for name, raw in fields.items()}, "m", MESSAGES)
+    return ChatRequest(b"", {name: raw.encode() for name, raw in fields.items()}, "m", messages)
 
 
 def test_without_a_summary_it_is_the_clients_own_messages() -> None:
-    """The head first, and system messages where they stand."""
+    """The head first."""
     live = live_prefix(request(), PLAN, PROFILE)
     assert live is not None
-    assert live.messages == (HEAD, *TALK[:3], INNER, TALK[3])
+    assert live.messages == (HEAD, *TALK[:4])
     assert live.limit == budget_for(PROFILE, 200).limit
 
 
@@ -94,6 +94,12 @@ def test_there_is_none_where_the_answer_could_be_no_text(fields: dict[str, str])
 def test_there_is_none_where_system_messages_are_to_be_told() -> None:
     """Before the model they would be instructions, and not what it is to summarize."""
     assert live_prefix(request(), replace(PLAN, messages=(system_message("inner"), *TALK[:4])), PROFILE) is None
+
+
+def test_there_is_none_where_system_messages_stand_among_the_turns() -> None:
+    """A summary by who has read them may tell them, and is used for all whose other messages are the same."""
+    assert live_prefix(request(messages=(HEAD, *TALK[:3], INNER, *TALK[3:])), PLAN, PROFILE) is None
+    assert live_prefix(request(messages=(HEAD, *TALK[:5], INNER, TALK[5])), PLAN, PROFILE) is not None
 
 
 def test_there_is_none_unless_it_was_asked_for() -> None:

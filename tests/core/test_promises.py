@@ -144,6 +144,39 @@ def test_the_forwarded_prefix_is_frozen_between_two_compactions(messages: list[M
         before, summary = sent, step.summary
 
 
+@st.composite
+def records(draw: st.DrawFn, said: Sequence[Message], person: str) -> list[Message]:
+    """A talk with a person's own system messages among its turns; without them it is the same for everybody."""
+    told = list(said)
+    for number in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(told) - 1))
+        told.insert(at, message(role="system", content=f"{person} {number} " + "word " * draw(st.integers(1, 900))))
+    return told
+
+
+@given(st.data(), profiles())
+@settings(max_examples=300, deadline=None)
+def test_a_summary_in_use_tells_no_system_message_that_the_request_does_not_hold(
+    data: st.DataObject, profile: ModelProfile
+) -> None:
+    """Promise 8 within a key: whoever's summaries are at hand, each request is sent with, and adds to, its own only."""
+    said = data.draw(conversations())
+    talks = [data.draw(records(said, person)) for person in ("ALICE", "BOB")]
+    summaries: list[RunningSummary | None] = [None]
+    for pair in zip(*map(requests, talks), strict=True):
+        for request in pair:
+            at_hand = data.draw(st.sampled_from(summaries))
+            step = walk(request, profile, at_hand, "auto")
+            own = {one.digest for one in request if one.is_system}
+            used = step.planned.previous if isinstance(step.planned, Compact) else None
+            for one in (used, step.summary if step.forwarded is not None else None):
+                in_use = one is not None and not isinstance(step.planned, NoCompaction)
+                assert not in_use or own.issuperset(one.absorbed if one else ())
+            if isinstance(step.planned, Compact):
+                assert own.issuperset(one.digest for one in step.planned.messages if one.is_system)
+                summaries.append(step.summary)
+
+
 @given(conversations(), profiles())
 @settings(max_examples=200, deadline=None)
 def test_planning_what_was_just_compacted_compacts_nothing_more(messages: list[Message], profile: ModelProfile) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from proxy.core.conversation import Recollection, TurnRecord
 from proxy.core.messages import Message, Role, digest_of
 from proxy.core.prefix import PrefixChain, chain_of, conversation_id
-from proxy.core.summary import RunningSummary, SummaryRecipe
+from proxy.core.summary import RunningSummary, SummaryRecipe, inner_systems
 from proxy.store.redis import RedisStore
 
 RECIPE = SummaryRecipe("extractive", "general", 1)
@@ -54,9 +54,13 @@ def raws(messages: Sequence[Message]) -> list[bytes]:
 
 
 def summary_of(
-    chain: PrefixChain, covered: int, text: str = "so far", recipe: SummaryRecipe = RECIPE
+    chain: PrefixChain,
+    covered: int,
+    text: str = "so far",
+    recipe: SummaryRecipe = RECIPE,
+    absorbed: Sequence[Message] = (),
 ) -> RunningSummary:
-    """A summary of the first ``covered`` messages of a chain."""
+    """A summary of the first ``covered`` messages of a chain, and of these system messages."""
     return RunningSummary(
         prefix=chain.at(covered),
         covered=covered,
@@ -66,6 +70,7 @@ def summary_of(
         cause="automatic",
         created_at=float(next(_clock)),
         tokens=7,
+        absorbed=tuple(sorted(one.digest for one in absorbed)),
     )
 
 
@@ -113,7 +118,7 @@ class Client:
 
     async def recall(self, messages: Sequence[Message]) -> Recollection:
         """What the store knows of a request."""
-        return await self.store.recall(chain_of(self.tenant, messages), RECIPE)
+        return await self.store.recall(chain_of(self.tenant, messages), RECIPE, inner_systems(messages))
 
     async def send(self, messages: Sequence[Message], reply: Message | None) -> str:
         """One turn; returns the id of the conversation that holds it."""

@@ -10,15 +10,18 @@ from proxy.core.calibration import Calibration, CalibrationKey, Reading
 from proxy.core.conversation import Recollection, StoredConversation, StoredMessage, TurnRecord
 from proxy.core.prefix import PrefixChain
 from proxy.core.registry import ModelRecord, Overrides, RegistryVersion, Sighting
-from proxy.core.summary import RunningSummary, SummaryRecipe
+from proxy.core.summary import NO_SYSTEMS, InnerSystems, RunningSummary, SummaryRecipe
 
 
 class ConversationStore(Protocol):
     """The one shared store of all workers (NFR-7.3, FR-4.3)."""
 
-    async def recall(self, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
+    async def recall(
+        self, chain: PrefixChain, recipe: SummaryRecipe, systems: InnerSystems = NO_SYSTEMS
+    ) -> Recollection:
         """What is known of a request's conversation, whose tenant is in the chain: one round trip in the common case.
 
+        :param systems: the request's own; a summary that absorbed any other system message is passed over
         :raises StoreUnavailable: the store did not answer in time
         """
         ...
@@ -46,6 +49,8 @@ class ConversationStore(Protocol):
     ) -> RunningSummary | None:
         """Store a summary of the first ``summary.covered`` messages of ``chain``; of two for one prefix, the first.
 
+        Summaries of one prefix that absorbed other system messages stand beside each other.
+
         :param replacing: in place of the one that is stored
         :param waiting: it was prepared: it is not in use until it is kept once more, without this
         :param lease: what it was made under
@@ -55,10 +60,17 @@ class ConversationStore(Protocol):
         ...
 
     async def summary(
-        self, chain: PrefixChain, covered: int, recipe: SummaryRecipe, *, waiting: bool = False
+        self,
+        chain: PrefixChain,
+        covered: int,
+        recipe: SummaryRecipe,
+        *,
+        absorbed: Sequence[bytes] = (),
+        waiting: bool = False,
     ) -> RunningSummary | None:
         """The stored summary of the first ``covered`` messages of ``chain``, or the one that waits for its use.
 
+        :param absorbed: digests of exactly the system messages that it tells
         :raises StoreUnavailable: the store did not answer in time
         """
         ...
@@ -142,7 +154,14 @@ class LeaseStore(Protocol):
     """Who is making what. Every method raises ``StoreUnavailable`` when the store did not answer in time."""
 
     async def take(
-        self, name: str, chain: PrefixChain, covered: int, recipe: SummaryRecipe, seconds: float
+        self,
+        name: str,
+        chain: PrefixChain,
+        covered: int,
+        recipe: SummaryRecipe,
+        seconds: float,
+        *,
+        absorbed: Sequence[bytes] = (),
     ) -> Lease | None:
         """Take the lease of that name, to make a summary of the first ``covered`` messages; None where it is taken.
 

@@ -1,13 +1,23 @@
--- hashes, before, recipe -> own or nil, known, messages held, newest summary or nil, one that waits for its use or nil,
+-- hashes, before, recipe, what the first part takes, the request's inner system messages (position and digest) -> own or nil, known, messages held, newest summary or nil, one that waits for its use or nil,
 -- the lease of who is preparing one or nil, the conversation that it is for. A summary of all N messages is of no use: the newest one stays
 local recipe = ARGV[3]
 local conv, k = locate(nil, 0)
 if conv then conv, k = settle(conv, k) else k = 0 end
 
+local systems = {}  -- digest -> how many other messages stand before the first of it
+for at = 1, #ARGV[5], 20 do systems[ARGV[5]:sub(at + 4, at + 19)] = struct.unpack('>I4', ARGV[5], at) end
+local function sent(ref, pos)  -- whether the request's own prefix holds every system message that the summary absorbed
+  for at = 29, #ref, 16 do
+    if (systems[ref:sub(at, at + 15)] or pos + 1) > pos then return false end
+  end
+  return true
+end
+
 local best, best_pos = false, 0
 local function fits(ref)  -- whether it stands for a longer prefix of the chain than the best one
   local pos = position(ref)
-  return pos > best_pos and pos < N and ref:sub(21) == recipe and on_chain(conv, k, pos, ref:sub(5, 20)) and pos
+  return pos > best_pos and pos < N and ref:sub(21, 28) == recipe and sent(ref, pos)
+    and on_chain(conv, k, pos, ref:sub(5, 20)) and pos
 end
 local function look(own)  -- the newest of its summaries that stand for a prefix of the chain
   local read = states[own]

@@ -151,4 +151,8 @@ local function on_chain(conv, k, pos, prefix)
 end
 
 local function position(ref) return (struct.unpack('>I4', ref)) end
-local function summary(ref, kind) return P .. ':' .. (kind or 's') .. ':' .. ref:sub(21) .. ':' .. ref:sub(5, 20) end
+-- Where a summary is that a reference leads to: position, prefix, recipe, then the digests of absorbed system messages
+local function summary(ref, kind)
+  local variant = #ref > 28 and redis.sha1hex(ref:sub(29)) or ''
+  return P .. ':' .. (kind or 's') .. ':' .. ref:sub(21, 28) .. variant .. ':' .. ref:sub(5, 20)
+end

@@ -1,0 +1,116 @@
+"""Pasted requirements (S2-H2): a text full of demands leaves files, commands and errors their place in the ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from proxy.core.chat import parse_message
+from proxy.core.messages import Message
+from proxy.core.ports import SummaryTask, TokenCounter
+from proxy.summarizers import ExtractiveSummarizer, HybridSummarizer
+from proxy.summarizers.ledger import ledger_of
+from tests.summarizers.test_hybrid import Narrator
+
+MODEL = "gpt-4o"
+OWN_RULES = ("Never push to main.", "Always run the tests before you answer.", "The public API must not change.")
+SUBJECTS = ("service", "client", "store", "scheduler", "console", "importer", "queue", "archive", "worker", "proxy")
+DEMANDS = (
+    "The {subject} must log every request with its identifier and shall not lose any of them on a restart.",
+    "The {subject} shall answer within 200 ms at the 95th percentile and must never block the event loop.",
+    "All settings of the {subject} must be documented, and no more than one of them is required to start it.",
+    "A {subject} that fails must be started again; it is not allowed to take any other one with it.",
+)
+REQUIREMENTS = "# Requirements\n\nPlease read this and build it.\n\n" + "\n".join(
+    f"{number + 1}. {demand.format(subject=subject)}"
+    for number, (subject, demand) in enumerate((subject, demand) for subject in SUBJECTS for demand in DEMANDS)
+)
+
+
+def message(**value: object) -> Message:
+    """One message as a client sends it."""
+    return parse_message(json.dumps(value).encode(), value, 0)
+
+
+def step(number: int) -> list[Message]:
+    """One round of an agent's work: a file that is edited, a command that is run, an error that it gives."""
+    edit = {"id": f"e{number}", "type": "function"}
+    edit["function"] = {"name": "edit", "arguments": json.dumps({"path": f"src/part_{number}.py"})}  # type: ignore[assignment]
+    run = {"id": f"r{number}", "type": "function"}
+    run["function"] = {"name": "bash", "arguments": json.dumps({"command": f"pytest tests/test_{number}.py"})}  # type: ignore[assignment]
+    return [
+        message(role="assistant", content=f"I look at part {number}.", tool_calls=[edit, run]),
+        message(role="tool", tool_call_id=f"e{number}", content="edited"),
+        message(role="tool", tool_call_id=f"r{number}", content=f"ValueError: part {number} has no name\n1 failed"),
+    ]
+
+
+def work(first: int, last: int) -> list[Message]:
+    """Rounds of an agent's work."""
+    return [one for number in range(first, last) for one in step(number)]
+
+
+def rounds() -> list[Sequence[Message]]:
+    """What is summarized, compaction by compaction; the document is pasted in the first."""
+    pasted = [message(role="user", content=" ".join(OWN_RULES)), message(role="user", content=REQUIREMENTS)]
+    return [[*pasted, *work(0, 10)], work(10, 20), work(20, 30)]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("bound", [1000, 3000])
+async def test_files_commands_and_errors_outlive_pasted_requirements(counter: TokenCounter, bound: int) -> None:
+    """A summary of a window of 20,000 tokens, and one of 64,000; the user's own rules stay as well."""
+    hybrid = HybridSummarizer(counter, Narrator("They worked on it."))
+    summary: str | None = None
+    for messages in rounds():
+        summary = await hybrid.summarize(SummaryTask(messages, summary, bound, MODEL))
+        ledger = summary.partition("\nNarrative:")[0].splitlines()
+        kinds = {line.split(":")[0] for line in ledger}
+        assert {"Rule", "Open request", "Files", "Commands", "Error"} <= kinds
+        assert {f"Rule: {rule}" for rule in OWN_RULES} <= set(ledger)
+        assert sum(line.startswith("Rule:") for line in ledger) <= len(OWN_RULES) + 1
+    assert summary is not None
+    assert "src/part_29.py" in summary
+    assert "pytest tests/test_29.py" in summary
+    assert "part 29 has no name" in summary
+
+
+def test_a_documents_demands_are_no_rules_of_the_users() -> None:
+    """What is laid down for the work is said in the user's own few words, or to the assistant."""
+    rules = ledger_of([message(role="user", content=REQUIREMENTS)], "").entries["Rule"]
+    assert list(rules) == []
+    directive = f"{REQUIREMENTS}\nYou must never edit the file config/prod.yaml."
+    assert list(ledger_of([message(role="user", content=directive)], "").entries["Rule"]) == [
+        "You must never edit the file config/prod.yaml."
+    ]
+
+
+def test_a_few_demands_in_a_users_own_words_are_rules() -> None:
+    """However they are worded."""
+    said = "The API must be versioned. Answers must be JSON. At most 3 retries. No secrets may ever be logged."
+    assert len(ledger_of([message(role="user", content=said)], "").entries["Rule"]) == 4
+
+
+@pytest.mark.anyio
+async def test_many_rules_of_the_users_own_leave_each_kind_its_share(counter: TokenCounter) -> None:
+    """Sixty bans of the user's are rules all of them, and yet the newest file and error are told."""
+    bans = " ".join(f"Never use port {port} for anything that is reached from outside." for port in range(60))
+    hybrid = HybridSummarizer(counter, Narrator("They worked on it."))
+    text = await hybrid.summarize(SummaryTask([message(role="user", content=bans), *work(0, 5)], None, 1000, MODEL))
+    assert "src/part_4.py" in text
+    assert "part 4 has no name" in text
+    assert text.count("Rule: Never use port") >= 8
+
+
+@pytest.mark.anyio
+async def test_extractive_keeps_the_users_rules_beside_a_document(counter: TokenCounter) -> None:
+    """The document's sentences are weighed like all others, in each round of the cascade."""
+    extractive = ExtractiveSummarizer(counter)
+    summary: str | None = None
+    for messages in rounds():
+        summary = await extractive.summarize(SummaryTask(messages, summary, 600, MODEL))
+        assert all(rule in summary for rule in OWN_RULES)
+    assert summary is not None
+    assert "part_29" in summary or "part 29" in summary
