@@ -226,12 +226,16 @@ def _configured(config: Path | None) -> str:
 
 
 def _messages(data: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    return [(str(one["position"]), one["state"].replace("_", " "), one["message"]["role"], _text(one)) for one in data]
+    return [(str(one["position"]), one["state"].replace("_", " "), _role(one), _text(one)) for one in data]
+
+
+def _role(one: Mapping[str, Any]) -> str:
+    return str(one["message"]["role"]) if one["message"] else "-"
 
 
 def _text(one: Mapping[str, Any]) -> str:
     """What was found, or the beginning of what was said."""
-    message = one["message"]
+    message = one["message"] or {}
     said = one.get("snippet") or message.get("content") or message.get("tool_calls") or ""
     text = " ".join((said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)).split())
     return text if len(text) <= TEXT_CHARACTERS else text[: TEXT_CHARACTERS - 3] + "..."
@@ -249,6 +253,8 @@ def _show(told: Mapping[str, Any], heads: Sequence[str], rows: Sequence[Sequence
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
         click.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    if told.get("unreadable"):
+        click.echo(f"cannot be read: {', '.join(told['unreadable'])}", err=True)
     if told["has_more"]:
         click.echo(f"more: --cursor {told['next_cursor']}", err=True)
 

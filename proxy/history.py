@@ -15,7 +15,9 @@ from typing import Any, Literal, Protocol
 
 from proxy.commands import Answered
 from proxy.core.alignment import Alignment, align
+from proxy.core.conversation import StoredConversation
 from proxy.core.errors import ConversationConflict, ConversationNotFound
+from proxy.core.gaps import without_gaps
 from proxy.core.messages import ChatRequest, Message, render_body
 from proxy.core.ports import BegunTurn, Caller, ConversationStore, Lease, LeaseStore, TurnStore, Upstream, UpstreamReply
 from proxy.core.prefix import chain_of, is_id, split_id
@@ -139,6 +141,9 @@ class StoredHistory:
             await holder.end()
             return done
         record = replace(done.turn.record, head=begun.head, lease=lease.name, held=lease.value)
+        if record.chain.family != lease.family:  # what cannot be read began it, so this is another conversation
+            await holder.end()
+            record = replace(record, head="", lease="", held=b"")
         turn = replace(done.turn, record=record, unstored=self._turns.give_up)
         return replace(done, reply=_HeldReply(done.reply, holder), turn=turn)
 
@@ -167,10 +172,11 @@ class StoredHistory:
         record = begun.record
         if record is None:
             return request, controls, ""
-        kept = [one.raw for one in await self._readback.messages(record)]
-        stored = await self._parsed(request, kept)
+        kept = [one.raw for one in without_gaps(await self._readback.messages(record, gaps=True))]
+        unreadable = record.message_count - len(kept)
+        stored = await self._parsed(request, kept) if kept else ()
         said = [message for message in request.messages if not message.is_system]
-        found = align(stored, said, unheard=record.unheard == record.message_count)
+        found = align(stored, said, unheard=record.unheard == record.message_count and not unreadable)
         if found.standing == "conflicts":
             raise ConversationConflict(
                 "The newest message was answered already, and the conversation has gone on since. Send what is new."
@@ -179,8 +185,9 @@ class StoredHistory:
         if not request.messages[0].is_system:
             raws = [*await self._heads.head(record.id), *raws]
         whole = await self._parse(render_body(request.fields, {"messages": b"[%b]" % b",".join(raws)}))
-        asked = replace(controls, conversation=_name_of(tenant, record.id, record.name, stored))
-        return whole, asked, found.gap
+        asked = replace(controls, conversation=_name_of(tenant, record, stored, gaps=unreadable > 0))
+        gap = f"unreadable={unreadable}" if unreadable else ""
+        return whole, asked, ", ".join(one for one in (gap, found.gap) if one)
 
     async def _parsed(self, request: ChatRequest, raws: Sequence[bytes]) -> Sequence[Message]:
         body = render_body({"model": request.fields["model"]}, {"messages": b"[%b]" % b",".join(raws)})
@@ -224,9 +231,14 @@ def _joined(sent: Sequence[Message], kept: Sequence[bytes], found: Alignment) ->
     return raws
 
 
-def _name_of(tenant: str, conversation: str, name: str, stored: Sequence[Message]) -> str | None:
-    """By what name a conversation's chain is made: its client's, none, or that of a beginning without one."""
-    for given in (name or None, None, ""):
-        if chain_of(tenant, stored[:1], conversation=given).family == split_id(conversation)[0]:
+def _name_of(tenant: str, record: StoredConversation, stored: Sequence[Message], *, gaps: bool) -> str | None:
+    """By what name a conversation's chain is made: its client's, none, or that of a beginning without one.
+
+    Where the first message of one without a name cannot be read, what is left is another conversation.
+    """
+    for given in (record.name or None, None, ""):
+        if chain_of(tenant, stored[:1], conversation=given).family == split_id(record.id)[0]:
             return given
-    raise ConversationNotFound(f"The conversation {conversation!r} cannot be gone on with.")
+    if gaps:
+        return record.name or None
+    raise ConversationNotFound(f"The conversation {record.id!r} cannot be gone on with.")

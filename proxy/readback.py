@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from proxy.core.conversation import StoredConversation, StoredMessage
-from proxy.core.errors import ConversationConflict, ConversationNotFound, ModelNotFound
+from proxy.core.errors import ConversationConflict, ConversationNotFound, ModelNotFound, RecordUnreadable
 from proxy.core.messages import ChatRequest, Message, render_body, render_messages
 from proxy.core.ports import Caller, ConversationStore, Upstream
 from proxy.core.prefix import PrefixChain, owner_of
@@ -22,6 +22,8 @@ from proxy.identity import tenant_of
 T = TypeVar("T")
 Read = Callable[[Sequence[bytes]], Sequence[Message]]
 """Messages from their bytes, in any thread."""
+_MOST_PLACES = 20
+"""That are named in an error."""
 LARGE_BYTES = 40_000
 """Of messages that are parsed in a thread: some milliseconds of work."""
 
@@ -70,14 +72,24 @@ class Readback:
         except ModelNotFound:
             return False
 
-    async def messages(self, record: StoredConversation) -> Sequence[StoredMessage]:
+    async def messages(self, record: StoredConversation, *, gaps: bool = False) -> Sequence[StoredMessage]:
         """All messages of a conversation, oldest first.
 
+        :param gaps: give those that cannot be read as well, which have a place and no bytes
         :raises ConversationNotFound: some have expired
+        :raises RecordUnreadable: some cannot be read
         """
         kept = await self.store.messages(record.id, stop=record.message_count)
         if [one.position for one in kept] != list(range(1, record.message_count + 1)):
             raise ConversationNotFound(f"Messages of the conversation {record.id!r} have expired.")
+        broken = [one for one in kept if one.unreadable]
+        if broken and not gaps:
+            places = ", ".join(str(one.position) for one in broken[:_MOST_PLACES])
+            raise RecordUnreadable(
+                f"Messages of the conversation {record.id!r} cannot be read (at {places}): they are broken, or a newer "
+                "version of Tidemark wrote them. The others can be shown and exported.",
+                internal=broken[0].unreadable,
+            )
         return kept
 
 

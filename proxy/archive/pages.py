@@ -53,10 +53,19 @@ def told_conversation(record: StoredConversation) -> Told:
 
 
 def told_message(one: StoredMessage, covered: int) -> Told:
-    """A message, and whether the model still sees it.
+    """A message, and whether the model still sees it; of one that cannot be read, its place.
 
     :param covered: how many messages a summary stands for
     """
+    if one.unreadable:
+        return {
+            "position": one.position,
+            "id": one.message_id,
+            "state": "unreadable",
+            "tokens": 0,
+            "created_at": None,
+            "message": None,
+        }
     return {
         "position": one.position,
         "id": one.message_id,
@@ -65,6 +74,11 @@ def told_message(one: StoredMessage, covered: int) -> Told:
         "created_at": one.created_at,
         "message": json.loads(one.raw),
     }
+
+
+def told_gap(one: StoredMessage) -> Told:
+    """A message that cannot be read, as a line of an export: no import takes it for a message."""
+    return {"unreadable": {"position": one.position, "id": one.message_id}}
 
 
 def told_summary(one: RunningSummary) -> Told:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from proxy.core.cursors import cursor_of, place_of
+from proxy.core.errors import RecordUnreadable
 from proxy.core.messages import JsonValue, Message
 from proxy.core.ports import Caller, Forgets, Searchable, Searches
 from proxy.core.prefix import owner_of
@@ -29,27 +30,35 @@ class Reading:
         self._clock = clock
 
     async def listed(self, caller: Caller | None, page: Page) -> Told:
-        """The caller's conversations, last used first. Those that have expired are taken off the list on the way."""
+        """The caller's conversations, last used first. Those that have expired are taken off the list on the way.
+
+        A record that cannot be read is passed over, and its id is told under ``unreadable``.
+        """
         owner = None if caller is None else owner_of(caller.fingerprint)
         before: tuple[float, str] | None = None
         if page.cursor is not None:
             at, one = place_of(page.cursor, (float, str))
             before = (at, one) if isinstance(at, float) and isinstance(one, str) else None
         data: list[JsonValue] = []
+        unreadable: list[JsonValue] = []
         cursor = page.cursor
         while True:
             entries = await self._finding.store.listing.newest(owner, page.limit + 1 - len(data), before)
             for used_at, conversation in entries:
                 if len(data) == page.limit:
-                    return {"object": "list", "data": data, "has_more": True, "next_cursor": cursor}
+                    return _list(data, unreadable, cursor)
                 before, cursor = (used_at, conversation), cursor_of(used_at, conversation)
-                record = await self._finding.store.conversation(conversation)
+                try:
+                    record = await self._finding.store.conversation(conversation)
+                except RecordUnreadable:
+                    unreadable.append(conversation)
+                    continue
                 if record is not None and record.id == conversation and record.message_count:
                     data.append(told_conversation(record))
                 else:
                     await self._finding.store.listing.drop(owner or "", conversation, "")
             if not entries:
-                return {"object": "list", "data": data, "has_more": False, "next_cursor": None}
+                return _list(data, unreadable, None)
 
     async def described(self, conversation: str, caller: Caller | None, page: Page) -> Told:
         """A conversation and a page of its messages, each with whether the model still sees it."""
@@ -86,13 +95,15 @@ class Reading:
         if count and (other or self._search.indexed(record.id)[0] < count):  # another one by now, or its index is gone
             count, last = 0, ""
             kept = await self._finding.store.messages(record.id, stop=record.message_count)
-        raws = [one.raw for one in kept]
+        anew = bool(kept) and kept[0].position == 1
+        readable = [one for one in kept if not one.unreadable]
+        raws = [one.raw for one in readable]
 
         def searchable() -> list[Searchable]:
             return [
                 Searchable(one.position, one.message_id, _searched(message))
-                for one, message in zip(kept, self._finding.read(raws), strict=True)
-                if one.position > count or kept[0].position == 1
+                for one, message in zip(readable, self._finding.read(raws), strict=True)
+                if one.position > count or anew
             ]
 
         fresh = await beside(searchable, raws)
@@ -113,6 +124,11 @@ class Reading:
         await self._finding.store.forget(record.id, record.owner or record.tenant, record.name, self._clock())
         self._search.drop(record.id)
         return {"object": "conversation.deleted", "id": record.id, "deleted": True}
+
+
+def _list(data: list[JsonValue], unreadable: list[JsonValue], cursor: str | None) -> Told:
+    listed: Told = {"object": "list", "data": data, "has_more": cursor is not None, "next_cursor": cursor}
+    return {**listed, "unreadable": unreadable} if unreadable else listed
 
 
 def _key(one: RunningSummary) -> tuple[bytes, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -17,7 +18,7 @@ from proxy.readback import beside, request_of, under_way
 from proxy.writing import Clock
 
 from .finding import Finding
-from .pages import Told, told_conversation
+from .pages import Told, told_conversation, told_gap
 
 EXPORT_PAGE = 500
 """Messages read at a time."""
@@ -35,6 +36,8 @@ class Transfer:
     async def export(self, conversation: str, caller: Caller | None) -> AsyncIterator[bytes]:
         """A conversation as lines of JSON: the last request's system messages, then all messages, as they were sent.
 
+        One that cannot be read is a line that says so and tells its place.
+
         :raises ConversationNotFound: there is none, or some have expired; if they go meanwhile, it breaks off
         """
         record = await self._finding.record(conversation, caller)
@@ -45,7 +48,7 @@ class Transfer:
             kept = await self._finding.store.messages(record.id, start=start, stop=stop)
             if len(kept) != stop - start + 1:  # a part must not pass for all
                 raise ConversationNotFound(f"Messages of the conversation {record.id!r} have expired.")
-            return b"".join(_line(one.raw) for one in kept)
+            return b"".join(_line(json.dumps(told_gap(one)).encode() if one.unreadable else one.raw) for one in kept)
 
         first = await page(1)
 

@@ -105,7 +105,7 @@ class Recovery:
         kept = await self._store.messages(conversation, start=first, stop=last) if first <= last else []
         if not summaries or [one.position for one in kept] != list(range(first, last + 1)):
             return None
-        if kept and kept[-1].message_id != note["prefix"]:
+        if kept and (kept[-1].message_id != note["prefix"] or any(one.unreadable for one in kept)):
             return None
         systems: Mapping[bytes, bytes] = await self._store.system_messages(conversation) if note["systems"] else {}
         if not {bytes.fromhex(digest) for digest, _, _ in note["systems"]} <= systems.keys():

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from proxy.core.chat import ROLES
 from proxy.core.conversation import StoredConversation, StoredMessage, TurnRecord
 from proxy.core.errors import RecordUnreadable
 from proxy.core.messages import DIGEST_BYTES, Message, digest_of
@@ -40,6 +41,12 @@ class _Message(msgspec.Struct, array_like=True, frozen=True):
     created_at: float
     raw: bytes
     scheme: str = ""
+
+
+class _Shape(msgspec.Struct):
+    """What every message has, however else it looks."""
+
+    role: str
 
 
 class _Summary(msgspec.Struct, array_like=True, frozen=True):
@@ -94,7 +101,7 @@ _pack = msgspec.msgpack.Encoder().encode
 _MESSAGE = msgspec.msgpack.Decoder(_Message)
 _SUMMARY = msgspec.msgpack.Decoder(_Summary)
 _TURN = msgspec.msgpack.Decoder(StoredTurn)
-_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_SHAPE = msgspec.json.Decoder(_Shape)
 
 
 @value
@@ -141,21 +148,21 @@ def unpack_message(packed: bytes, position: int, chain_hash: bytes) -> StoredMes
     :raises RecordUnreadable: another version wrote it, or its bytes are no longer what was written
     """
     read = _read(_MESSAGE, packed)
-    if not _is_object(read.raw):
-        raise _unreadable("its bytes are no JSON object")
+    if not _is_message(read.raw):
+        raise _unreadable("its bytes are no message")
     return StoredMessage(position, chain_hash.hex(), read.raw, read.tokens, read.created_at, read.scheme)
 
 
-def _is_object(raw: bytes) -> bool:
+def _is_message(raw: bytes) -> bool:
     try:
         text = raw.decode()
         try:
-            _OBJECT.decode(text)
+            return _SHAPE.decode(text).role in ROLES
         except msgspec.MsgspecError:  # half a character, which clients cut emoji into, is no error to json
-            return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
+            value = json.loads(text)
+            return isinstance(value, dict) and value.get("role") in ROLES
+    except (ValueError, TypeError, RecursionError):
         return False
-    return True
 
 
 def readable_message(packed: bytes, position: int, chain_hash: bytes) -> StoredMessage:

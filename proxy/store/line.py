@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,8 +18,11 @@ from typing import Any, cast
 
 import hiredis
 
-CONNECT_SECONDS = 3.0
-"""Socket and handshake. Whoever waits for it gives up earlier; this bounds what is left behind."""
+CONNECT_SECONDS = 1.5
+"""Socket and handshake. Whoever waits for it gives up earlier; this bounds what is left behind. TCP asks for a
+connection again after one second and then after two more, so a longer try would notice a network that is back later."""
+_AT_ONCE = struct.pack("ii", 1, 0)
+"""``struct linger``: what is not sent yet is thrown away when the connection is closed (socket(7))."""
 OUTAGES = ("LOADING", "MASTERDOWN", "NOAUTH", "WRONGPASS")
 """First words of errors that every next call would meet as well (redis-py takes them for a lost connection)."""
 _INCOMPLETE = object()
@@ -205,9 +209,12 @@ class _Wire(asyncio.Protocol):
             self.abandon()
 
     def abandon(self) -> None:
-        """Close at once."""
+        """Close at once. A command that was given up and waits for a network that is cut is not sent any more."""
         self.usable = False
-        if self._transport is not None:
+        if self._transport is not None and not self._transport.is_closing():
+            sock = self._transport.get_extra_info("socket")
+            if sock is not None and sock.family != socket.AF_UNIX:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

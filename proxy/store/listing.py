@@ -211,8 +211,8 @@ def _by_index(waiting: Collection[Used]) -> dict[str, list[Used]]:
 def _pairs(flat: Sequence[Any]) -> list[tuple[float, str]]:
     """What ZREVRANGEBYSCORE answers, by whichever carrier: flat, or in pairs."""
     if flat and isinstance(flat[0], list | tuple):
-        return [(float(score), member.decode()) for member, score in flat]
-    return [(float(flat[i + 1]), flat[i].decode()) for i in range(0, len(flat), 2)]
+        return [(float(score), member.decode(errors="replace")) for member, score in flat]
+    return [(float(flat[i + 1]), flat[i].decode(errors="replace")) for i in range(0, len(flat), 2)]
 
 
 def _after(entry: tuple[float, str], before: tuple[float, str]) -> bool:

@@ -46,15 +46,15 @@ local function state(own)  -- what a conversation's record says, and as `whole` 
   local said = call('HMGET', key('c', own), 'base', 'count', 'parent', 'touched', 'summaries')
   c = {own = own, base = tonumber(said[1]), count = tonumber(said[2]), parent = said[3], touched = said[4],
     summaries = said[5]}
-  if c.base and not c.count then  -- broken: its messages tell; what a turn adds mends it
-    local kept = redis.pcall('LLEN', key('m', own))
-    c.count = type(kept) == 'number' and c.base + kept or nil
-  end
-  if c.base and c.count then
+  if c.base then
+    local kept = call('LLEN', key('m', own))
+    -- a count that is none, or not theirs: messages and hashes tell, where they agree; what a turn adds mends it
+    if c.count ~= c.base + kept and kept > 0 and call('STRLEN', key('h', own)) == 16 * kept then c.count = c.base + kept end
+    c.count = c.count or 0
     local held = c.count - c.base
     -- the last hash, and a byte that should not be there: so this tells the length as well
     c.tip = call('GETRANGE', key('h', own), math.max(0, 16 * held - 16), 16 * held)
-    c.whole = #c.tip == math.min(16, 16 * held) and call('LLEN', key('m', own)) == held
+    c.whole = #c.tip == math.min(16, 16 * held) and kept == held
   end
   states[own] = c
   return c
