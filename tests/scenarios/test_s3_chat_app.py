@@ -556,6 +556,32 @@ def test_fr_5_3_1_what_is_still_too_large_keeps_less(begin: Begin) -> None:
     assert "Please reduce the length" in refused["message"]
 
 
+def test_fr_5_3_1_c_a_critically_full_context_is_warned_of(begin: Begin) -> None:
+    """Above 95 % of the limit after all that could be done: in the header, in the log and in the metrics."""
+    talk = begin()
+    for said in ([user("word " * 5400)], [system("word " * 5400), user("hi"), assistant("Hello."), user("So?")]):
+        got = talk.send(*said)
+        assert got.headers["x-tidemark-action"] == "none"
+        assert told(got, "tokens-after") > 0.95 * LIMIT
+        assert f"critically full: {told(got, 'tokens-after')} of {LIMIT} tokens" in got.headers["x-tidemark-warning"]
+    talk.said = [*history(20, 200), user("word " * 5350)]
+    got = talk.send()
+    assert got.headers["x-tidemark-action"] == "compacted"
+    assert "critically full" in got.headers["x-tidemark-warning"]
+    assert "tidemark_context_full_total 3.0" in talk.client.http.get("/metrics").text
+
+
+def test_fr_5_3_1_c_what_the_next_compaction_will_shrink_is_not_warned_of(begin: Begin) -> None:
+    """A conversation right below its high water is not critical, nor is one at 90 % that cannot be shrunk."""
+    talk = begin()
+    talk.said = [*history(1, 3380), user("So?")]
+    got = talk.send()
+    assert told(got, "tokens-after") > 0.95 * LIMIT
+    assert "x-tidemark-warning" not in got.headers
+    assert "x-tidemark-warning" not in begin().send(user("word " * 4800)).headers
+    assert "tidemark_context_full_total 0.0" in talk.client.http.get("/metrics").text
+
+
 def test_fr_5_4_1_below_the_minimum_nothing_is_compacted_of_itself(begin: Begin) -> None:
     """2,000 tokens, although the threshold is passed."""
     talk = begin("threshold: 1200")
