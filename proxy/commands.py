@@ -154,10 +154,10 @@ class Commands:
         if isinstance(done, Refused):
             if not isinstance(done.error, CompactionFailed | ContextLengthExceeded):
                 raise done.error
-            return failed_text(self._mark, str(done.error)), done.report
+            return self._failed(done.error, done.report), done.report
         report = done.report
         if report.action == "failed":
-            return failed_text(self._mark, report.warning or ""), report
+            return self._failed(None, report), report
         if report.action != "forced":
             return nothing_text(self._mark, covered=report.summarized, reason=report.warning), report
         text = summarized_text(
@@ -169,6 +169,14 @@ class Commands:
             warning=report.warning,
         )
         return text, report
+
+    def _failed(self, error: CompactionFailed | ContextLengthExceeded | None, report: Report) -> str:
+        """What somebody in a chat is told: no header and no status helps there."""
+        full = report.tokens_before / report.limit if report.limit else None
+        if isinstance(error, ContextLengthExceeded):
+            return failed_text(self._mark, "even with a summary, what has to stay is too long for the model", full=full)
+        reason = (report.warning or "").partition(": ")[2]  # behind the policy's name
+        return failed_text(self._mark, reason, full=full, retry_seconds=error.retry_after if error else 0.0)
 
 
 def _on_what_is_stored(case: Understood) -> Understood:

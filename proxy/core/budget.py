@@ -18,7 +18,7 @@ OnFailure = Literal["deterministic", "block", "passthrough"]
 Oversize = Literal["clip", "error"]
 
 MARGIN_RATIO = 0.05
-"""FR-1.2.4: 5 % of the window stays free for what no local count can know."""
+"""FR-1.2.4: so much of the window stays free for what no local count can know, where the policy says nothing else."""
 DEFAULT_WINDOW_TOKENS = 128_000
 """FR-3.2.2: the conservative default for a model that nothing is known about."""
 DEFAULT_OUTPUT_TOKENS = 4096
@@ -56,6 +56,8 @@ class CompactionPolicy:
     strategy: Strategy = "hybrid"
     threshold: float = 0.95
     """Share of the window (up to 1) or an absolute number of tokens (above 1) from which compaction is due."""
+    margin: float = MARGIN_RATIO
+    """Share of the window that is kept free (FR-1.2.4)."""
     prepare: float = 0.70
     """Share of the high water from which the next summary is prepared."""
     target: float = 0.45
@@ -142,7 +144,7 @@ def budget_for(profile: ModelProfile, max_output_tokens: int | None, retention: 
 def _budget(
     window: ModelWindow, policy: CompactionPolicy, max_output_tokens: int | None, retention: int | None
 ) -> Budget:
-    margin = round(MARGIN_RATIO * window.window)
+    margin = round(policy.margin * window.window)
     shared = window.window - reply_reserve(window, max_output_tokens)
     limit = max(min(window.max_input_tokens, shared) - margin, 0)
     mark = policy.threshold if policy.threshold > 1 else policy.threshold * window.window

@@ -164,6 +164,13 @@ def test_fr_1_2_4_room_is_reserved_for_input_reply_and_margin(begin: Begin) -> N
     assert told(talk.send(user("hi"), user("more")), "tokens-before") > told(got, "tokens-before")
 
 
+@pytest.mark.parametrize("margin", [0, 0.2])
+def test_fr_1_2_4_c_the_margin_is_configured(begin: Begin, margin: float) -> None:
+    """5 % by default; another share of the window where it is said."""
+    talk = begin(f"margin: {margin}")
+    assert told(talk.send(user("hi")), "limit") == WINDOW - 100 - margin * WINDOW
+
+
 # 1.3 Message retention
 
 
