@@ -161,10 +161,10 @@ class Commands:
         if isinstance(done, Refused):
             if not isinstance(done.error, CompactionFailed | ContextLengthExceeded):
                 raise done.error
-            return failed_text(self._mark_for(case.caller.fingerprint), str(done.error)), done.report
+            return self._failed(case, done.error, done.report), done.report
         report = done.report
         if report.action == "failed":
-            return failed_text(self._mark_for(case.caller.fingerprint), report.warning or ""), report
+            return self._failed(case, None, report), report
         if report.action != "forced":
             mark = self._mark_for(case.caller.fingerprint)
             return nothing_text(mark, covered=report.summarized, reason=report.warning), report
@@ -177,6 +177,17 @@ class Commands:
             warning=report.warning,
         )
         return text, report
+
+    def _failed(
+        self, case: Understood, error: CompactionFailed | ContextLengthExceeded | None, report: Report
+    ) -> str:
+        """What somebody in a chat is told: no header and no status helps there."""
+        mark = self._mark_for(case.caller.fingerprint)
+        full = report.tokens_before / report.limit if report.limit else None
+        if isinstance(error, ContextLengthExceeded):
+            return failed_text(mark, "even with a summary, what has to stay is too long for the model", full=full)
+        reason = (report.warning or "").partition(": ")[2]  # behind the policy's name
+        return failed_text(mark, reason, full=full, retry_seconds=error.retry_after if error else 0.0)
 
 
 def _on_what_is_stored(case: Understood) -> Understood:

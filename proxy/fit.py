@@ -14,10 +14,9 @@ from proxy.clipping import clip
 from proxy.compactor import Compactor, Summarized
 from proxy.core.assemble import assemble
 from proxy.core.clip import clips_for, could_shrink
-from proxy.core.errors import CompactionFailed, ContextLengthExceeded
 from proxy.core.events import Action
 from proxy.core.messages import Message
-from proxy.core.plan import plan, plan_ahead, plan_at_once, would_help
+from proxy.core.plan import least_tokens, plan, plan_ahead, plan_at_once, would_help
 from proxy.core.ports import Route, TokenCounter
 from proxy.core.situation import (
     CannotFit,
@@ -33,18 +32,13 @@ from proxy.core.summary import RunningSummary, render_summary
 from proxy.core.values import value
 from proxy.exchange import Refused, Report
 from proxy.identity import Understood
+from proxy.notices import by_hand_warning, compaction_failed, does_not_fit, is_full, not_done_warning, with_full_warning
 from proxy.preparation import Preparation
 from proxy.recording import Ahead
 from proxy.writing import Clock, CompactionOrder, NotSummarized
 
 Compacting = Callable[[int, int], None]
 """Told how many messages and tokens are being summarized while the client waits (FR-1.6.2)."""
-WARNINGS = {
-    "small_gain": "not compacted: it would free too little",
-    "below_minimum": "not compacted: the conversation is below the minimum",
-    "nothing_to_summarize": "nothing to summarize: no older message can be cut off from the newest",
-}
-"""``X-Tidemark-Warning`` where a compaction was asked for or due and yet not done, but for ``retained``."""
 
 
 @value
@@ -56,6 +50,8 @@ class Fitted:
     changed: bool = True
     summary: RunningSummary | None = None
     """The one that is in use now."""
+    full: bool = False
+    """Whether the request is critically near its limit, and no compaction would change that (FR-5.3.1c)."""
 
 
 class Fitting:
@@ -72,10 +68,18 @@ class Fitting:
         return _at_once(case) or plan(self._situation(case))
 
     async def fit(self, case: Understood, compacting: Compacting) -> Fitted | Refused:
-        """Plan, and perform the plan; where that cannot fit, with tool results clipped (FR-5.3.1)."""
+        """Plan, and perform the plan; a request that stays critically large is sent with a warning."""
         planned = self.plan(case)
         if isinstance(planned, NoCompaction):
-            return self._unchanged(case, planned)
+            fitted = self._unchanged(case, planned)
+            return self._judged(case, fitted, planned.reason) if is_full(case, planned.tokens) else fitted
+        done = await self._fitted(case, planned, compacting)
+        if isinstance(done, Refused) or not is_full(case, done.report.local_tokens):
+            return done
+        return self._judged(case, done, planned.reason if isinstance(planned, ReuseSummary) else None)
+
+    async def _fitted(self, case: Understood, planned: CompactionPlan, compacting: Compacting) -> Fitted | Refused:
+        """Perform the plan; where that cannot fit, with tool results clipped (FR-5.3.1)."""
         clips = clips_for(self._situation(case)) if isinstance(planned, CannotFit) else ()
         if not clips:
             return await self._performed(case, planned, compacting)
@@ -86,6 +90,15 @@ class Fitting:
         # Where no summary came about, ``passthrough`` wants the request to go out as the client sent it.
         sent = fitted.changed or fitted.report.action != "failed"
         return replace(fitted, report=smaller.told(fitted.report, sent=sent), changed=sent)
+
+    def _judged(self, case: Understood, fitted: Fitted, reason: Reason | None) -> Fitted:
+        """Warn of a full context, unless the next compaction will make room (FR-5.3.1c).
+
+        :param reason: why the plan left the request as it was; None where it did all that it could
+        """
+        if reason == "fits" and not is_full(case, least_tokens(self._situation(case))):
+            return fitted
+        return replace(fitted, report=with_full_warning(case, fitted.report), full=True)
 
     def could_shrink(self, case: Understood) -> bool:
         """Whether there is another way than to forward the request as it came or to refuse it."""
@@ -147,7 +160,7 @@ class Fitting:
             return self._reused(case, planned)
         if isinstance(planned, SwapSummary):
             return await self._swapped(case, planned)
-        error = _does_not_fit(case, planned.tokens)
+        error = does_not_fit(case, planned.tokens)
         return Refused(error, case.report("failed", planned.tokens, self._timer()))
 
     async def _compacted(self, case: Understood, planned: Compact, compacting: Compacting) -> Fitted | Refused:
@@ -195,7 +208,7 @@ class Fitting:
         warning = result.warning or by_hand_warning(case, after)
         report = case.report(action, after, self._timer(), summary=summary, warning=warning, degraded=result.degraded)
         if after > case.budget.limit:
-            return Refused(_does_not_fit(case, after), replace(report, action="failed"))
+            return Refused(does_not_fit(case, after), replace(report, action="failed"))
         return Fitted(assemble(case.request.messages, summary), report, summary=summary)
 
     def _without_summary(self, case: Understood, planned: Compact, result: NotSummarized) -> Fitted | Refused:
@@ -204,12 +217,7 @@ class Fitting:
         warning = f"the summary failed ({policy}): {result.reason}"
         accepted = case.controls.acknowledge or policy == "passthrough"
         if not accepted and (policy == "block" or planned.fallback is None):
-            error = CompactionFailed(
-                "The conversation is due for compaction and its summary failed. Send the request again to retry, or "
-                "send it with 'X-Tidemark-Overflow: acknowledge' to forward it as it is.",
-                internal=result.reason,
-                retry_after=result.retry_after,
-            )
+            error = compaction_failed(case, result)
             return Refused(error, case.report("failed", case.count.total, self._timer(), warning=warning))
         if isinstance(planned.fallback, ReuseSummary):
             fitted = self._reused(case, planned.fallback)
@@ -219,12 +227,12 @@ class Fitting:
 
     def _unchanged(self, case: Understood, planned: NoCompaction) -> Fitted:
         action: Action = "bypassed" if planned.reason == "off" else "none"
-        report = case.report(action, planned.tokens, self._timer(), warning=_not_done(case, planned.reason))
+        report = case.report(action, planned.tokens, self._timer(), warning=not_done_warning(case, planned.reason))
         return Fitted(case.request.messages, report, changed=False)
 
     def _reused(self, case: Understood, planned: ReuseSummary) -> Fitted:
         summary = planned.summary
-        warning = _not_done(case, planned.reason)
+        warning = not_done_warning(case, planned.reason)
         report = case.report("reused", planned.tokens, self._timer(), summary=summary, warning=warning)
         return Fitted(assemble(case.request.messages, summary), report, summary=summary)
 
@@ -256,18 +264,6 @@ def order_of(case: Understood, planned: Compact) -> CompactionOrder:
     )
 
 
-def _not_done(case: Understood, reason: Reason) -> str | None:
-    """Word why no summary was made; None where nobody waited for one."""
-    if reason != "retained":
-        return WARNINGS.get(reason)
-    floor = case.profile.policy.keep_last_messages
-    messages = f" and the last {floor} messages" if floor > 1 else ""
-    return (
-        "nothing to summarize: all that no summary stands for has to stay "
-        f"(the retention of {case.measure.budget.retention} tokens{messages})"
-    )
-
-
 def _as_compaction(planned: SwapSummary) -> Compact:
     """The order that a prepared summary is the answer to."""
     summary = planned.summary
@@ -280,28 +276,4 @@ def _as_compaction(planned: SwapSummary) -> Compact:
         replaced_tokens=planned.replaced_tokens,
         rest_tokens=0,
         fallback=None,
-    )
-
-
-def by_hand_warning(case: Understood, after: int) -> str | None:
-    """FR-5.4.2: a compaction by hand is done where there is little to gain, with a warning."""
-    if case.controls.mode != "force":
-        return None
-    measure = case.measure
-    if after > case.count.total:
-        return f"the request got longer: its {measure.told(case.count.total)} tokens were too few to summarize"
-    if case.count.total < case.budget.min_tokens:
-        return f"compacted below the minimum of {measure.budget.min_tokens} tokens"
-    return None
-
-
-def _does_not_fit(case: Understood, least: int) -> ContextLengthExceeded:
-    """The refusal, in OpenAI's words and with the numbers (FR-5.3.1)."""
-    measure = case.measure
-    window, limit = measure.budget.window, measure.budget.limit
-    return ContextLengthExceeded(
-        f"This model's maximum context length is {window} tokens, of which {limit} are left for the input beside "
-        f"the reply and a safety margin. However, your messages resulted in {measure.told(case.count.total)} tokens, "
-        f"and at least {measure.told(least)} remain when all that can be summarized is. Please reduce the length of "
-        "the newest message, the tools or the reply, or correct the model's window in model_info."
     )

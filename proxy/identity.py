@@ -166,7 +166,7 @@ class Identity:
             key = calibration_key(caller.fingerprint, model, route.base_url, request.fields)
             recalling, measuring = self._recall(chain, recipe, systems), self._calibrations.calibration(key)
             memory, calibration = await asyncio.gather(recalling, measuring)
-            factor = calibration.applied if calibration.replies else profile.density
+            factor = calibration.within(profile.policy.margin) if calibration.replies else profile.density
             measure = replace(measure, factor=factor, key=key)
         else:
             memory = await self._recall(chain, recipe, systems)

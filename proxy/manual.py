@@ -18,8 +18,9 @@ from proxy.core.ports import Caller, ConversationStore, MemoryFlush, Route, Summ
 from proxy.core.situation import Compact
 from proxy.core.summary import RunningSummary, inner_systems
 from proxy.exchange import Controls, Refused, Report
-from proxy.fit import Fitting, by_hand_warning, order_of
+from proxy.fit import Fitting, order_of
 from proxy.identity import Place, Understood, tenant_of
+from proxy.notices import by_hand_warning
 from proxy.pipeline import ChatPipeline
 from proxy.readback import Read, Readback, chain_of_stored, missing, request_read
 from proxy.writing import NotSummarized, SummaryWriter, flush_of

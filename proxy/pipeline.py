@@ -15,6 +15,7 @@ from proxy.core.calibration import CalibrationKey
 from proxy.core.conversation import TurnRecord
 from proxy.core.delta import Reply
 from proxy.core.errors import UpstreamError
+from proxy.core.events import ContextFull, Listener
 from proxy.core.messages import ChatRequest, render_body, render_messages
 from proxy.core.ports import CalibrationStore, Caller, ModelCatalog, Upstream
 from proxy.core.prefix import owner_of
@@ -38,6 +39,7 @@ class ChatPipeline:
         calibrations: CalibrationStore,
         identity: Identity,
         fitting: Fitting,
+        emit: Listener = lambda _: None,
         clock: Clock,
         timer: Clock,
     ) -> None:
@@ -46,6 +48,7 @@ class ChatPipeline:
         self._calibrations = calibrations
         self._identity = identity
         self._fitting = fitting
+        self._emit = emit
         self._clock = clock
         self._timer = timer
 
@@ -90,6 +93,9 @@ class ChatPipeline:
         fitted = await self._fitting.fit(case, compacting)
         if isinstance(fitted, Refused):
             return fitted
+        if fitted.full:
+            report = fitted.report
+            self._emit(ContextFull(report.conversation, case.profile.name, report.tokens_after, report.limit))
         announce(fitted.report)
         try:
             reply = await self._upstream.send(

@@ -81,6 +81,7 @@ def create_app(
         calibrations=stored.calibrations,
         identity=engine.identity,
         fitting=engine.fitting,
+        emit=emit,
         clock=time.time,
         timer=time.perf_counter,
     )

@@ -56,6 +56,11 @@ class Turn(Protocol):
         ...
 
     @property
+    def usage(self) -> Mapping[str, object]:
+        """What the provider counted, in OpenAI's words; empty where it told nothing."""
+        ...
+
+    @property
     def complete(self) -> bool:
         """Whether an answer came."""
         ...
@@ -94,6 +99,10 @@ class ArchiveStore(ConversationStore, Protocol):
 
     async def summaries(self, conversation: str, *, standing: bool = False) -> Sequence[RunningSummary]:
         """All summaries of a conversation, oldest first, or those only that stand for a beginning of it."""
+        ...
+
+    async def message_ids(self, conversation: str, stop: int) -> Sequence[str]:
+        """The ids of a conversation's messages up to position ``stop``, oldest first."""
         ...
 
     async def system_messages(self, conversation: str) -> Mapping[bytes, bytes]:

@@ -12,6 +12,8 @@ from proxy.core.errors import InvalidRequest
 from proxy.core.messages import JsonValue
 from proxy.core.summary import RunningSummary
 
+from .finding import Turn
+
 Told = dict[str, JsonValue]
 _MOST = 2**53
 """No list is as long, and an index takes no number that is much larger."""
@@ -35,7 +37,7 @@ class Page:
 
 
 def told_conversation(record: StoredConversation) -> Told:
-    """A conversation without its messages."""
+    """A conversation without its messages (S2-6); times are Unix times in seconds."""
     return {
         "object": "conversation",
         "id": record.id,
@@ -45,6 +47,7 @@ def told_conversation(record: StoredConversation) -> Told:
         "tokens": record.total_tokens,
         "turns": record.turn_count,
         "summaries": record.summary_count,
+        "last_summary_at": record.last_summary_at,
         "created_at": record.created_at,
         "updated_at": record.updated_at,
         "parent": record.parent,
@@ -52,10 +55,31 @@ def told_conversation(record: StoredConversation) -> Told:
     }
 
 
-def told_message(one: StoredMessage, covered: int) -> Told:
+def told_usage(turns: Sequence[Turn]) -> Told:
+    """What providers counted over all turns, for monitoring only (FR-1.1.5, FR-4.1.1).
+
+    ``answers`` are those with a count: an upstream that tells none is not among them.
+    """
+    counts = [count for turn in turns if (count := provider_count(turn)) is not None]
+    return {
+        "answers": len(counts),
+        "input_tokens": sum(count[0] for count in counts),
+        "output_tokens": sum(count[1] for count in counts),
+    }
+
+
+def provider_count(turn: Turn) -> tuple[int, int] | None:
+    """Input and output tokens of a turn by its provider's count; None where that told nothing of use."""
+    told = tuple(turn.usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
+    counts = [count if type(count) is int and 0 <= count <= _MOST else None for count in told]
+    return None if counts == [None, None] else (counts[0] or 0, counts[1] or 0)
+
+
+def told_message(one: StoredMessage, covered: int, counted: tuple[int, int] | None = None) -> Told:
     """A message, and whether the model still sees it; of one that cannot be read, its place.
 
     :param covered: how many messages a summary stands for
+    :param counted: of an answer, input and output tokens by the provider's count (FR-4.1.1)
     """
     if one.unreadable:
         return {
@@ -71,6 +95,8 @@ def told_message(one: StoredMessage, covered: int) -> Told:
         "id": one.message_id,
         "state": "summarized" if one.position <= covered else "in_context",
         "tokens": one.tokens,
+        "input_tokens": counted[0] if counted else None,
+        "output_tokens": counted[1] if counted else None,
         "created_at": one.created_at,
         "message": json.loads(one.raw),
     }
@@ -81,12 +107,19 @@ def told_gap(one: StoredMessage) -> Told:
     return {"unreadable": {"position": one.position, "id": one.message_id}}
 
 
-def told_summary(one: RunningSummary) -> Told:
-    """A summary, and which one it took in."""
+def told_summary(one: RunningSummary, ids: Sequence[str]) -> Told:
+    """A summary, which one it took in, and which messages it stands for (S0-3, FR-4.2.1).
+
+    :param ids: of the conversation's messages, in order; those that have expired are missing
+    """
+    whole = len(ids) >= one.covered
     return {
         "prefix": one.prefix.hex(),
         "previous": one.previous.hex() if one.previous else None,
         "summarized_messages": one.covered,
+        "message_range": {"first": ids[0] if whole else None, "last": one.prefix.hex()},
+        "summarized_message_ids": list(ids[: one.covered]) if whole else None,
+        "last_summarized_message_id": one.prefix.hex(),
         "text": one.text,
         "tokens": one.tokens,
         "strategy": one.made_by,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from proxy.core.cursors import cursor_of, place_of
 from proxy.core.errors import RecordUnreadable
@@ -14,7 +15,10 @@ from proxy.readback import beside
 from proxy.writing import Clock
 
 from .finding import Finding
-from .pages import Page, Told, paged, told_conversation, told_message, told_summary
+from .pages import Page, Told, paged, provider_count, told_conversation, told_message, told_summary, told_usage
+
+MOST_IDS = 100_000
+"""Of messages on a page of summaries, 3.5 MB of JSON; each summary names all that it stands for."""
 
 
 class Reading:
@@ -61,7 +65,10 @@ class Reading:
                 return _list(data, unreadable, None)
 
     async def described(self, conversation: str, caller: Caller | None, page: Page) -> Told:
-        """A conversation and a page of its messages, each with whether the model still sees it."""
+        """A conversation and a page of its messages, each with whether the model still sees it.
+
+        With both goes what providers counted, for monitoring (FR-4.1.1).
+        """
         record = await self._finding.record(conversation, caller)
         start = page.start()
         kept = await self._finding.store.messages(
@@ -69,20 +76,31 @@ class Reading:
         )
         summary = await self._finding.in_use(record)
         covered = summary.covered if summary else 0
-        return {**told_conversation(record), "summarized_messages": covered} | paged(
-            [told_message(one, covered) for one in kept[: page.limit]], start, more=len(kept) > page.limit
+        turns = await self._finding.store.all_turns(record.id)
+        counts = {turn.last: provider_count(turn) for turn in turns if turn.complete and not turn.beyond}
+        told = {"summarized_messages": covered, "usage": told_usage(turns)}
+        return (
+            told_conversation(record)
+            | told
+            | paged(
+                [told_message(one, covered, counts.get(one.position)) for one in kept[: page.limit]],
+                start,
+                more=len(kept) > page.limit,
+            )
         )
 
     async def summaries(self, conversation: str, caller: Caller | None, page: Page) -> Told:
-        """The chain of summaries, oldest first: which each took in, and how many messages it stands for."""
+        """The chain of summaries, oldest first: which each took in, and what it stands for (S0-3, FR-4.2.1)."""
         record = await self._finding.record(conversation, caller)
         made = await self._finding.summaries(record)
         start = page.start()
-        shown = made[start - 1 : start - 1 + page.limit]
+        shown = _within_ids(made[start - 1 : start - 1 + page.limit])
+        ids = await self._finding.store.message_ids(record.id, max((one.covered for one in shown), default=0))
         summary = await self._finding.in_use(record)
-        data = [{**told_summary(one), "in_use": summary is not None and _key(one) == _key(summary)} for one in shown]
+        used = None if summary is None else _key(summary)
+        data = [{**told_summary(one, ids), "in_use": _key(one) == used} for one in shown]
         return {"object": "list", "conversation": record.id} | paged(
-            data, start, more=start - 1 + page.limit < len(made)
+            data, start, more=start - 1 + len(shown) < len(made)
         )
 
     async def search(self, conversation: str, caller: Caller | None, query: str, page: Page) -> Told:
@@ -129,6 +147,12 @@ class Reading:
 def _list(data: list[JsonValue], unreadable: list[JsonValue], cursor: str | None) -> Told:
     listed: Told = {"object": "list", "data": data, "has_more": cursor is not None, "next_cursor": cursor}
     return {**listed, "unreadable": unreadable} if unreadable else listed
+
+
+def _within_ids(made: Sequence[RunningSummary]) -> Sequence[RunningSummary]:
+    """The first summaries, as many as a page can tell all messages of; one at least."""
+    sizes = accumulate(one.covered for one in made)
+    return made[: max(sum(size <= MOST_IDS for size in sizes), 1)]
 
 
 def _key(one: RunningSummary) -> tuple[bytes, str]:

@@ -59,6 +59,8 @@ class CompactionSettings:
     """Who summarizes. ``hybrid``: facts verbatim beside a model's narrative; ``extractive``: no model."""
     threshold: float = field(default=0.95, metadata=takes(kinds.share_or_tokens("the window")))
     """High water: compaction is due above it (FR-1.2.2: 95 %)."""
+    margin: float = field(default=0.05, metadata=takes(kinds.share("the window", zero=True, one=False)))
+    """Kept free for what no local count can know (FR-1.2.4: 5 %); the limit is what is left beside the reply."""
     prepare: float = field(default=0.70, metadata=takes(kinds.share("the high water", zero=True, one=True)))
     """From here on the next summary is made in the background, early enough that nobody waits for it."""
     target: float = field(default=0.45, metadata=takes(kinds.share("the limit", zero=False, one=False)))

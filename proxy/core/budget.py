@@ -18,7 +18,7 @@ OnFailure = Literal["deterministic", "block", "passthrough"]
 Oversize = Literal["clip", "error"]
 
 MARGIN_RATIO = 0.05
-"""FR-1.2.4: 5 % of the window stays free for what no local count can know."""
+"""FR-1.2.4: so much of the window stays free for what no local count can know, where the policy says nothing else."""
 DEFAULT_WINDOW_TOKENS = 128_000
 """FR-3.2.2: the conservative default for a model that nothing is known about."""
 DEFAULT_OUTPUT_TOKENS = 4096
@@ -56,6 +56,8 @@ class CompactionPolicy:
     strategy: Strategy = "hybrid"
     threshold: float = 0.95
     """Share of the window (up to 1) or an absolute number of tokens (above 1) from which compaction is due."""
+    margin: float = MARGIN_RATIO
+    """Share of the window that is kept free (FR-1.2.4)."""
     prepare: float = 0.70
     """Share of the high water from which the next summary is prepared."""
     target: float = 0.45
@@ -144,8 +146,8 @@ def budget_for(profile: ModelProfile, max_output_tokens: int | None, retention: 
 
 def _budget(profile: ModelProfile, max_output_tokens: int | None, retention: int | None) -> Budget:
     window, policy = profile.window, profile.policy
-    margin = round(MARGIN_RATIO * window.window)
-    shared = window.window - reply_reserve(window, max_output_tokens, whole=profile.whole_reply)
+    margin = round(policy.margin * window.window)
+    shared = window.window - reply_reserve(window, max_output_tokens, whole=profile.whole_reply, margin=margin)
     limit = max(min(window.max_input_tokens, shared) - margin, 0)
     mark = policy.threshold if policy.threshold > 1 else policy.threshold * window.window
     high_water = min(int(mark), limit)
@@ -162,18 +164,20 @@ def _budget(profile: ModelProfile, max_output_tokens: int | None, retention: int
     )
 
 
-def reply_reserve(window: ModelWindow, max_output_tokens: int | None, *, whole: bool = False) -> int:
+def reply_reserve(
+    window: ModelWindow, max_output_tokens: int | None, *, whole: bool = False, margin: int = 0
+) -> int:
     """Return the tokens kept free for the reply: what the request asks for, within what the model can write.
 
     At most the model's longest reply, where it is known, and at most half of the window: agents state one large number
     for every model (opencode 32,000), which is a bound and no wish. Without a number it is the longest reply.
 
-    :param whole: keep free all that is asked for, where that leaves anything for the input
+    :param whole: keep free all that is asked for, where that leaves anything for the input beside ``margin`` tokens
     """
     half = window.window // 2
     if max_output_tokens is None:
         return min(window.max_output_tokens or DEFAULT_OUTPUT_TOKENS, half)
-    if whole and max_output_tokens < window.window - round(MARGIN_RATIO * window.window):
+    if whole and max_output_tokens < window.window - margin:
         return max_output_tokens
     return min(max_output_tokens, window.max_output_tokens or max_output_tokens, half)
 

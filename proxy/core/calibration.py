@@ -58,8 +58,15 @@ class Calibration:
 
     @property
     def applied(self) -> float:
-        """The factor that is used: never so small that the safety margin would not cover a mistake."""
+        """The factor that is used with the usual margin."""
         return max(self.factor, SAFE)
+
+    def within(self, margin: float) -> float:
+        """The factor that is used: never so small that the safety margin would not cover a mistake.
+
+        :param margin: the policy's, as a share of the window
+        """
+        return max(self.factor, 1 / (1 + margin))
 
     def learned(self, counted: int, told: int, now: float) -> Calibration:
         """After one more reply; each is bounded by itself, so that no odd one spoils the others."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -226,9 +227,21 @@ def summarized_text(mark: str, *, messages: int, before: int, after: int, strate
     return _answer(mark, "Summarized", lines, warning)
 
 
-def failed_text(mark: str, reason: str) -> str:
-    """The answer to ``/summarize`` when there is no summary."""
-    return _answer(mark, "Not summarized", {}, reason)
+def failed_text(mark: str, reason: str, *, full: float | None = None, retry_seconds: float = 0.0) -> str:
+    """The answer to ``/summarize`` when there is no summary, for somebody in a chat (FR-5.1.2).
+
+    :param full: share of the limit that the conversation takes as it is; None where that is not known
+    :param retry_seconds: for which the summarizer is left alone
+    """
+    when = f" in {math.ceil(retry_seconds)} s" if retry_seconds > 0 else ""
+    share = "" if full is None else f" It takes {100 * full:.0f} % of what the model can be sent."
+    lines = {
+        "Reason": reason,
+        "The conversation": f"nothing was changed or lost, and it can go on as it is.{share}",
+        "To try again": f"send /summarize once more{when}. Without a summary, a conversation that gets too long for "
+        "the model may not be answered any more.",
+    }
+    return _answer(mark, "Not summarized", lines)
 
 
 def _answer(mark: str, title: str, lines: dict[str, str], warning: str | None = None) -> str:

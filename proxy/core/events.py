@@ -93,6 +93,16 @@ class SummaryPrepared:
 
 
 @dataclass(frozen=True, slots=True)
+class ContextFull:
+    """A request went out above 95 % of its limit, and no summary makes more room (FR-5.3.1c)."""
+
+    conversation: str
+    model: str
+    tokens: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
 class BreakerChanged:
     """A summarizer is left alone for a while, tried once more, or trusted again."""
 
@@ -237,6 +247,7 @@ Event = (
     | ConversationCompacted
     | SummaryPrepared
     | SummaryFailed
+    | ContextFull
     | BreakerChanged
     | StoreDegraded
     | RecordBroken

@@ -130,6 +130,11 @@ def _nearer(case: Case, waiting: Case, coming: int) -> Compact | None:
     return made if gain >= wanted * (standing - must_stay) else None
 
 
+def least_tokens(situation: Situation) -> int:
+    """The fewest tokens that a request could be brought to by a summary of all that a cut may take."""
+    return Case(situation).least()
+
+
 def would_help(situation: Situation, covered: int, absorbed: tuple[bytes, ...] = ()) -> bool:
     """Whether a summary that is being prepared is worth waiting for: of so many messages, at its bound.
 

@@ -76,6 +76,16 @@ class RecordReader:
                 self._emit(RecordBroken(conversation, f"message {one.position}", one.unreadable))
         return read
 
+    async def message_ids(self, conversation: str, stop: int) -> Sequence[str]:
+        """The ids of the messages up to position ``stop``, a fork's earlier ones too, without the messages."""
+        pages: list[list[str]] = []
+        for holder, base, count in await self._path(conversation):
+            stop, last = min(stop, base), min(stop, count)
+            if last > base:
+                hashes = await self.ask("GETRANGE", keys.hash_string(holder), 0, 16 * (last - base) - 1)
+                pages.append([hashes[i : i + 16].hex() for i in range(0, len(hashes), 16)])
+        return [one for page in reversed(pages) for one in page]
+
     async def summaries(self, conversation: str, *, standing: bool = False) -> Sequence[RunningSummary]:
         """All summaries of a conversation, oldest first.
 

@@ -18,6 +18,7 @@ import structlog
 from proxy.core.events import (
     BreakerChanged,
     CompactionStarted,
+    ContextFull,
     ConversationCompacted,
     Event,
     FlushBuried,
@@ -62,6 +63,7 @@ _NAMES: Mapping[type[Event], tuple[str, int]] = {
     ConversationCompacted: ("conversation.compacted", logging.INFO),
     SummaryPrepared: ("summary.prepared", logging.INFO),
     SummaryFailed: ("summary.failed", logging.WARNING),
+    ContextFull: ("context.full", logging.WARNING),
     BreakerChanged: ("summarizer.breaker", logging.WARNING),
     StoreDegraded: ("store.degraded", logging.WARNING),
     RecordBroken: ("store.broken_record", logging.WARNING),

@@ -18,6 +18,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from proxy.core.events import (
     BreakerChanged,
+    ContextFull,
     ConversationCompacted,
     Event,
     FlushBuried,
@@ -82,6 +83,7 @@ class Metrics:
         self._prepared = self._counter("summaries_prepared", "Summaries made in the background.", ("strategy",))
         self._breaker = self._counter("breaker_changes", "Changes of summarizers' breakers.", ("strategy", "state"))
         self._failures = self._counter("summary_failures", "Summaries that failed.", ("strategy",))
+        self._full = self._counter("context_full", "Requests above 95 % of their limit, with no more to summarize.", ())
         self._degraded = self._counter("store_degraded", "Times the store did not answer.", ("operation",))
         self._broken = self._counter("store_broken_records", "Times a stored record could not be read.", ())
         self._flushes = self._counter(
@@ -127,6 +129,8 @@ class Metrics:
                 self._breaker.labels(event.strategy, event.state).inc()
             case SummaryFailed():
                 self._failures.labels(event.strategy).inc()
+            case ContextFull():
+                self._full.inc()
             case StoreDegraded():
                 self._degraded.labels(event.operation).inc()
             case RecordBroken():

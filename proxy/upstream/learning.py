@@ -54,7 +54,8 @@ def lesson_of_reply(profile: ModelProfile, overflow: Overflow, sent_tokens: int,
     window = profile.window
     told = min(overflow.window_tokens or window.window, window.window)
     learned = window if told == window.window else _shrunk(window, told, 1.0)
-    if asked <= reply_reserve(learned, asked, whole=profile.whole_reply):
+    margin = round(profile.policy.margin * learned.window)
+    if asked <= reply_reserve(learned, asked, whole=profile.whole_reply, margin=margin):
         return None  # that much was kept free, or will be: it is the input that was counted too small
     size = overflow.requested_tokens or sent_tokens
     if abs(size - asked - sent_tokens) < abs(size - sent_tokens):  # some tell one number for both

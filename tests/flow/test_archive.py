@@ -16,7 +16,7 @@ from proxy.config import load
 from proxy.core.cursors import cursor_of
 from tests.flow.conftest import SECRET, WINDOW, Bench, Client
 from tests.flow.talk import Said, assistant, history, long, system, user
-from tests.support.scripted import says
+from tests.support.scripted import Answer, Received, says
 from tests.support.serving import Serving
 
 STORED = {"history": "stored"}
@@ -68,6 +68,16 @@ def compacted(client: Client, name: str = "long", turns: int = 12) -> str:
 def lines(*said: Said) -> bytes:
     """Messages as JSON lines."""
     return b"".join(json.dumps(one).encode() + b"\n" for one in said)
+
+
+def counting(usage: dict[str, int] | None) -> Callable[[Received], Answer]:
+    """An upstream that tells what it counted, or nothing."""
+
+    def answer(_: Received) -> Answer:
+        body = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Yes."}, "finish_reason": "stop"}]}
+        return Answer([json.dumps(body | ({"usage": usage} if usage else {})).encode()])
+
+    return answer
 
 
 @pytest.fixture
@@ -176,6 +186,51 @@ class TestReading:
         id_ = compacted(client, turns=1)
         answer = ask(client, f"/{id_}/context", at=3)
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "at")
+
+    def test_s0_3_c_and_fr_4_2_1_a_summary_tells_the_ids_of_what_it_stands_for(self, client: Client) -> None:
+        """The set only grows; its last one is where the summary ends, and the range has both ends."""
+        id_ = compacted(client, turns=24)
+        ids = [one["id"] for one in pages(client, f"/{id_}", limit=200)]
+        made = pages(client, f"/{id_}/summaries", limit=1)
+        assert len(made) > 1
+        for one in made:
+            covered = one["summarized_messages"]
+            assert one["summarized_message_ids"] == ids[:covered]
+            assert one["last_summarized_message_id"] == ids[covered - 1]
+            assert one["message_range"] == {"first": ids[0], "last": ids[covered - 1]}
+
+    def test_s0_3_c_of_a_fork_the_ids_are_those_before_it_too(self, client: Client) -> None:
+        """A fork's summary stands for messages that its parent holds."""
+        said = [message for turn in range(12) for message in (user(long(turn, 200)), assistant(long(99, 200)))]
+        for upto in range(1, len(said), 2):
+            client.chat(said[:upto])
+        fork = client.chat([*said[:20], user("Another way."), assistant("Yes."), user("Then?")])
+        id_ = fork.headers["x-tidemark-conversation"]
+        ids = [one["id"] for one in pages(client, f"/{id_}", limit=200)]
+        (one, *_) = pages(client, f"/{id_}/summaries")
+        assert one["summarized_message_ids"] == ids[: one["summarized_messages"]]
+
+    def test_s2_c6_a_conversation_tells_when_it_was_summarized_last(self, client: Client) -> None:
+        """None before the first; then the time of the newest, in the list as well."""
+        before = client.chat([user("Hello.")]).headers["x-tidemark-conversation"]
+        assert got(client, f"/{before}")["last_summary_at"] is None
+        id_ = compacted(client)
+        newest = pages(client, f"/{id_}/summaries")[-1]["created_at"]
+        assert got(client, f"/{id_}")["last_summary_at"] == pytest.approx(newest, abs=0.01)
+        assert pages(client)[0]["last_summary_at"] == got(client, f"/{id_}")["last_summary_at"]
+
+    def test_fr_4_1_1_a_conversation_tells_what_the_provider_counted(self, bench: Bench, client: Client) -> None:
+        """Of each answer, and in all; what was not told is not made up."""
+        usage = {"prompt_tokens": 100, "completion_tokens": 7, "total_tokens": 107}
+        id_ = ""
+        for turn, counted in enumerate((usage, usage, None)):
+            bench.upstream.script = counting(counted)
+            answer = client.chat([user(f"Turn {turn}.")], conversation="counted", **STORED)
+            id_ = answer.headers["x-tidemark-conversation"]
+        found = got(client, f"/{id_}")
+        assert found["usage"] == {"answers": 2, "input_tokens": 200, "output_tokens": 14}
+        told = [(one["input_tokens"], one["output_tokens"]) for one in found["data"]]
+        assert told == [(None, None), (100, 7), (None, None), (100, 7), (None, None), (None, None)]
 
     def test_summaries_are_a_chain(self, client: Client) -> None:
         """Each names the one it took in; the last one is in use."""

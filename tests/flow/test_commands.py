@@ -11,7 +11,7 @@ import pytest
 
 from tests.flow.conftest import WINDOW, Bench, Client
 from tests.flow.talk import Said, assistant, history, long, system, user
-from tests.support.scripted import Answer, Received, says
+from tests.support.scripted import Answer, Received, error, says
 
 MARK = re.compile(r"^\[Tidemark [0-9a-f]{16}\] ")
 
@@ -348,3 +348,19 @@ def test_what_failed_is_told_in_the_answer(bench: Bench) -> None:
     assert got.status_code == 200
     assert got.headers["x-tidemark-action"] == "failed"
     assert "Not summarized" in got.json()["choices"][0]["message"]["content"]
+
+
+@pytest.mark.parametrize("policy", ["block", "passthrough"])
+def test_fr_5_1_2_a_failed_summarize_is_told_in_words_for_a_chat(bench: Bench, policy: str) -> None:
+    """FR-5.1.2: the reason, that nothing is lost, how to try again, and the risk; no header and no setting."""
+    client = bench.client(f"failing {policy}", strategy="llm", more=f", on_failure: {policy}")
+    bench.upstream.script = lambda _: error(500, "out of order")
+    text = ""
+    for _ in range(4):
+        text = client.chat([*history(10), user("/summarize")]).json()["choices"][0]["message"]["content"]
+        assert re.search(r"- Reason: [Tt]he \w+", text)
+        assert re.search(r"nothing was changed or lost, .* It takes \d\d % of what the model can be sent\.", text)
+        assert "send /summarize once more" in text
+        assert "may not be answered any more" in text
+        assert not re.search(r"X-Tidemark|due for compaction|block|passthrough", text)
+    assert re.search(r"the summarizer failed 3 times", text)

@@ -164,6 +164,13 @@ def test_fr_1_2_4_room_is_reserved_for_input_reply_and_margin(begin: Begin) -> N
     assert told(talk.send(user("hi"), user("more")), "tokens-before") > told(got, "tokens-before")
 
 
+@pytest.mark.parametrize("margin", [0, 0.2])
+def test_fr_1_2_4_c_the_margin_is_configured(begin: Begin, margin: float) -> None:
+    """5 % by default; another share of the window where it is said."""
+    talk = begin(f"margin: {margin}")
+    assert told(talk.send(user("hi")), "limit") == WINDOW - 100 - margin * WINDOW
+
+
 # 1.3 Message retention
 
 
@@ -554,6 +561,32 @@ def test_fr_5_3_1_what_is_still_too_large_keeps_less(begin: Begin) -> None:
     refused = talk.send().json()["error"]
     assert refused["code"] == "context_length_exceeded"
     assert "Please reduce the length" in refused["message"]
+
+
+def test_fr_5_3_1_c_a_critically_full_context_is_warned_of(begin: Begin) -> None:
+    """Above 95 % of the limit after all that could be done: in the header, in the log and in the metrics."""
+    talk = begin()
+    for said in ([user("word " * 5400)], [system("word " * 5400), user("hi"), assistant("Hello."), user("So?")]):
+        got = talk.send(*said)
+        assert got.headers["x-tidemark-action"] == "none"
+        assert told(got, "tokens-after") > 0.95 * LIMIT
+        assert f"critically full: {told(got, 'tokens-after')} of {LIMIT} tokens" in got.headers["x-tidemark-warning"]
+    talk.said = [*history(20, 200), user("word " * 5350)]
+    got = talk.send()
+    assert got.headers["x-tidemark-action"] == "compacted"
+    assert "critically full" in got.headers["x-tidemark-warning"]
+    assert "tidemark_context_full_total 3.0" in talk.client.http.get("/metrics").text
+
+
+def test_fr_5_3_1_c_what_the_next_compaction_will_shrink_is_not_warned_of(begin: Begin) -> None:
+    """A conversation right below its high water is not critical, nor is one at 90 % that cannot be shrunk."""
+    talk = begin()
+    talk.said = [*history(1, 3380), user("So?")]
+    got = talk.send()
+    assert told(got, "tokens-after") > 0.95 * LIMIT
+    assert "x-tidemark-warning" not in got.headers
+    assert "x-tidemark-warning" not in begin().send(user("word " * 4800)).headers
+    assert "tidemark_context_full_total 0.0" in talk.client.http.get("/metrics").text
 
 
 def test_fr_5_4_1_below_the_minimum_nothing_is_compacted_of_itself(begin: Begin) -> None:
