@@ -87,21 +87,15 @@ class Commands:
         :param compacting: told what is summarized while the client waits
         :raises InvalidRequest: there is nothing in the request but commands of before
         """
-        mark = self._mark_for(caller.fingerprint)
-        if quiet(request, mark):
+        if quiet(request, self._mark_for(caller.fingerprint)):
             return self._road.run(request, caller, controls, prepared=prepared, compacting=compacting)
-        return self._heard(request, caller, controls, mark, prepared, compacting)
+        return self._heard(request, caller, controls, prepared, compacting)
 
     async def _heard(
-        self,
-        request: ChatRequest,
-        caller: Caller,
-        controls: Controls,
-        mark: str,
-        prepared: Announce,
-        compacting: Compacting,
+        self, request: ChatRequest, caller: Caller, controls: Controls, prepared: Announce, compacting: Compacting
     ) -> Exchange | Refused | Answered:
         """The same where a message may be a command, or bears our mark."""
+        mark = self._mark_for(caller.fingerprint)
         gone, lost = exchanges(request, mark)
         if lost and (await self._road.profile(request, caller)).policy.commands:
             gone |= lost

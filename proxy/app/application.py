@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import lru_cache, partial
 from pathlib import Path
@@ -33,6 +33,7 @@ from proxy.http.admin import OperatorAccess
 from proxy.http.archive import Archived
 from proxy.http.auth import MAX_REMEMBERED, PassthroughAuth
 from proxy.http.body import read_messages
+from proxy.http.browsers import BrowserAccess
 from proxy.http.chat import ChatEndpoint, EdgeLimits
 from proxy.http.conversations import Conversations
 from proxy.http.errors import envelope, status_of
@@ -138,23 +139,33 @@ def create_app(
         *Conversations(_manual(stored, pipeline, engine, emit, flush), conversations).routes(),
     ]
     handlers = {404: _missing, 405: _missing, 500: _failed}
-    app = _Application(chat, routes=routes, lifespan=lifespan, exception_handlers=handlers)
+    browsers = BrowserAccess(settings.server.host, settings.server.allowed_origins, warn)
+    app = _Application(chat, browsers, routes=routes, lifespan=lifespan, exception_handlers=handlers)
     app.router.redirect_slashes = False  # behind TLS the redirect would send the next request, key and all, to http://
     return app
 
 
 class _Application(Starlette):
-    """Routes and their errors are starlette's. Chat requests go past its layers: their endpoint does it all."""
+    """Routes and their errors are starlette's. Chat requests go past its layers: their endpoint does it all.
 
-    def __init__(self, chat: ASGIApp, **given: Any) -> None:
+    Whether a web page may ask is decided here, before any endpoint, so that none can be forgotten.
+    """
+
+    def __init__(self, chat: ASGIApp, browsers: BrowserAccess, **given: Any) -> None:
         super().__init__(**given)
         self._chat = chat
+        self._browsers = browsers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] == CHAT and scope["method"] == "POST":
-            await self._chat(scope, receive, send)
+        if scope["type"] == "http" and not self._browsers.is_plain(scope["headers"]):
+            await self._browsers.serve(scope, receive, send, self._serve)
         else:
-            await super().__call__(scope, receive, send)
+            await self._serve(scope, receive, send)
+
+    def _serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if scope["type"] == "http" and scope["path"] == CHAT and scope["method"] == "POST":
+            return self._chat(scope, receive, send)
+        return super().__call__(scope, receive, send)
 
 
 def _marks(secret: bytes) -> Callable[[bytes], str]:

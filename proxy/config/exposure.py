@@ -6,11 +6,11 @@ from proxy.config.settings import Settings
 from proxy.core.hosts import is_loopback
 
 CREDENTIAL_ENDS = ("key", "token", "secret", "password", "credential", "credentials")
-"""Of the names of ``litellm_params`` that hold a credential: ``api_key``, ``aws_secret_access_key``, ``azure_ad_token``."""
+"""Of the names of ``litellm_params`` that hold a credential: ``api_key``, ``aws_secret_access_key`` and others."""
 
 
 def exposure_warnings(settings: Settings) -> tuple[str, ...]:
-    """The warnings about a port that other machines reach, where a configured credential is spent and nobody watches."""
+    """The warnings about a configured credential that other machines can spend."""
     host = settings.server.host
     names = [
         entry.name
@@ -19,8 +19,9 @@ def exposure_warnings(settings: Settings) -> tuple[str, ...]:
     ]
     if is_loopback(host) or not names or settings.secrets.admin_token is not None:
         return ()
-    return (
+    warning = (
         f"whoever reaches {host} can use {names[0]} at your expense, and read what callers without a key said: the "
         "configuration has its credential, and Tidemark asks for none. Listen on 127.0.0.1, or put something in front "
-        "that checks who asks and set TIDEMARK_ADMIN_TOKEN",
+        "that checks who asks and set TIDEMARK_ADMIN_TOKEN"
     )
+    return (warning,)

@@ -7,6 +7,7 @@
         * ``UnsupportedEncoding``
         * ``NotAuthenticated``
         * ``Forbidden``
+            * ``ForeignPage``
         * ``ModelNotFound``
         * ``ConversationNotFound``
         * ``ConversationConflict``
@@ -92,6 +93,12 @@ class Forbidden(ClientError):
     """Nobody may do this here; the message names what would allow it."""
 
     code = "admin_token_required"
+
+
+class ForeignPage(Forbidden):
+    """A web page of another site asked, or somebody by another machine's name; the message names the setting."""
+
+    code = "foreign_origin"
 
 
 class ModelNotFound(ClientError):

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from proxy.core.errors import Forbidden
 from proxy.core.ports import Caller
 from proxy.http.admin import OperatorAccess
 from proxy.http.auth import PassthroughAuth
@@ -24,10 +23,7 @@ class ConversationAccess:
     operator: OperatorAccess
 
     def caller(self, request: Request) -> Caller | None:
-        """Who asks; None for the operator.
-
-        :raises Forbidden: nobody's credential, and another machine's name
-        """
+        """Who asks; None for the operator."""
         if self.operator.token is not None and self.operator.grants(request):
             return None
         return self.tenant(request)
@@ -35,8 +31,6 @@ class ConversationAccess:
     def tenant(self, request: Request) -> Caller:
         """Whose credential a request brings. Without one, whoever reaches the port is one tenant.
 
-        :raises Forbidden: no page in a browser here may become it
+        No page in a browser may become it, which ``browsers.py`` sees to before any endpoint.
         """
-        if self.auth.anonymous(request.headers.raw) and self.operator.strays(request):
-            raise Forbidden("Without a credential, stored conversations are for clients of this machine only.")
         return self.auth.caller(request.headers.raw)

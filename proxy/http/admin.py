@@ -44,10 +44,6 @@ class OperatorAccess:
             raise NotAuthenticated("This needs the admin token: send it as 'Authorization: Bearer TOKEN'.")
         raise Forbidden(f"Without an admin token this is allowed from this machine only; {_MEND}.")
 
-    def strays(self, request: Request) -> bool:
-        """Whether a request came to a port of this machine alone under another machine's name, as a page's may."""
-        return is_loopback(self.host) and not is_loopback(_hostname(request))
-
     def grants(self, request: Request) -> bool:
         """Whether a request is the operator's."""
         if self.token is not None:

@@ -61,11 +61,6 @@ class PassthroughAuth:
         known = digest.digest()
         return Caller(self._fingerprints.get(known) or self._fingerprint(text, known), lines)
 
-    def anonymous(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-        """Whether a request brings nothing that tells who asks."""
-        credentials, _ = self._credentials(forwarded(headers))
-        return not credentials
-
     def _credentials(self, lines: Headers) -> tuple[list[tuple[bytes, bytes]], bool]:
         """The lines that tell callers apart, each cookie as one of its own, and whether there are cookies."""
         telling = self._telling

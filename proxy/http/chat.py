@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from proxy.commands import Answered
 from proxy.core.errors import ClientError, TidemarkError
 from proxy.core.events import Listener, Outcome
 from proxy.core.messages import ChatRequest
-from proxy.core.ports import Caller, Headers
-from proxy.exchange import Controls, Exchange, Refused, Report
+from proxy.core.ports import Headers
+from proxy.exchange import Exchange, Refused, Report
 from proxy.history import Road
 from proxy.http.access import ConversationAccess
 from proxy.http.asgi import JSON, Attended, ClientGone, Response, read_body
@@ -96,17 +95,11 @@ class ChatEndpoint:
             await visit.response.error(TidemarkError("Tidemark failed to serve this request; its log says why."))
             raise
 
-    def _caller(self, scope: Scope, asked: Controls) -> Caller:
-        """Who asks; what the store adds to a request, the model may be asked to repeat."""
-        if asked.history == "stored":
-            return self._access.tenant(Request(scope))
-        return self._access.auth.caller(scope["headers"])
-
     async def _answer(self, visit: Visit, scope: Scope, body: bytes) -> Outcome:
         light = len(body) <= LIGHT_BYTES
         request = visit.request = self._parser.chat(body) if light else await self._parser.read(body)
         asked = controls(scope["headers"])
-        caller = self._caller(scope, asked)
+        caller = self._access.auth.caller(scope["headers"])
         if not request.stream:
             brought = await self._pipeline.run(request, caller, asked, prepared=visit.prepared)
             return await self._brought(visit, request, brought, None)

@@ -262,7 +262,7 @@ def test_a_tool_result_after_a_command_ends_no_tool_loop() -> None:
 def test_a_mark_is_plain_text_of_its_secret_and_caller() -> None:
     """It depends on nothing else, and no JSON encoder of any language escapes it."""
     assert MARK == mark_of(b"a secret of the tests", b"a caller") != mark_of(b"another", b"a caller")
-    assert MARK != mark_of(b"a secret of the tests", b"another caller")
+    assert mark_of(b"a secret of the tests", b"another caller") != MARK
     assert not set(MARK) - set("[] Tidemark0123456789abcdef")
     assert all(answer.startswith(MARK) for answer in ANSWERS)
 
