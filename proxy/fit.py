@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from proxy.clipping import clip
 from proxy.compactor import Compactor, Summarized
 from proxy.core.assemble import assemble
-from proxy.core.clip import clips_for, could_shrink
+from proxy.core.clip import Clip, clips_for, could_shrink
 from proxy.core.errors import CompactionFailed, ContextLengthExceeded
 from proxy.core.events import Action
 from proxy.core.messages import Message
@@ -26,6 +27,7 @@ from proxy.exchange import Refused, Report
 from proxy.identity import Understood
 from proxy.preparation import Preparation
 from proxy.relay import Ahead
+from proxy.threads import beside_many
 from proxy.writing import Clock, CompactionOrder, NotSummarized
 
 Compacting = Callable[[int, int], None]
@@ -64,19 +66,25 @@ class Fitting:
 
     async def fit(self, case: Understood, compacting: Compacting) -> Fitted | Refused:
         """Plan, and perform the plan; where that cannot fit, with tool results clipped (FR-5.3.1)."""
-        planned = self.plan(case)
+        planned = _at_once(case) or await self._planned(case)
         if isinstance(planned, NoCompaction):
             return self._unchanged(case, planned)
-        clips = clips_for(self._situation(case)) if isinstance(planned, CannotFit) else ()
+        clips: tuple[Clip, ...] = ()
+        if isinstance(planned, CannotFit):
+            clips = await beside_many(len(case.request.messages), partial(clips_for, self._situation(case)))
         if not clips:
             return await self._performed(case, planned, compacting)
         smaller = await clip(case, clips, self._counter)
-        fitted = await self._performed(smaller.case, self.plan(smaller.case), compacting)
+        fitted = await self._performed(smaller.case, await self._planned(smaller.case), compacting)
         if isinstance(fitted, Refused):
             return replace(fitted, report=smaller.told(fitted.report, sent=False))
         # Where no summary came about, ``passthrough`` wants the request to go out as the client sent it.
         sent = fitted.changed or fitted.report.action != "failed"
         return replace(fitted, report=smaller.told(fitted.report, sent=sent), changed=sent)
+
+    async def _planned(self, case: Understood) -> CompactionPlan:
+        """The same as ``plan``, in a thread where there are very many messages."""
+        return await beside_many(len(case.request.messages), partial(self.plan, case))
 
     def could_shrink(self, case: Understood) -> bool:
         """Whether there is another way than to forward the request as it came or to refuse it."""
@@ -95,7 +103,8 @@ class Fitting:
         """Prepares what the plan says, under the id that the turn was stored under."""
 
         async def begin(conversation: str) -> None:
-            planned = plan_ahead(self._situation(case))
+            situation = self._situation(case)
+            planned = await beside_many(len(situation.messages), partial(plan_ahead, situation))
             if planned is not None:
                 await self._preparation.begin(order_of(case, planned), conversation)
 
@@ -149,7 +158,7 @@ class Fitting:
         if self._worth_waiting(case):
             case = await self._waited(case, deadline - loop.time())
             case = replace(case, started=case.started + self._timer() - began)
-            again = self.plan(case)
+            again = await self._planned(case)
             if not isinstance(again, Compact):
                 return await self._at_hand(case, again)
             planned, began = again, self._timer()

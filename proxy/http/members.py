@@ -1,7 +1,7 @@
 """JSON in bytes: the members of a body and the elements of an array, each in its own bytes, and what they say.
 
-Below ``body.py``. A body with half a character in it (JavaScript cuts emoji in two) is for the upstream to judge: msgspec
-refuses it, so it is read by the standard library, which does not.
+Below ``body.py``. A body with half a character in it (JavaScript cuts emoji in two) is for the upstream to judge:
+msgspec refuses it, so it is read by the standard library, which does not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """JSON with very long strings, decoded step by step, so that in a thread nobody else waits for it.
 
-Below ``members.py``. A decoder holds the interpreter from the beginning of a value to its end: a tenth of a second for a
-text of 60 MB. So long strings are taken out, decoded a megabyte at a time, and put into the value that the rest is.
+Below ``members.py``. A decoder holds the interpreter from the beginning of a value to its end: a tenth of a second for
+a text of 60 MB. So long strings are taken out, decoded a megabyte at a time, and put into the value that the rest is.
 """
 
 from __future__ import annotations
