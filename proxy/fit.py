@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from proxy.clipping import clip
 from proxy.compactor import Compactor, Summarized
 from proxy.core.assemble import assemble
-from proxy.core.clip import clips_for, could_shrink
+from proxy.core.clip import Clip, clips_for, could_shrink
 from proxy.core.events import Action
 from proxy.core.messages import Message
 from proxy.core.plan import least_tokens, plan, plan_ahead, plan_at_once, would_help
@@ -35,6 +36,7 @@ from proxy.identity import Understood
 from proxy.notices import by_hand_warning, compaction_failed, does_not_fit, is_full, not_done_warning, with_full_warning
 from proxy.preparation import Preparation
 from proxy.recording import Ahead
+from proxy.threads import beside_many
 from proxy.writing import Clock, CompactionOrder, NotSummarized
 
 Compacting = Callable[[int, int], None]
@@ -69,7 +71,7 @@ class Fitting:
 
     async def fit(self, case: Understood, compacting: Compacting) -> Fitted | Refused:
         """Plan, and perform the plan; a request that stays critically large is sent with a warning."""
-        planned = self.plan(case)
+        planned = _at_once(case) or await self._planned(case)
         if isinstance(planned, NoCompaction):
             fitted = self._unchanged(case, planned)
             return self._judged(case, fitted, planned.reason) if is_full(case, planned.tokens) else fitted
@@ -80,11 +82,13 @@ class Fitting:
 
     async def _fitted(self, case: Understood, planned: CompactionPlan, compacting: Compacting) -> Fitted | Refused:
         """Perform the plan; where that cannot fit, with tool results clipped (FR-5.3.1)."""
-        clips = clips_for(self._situation(case)) if isinstance(planned, CannotFit) else ()
+        clips: tuple[Clip, ...] = ()
+        if isinstance(planned, CannotFit):
+            clips = await beside_many(len(case.request.messages), partial(clips_for, self._situation(case)))
         if not clips:
             return await self._performed(case, planned, compacting)
         smaller = await clip(case, clips, self._counter)
-        fitted = await self._performed(smaller.case, self.plan(smaller.case), compacting)
+        fitted = await self._performed(smaller.case, await self._planned(smaller.case), compacting)
         if isinstance(fitted, Refused):
             return replace(fitted, report=smaller.told(fitted.report, sent=False))
         # Where no summary came about, ``passthrough`` wants the request to go out as the client sent it.
@@ -99,6 +103,10 @@ class Fitting:
         if reason == "fits" and not is_full(case, least_tokens(self._situation(case))):
             return fitted
         return replace(fitted, report=with_full_warning(case, fitted.report), full=True)
+
+    async def _planned(self, case: Understood) -> CompactionPlan:
+        """The same as ``plan``, in a thread where there are very many messages."""
+        return await beside_many(len(case.request.messages), partial(self.plan, case))
 
     def could_shrink(self, case: Understood) -> bool:
         """Whether there is another way than to forward the request as it came or to refuse it."""
@@ -117,7 +125,8 @@ class Fitting:
         """Prepares what the plan says, under the id that the turn was stored under."""
 
         async def begin(conversation: str) -> None:
-            planned = plan_ahead(self._situation(case))
+            situation = self._situation(case)
+            planned = await beside_many(len(situation.messages), partial(plan_ahead, situation))
             if planned is not None:
                 await self._preparation.begin(order_of(case, planned), conversation)
 
@@ -171,7 +180,7 @@ class Fitting:
         if self._worth_waiting(case):
             case = await self._waited(case, deadline - loop.time())
             case = replace(case, started=case.started + self._timer() - began)
-            again = self.plan(case)
+            again = await self._planned(case)
             if not isinstance(again, Compact):
                 return await self._at_hand(case, again)
             planned, began = again, self._timer()

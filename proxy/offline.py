@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from proxy.clipping import clip_request
 from proxy.core.assemble import assemble
@@ -20,6 +21,7 @@ from proxy.core.ports import Caller, Route, Summarizer, SummaryTask, TokenCounte
 from proxy.core.prefix import chain_of
 from proxy.core.situation import CannotFit, Compact, Situation
 from proxy.core.summary import RunningSummary, Strategy, render_text
+from proxy.threads import beside_many
 from proxy.writing import write_summary
 
 FILL_RETENTION_RATIO = 0.25
@@ -71,14 +73,16 @@ async def compact_once(
     situation = Situation(
         request.messages, count.messages, count.fixed, budget, policy, mode="force", summary_first=count.summary_first
     )
-    planned = plan(situation)
+    many = len(request.messages)
+    planned = await beside_many(many, partial(plan, situation))
     needed = replace(situation, mode="auto")  # what fits once it is clipped needs no summary
-    if isinstance(planned, CannotFit) and (clips := clips_for(needed)):
+    clips = await beside_many(many, partial(clips_for, needed)) if isinstance(planned, CannotFit) else ()
+    if clips:
         model = wish.route.upstream_model if wish.route else request.model
         request, smaller = await clip_request(request, count, clips, model, counter)
         request = replace(request, body=render_body(request.fields, {"messages": render_messages(request.messages)}))
         situation = replace(needed, messages=request.messages, tokens=smaller.messages)
-        planned = plan(situation)
+        planned = await beside_many(many, partial(plan, situation))
 
     async def perform(planned: Compact) -> Compacted:
         bound = planned.max_summary_tokens
@@ -90,7 +94,8 @@ async def compact_once(
         done = await perform(planned)
         if wish.max_tokens is None or wish.strategy != "extractive":  # a second text of a model's would cost too much
             return done
-        wider = plan(replace(situation, budget=_widened(budget, planned, done)))
+        widened = replace(situation, budget=_widened(budget, planned, done))
+        wider = await beside_many(many, partial(plan, widened))
         if not isinstance(wider, Compact) or wider.covered >= planned.covered:
             return done
         return max(done, await perform(wider), key=lambda one: one.tokens_after)
@@ -120,7 +125,7 @@ async def _perform(
     task = SummaryTask(planned.messages, None, bound, model, wish.route, wish.caller)
     text = await write_summary(summarizer, task, planned.covered, counter)
     tokens = counter.count_message(render_text(text, planned.covered), model)
-    chain = chain_of("", request.messages)
+    chain = await beside_many(len(request.messages), partial(chain_of, "", request.messages))
     summary = RunningSummary(
         prefix=chain.at(planned.covered),
         covered=planned.covered,
@@ -131,8 +136,11 @@ async def _perform(
         created_at=0.0,
         absorbed=planned.absorbed,
     )
-    messages = assemble(request.messages, summary)
-    body = render_body(request.fields, {"messages": render_messages(messages)})
+
+    def rendered() -> bytes:
+        return render_body(request.fields, {"messages": render_messages(assemble(request.messages, summary))})
+
+    body = await beside_many(len(request.messages), rendered)
     return Compacted(body, text, before, planned.rest_tokens + tokens, planned.covered, wish.strategy)
 
 

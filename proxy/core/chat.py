@@ -8,10 +8,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 
 from .errors import InvalidRequest
-from .messages import JsonValue, Message, Role, ToolCall, digest_of, framed, hashed, printable
+from .meaning import Part, long_meaning, meaning
+from .messages import (
+    STEP_CHARS,
+    JsonValue,
+    Message,
+    Role,
+    ToolCall,
+    framed,
+    hashed,
+    printable,
+)
 
 ROLES: Mapping[str, Role] = {
     "system": "system",
@@ -22,12 +32,6 @@ ROLES: Mapping[str, Role] = {
     "function": "tool",
 }
 TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal"})
-Part = str | Mapping[str, JsonValue]
-"""A part of ``content``: a text, or anything else as the client wrote it."""
-MAX_READ_CHARS = 1_000_000
-"""Longer arguments are compared as they are written: reading as many takes some 20 ms."""
-EXACT = 2**53
-"""Up to here every whole number is a double (ECMA-262, ``Number.MAX_SAFE_INTEGER``)."""
 HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 """Where the JSON may write half a character (RFC 8259, section 8.2)."""
 _PLAIN_ROLES: Mapping[str, Role] = {said: role for said, role in ROLES.items() if said != "function"}
@@ -36,7 +40,7 @@ _BESIDE = ("name", "refusal", "tool_calls", "function_call", "audio")
 """What is read of such a message beside ``role`` and ``content``."""
 _OPENINGS = {role: framed(role.encode(), b"text") for role in _PLAIN_ROLES.values()}
 _ENDING = framed(b"calls", b"", b"", b"")
-"""What stands before and after the text in the digest of a message that is one text; ``_digest`` says it whole."""
+"""What stands before and after the text in the digest of a message that is one text; ``meaning`` says it whole."""
 LEGACY_CALL = "function:"
 """Legacy ``function_call`` has no id: the function's name, so prefixed, pairs the call with its result."""
 
@@ -49,7 +53,7 @@ def parse_message(raw: bytes, value: JsonValue, index: int) -> Message:
     :param index: its place in ``messages``, for the error's ``param``
     :raises InvalidRequest: the message is no object, its role is unknown, or a known field has another type
     """
-    plain = _plain(raw, value) if isinstance(value, dict) else None
+    plain = _plain(raw, value) if isinstance(value, dict) and len(raw) <= STEP_CHARS else None
     return plain or _read(raw, value, f"messages.[{index}]")
 
 
@@ -106,7 +110,9 @@ def _read(raw: bytes, value: JsonValue, where: str) -> Message:
         raw=raw,
         role=role,
         text=printable("\n".join([part for part in parts if isinstance(part, str)])),
-        digest=_digest(role, parts, calls, answers=answers, name=name, audio=_audio(value)),
+        digest=(meaning if len(raw) <= STEP_CHARS else long_meaning)(
+            role, parts, calls, answers=answers or "", name=name or "", audio=_audio(value)
+        ),
         name=name and printable(name),
         calls=tuple([ToolCall(printable(call.id), printable(call.name), printable(call.arguments)) for call in calls]),
         answers=answers and printable(answers),
@@ -193,71 +199,6 @@ def _audio(value: Mapping[str, JsonValue]) -> str:
     """The id of what an assistant said aloud: all of it that clients send back ("Audio", ``messages[].audio.id``)."""
     audio = value.get("audio")
     return _as_text(audio.get("id")) if isinstance(audio, dict) else ""
-
-
-def _digest(
-    role: Role,
-    parts: Sequence[Part],
-    calls: Iterable[ToolCall],
-    *,
-    answers: str | None,
-    name: str | None,
-    audio: str,
-) -> bytes:
-    """The digest of what a message means: the same for every form in which clients echo it.
-
-    Left out, because clients drop or add them on echo: null and empty fields, annotations, reasoning,
-    ``cache_control``, the split of text into parts, white space around an assistant's text, and how the JSON of
-    a call's arguments is written.
-    """
-    pieces = [role.encode()]
-    texts: list[str] = []
-    for part in parts:
-        if isinstance(part, str):
-            texts.append(part)
-        else:
-            pieces += (*_run(role, texts), b"part", _SORTED(part).encode())
-            texts = []
-    pieces += _run(role, texts)
-    pieces.append(b"calls")
-    for call in calls:
-        pieces += [_encoded(call.id), _encoded(call.name), _canonical(call.arguments)]
-    pieces += [_encoded(answers or ""), _encoded(name or ""), _encoded(audio)]
-    return digest_of(*pieces)
-
-
-def _run(role: Role, texts: Sequence[str]) -> tuple[bytes, ...]:
-    """The pieces that texts in a row are."""
-    text = "\n".join(texts)
-    text = text.strip() if role == "assistant" else text
-    return (b"text", _encoded(text)) if text else ()
-
-
-def _canonical(arguments: str) -> bytes:
-    """A call's arguments however their JSON is written; their text where it is none, or too long to read."""
-    if len(arguments) <= MAX_READ_CHARS:
-        try:
-            return _COMPACT(_NUMBERS(arguments or "{}")).encode()
-        except (ValueError, RecursionError):
-            pass
-    return _encoded(arguments)
-
-
-def _number(written: str) -> float:
-    """JavaScript writes 1.0 as 1, so both are the same number."""
-    number = float(written)
-    return int(number) if number.is_integer() and abs(number) <= EXACT else number
-
-
-# Made once: with options of its own, each call of ``json`` makes another one.
-_NUMBERS = json.JSONDecoder(parse_float=_number).decode
-_COMPACT = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
-_SORTED = json.JSONEncoder(sort_keys=True).encode
-
-
-def _encoded(text: str) -> bytes:
-    """As UTF-8; half a character, where a client cut a text inside one, is kept as what it is."""
-    return text.encode("utf-8", "surrogatepass")
 
 
 def _printable_part(part: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:

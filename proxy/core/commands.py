@@ -23,6 +23,8 @@ from .messages import ChatRequest, Message, render_body
 Command = Literal["/context", "/summarize"]
 COMMANDS: dict[str, Command] = {"/context": "/context", "/summarize": "/summarize"}
 """S2-5. A whole message of the user, exactly, white space around it aside."""
+MOST_CHARACTERS = 100_000
+"""A longer message is no command, whatever white space it is made of; looking it up would take milliseconds."""
 _PURPOSE = b"tidemark: the mark of answers to commands, version 2"
 _MARK_CHARACTERS = 16
 """Hex: 64 bits, so that no text carries a mark by chance."""
@@ -46,7 +48,7 @@ def command_of(message: Message) -> Command | None:
     """The command that a message is, if it is one."""
     if message.role != "user" or message.media or message.calls:
         return None
-    return COMMANDS.get(message.text.strip())
+    return COMMANDS.get(message.text.strip()) if len(message.text) < MOST_CHARACTERS else None
 
 
 def command_in(messages: Sequence[Message]) -> tuple[Command, int] | None:
@@ -68,7 +70,8 @@ def quiet(request: ChatRequest, mark: str) -> bool:
     heard = False
     for message in request.messages[known:] if known else request.messages:
         if message.role == "user":
-            heard = message.text.strip() in COMMANDS and command_of(message) is not None
+            text = message.text
+            heard = len(text) < MOST_CHARACTERS and text.strip() in COMMANDS and command_of(message) is not None
         elif message.role == "assistant":
             heard = message.text.lstrip().startswith(mark)
         if heard:

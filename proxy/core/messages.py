@@ -8,7 +8,7 @@ core plans over them, and ``assemble`` puts bytes together again. A message keep
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from typing import Any, Literal
@@ -24,6 +24,8 @@ DIGEST_BYTES = 16
 _UNFED = blake2b(digest_size=DIGEST_BYTES)
 """Copied for each digest, which is quicker than to make one of that size."""
 
+STEP_CHARS = 1_000_000
+"""Longer texts are encoded and digested in steps: one call for 60 MB holds the interpreter for a tenth of a second."""
 _SHORT = 256
 _LENGTHS = [size.to_bytes(8, "little") for size in range(_SHORT)]
 """The frames of short pieces, which most are."""
@@ -122,13 +124,15 @@ def _wording(message: Message) -> bytes:
     """
     text, calls = message.text, message.calls
     if message.media:
-        return digest_of(b"raw", message.raw)
+        return digest_of_steps([[b"raw"], [message.raw]])
     edged = message.role == "assistant" and bool(text) and (text[0].isspace() or text[-1].isspace())
     if not (calls or edged or message.answers == ""):
         return b""  # nearly always
     read = [text, message.name or "", "" if message.answers is None else "=" + message.answers]
     for call in calls:
         read += (call.id, call.name, call.arguments)
+    if len(message.raw) > STEP_CHARS:
+        return digest_of_steps([[b"read"], *map(encoded_steps, read)])
     return digest_of(b"read", *[one.encode(errors="surrogatepass") for one in read])
 
 
@@ -207,6 +211,10 @@ def system_message(text: str) -> Message:
 
 def printable(text: str) -> str:
     """The text with U+FFFD for half a character: clients cut emoji in two, and nothing can encode what is left."""
+    if len(text) > STEP_CHARS:
+        steps = [text[at : at + STEP_CHARS] for at in range(0, len(text), STEP_CHARS)]
+        printed = [printable(step) for step in steps]
+        return text if printed == steps else "".join(printed)
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -214,9 +222,26 @@ def printable(text: str) -> str:
     return text
 
 
+def encoded_steps(text: str) -> list[bytes]:
+    """The text in UTF-8, cut into steps; half a character is kept as what it is."""
+    return [text[at : at + STEP_CHARS].encode("utf-8", "surrogatepass") for at in range(0, len(text), STEP_CHARS)] or [
+        b""
+    ]
+
+
 def digest_of(*pieces: bytes) -> bytes:
     """A digest of the pieces in order, each framed by its length, so that no two lists of pieces are confused."""
     return hashed(framed(*pieces))
+
+
+def digest_of_steps(pieces: Iterable[Sequence[bytes]]) -> bytes:
+    """The same digest of long pieces, each in steps that are never put together."""
+    made = _UNFED.copy()
+    for steps in pieces:
+        made.update(sum(map(len, steps)).to_bytes(8, "little"))
+        for step in steps:
+            made.update(step)
+    return made.digest()
 
 
 def hashed(framed_pieces: bytes) -> bytes:

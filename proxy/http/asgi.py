@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import CancelledError
 from collections.abc import Sequence
+from io import BytesIO
 
 from starlette.types import Receive, Send
 
@@ -36,19 +37,21 @@ async def read_body(receive: Receive, headers: Headers, max_bytes: int) -> bytes
             if declared.isdigit() and int(declared) > max_bytes:
                 raise _too_large(max_bytes)
             break
-    pieces: list[bytes] = []
+    gathered = BytesIO()  # whose value is not copied, as a list of pieces would be when it is joined
     size = 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientGone
-        piece = message.get("body", b"")
+        piece: bytes = message.get("body", b"")
         size += len(piece)
         if size > max_bytes:
             raise _too_large(max_bytes)
-        pieces.append(piece)
+        if not message.get("more_body", False) and size == len(piece):
+            return piece
+        gathered.write(piece)
         if not message.get("more_body", False):
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            return gathered.getvalue()
 
 
 async def disconnected(receive: Receive) -> None:

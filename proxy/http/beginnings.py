@@ -85,7 +85,7 @@ class Beginnings:
 
     def begun(self, body: bytes, fields: dict[str, bytes], messages: tuple[Message, ...]) -> Lineage | None:
         """Keep a body that was parsed as a whole; its lineage, where it is long."""
-        if len(body) < LONG_BYTES:
+        if not LONG_BYTES <= len(body) <= self._room:
             return None
         array = fields["messages"]
         opened = next((found.end() for found in _OPENED.finditer(body) if body.startswith(array, found.end() - 1)), 0)

@@ -1,29 +1,24 @@
 """The first step on the road of a request: a body's bytes become a ``ChatRequest``.
 
-Every member and every message keeps its own bytes, so that what is not changed is forwarded as it came. A
-message that was seen before is not parsed again. A body with half a character in it (JavaScript cuts emoji in
-two) is for the upstream to judge: msgspec refuses it, so it is read by the standard library, which does not.
+Every member and every message keeps its own bytes, so that what is not changed is forwarded as it came. A message that
+was seen before is not parsed again, and what takes long is parsed in a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import re
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from threading import Lock
-from typing import NoReturn
 
-import msgspec
-
-from proxy.core.chat import HALF, parse_message
+from proxy.core.chat import parse_message
 from proxy.core.errors import InvalidRequest
 from proxy.core.messages import LONGEST_MODEL_NAME, ChatRequest, JsonValue, Message, printable
 from proxy.http.beginnings import Beginning, Beginnings, continued, unknown_bytes
-from proxy.http.bounds import MAX_PART_VALUES, MAX_VALUES, check_messages, check_values, is_utf8
+from proxy.http.bounds import check_messages
 from proxy.http.held import held_bytes
+from proxy.http.members import decoded, elements, members
+from proxy.http.steps import LARGE_BYTES
 
 COUNTED = ("tools", "tool_choice", "functions", "function_call", "response_format")
 """Members beside the messages that the provider bills as input."""
@@ -37,17 +32,12 @@ LIGHT_BYTES = 65_536
 MAX_OUTPUT_TOKENS = 100_000_000
 """Above this a reply length is a slip, not a wish."""
 
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_raws = msgspec.json.Decoder(list[msgspec.Raw])
-_decode = msgspec.json.Decoder().decode
-_MARK = re.compile(r"[ \t\n\r]*([{}\[\]:,])[ \t\n\r]*")
-
 
 class BodyParser:
     """Parses chat requests, in any thread.
 
-    The mutable state is the cache of messages, oldest first, and that of beginnings. Reading takes no lock, since each step
-    is one operation of a dict.
+    The mutable state is the cache of messages, oldest first, and that of beginnings. Reading takes no lock, since each
+    step is one operation of a dict.
     """
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
@@ -101,7 +91,7 @@ class BodyParser:
                 "Missing required parameter: 'messages'.", param="messages", code="missing_required_parameter"
             )
         try:
-            raws = _elements(fields["messages"])
+            raws = elements(fields["messages"])
         except (ValueError, RecursionError) as error:
             raise InvalidRequest("'messages' must be an array.", param="messages", code="invalid_type") from error
         if not raws:
@@ -115,19 +105,21 @@ class BodyParser:
         known, used = self._messages.get, self._messages.move_to_end
         messages: list[Message] = []
         for index, raw in enumerate(raws, first):
-            message = known(raw)
+            message = known(raw) if len(raw) < LARGE_BYTES else None
             if message is None:
                 message = self._message(raw, index)
             else:
                 try:
                     used(raw)
-                except KeyError:  # noqa: SIM105 - gone meanwhile, in another thread; a context manager costs more than all
-                    pass
+                except KeyError:  # another thread has made room by it
+                    message = self._message(raw, index)
             messages.append(message)
         return messages
 
     def _message(self, raw: bytes, index: int) -> Message:
         message = _read(raw, index)
+        if len(raw) >= LARGE_BYTES:
+            return message  # to look it up would take as long as to read it
         held = held_bytes(message)
         with self._changing:
             if raw not in self._messages:
@@ -160,95 +152,6 @@ def _read(raw: bytes, index: int) -> Message:
         return parse_message(raw, value, index)
     except RecursionError as error:
         raise InvalidRequest(f"{where} is nested too deeply.", param=where, code="invalid_json") from error
-
-
-def members(body: bytes, *, bounded: bool = True) -> dict[str, bytes]:
-    """The top-level members; of a name that stands twice the last one counts, as in every JSON parser."""
-    if bounded and len(body) > MAX_VALUES:
-        check_values(body, MAX_VALUES, "The body")
-    if not is_utf8(body):
-        raise _no_utf8(body)
-    try:
-        return {name: bytes(raw) for name, raw in _members.decode(body).items()}
-    except RecursionError as error:
-        raise InvalidRequest("The body is nested too deeply.", code="invalid_json") from error
-    except msgspec.ValidationError as error:
-        raise InvalidRequest("The body must be a JSON object.", code="invalid_type") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        if HALF.search(body):
-            with suppress(ValueError, RecursionError):  # it may be no JSON to that reader either
-                return dict(_pieces(body, "{}"))
-        raise InvalidRequest(f"The body is not valid JSON: {error}.", code="invalid_json") from error
-
-
-def _no_utf8(body: bytes) -> InvalidRequest:
-    """The error of a body that is not UTF-8; it names the message, where it is in one."""
-    where = None
-    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError, LookupError):
-        raws = _raws.decode(_members.decode(body)["messages"])
-        where = next((f"messages.[{place}]" for place, raw in enumerate(raws) if not is_utf8(bytes(raw))), None)
-    within = f"{where} holds bytes that are" if where else "The body is"
-    return InvalidRequest(f"{within} not valid UTF-8, as JSON must be (RFC 8259).", param=where, code="invalid_json")
-
-
-def decoded(raw: bytes, param: str) -> JsonValue:
-    """A member's value; ``param`` is what it is called in an error."""
-    if len(raw) > MAX_PART_VALUES:
-        check_values(raw, MAX_PART_VALUES, param, param)
-    try:
-        return _decode(raw)
-    except RecursionError as error:
-        raise InvalidRequest(f"{param} is nested too deeply.", param=param, code="invalid_json") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        if HALF.search(raw):
-            with suppress(ValueError, RecursionError):
-                return json.loads(raw.decode(), parse_constant=_refuse)
-        raise InvalidRequest(f"{param} is not valid JSON: {error}.", param=param, code="invalid_json") from error
-
-
-def _elements(raw: bytes) -> list[bytes]:
-    """The elements of an array, each in its own bytes."""
-    try:
-        return [bytes(element) for element in _raws.decode(raw)]
-    except msgspec.DecodeError:
-        if not HALF.search(raw):
-            raise
-    return [element for _, element in _pieces(raw, "[]")]
-
-
-def _pieces(raw: bytes, brackets: str) -> Iterator[tuple[str, bytes]]:
-    """The members of an object or the elements of an array, by the standard library's scanner.
-
-    :raises ValueError: it is not that, or no JSON
-    """
-    text, read = raw.decode(), json.JSONDecoder(parse_constant=_refuse).raw_decode
-    mark, at = _mark(text, 0, brackets[0])
-    if text.startswith(brackets[1], at):
-        mark, at = _mark(text, at, brackets[1])
-    while mark != brackets[1]:
-        name = ""
-        if brackets == "{}":
-            name, at = read(text, at)
-            if not isinstance(name, str):
-                raise ValueError("a name must be a string")
-            _, at = _mark(text, at, ":")
-        _, end = read(text, at)
-        yield name, text[at:end].encode()
-        mark, at = _mark(text, end, "," + brackets[1])
-    if at != len(text):
-        raise ValueError("more than one value")
-
-
-def _mark(text: str, at: int, allowed: str) -> tuple[str, int]:
-    """The mark that stands there, and the place after it and the white space around it."""
-    found = _MARK.match(text, at)
-    if found is None or found[1] not in allowed:
-        raise ValueError(f"expected {allowed} at {at}")
-    return found[1], found.end()
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
 
 
 def _model(fields: dict[str, bytes]) -> str:

@@ -16,8 +16,10 @@ MAX_MESSAGES = 20_000
 """Of one request; OpenAI takes 2,048. What walks over so many takes some 20 ms a step."""
 MAX_VALUES = 400_000
 """Members and elements of a whole body: twenty for each of the most messages."""
-MAX_PART_VALUES = 50_000
-"""The same of one message, or of any other member: decoding so many holds the interpreter for some 10 ms."""
+MAX_PART_VALUES = 20_000
+"""The same of one message: decoding and writing so many holds the interpreter for some 10 ms."""
+MAX_MEMBER_VALUES = 50_000
+"""The same of any other member; tools have some tens each."""
 _decoder = getincrementaldecoder("utf-8")
 _IN_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _MARK = re.compile(rb'["{\[,]')
@@ -68,8 +70,7 @@ def _has_more(raw: bytes, most: int) -> bool:
     """Whether there are more than ``most`` commas and brackets that open, within strings or not, and then without."""
     marks = 0
     for at in range(0, len(raw), STEP_BYTES):
-        step = raw[at : at + STEP_BYTES]
-        marks += step.count(b",") + step.count(b"{") + step.count(b"[")
+        marks += sum([raw.count(mark, at, at + STEP_BYTES) for mark in (b",", b"{", b"[")])
         if marks > most:
             return _has_more_outside_strings(raw, most)
     return False

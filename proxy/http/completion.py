@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from proxy.commands import Answered
 from proxy.core.messages import ChatRequest, JsonValue
-from proxy.http.body import decoded
+from proxy.http.members import decoded
 
 NO_TOKENS: Mapping[str, JsonValue] = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 """No model was asked, so nothing is billed."""

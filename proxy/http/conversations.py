@@ -17,9 +17,10 @@ from proxy.core.errors import InvalidRequest
 from proxy.core.messages import JsonValue
 from proxy.http.access import ConversationAccess
 from proxy.http.asgi import read_body
-from proxy.http.body import checked_model, decoded, members
+from proxy.http.body import checked_model
 from proxy.http.encodings import decoded_body
 from proxy.http.headers import report_lines
+from proxy.http.members import decoded, members
 from proxy.http.ops import told
 from proxy.manual import Done, ManualCompaction, Wish
 

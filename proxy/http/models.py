@@ -19,8 +19,8 @@ from proxy.core.prefix import owner_of
 from proxy.http.admin import OperatorAccess
 from proxy.http.asgi import read_body
 from proxy.http.auth import PassthroughAuth
-from proxy.http.body import decoded, members
 from proxy.http.encodings import decoded_body
+from proxy.http.members import decoded, members
 from proxy.http.ops import as_json, told
 
 MAX_BODY_BYTES = 65_536

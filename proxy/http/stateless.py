@@ -14,7 +14,8 @@ from proxy.core.errors import InvalidRequest
 from proxy.core.messages import ChatRequest
 from proxy.core.ports import Caller, ModelCatalog, Route, TokenCounter, Upstream
 from proxy.core.summary import Strategy
-from proxy.http.body import LIGHT_BYTES, BodyParser, decoded, members
+from proxy.http.body import LIGHT_BYTES, BodyParser
+from proxy.http.members import decoded, members
 from proxy.offline import ChooseStrategy, Compacted, CompactionWish, compact_once
 
 STRATEGIES: dict[str, Strategy] = {"extractive": "extractive", "llm": "llm", "hybrid": "hybrid"}

@@ -25,6 +25,8 @@ ESTIMATED_CHARS = 4
 """Characters a token where counting failed and ``on_failure`` is ``estimate`` (S0-5)."""
 THREAD_CHARS = 20_000
 """New text beyond this is counted in a thread: as much takes about 3 ms."""
+PART_CHARS = 50
+"""What reading an image's header, or what is said about a file, takes in characters to count."""
 REMEMBERED_MESSAGES = 50_000
 REMEMBERED_TEXTS = 5_000
 _UNREMEMBERED_CHARS = 200
@@ -257,4 +259,5 @@ def _size(message: Message) -> int:
         return len(message.text) + len(message.name or "") + len(message.answers or "")
     calls = sum(len(call.arguments) + len(call.name) + len(call.id) for call in message.calls)
     parts = len(message.raw) if any(kind_of(part) not in IMAGES for part in message.media) else 0
+    parts += PART_CHARS * len(message.media)
     return len(message.text) + calls + parts + len(message.name or "") + len(message.answers or "")
