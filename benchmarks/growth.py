@@ -32,7 +32,7 @@ from proxy.summarizers.transcript import read_back, utterances
 from proxy.tokens import LocalTokenCounter
 from proxy.tokens.images import image_size
 from proxy.tokens.media import part_text
-from proxy.tokens.tools import render_namespace, words
+from proxy.tokens.tools import render_namespace, split_tools, words
 from proxy.tokens.vocabulary import pieces
 
 SIZES = (40_000, 80_000, 160_000, 320_000)
@@ -144,7 +144,7 @@ def many_messages_of(text: str) -> tuple[Message, ...]:
     return tuple(parse_message(json.dumps(value).encode(), value, place) for place, value in enumerate(values))
 
 
-def tools_of(text: str) -> list[dict[str, object]]:
+def tools_of(text: str) -> Any:
     """Functions whose descriptions, names and literals are the text."""
     words = text.split() or [text]
     schema = {"type": "object", "properties": {f"p{n}": {"enum": [one]} for n, one in enumerate(words[:5000])}}
@@ -186,7 +186,7 @@ class Functions:
         yield "count_text", lambda text: lambda: LocalTokenCounter().count_text(text, MODEL)
         yield "cut_text", lambda text: lambda: self._counter.cut_text(text, MODEL, len(text) // 9)
         yield "pieces", lambda text: lambda: list(pieces(text))
-        yield "tools", lambda text: self._later(render_namespace, tools_of(text))
+        yield "tools", lambda text: self._later(render_namespace, split_tools(tools_of(text))[0])
         yield "words", lambda text: self._later(words, tools_of(text))
         yield "image_size", lambda text: lambda: image_size("data:image/jpeg;base64," + text)
         yield "part_text", lambda text: lambda: part_text({"type": "file", "file": {"file_data": text, "a": [text]}})
