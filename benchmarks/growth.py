@@ -13,6 +13,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import permutations
 from math import log2
 from typing import Any
 
@@ -66,7 +67,20 @@ def numbered(unit: str) -> Text:
     return text
 
 
+def languages(size: int) -> str:
+    """Rules that name the language of answers, each in other words, so that none was said before."""
+    beside = ("please", "always", "only", "now", "just", "again", "instead", "actually", "then")
+    parts, length = [], 0
+    for order in permutations(beside):
+        parts.append(f"Answer in French {' '.join(order)}.\n")
+        length += len(parts[-1])
+        if length >= size:
+            break
+    return "".join(parts)[:size]
+
+
 TEXTS: dict[str, Text] = {
+    "language variants": languages,
     "one letter": repeated("a"),
     "spaces": repeated(" "),
     "line ends": repeated("\n"),
@@ -98,7 +112,7 @@ TEXTS: dict[str, Text] = {
     "backticks": repeated("`"),
     "half commands": repeated("`sudo A=`B=`C="),
     "commands": numbered("`git commit -m %` "),
-    "half errors": repeated("errorexceptio failur timed ou exit code "),
+    "half errors": repeated("errors exceptions_ fatally timed panics exit code "),
     "errors": numbered("ValueError: no value % was there\n"),
     "brackets": repeated("(((([[[[{{{{"),
     "quotes": repeated("\"'`\u201c\u2018"),
