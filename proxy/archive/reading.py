@@ -115,8 +115,8 @@ class Reading:
         return {"object": "conversation.deleted", "id": record.id, "deleted": True}
 
 
-def _key(one: RunningSummary) -> tuple[bytes, str]:
-    return (one.prefix, one.recipe.key)
+def _key(one: RunningSummary) -> tuple[bytes, str, tuple[bytes, ...]]:
+    return (one.prefix, one.recipe.key, one.absorbed)
 
 
 def _searched(message: Message) -> str:
