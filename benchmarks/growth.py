@@ -13,6 +13,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import permutations
 from math import log2
 from typing import Any
 
@@ -32,7 +33,7 @@ from proxy.summarizers.transcript import read_back, utterances
 from proxy.tokens import LocalTokenCounter
 from proxy.tokens.images import image_size
 from proxy.tokens.media import part_text
-from proxy.tokens.tools import render_namespace, words
+from proxy.tokens.tools import render_namespace, split_tools, words
 from proxy.tokens.vocabulary import pieces
 
 SIZES = (40_000, 80_000, 160_000, 320_000)
@@ -66,7 +67,20 @@ def numbered(unit: str) -> Text:
     return text
 
 
+def languages(size: int) -> str:
+    """Rules that name the language of answers, each in other words, so that none was said before."""
+    beside = ("please", "always", "only", "now", "just", "again", "instead", "actually", "then")
+    parts, length = [], 0
+    for order in permutations(beside):
+        parts.append(f"Answer in French {' '.join(order)}.\n")
+        length += len(parts[-1])
+        if length >= size:
+            break
+    return "".join(parts)[:size]
+
+
 TEXTS: dict[str, Text] = {
+    "language variants": languages,
     "one letter": repeated("a"),
     "spaces": repeated(" "),
     "line ends": repeated("\n"),
@@ -98,7 +112,7 @@ TEXTS: dict[str, Text] = {
     "backticks": repeated("`"),
     "half commands": repeated("`sudo A=`B=`C="),
     "commands": numbered("`git commit -m %` "),
-    "half errors": repeated("errorexceptio failur timed ou exit code "),
+    "half errors": repeated("errors exceptions_ fatally timed panics exit code "),
     "errors": numbered("ValueError: no value % was there\n"),
     "brackets": repeated("(((([[[[{{{{"),
     "quotes": repeated("\"'`\u201c\u2018"),
@@ -144,7 +158,7 @@ def many_messages_of(text: str) -> tuple[Message, ...]:
     return tuple(parse_message(json.dumps(value).encode(), value, place) for place, value in enumerate(values))
 
 
-def tools_of(text: str) -> list[dict[str, object]]:
+def tools_of(text: str) -> Any:
     """Functions whose descriptions, names and literals are the text."""
     words = text.split() or [text]
     schema = {"type": "object", "properties": {f"p{n}": {"enum": [one]} for n, one in enumerate(words[:5000])}}
@@ -186,7 +200,7 @@ class Functions:
         yield "count_text", lambda text: lambda: LocalTokenCounter().count_text(text, MODEL)
         yield "cut_text", lambda text: lambda: self._counter.cut_text(text, MODEL, len(text) // 9)
         yield "pieces", lambda text: lambda: list(pieces(text))
-        yield "tools", lambda text: self._later(render_namespace, tools_of(text))
+        yield "tools", lambda text: self._later(render_namespace, split_tools(tools_of(text))[0])
         yield "words", lambda text: self._later(words, tools_of(text))
         yield "image_size", lambda text: lambda: image_size("data:image/jpeg;base64," + text)
         yield "part_text", lambda text: lambda: part_text({"type": "file", "file": {"file_data": text, "a": [text]}})

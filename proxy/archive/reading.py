@@ -155,8 +155,8 @@ def _within_ids(made: Sequence[RunningSummary]) -> Sequence[RunningSummary]:
     return made[: max(sum(size <= MOST_IDS for size in sizes), 1)]
 
 
-def _key(one: RunningSummary) -> tuple[bytes, str]:
-    return (one.prefix, one.recipe.key)
+def _key(one: RunningSummary) -> tuple[bytes, str, tuple[bytes, ...]]:
+    return (one.prefix, one.recipe.key, one.absorbed)
 
 
 def _searched(message: Message) -> str:

@@ -7,12 +7,12 @@ message than it may keep, so its time depends on the number of messages and on i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from proxy.core.ports import SummaryTask, TokenCounter
 from proxy.core.summary import SummaryRecipe
-from proxy.summarizers.fitting import cut_to_bound, estimated_tokens, is_large
+from proxy.summarizers.fitting import cut_to_bound, is_large
 from proxy.summarizers.request import REQUEST, carried
 from proxy.summarizers.transcript import join_line, read_back, shortened, utterances
 
@@ -43,38 +43,40 @@ class PlainSummarizer:
         return await asyncio.to_thread(self._summarize, task) if is_large(task) else self._summarize(task)
 
     def _summarize(self, task: SummaryTask) -> str:
-        lines = [*_request_line(task), *_earlier(task)]
-        left = task.max_tokens - sum(estimated_tokens(line) + 1 for line in lines)
-        lines += _newest(task, left)
+        lines = [*_request_line(task), *self._earlier(task)]
+        lines += self._newest(task, task.max_tokens - sum(map(self._cost_for(task), lines)))
         return cut_to_bound("\n".join(lines), task, self._counter) or cut_to_bound(_NOTHING, task, self._counter)
 
+    def _cost_for(self, task: SummaryTask) -> Callable[[str], int]:
+        """Tokens of a line and its end."""
+        return lambda line: self._counter.count_text(line, task.model) + 1
 
-def _earlier(task: SummaryTask) -> Iterator[str]:
-    """The earlier summary's lines from its beginning on, where what is most important stands."""
-    left = _EARLIER_SHARE * task.max_tokens
-    for one in read_back(task.previous or ""):
-        line = join_line(one.speaker, one.text)
-        left -= estimated_tokens(line) + 1
-        if left < 0:
-            return
-        if one.speaker != REQUEST:
-            yield line
+    def _earlier(self, task: SummaryTask) -> Iterator[str]:
+        """The earlier summary's lines from its beginning on, where what is most important stands."""
+        left, cost = _EARLIER_SHARE * task.max_tokens, self._cost_for(task)
+        for one in read_back(task.previous or ""):
+            if one.speaker != REQUEST:
+                line = join_line(one.speaker, one.text)
+                left -= cost(line)
+                if left < 0:
+                    return
+                yield line
 
+    def _newest(self, task: SummaryTask, left: int) -> list[str]:
+        """A line for each of the newest messages, oldest first.
 
-def _newest(task: SummaryTask, left: float) -> list[str]:
-    """A line for each of the newest messages, oldest first.
-
-    :param left: tokens that they may take
-    """
-    lines: list[str] = []
-    for message in reversed(task.messages):
-        for one in reversed(list(utterances([message]))):
-            line = join_line(one.speaker, shortened(_beginning(one.text), _LINE_CHARS))
-            left -= estimated_tokens(line) + 1
-            if left < 0:
-                return lines[::-1]
-            lines.append(line)
-    return lines[::-1]
+        :param left: tokens that they may take
+        """
+        lines: list[str] = []
+        cost = self._cost_for(task)
+        for message in reversed(task.messages):
+            for one in reversed(list(utterances([message]))):
+                line = join_line(one.speaker, shortened(_beginning(one.text), _LINE_CHARS))
+                left -= cost(line)
+                if left < 0:
+                    return lines[::-1]
+                lines.append(line)
+        return lines[::-1]
 
 
 def _beginning(text: str) -> str:

@@ -87,7 +87,7 @@ def test_what_is_cached_goes_along_and_nothing_else() -> None:
 )
 def test_there_is_none_where_the_answer_could_be_no_text(fields: dict[str, str]) -> None:
     """A forced tool, or JSON."""
-    assert live_prefix(request(**fields), PLAN, PROFILE) is None
+    assert live_prefix(request(messages=MESSAGES, **fields), PLAN, PROFILE) is None
     assert live_prefix(request(response_format='{"type": "text"}'), PLAN, PROFILE) is not None
 
 

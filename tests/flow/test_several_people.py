@@ -67,6 +67,15 @@ def test_each_person_keeps_the_summary_that_was_made_for_them(bench: Bench, clie
             assert strangers_in(bench.upstream.last, person) == []
 
 
+def test_one_summary_is_in_use_of_all_that_stand_for_the_same_messages(client: Client) -> None:
+    """``/summaries`` lists everybody's of the key, and marks the newest."""
+    for person in PEOPLE:
+        got = client.chat(request_of(person, 8))
+    address = f"/tidemark/conversations/{got.headers['x-tidemark-conversation']}/summaries"
+    listed = client.http.get(address, headers=client.headers(), params={"model": "small"}).json()["data"]
+    assert [one["in_use"] for one in listed] == [False, False, True]
+
+
 def test_a_person_without_a_record_is_told_none(bench: Bench, client: Client) -> None:
     """The same turns without any system message among them: the summary of somebody's record is not theirs."""
     assert action_of(client.chat(request_of("ALICE", 8))) == "compacted"
