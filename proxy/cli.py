@@ -25,6 +25,7 @@ from proxy.core.errors import ConfigError, TidemarkError
 if TYPE_CHECKING:
     from proxy.config import Settings
     from proxy.http.stateless import Stateless
+    from proxy.serving import Bounds
 
 BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 75
@@ -218,21 +219,36 @@ def _secret(settings: Settings) -> str:
     return kept_secret(settings.data_dir)
 
 
+def _bounds(settings: Settings) -> Bounds:
+    """What the clients of one worker may take; the limit of open files is raised for it."""
+    from proxy.serving import Bounds, allowed_connections, raise_descriptor_limit
+
+    server = settings.server
+    descriptors = raise_descriptor_limit(server.max_connections)
+    connections = allowed_connections(descriptors, server.max_connections)
+    if server.max_connections is not None and connections < server.max_connections:
+        message = f"warning: server.max_connections is {server.max_connections}, but only {descriptors} files may be"
+        click.echo(f"{message} open (ulimit -n): each worker takes {connections} connections.", err=True)
+    return Bounds(
+        head_seconds=server.head_seconds,
+        body_seconds=server.body_seconds,
+        bodies_bytes=max(server.max_bodies_mb, server.max_body_mb) * 1024 * 1024,
+        connections=connections,
+    )
+
+
 def _run(settings: Settings, config: Path | None, listener: socket.socket, store_url: str, secret: str) -> None:
     """Serve until a signal comes."""
-    import uvicorn
-    from uvicorn.supervisors import Multiprocess
-
-    from proxy.serving import Connection
+    from proxy.serving import Server, ServingConfig, Workers
 
     plain: dict[str, Any] = {
+        "bounds": _bounds(settings),
         "log_config": None,
         "access_log": False,
         "server_header": False,  # the upstream's own Server and Date reach the client, and no second one
         "date_header": False,
         "timeout_keep_alive": KEEP_ALIVE_SECONDS,
         "backlog": BACKLOG,
-        "http": Connection,
         "proxy_headers": False,  # nobody reads what they would change, and the operator's peer is the one that asks
         "ws": "none",
     }
@@ -244,12 +260,12 @@ def _run(settings: Settings, config: Path | None, listener: socket.socket, store
 
         warn = logging.getLogger("tidemark").warning
         app = create_app(settings, store_url=store_url, secret=secret.encode(), warn=warn)
-        uvicorn.Server(uvicorn.Config(app, **plain)).run(sockets=[listener])
+        Server(ServingConfig(app, **plain)).run(sockets=[listener])
         return
     with tempfile.TemporaryDirectory(prefix="tidemark-metrics-") as counters:
         told = {"TIDEMARK_STORE_URL": store_url, "TIDEMARK_SECRET": secret, "PROMETHEUS_MULTIPROC_DIR": counters}
         told["TIDEMARK_HOST"] = settings.server.host
         os.environ.update(told | ({"TIDEMARK_CONFIG": str(config)} if config else {}))
         workers = settings.server.workers
-        several = uvicorn.Config("proxy.app.workers:from_environment", factory=True, workers=workers, **plain)
-        Multiprocess(several, sockets=[listener]).run()
+        several = ServingConfig("proxy.app.workers:from_environment", factory=True, workers=workers, **plain)
+        Workers(several, sockets=[listener]).run()

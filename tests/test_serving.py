@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from proxy.serving import JOINED_BYTES, Connection
+from proxy.serving import Connection
+from proxy.serving.exchange import JOINED_BYTES
 
 Lines = Sequence[tuple[bytes, bytes]]
 PLAIN: Lines = [(b"content-type", b"application/json"), (b"content-length", b"5")]
@@ -74,6 +75,10 @@ class Wire(asyncio.Transport):
     def is_closing(self) -> bool:
         """Whether it has ended."""
         return self.closed
+
+    def can_write_eof(self) -> bool:
+        """No: it ends in both directions at once."""
+        return False
 
     def pause_reading(self) -> None:
         """Nothing is read here."""

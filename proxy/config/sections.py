@@ -158,6 +158,18 @@ class ServerSettings:
     """Processes that share port and store. 1: enough for hundreds of streams, and simplest to watch."""
     max_body_mb: int = field(default=64, metadata=takes(kinds.whole("megabytes", least=1, most=4096)))
     """Larger requests are refused with 413. Bodies of tens of megabytes are normal where images are sent."""
+    max_bodies_mb: int = field(default=256, metadata=takes(kinds.whole("megabytes", least=1)))
+    """Of all bodies that a worker reads at one moment, and never less than ``max_body_mb``; beyond it the largest is
+    refused with 503. 256: four of the largest."""
+    max_connections: int | None = field(
+        default=None, metadata=takes(kinds.or_word("auto", kinds.whole("connections", least=1)))
+    )
+    """Of clients, that a worker takes; for another one the idlest is closed. ``auto``: 10,000, or half of the files
+    that may be open, since each request needs a connection to its upstream as well."""
+    head_seconds: float = field(default=10.0, metadata=takes(kinds.positive("seconds")))
+    """A request whose head is not complete then is refused with 408. Heads are one packet, so 10 is long."""
+    body_seconds: float = field(default=60.0, metadata=takes(kinds.positive("seconds")))
+    """A body of which nothing more comes for so long is refused with 408. 60: a mobile network's pause."""
     keepalive_seconds: float = field(default=15.0, metadata=takes(kinds.positive("seconds")))
     """A stream that is silent for so long gets an SSE comment; common gateways cut at 30 s or more."""
     notice_seconds: float = field(default=2.0, metadata=takes(kinds.none_or_more("seconds")))

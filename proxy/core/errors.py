@@ -5,6 +5,11 @@
         * ``InvalidRequest``
         * ``BodyTooLarge``
         * ``UnsupportedEncoding``
+        * ``InvalidHttp``
+            * ``VersionUnknown``
+            * ``CodingUnknown``
+            * ``HeadTooLarge``
+            * ``RequestTimedOut``
         * ``NotAuthenticated``
         * ``Forbidden``
             * ``ForeignPage``
@@ -15,6 +20,7 @@
         * ``ContextLengthExceeded``
     * ``ServiceError``: we are at fault
         * ``ConfigError``
+        * ``ServerBusy``
         * ``TokenizerFailed``
         * ``CompactionFailed``
         * ``SummaryRejected``
@@ -83,6 +89,42 @@ class UnsupportedEncoding(ClientError):
     code = "unsupported_encoding"
 
 
+class InvalidHttp(ClientError):
+    """What came over the connection is no request that can be read; the connection is closed after it."""
+
+    code = "invalid_http_request"
+
+
+class VersionUnknown(InvalidHttp):
+    """The request is of another version of HTTP."""
+
+    code = "http_version_not_supported"
+
+    def __init__(self) -> None:
+        super().__init__("Tidemark speaks HTTP/1.1 and HTTP/1.0.")
+
+
+class CodingUnknown(InvalidHttp):
+    """The body is sent in a transfer coding other than ``chunked``."""
+
+    code = "transfer_coding_not_supported"
+
+    def __init__(self) -> None:
+        super().__init__("Tidemark takes no Transfer-Encoding but 'chunked'.")
+
+
+class HeadTooLarge(InvalidHttp):
+    """Head or trailers are longer than the bound, or have more lines."""
+
+    code = "request_head_too_large"
+
+
+class RequestTimedOut(InvalidHttp):
+    """The rest of the request did not come in time."""
+
+    code = "request_timeout"
+
+
 class NotAuthenticated(ClientError):
     """The operator's token is missing or another one."""
 
@@ -139,6 +181,16 @@ class ConfigError(ServiceError):
     """The configuration cannot be used; the message names file, line and the nearest valid key."""
 
     code = "config_error"
+
+
+class ServerBusy(ServiceError):
+    """Tidemark has no room for the request at this moment."""
+
+    code = "server_busy"
+
+    def __init__(self, message: str, *, internal: str = "", retry_after: float = 0.0) -> None:
+        super().__init__(message, internal=internal)
+        self.retry_after = retry_after
 
 
 class TokenizerFailed(ServiceError):

@@ -1,0 +1,111 @@
+"""Taking connections from the listening socket, no more than have a place.
+
+The event loops' own servers accept whatever has come before anybody is asked, and run out of descriptors: then whoever
+connects is reset, and the upstream cannot be reached either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+from .connection import Connection
+from .load import Load
+
+AT_ONCE = 64
+"""Connections that are taken before other work has its turn."""
+PAUSE_SECONDS = 1.0
+"""After a failure of the system that another attempt would only repeat, as asyncio has it."""
+
+
+class Acceptor:
+    """One listening socket. Mutable: whether it is listened to, and what is being set up.
+
+    :param make: takes ``surplus``: whether the connection is one beyond the bound
+
+    The server treats it as one of the event loop's servers: it is closed, and waited for.
+    """
+
+    def __init__(self, listener: socket.socket, make: Callable[..., Connection], load: Load) -> None:
+        self._listener = listener
+        self._make = make
+        self._load = load
+        self._loop = asyncio.get_running_loop()
+        self._setting_up: set[asyncio.Task[None]] = set()
+        self._resuming: asyncio.TimerHandle | None = None
+        self._listening = self._closed = False
+        listener.settimeout(0)
+        load.ended = self.resume
+
+    def resume(self) -> None:
+        """Take connections, from now on."""
+        if not self._listening and not self._closed and self._resuming is None:
+            self._listening = True
+            self._loop.add_reader(self._listener, self._take)
+
+    def close(self) -> None:
+        """Take what has connected already, then nothing any more; the socket is the caller's to close."""
+        if self._closed:
+            return
+        self._load.leaving = True
+        self._take(everything=True)
+        self._pause()
+        self._closed = True
+        if self._resuming is not None:
+            self._resuming.cancel()
+
+    async def wait_closed(self) -> None:
+        """Wait until all that was taken is set up."""
+        while self._setting_up:
+            await asyncio.wait(self._setting_up)
+
+    def _take(self, *, everything: bool = False) -> None:
+        taken = 0
+        while everything or taken < AT_ONCE:
+            place = self._load.place()
+            if place == "none":
+                self._pause()
+                return
+            try:
+                client, _ = self._listener.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:
+                self._fail(error)
+                return
+            taken += 1
+            self._set_up(client, surplus=place == "surplus")
+
+    def _set_up(self, client: socket.socket, *, surplus: bool) -> None:
+        client.settimeout(0)
+        connection = self._make(surplus=surplus)
+        self._load.begin(connection, surplus=surplus)
+        task = self._loop.create_task(self._connect(client, connection))
+        self._setting_up.add(task)
+        task.add_done_callback(self._setting_up.discard)
+
+    async def _connect(self, client: socket.socket, connection: Connection) -> None:
+        try:
+            await self._loop.connect_accepted_socket(lambda: connection, client)
+        except OSError as error:  # the client has gone meanwhile
+            client.close()
+            self._load.end(connection)
+            self._load.notices.warn("set up", f"A connection could not be set up: {error}")
+
+    def _fail(self, error: OSError) -> None:
+        message = f"No connection can be taken for {PAUSE_SECONDS:g} s: {error.strerror or error}"
+        self._load.notices.warn("accept", message)
+        self._pause()
+        self._resuming = self._loop.call_later(PAUSE_SECONDS, self._try_again)
+
+    def _try_again(self) -> None:
+        self._resuming = None
+        self.resume()
+
+    def _pause(self) -> None:
+        if self._listening:
+            self._listening = False
+            self._loop.remove_reader(self._listener)

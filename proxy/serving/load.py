@@ -1,0 +1,147 @@
+"""What all clients of one worker take together: open connections, and bytes of bodies that are being read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+from proxy.core.errors import ServerBusy, TidemarkError
+
+from .bounds import REFUSING_CONNECTIONS, Bounds
+from .notices import Notices
+
+RETRY_SECONDS = 1.0
+"""Told to clients that are refused for lack of room; bodies and answers end all the time."""
+SCAN_SECONDS = 0.1
+"""Between two looks through all connections that found none to close."""
+_FULL = (
+    "All {bound} connections of this worker are in use. The idlest ones are closed for new ones, and where none is"
+    " idle, new ones are refused with 503. For more, raise the limit of open files (ulimit -n) or"
+    " server.max_connections."
+)
+_BODIES = "Request bodies of more than {megabytes} MB are being read at once. Try again in a moment."
+
+Place = Literal["plain", "surplus", "none"]
+"""Of a new connection: it is served, it is told 503, or it waits until another one has ended."""
+
+
+class Client(Protocol):
+    """A connection, as the load sees it."""
+
+    @property
+    def waiting_since(self) -> float | None:
+        """Since when nothing is under way for the client; None where something is."""
+        ...
+
+    def leave(self) -> None:
+        """Close, since nothing is under way."""
+        ...
+
+    def refuse(self, error: TidemarkError) -> None:
+        """Answer the request that is being read by an error, and close."""
+        ...
+
+
+class Bodies:
+    """The bytes of bodies that are being read. Mutable: how many, by client."""
+
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
+        self._sizes: dict[Client, int] = {}
+        self._total = 0
+
+    @property
+    def total(self) -> int:
+        """Bytes, of all clients."""
+        return self._total
+
+    def add(self, client: Client, size: int) -> None:
+        """Count bytes of a client's body; above the bound the largest body of all is refused."""
+        self._sizes[client] = self._sizes.get(client, 0) + size
+        self._total += size
+        if self._total > self._bound:
+            largest = max(self._sizes, key=self._sizes.__getitem__)
+            self.release(largest)
+            message = _BODIES.format(megabytes=self._bound // 2**20)
+            largest.refuse(ServerBusy(message, retry_after=RETRY_SECONDS))
+
+    def release(self, client: Client) -> None:
+        """Forget a client's body: it is complete, or given up."""
+        self._total -= self._sizes.pop(client, 0)
+
+
+class Load:
+    """The connections of one worker. Mutable: which are open, and whether the server is ending."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+        self.bodies = Bodies(bounds.bodies_bytes)
+        self.notices = Notices()
+        self.leaving = False
+        """No connection is taken any more, and each request is the last of its connection."""
+        self.ended: Callable[[], None] = lambda: None
+        """Called when a connection has ended, so that another one may be taken."""
+        self._served: set[Client] = set()
+        self._surplus: dict[Client, None] = {}
+        self._closing: set[Client] = set()
+        self._idlest: deque[tuple[float, Client]] = deque()
+        self._scanned_at = float("-inf")
+
+    @property
+    def open(self) -> int:
+        """Connections that take up a descriptor."""
+        return len(self._served) + len(self._surplus) + len(self._closing)
+
+    def place(self) -> Place:
+        """Find a place for one more connection; an idle one may be closed for it."""
+        if self.open >= self.bounds.connections + REFUSING_CONNECTIONS:
+            if not self._closing and self._surplus:
+                self._close(next(iter(self._surplus)))
+            return "none"
+        if len(self._served) < self.bounds.connections:
+            return "plain"
+        self.notices.warn("connections", _FULL.format(bound=self.bounds.connections))
+        return "plain" if self._close_idlest() else "surplus"
+
+    def begin(self, client: Client, *, surplus: bool) -> None:
+        """Count a connection that has been taken."""
+        if surplus:
+            self._surplus[client] = None
+        else:
+            self._served.add(client)
+
+    def end(self, client: Client) -> None:
+        """Forget a connection that has ended."""
+        self.bodies.release(client)
+        self._served.discard(client)
+        self._surplus.pop(client, None)
+        self._closing.discard(client)
+        self.ended()
+
+    def _close_idlest(self) -> bool:
+        """Close the connection that has waited longest, unless something is under way on all of them."""
+        now = asyncio.get_running_loop().time()
+        for fresh in (False, True):
+            if fresh:
+                if now - self._scanned_at < SCAN_SECONDS:
+                    return False
+                waiting = ((client.waiting_since, client) for client in self._served)
+                self._idlest.extend(
+                    sorted(((since, client) for since, client in waiting if since is not None), key=lambda one: one[0])
+                )
+                if not self._idlest:
+                    self._scanned_at = now
+            while self._idlest:
+                since, client = self._idlest.popleft()
+                if client in self._served and client.waiting_since == since:
+                    self._close(client)
+                    return True
+        return False
+
+    def _close(self, client: Client) -> None:
+        self._served.discard(client)
+        self._surplus.pop(client, None)
+        self._closing.add(client)
+        client.leave()
