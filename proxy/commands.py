@@ -172,9 +172,7 @@ class Commands:
         )
         return text, report
 
-    def _failed(
-        self, case: Understood, error: CompactionFailed | ContextLengthExceeded | None, report: Report
-    ) -> str:
+    def _failed(self, case: Understood, error: CompactionFailed | ContextLengthExceeded | None, report: Report) -> str:
         """What somebody in a chat is told: no header and no status helps there."""
         mark = self._mark_for(case.caller.fingerprint)
         full = report.tokens_before / report.limit if report.limit else None

@@ -164,9 +164,7 @@ def _budget(profile: ModelProfile, max_output_tokens: int | None, retention: int
     )
 
 
-def reply_reserve(
-    window: ModelWindow, max_output_tokens: int | None, *, whole: bool = False, margin: int = 0
-) -> int:
+def reply_reserve(window: ModelWindow, max_output_tokens: int | None, *, whole: bool = False, margin: int = 0) -> int:
     """Return the tokens kept free for the reply: what the request asks for, within what the model can write.
 
     At most the model's longest reply, where it is known, and at most half of the window: agents state one large number
