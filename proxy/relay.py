@@ -20,11 +20,14 @@ from proxy.core.framing import WholeEvents
 from proxy.core.ports import ConversationStore, TokenCounter, UpstreamReply
 from proxy.core.stream import StreamFold
 from proxy.core.values import value
+from proxy.folding import AnswerFold
 
 Deliver = Callable[[bytes], Awaitable[None]]
 """Takes bytes to the client; raises or is cancelled when the client is gone."""
 Learn = Callable[[Reply], Awaitable[None]]
 Ahead = Callable[[str], Awaitable[None]]
+LARGE_BYTES = 2**17
+"""An answer beyond this is read and counted in a thread: counting so much text takes some 20 ms."""
 
 
 @value
@@ -77,7 +80,7 @@ class Relay:
         self._decode = decode
         self._timer = timer
         self._tells_turns = tells_turns
-        self._late: set[asyncio.Task[str | None]] = set()
+        self._late: set[asyncio.Task[Any]] = set()
 
     async def whole(self, reply: UpstreamReply, turn: PendingTurn) -> tuple[bytes, Ending]:
         """An answer that is no stream: gathered, so that a broken one can still be told with a proper status.
@@ -95,11 +98,20 @@ class Relay:
             raise
         finally:
             await reply.close()
-        said = self._read(data) if _readable(reply) else None
+        if not _readable(reply):
+            said = None
+        elif len(data) <= LARGE_BYTES:
+            said = self._read(data)
+        else:
+            heard = AnswerFold(lambda: fold_body(data, self._decode), self._unread)
+            said = await heard.reply_aside()
+            if reply.status < 400:
+                await self._apart(self._end_aside(turn, heard))
+                return data, _whole_ending(said)
         if reply.status >= 400:
             return data, Ending("refused", said or NOTHING)
         await self._end(turn, said)
-        return data, Ending("complete" if said is None or said.complete else "incomplete", said or NOTHING)
+        return data, _whole_ending(said)
 
     async def stream(self, reply: UpstreamReply, turn: PendingTurn, deliver: Deliver) -> Ending:
         """An answer that is an event stream: every event is delivered as it comes, byte by byte as it was.
@@ -109,18 +121,22 @@ class Relay:
         the error.
         """
         fold = StreamFold(self._decode) if _readable(reply) else None
-        heard = _Heard(fold.reply if fold else lambda: None, self._unread)
+        heard = AnswerFold(fold.reply if fold else lambda: None, self._unread)
         events = WholeEvents()
-        kept = False
+        kept, size = False, 0
         broken: UpstreamBroken | None = None
         try:
             try:
                 async for chunk in reply.body():
                     if fold:
-                        heard.take(fold.feed, chunk)
+                        size += len(chunk)
+                        if size > LARGE_BYTES and fold.may_end_large(chunk):
+                            await heard.take_aside(fold.feed, chunk)
+                        else:
+                            heard.take(fold.feed, chunk)
                         if fold.ended and not kept:
                             kept = True
-                            await self._end(turn, heard.reply())
+                            await self._end_of(turn, heard, size)
                     ready = events.feed(chunk) if fold else chunk
                     if ready:
                         await deliver(ready)
@@ -128,12 +144,14 @@ class Relay:
                 broken = error
             if not kept:
                 kept = True
-                await self._end(turn, heard.reply())
+                await self._end_of(turn, heard, size)
             ending = _ending(heard.reply(), broken)
             if events.held and ending.error is None:
                 await deliver(bytes(events.held))
         except (asyncio.CancelledError, OSError):
-            if not kept:
+            if not kept and size > LARGE_BYTES:
+                self._apart(self._end_aside(turn, heard, left=True))
+            elif not kept:
                 self._record_later(self._told(turn, heard.reply()))
             raise
         finally:
@@ -153,10 +171,42 @@ class Relay:
             self._unread(error)
             return None
 
+    def _end_of(self, turn: PendingTurn, heard: AnswerFold, size: int) -> Awaitable[object]:
+        """Store what a stream of so many bytes said."""
+        if size <= LARGE_BYTES:
+            return self._end(turn, heard.reply())
+        return self._apart(self._end_aside(turn, heard))
+
+    async def _end_aside(self, turn: PendingTurn, heard: AnswerFold, *, left: bool = False) -> None:
+        """Store what a large answer said, read and counted in a thread.
+
+        :param left: the client is gone, so that nothing is learned or prepared
+        """
+        said, record = await heard.reply_aside(), turn.record
+        if said is not None:
+            try:
+                record = await asyncio.to_thread(turn.told, said, self._counter)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the client is owed its bytes
+                self._unread(error)
+        await (self._write(record) if left else self._kept(turn, said, record))
+
+    def _apart(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
+        """Do work in a task of its own, which a client that leaves does not end; the shutdown waits for it."""
+        task = asyncio.create_task(work)
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+        waiting = asyncio.shield(task)
+        waiting.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be waiting
+        return waiting
+
     def _end(self, turn: PendingTurn, said: Reply | None) -> Awaitable[object]:
-        """Store what was said; at the same time the upstream's own count is learned from."""
+        """Store what was said."""
+        return self._kept(turn, said, self._told(turn, said))
+
+    def _kept(self, turn: PendingTurn, said: Reply | None, record: TurnRecord) -> Awaitable[object]:
+        """Store a turn's record; at the same time the upstream's own count is learned from."""
         complete = said is not None and said.complete
-        recording = self._record(self._told(turn, said), turn.ahead if complete else None)
+        recording = self._record(record, turn.ahead if complete else None)
         if turn.learn is None or said is None or not complete:
             return recording
         return self._recorded(recording, self._taught(turn.learn, said))
@@ -224,35 +274,6 @@ class Relay:
         self._emit(StoreDegraded("record", told))
 
 
-class _Heard:
-    """What a stream says, as far as it can be read: reading never raises, and is given up at the first failure."""
-
-    def __init__(self, read: Callable[[], Reply | None], failed: Callable[[Exception], None]) -> None:
-        self._read = read
-        self._failed = failed
-        self._reply: Reply | None = None
-        self._over = False
-
-    def take(self, feed: Callable[[bytes], None], chunk: bytes) -> None:
-        """Take in the next bytes."""
-        if not self._over:
-            try:
-                feed(chunk)
-            except Exception as error:  # noqa: BLE001 - see the class
-                self._over = True
-                self._failed(error)
-
-    def reply(self) -> Reply | None:
-        """What was said, once and for all; None where the bytes cannot be read."""
-        if not self._over:
-            self._over = True
-            try:
-                self._reply = self._read()
-            except Exception as error:  # noqa: BLE001 - see the class
-                self._failed(error)
-        return self._reply
-
-
 def _added(turn: TurnRecord) -> tuple[int, int]:
     """How many messages a turn adds, and their bytes: the newest ones that are no system messages."""
     new, count, size = len(turn.chain) - turn.known, 0, 0
@@ -263,6 +284,11 @@ def _added(turn: TurnRecord) -> tuple[int, int]:
             count += 1
             size += len(message.raw)
     return count, size
+
+
+def _whole_ending(said: Reply | None) -> Ending:
+    """How an answer ended that was no stream and came in full."""
+    return Ending("complete" if said is None or said.complete else "incomplete", said or NOTHING)
 
 
 def _ending(said: Reply | None, broken: UpstreamBroken | None) -> Ending:

@@ -19,7 +19,7 @@ from proxy.core.ports import BegunTurn, Lease
 from proxy.core.prefix import PrefixChain, is_id, split_id
 from proxy.core.summary import RunningSummary, SummaryRecipe
 from proxy.store import codec, keys, scripts
-from proxy.store.asking import Asking
+from proxy.store.asking import LARGE_BYTES, Asking, AskingForLong
 from proxy.store.carriers import UNKNOWN_SCRIPT, connect
 from proxy.store.lifetimes import Lifetimes, lifetime
 from proxy.store.listing import Listing, Used
@@ -57,6 +57,7 @@ class RedisStore:
         self._lifetimes = lifetimes or Lifetimes(lifetime(ttl_seconds))
         rest = Rest()
         self._recalling = Asking(rest, recall_timeout_seconds)
+        self._rest, self._record_seconds = rest, record_timeout_seconds
         self._recording = Asking(rest, record_timeout_seconds)
         self._probing = Asking(rest, record_timeout_seconds, probe=True)
         self._seen = Seen()
@@ -96,7 +97,7 @@ class RedisStore:
         :raises StoreUnavailable: the store did not answer in time
         """
         parts, created = codec.part_turn(turn, turn.known), scripts.moment(turn.created_at)
-        with self._recording:
+        with self._recording_of(parts):
             own = await self._record(turn, parts, turn.known, created)
             if own is None:  # what was known is gone meanwhile, or a fork has to hold system messages of its own
                 parts = codec.part_turn(turn, 0)
@@ -280,6 +281,13 @@ class RedisStore:
     def _recall(self, chain: PrefixChain, before: int, recipe: SummaryRecipe) -> Awaitable[Any]:
         given = scripts.recall_arguments(chain, before, recipe)
         return self._run(scripts.RECALL, chain.family, *given)
+
+    def _recording_of(self, parts: codec.TurnParts) -> Asking:
+        """What waits for a turn's record; of much new text, for as long as its size takes."""
+        size = sum([len(message.raw) for message, _ in parts.new])
+        if size <= LARGE_BYTES:
+            return self._recording
+        return AskingForLong(self._rest, self._record_seconds, size)
 
     def _record(self, turn: TurnRecord, parts: codec.TurnParts, known: int, created: str) -> Awaitable[bytes | None]:
         lasting = self._lifetimes.of(turn.tenant)

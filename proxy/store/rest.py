@@ -15,7 +15,8 @@ LONGEST_SECONDS = 10.0
 class Rest:
     """When the store may be asked again.
 
-    Its state: how long to rest, until when, whether one call probes, and when the last answer came.
+    Its state: how long to rest, until when, whether one call probes, when the last answer came, and how long a large
+    write may take that holds up the others.
     """
 
     def __init__(self) -> None:
@@ -23,6 +24,7 @@ class Rest:
         self._seconds = 0.0
         self._until = 0.0
         self._probing = False
+        self._writing_until = -math.inf
 
     def admits(self, now_seconds: float) -> bool:
         """Whether the store may be asked; when a rest is over, one call goes first and others wait for it."""
@@ -47,6 +49,19 @@ class Rest:
         self._seconds = self._until = 0.0
         self._probing = False
 
-    def answered(self) -> float:
+    def writes(self, until_seconds: float) -> None:
+        """Expect a large write until then: what waits behind it on the same connection tells of no outage."""
+        self._writing_until = max(self._writing_until, until_seconds)
+
+    def wrote(self, until_seconds: float) -> None:
+        """End that, where no other write may take longer."""
+        if self._writing_until == until_seconds:
+            self._writing_until = -math.inf
+
+    def answered_last(self) -> float:
         """When the store answered last; minus infinity where it never did."""
         return self._answered
+
+    def answered(self) -> float:
+        """The same, or until when a large write holds it up."""
+        return max(self._answered, self._writing_until)

@@ -530,7 +530,8 @@ async def test_litellms_own_failures_do_not_show_its_insides(upstream: LiteLLMUp
 
 
 @pytest.mark.parametrize(
-    "model", ["anthropic/m", "openai/m", "azure/m", "ollama/m", "cohere_chat/m", "mistral/m", "huggingface/m", "gemini/m"]
+    "model",
+    ["anthropic/m", "openai/m", "azure/m", "ollama/m", "cohere_chat/m", "mistral/m", "huggingface/m", "gemini/m"],
 )
 @pytest.mark.parametrize("stream", [False, True])
 async def test_no_provider_is_sent_a_request_twice(model: str, *, stream: bool) -> None:

@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from proxy.core.chat import parse_message
-from proxy.core.errors import SummaryRejected, UpstreamBroken, UpstreamError, UpstreamStalled, UpstreamTimedOut, UpstreamUnreachable
+from proxy.core.errors import (
+    SummaryRejected,
+    UpstreamBroken,
+    UpstreamError,
+    UpstreamStalled,
+    UpstreamTimedOut,
+    UpstreamUnreachable,
+)
 from proxy.core.messages import JsonValue, LivePrefix
 from proxy.core.ports import Caller, Route, UpstreamReply
 from proxy.upstream.litellm import LiteLLMUpstream
