@@ -20,14 +20,12 @@ from proxy.core.framing import WholeEvents
 from proxy.core.ports import ConversationStore, TokenCounter, UpstreamReply
 from proxy.core.stream import StreamFold
 from proxy.core.values import value
-from proxy.folding import AnswerFold
+from proxy.folding import LARGE_BYTES, AnswerFold
 
 Deliver = Callable[[bytes], Awaitable[None]]
 """Takes bytes to the client; raises or is cancelled when the client is gone."""
 Learn = Callable[[Reply], Awaitable[None]]
 Ahead = Callable[[str], Awaitable[None]]
-LARGE_BYTES = 2**17
-"""An answer beyond this is read and counted in a thread: counting so much text takes some 20 ms."""
 
 
 @value
@@ -98,20 +96,21 @@ class Relay:
             raise
         finally:
             await reply.close()
-        if not _readable(reply):
-            said = None
-        elif len(data) <= LARGE_BYTES:
-            said = self._read(data)
-        else:
-            heard = AnswerFold(lambda: fold_body(data, self._decode), self._unread)
-            said = await heard.reply_aside()
-            if reply.status < 400:
-                await self._apart(self._end_aside(turn, heard))
-                return data, _whole_ending(said)
+        if len(data) > LARGE_BYTES and _readable(reply):
+            return data, await self._large(reply, turn, data)
+        said = self._read(data) if _readable(reply) else None
         if reply.status >= 400:
             return data, Ending("refused", said or NOTHING)
         await self._end(turn, said)
         return data, _whole_ending(said)
+
+    async def _large(self, reply: UpstreamReply, turn: PendingTurn, data: bytes) -> Ending:
+        """A large answer that is no stream, read in a thread."""
+        answer = AnswerFold(lambda: fold_body(data, self._decode), self._unread)
+        if reply.status >= 400:
+            return Ending("refused", await answer.reply_aside() or NOTHING)
+        await self._apart(self._end_aside(turn, answer))
+        return _whole_ending(answer.reply())
 
     async def stream(self, reply: UpstreamReply, turn: PendingTurn, deliver: Deliver) -> Ending:
         """An answer that is an event stream: every event is delivered as it comes, byte by byte as it was.
@@ -123,20 +122,17 @@ class Relay:
         fold = StreamFold(self._decode) if _readable(reply) else None
         heard = AnswerFold(fold.reply if fold else lambda: None, self._unread)
         events = WholeEvents()
-        kept, size = False, 0
+        kept = False
         broken: UpstreamBroken | None = None
         try:
             try:
                 async for chunk in reply.body():
                     if fold:
-                        size += len(chunk)
-                        if size > LARGE_BYTES and fold.may_end_large(chunk):
-                            await heard.take_aside(fold.feed, chunk)
-                        else:
-                            heard.take(fold.feed, chunk)
+                        if (reading := heard.take(fold, chunk)) is not None:
+                            await reading
                         if fold.ended and not kept:
                             kept = True
-                            await self._end_of(turn, heard, size)
+                            await self._end_of(turn, heard)
                     ready = events.feed(chunk) if fold else chunk
                     if ready:
                         await deliver(ready)
@@ -144,15 +140,12 @@ class Relay:
                 broken = error
             if not kept:
                 kept = True
-                await self._end_of(turn, heard, size)
+                await self._end_of(turn, heard)
             ending = _ending(heard.reply(), broken)
             if events.held and ending.error is None:
                 await deliver(bytes(events.held))
         except (asyncio.CancelledError, OSError):
-            if not kept and size > LARGE_BYTES:
-                self._apart(self._end_aside(turn, heard, left=True))
-            elif not kept:
-                self._record_later(self._told(turn, heard.reply()))
+            self._leave(turn, heard, recorded=kept)
             raise
         finally:
             await reply.close()
@@ -171,11 +164,18 @@ class Relay:
             self._unread(error)
             return None
 
-    def _end_of(self, turn: PendingTurn, heard: AnswerFold, size: int) -> Awaitable[object]:
-        """Store what a stream of so many bytes said."""
-        if size <= LARGE_BYTES:
-            return self._end(turn, heard.reply())
-        return self._apart(self._end_aside(turn, heard))
+    def _end_of(self, turn: PendingTurn, heard: AnswerFold) -> Awaitable[object]:
+        """Store what a stream said."""
+        return self._apart(self._end_aside(turn, heard)) if heard.large else self._end(turn, heard.reply())
+
+    def _leave(self, turn: PendingTurn, heard: AnswerFold, *, recorded: bool) -> None:
+        """Store what a stream said until its client left, where that is not being done already."""
+        if recorded:
+            return
+        if heard.large:
+            self._apart(self._end_aside(turn, heard, left=True))
+        else:
+            self._record_later(self._told(turn, heard.reply()))
 
     async def _end_aside(self, turn: PendingTurn, heard: AnswerFold, *, left: bool = False) -> None:
         """Store what a large answer said, read and counted in a thread.

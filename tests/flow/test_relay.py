@@ -310,7 +310,7 @@ async def test_a_large_answer_is_read_and_counted_in_a_thread() -> None:
     ending = await room.stream(*large_stream())
     assert (ending.outcome, room.replies) == ("complete", [LARGE])
     assert b"".join(room.delivered) == b"".join(large_stream())
-    _, ending = await room.relay.whole(Reply(whole(LARGE).pieces), turn())  # type: ignore[arg-type]
+    _, ending = await room.relay.whole(Reply(whole(LARGE).pieces), turn())
     assert (ending.outcome, room.replies) == ("complete", [LARGE, LARGE])
     assert len(room.threads) >= 4
     assert not any(room.threads)
@@ -325,7 +325,7 @@ async def test_a_failure_beside_a_large_answer_costs_the_client_nothing(failure:
     ending = await room.stream(*large_stream())
     assert b"".join(room.delivered) == b"".join(large_stream())
     assert (ending.outcome, ending.error) == ("complete", None)
-    data, ending = await room.relay.whole(Reply(whole(LARGE).pieces), turn())  # type: ignore[arg-type]
+    data, ending = await room.relay.whole(Reply(whole(LARGE).pieces), turn())
     assert (len(data) > len(LARGE), ending.outcome) == (True, "complete")
     told = [fact for fact in room.told if isinstance(fact, StoreDegraded)]
     assert len(told) == 2
@@ -355,10 +355,10 @@ async def test_a_client_that_leaves_a_large_answer_leaves_the_turn_behind(left_i
             go_on.wait(10)
         return counted(message, model)
 
-    async def storing(record: TurnRecord) -> str:
+    async def storing(turn: TurnRecord) -> str:
         if left_in == "storing":
             at_work.set()
-        return await stored(record)
+        return await stored(turn)
 
     stored, room.record = room.record, storing  # type: ignore[method-assign]
     room.count_message = counting  # type: ignore[method-assign]
