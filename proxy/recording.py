@@ -7,7 +7,8 @@ some seconds, through a restart of the store (ADR 0015).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 from proxy.core.conversation import TurnRecord
 from proxy.core.errors import StoreRefuses, StoreUnavailable, TidemarkError
@@ -64,9 +65,16 @@ class Recorder:
 
     def record_later(self, turn: TurnRecord, unstored: Unstored | None = None) -> None:
         """Store from a task of its own, since the present one is being cancelled."""
-        task = asyncio.create_task(self._written_late(turn, unstored))
+        self.apart(self.record_left(turn, unstored))
+
+    def apart(self, work: Coroutine[Any, Any, bool]) -> Awaitable[bool]:
+        """Do work in a task of its own, which a client that leaves does not end; the shutdown waits for it."""
+        task = asyncio.create_task(work)
         self._late.add(task)
         task.add_done_callback(self._late.discard)
+        waiting = asyncio.shield(task)
+        waiting.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be waiting
+        return waiting
 
     async def settle(self) -> None:
         """Wait for the writes of clients that went away, each for one more try; for the shutdown."""
@@ -79,7 +87,8 @@ class Recorder:
         cause = (error.internal or str(error)) if isinstance(error, TidemarkError) else type(error).__name__
         self._emit(StoreDegraded("record", cause))
 
-    async def _written_late(self, turn: TurnRecord, unstored: Unstored | None) -> bool:
+    async def record_left(self, turn: TurnRecord, unstored: Unstored | None) -> bool:
+        """Store a turn whose client has left, and tell whether it is stored."""
         stored = await self._written(turn, LATE_SECONDS if unstored is not None else 0.0) is not None
         if not stored and unstored is not None:
             unstored(turn)

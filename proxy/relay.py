@@ -20,6 +20,7 @@ from proxy.core.framing import WholeEvents
 from proxy.core.ports import ConversationStore, TokenCounter, UpstreamReply
 from proxy.core.stream import StreamFold
 from proxy.core.values import value
+from proxy.folding import LARGE_BYTES, AnswerFold
 from proxy.recording import Ahead, Recorder, Unstored
 
 Deliver = Callable[[bytes], Awaitable[None]]
@@ -102,12 +103,22 @@ class Relay:
             raise
         finally:
             await reply.close()
+        if len(data) > LARGE_BYTES and _readable(reply):
+            return data, await self._large(reply, turn, data)
         said = self._read(data) if _readable(reply) else None
         if reply.status >= 400:
             return data, Ending("refused", said or NOTHING)
         stored = await self._end(turn, said)
-        ending = Ending("complete" if said is None or said.complete else "incomplete", said or NOTHING)
-        return data, _kept(turn, ending, said, stored=stored)
+        return data, _kept(turn, _whole_ending(said), said, stored=stored)
+
+    async def _large(self, reply: UpstreamReply, turn: PendingTurn, data: bytes) -> Ending:
+        """A large answer that is no stream, read in a thread."""
+        answer = AnswerFold(lambda: fold_body(data, self._decode), self._unread)
+        if reply.status >= 400:
+            return Ending("refused", await answer.reply_aside() or NOTHING)
+        stored = await self._recorder.apart(self._end_aside(turn, answer))
+        said = answer.reply()
+        return _kept(turn, _whole_ending(said), said, stored=stored)
 
     async def stream(self, reply: UpstreamReply, turn: PendingTurn, deliver: Deliver) -> Ending:
         """An answer that is an event stream: every event is delivered as it comes, byte by byte as it was.
@@ -118,40 +129,42 @@ class Relay:
         """
         if turn.unstored is not None and not _readable(reply):  # told now: no reader finds our event in packed bytes
             return await self._unreadable(reply, turn)
-        heard = _Heard(StreamFold(self._decode) if _readable(reply) else None, self._unread)
+        stream = _Stream(StreamFold(self._decode) if _readable(reply) else None, self._unread)
+        answer = stream.answer
         broken: UpstreamBroken | None = None
         try:
             try:
-                await self._forward(reply, turn, deliver, heard)
+                await self._forward(reply, turn, deliver, stream)
             except UpstreamBroken as error:
                 broken = error
-            if not heard.ended:
-                heard.ended = True
-                heard.stored = await self._end(turn, heard.reply())
-            ending = _kept(turn, _ending(heard.reply(), broken), heard.reply(), stored=heard.stored)
-            if heard.events.held and ending.error is None:
-                await deliver(bytes(heard.events.held))
+            if not stream.ended:
+                stream.ended = True
+                stream.stored = await self._end_of(turn, answer)
+            ending = _kept(turn, _ending(answer.reply(), broken), answer.reply(), stored=stream.stored)
+            if stream.events.held and ending.error is None:
+                await deliver(bytes(stream.events.held))
         except (asyncio.CancelledError, OSError):
-            if not heard.ended:
-                self._recorder.record_later(self._told(turn, heard.reply()), turn.unstored)
+            if not stream.ended:
+                self._leave(turn, answer)
             raise
         finally:
             await reply.close()
         return ending
 
-    async def _forward(self, reply: UpstreamReply, turn: PendingTurn, deliver: Deliver, heard: _Heard) -> None:
+    async def _forward(self, reply: UpstreamReply, turn: PendingTurn, deliver: Deliver, stream: _Stream) -> None:
         """Deliver the events as they come; the turn is stored before the one that says that all is done.
 
         Where that one may not be released, since the client relies on a turn that is not stored, it is the end.
         """
-        fold, events = heard.fold, heard.events
+        fold, answer, events = stream.fold, stream.answer, stream.events
         async for chunk in reply.body():
             if fold:
-                heard.take(chunk)
-                if fold.ended and not heard.ended:
-                    heard.ended = True
-                    heard.stored = await self._end(turn, heard.reply())
-                    if not heard.stored and turn.unstored is not None:
+                if (reading := answer.take(fold, chunk)) is not None:
+                    await reading
+                if fold.ended and not stream.ended:
+                    stream.ended = True
+                    stream.stored = await self._end_of(turn, answer)
+                    if not stream.stored and turn.unstored is not None:
                         if rest := _before_done(events.feed(chunk)):
                             await deliver(rest)
                         return
@@ -177,10 +190,41 @@ class Relay:
             self._unread(error)
             return None
 
+    def _end_of(self, turn: PendingTurn, answer: AnswerFold) -> Awaitable[bool]:
+        """Store what a stream said, and tell whether it is stored."""
+        if answer.large:
+            return self._recorder.apart(self._end_aside(turn, answer))
+        return self._end(turn, answer.reply())
+
+    def _leave(self, turn: PendingTurn, answer: AnswerFold) -> None:
+        """Store what a stream said until its client left."""
+        if answer.large:
+            self._recorder.apart(self._end_aside(turn, answer, left=True))
+        else:
+            self._recorder.record_later(self._told(turn, answer.reply()), turn.unstored)
+
+    async def _end_aside(self, turn: PendingTurn, answer: AnswerFold, *, left: bool = False) -> bool:
+        """Store what a large answer said, read and counted in a thread, and tell whether it is stored.
+
+        :param left: the client is gone, so that nothing is learned or prepared
+        """
+        said, record = await answer.reply_aside(), turn.record
+        if said is not None:
+            try:
+                record = await asyncio.to_thread(turn.told, said, self._counter)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the client is owed its bytes
+                self._unread(error)
+        if left:
+            return await self._recorder.record_left(record, turn.unstored)
+        return await self._keep(turn, said, record)
+
     def _end(self, turn: PendingTurn, said: Reply | None) -> Awaitable[bool]:
-        """Store what was said, and tell whether it is; at the same time the upstream's own count is learned from."""
+        """Store what was said, and tell whether it is stored."""
+        return self._keep(turn, said, self._told(turn, said))
+
+    def _keep(self, turn: PendingTurn, said: Reply | None, record: TurnRecord) -> Awaitable[bool]:
+        """Store a turn's record; at the same time the upstream's own count is learned from."""
         complete = said is not None and said.complete
-        record = self._told(turn, said)
         recording = self._recorder.record(record, turn.ahead if complete else None, turn.unstored)
         if turn.unstored is not None and record.complete != complete:  # its answer could not be counted
             recording = _lacking(recording)
@@ -216,39 +260,18 @@ class Relay:
             return turn.record
 
 
-class _Heard:
-    """What a stream says, as far as it can be read: reading never raises, and is given up at the first failure."""
+class _Stream:
+    """One stream on its way: what it says, where its events end, and what became of its turn."""
 
     def __init__(self, fold: StreamFold | None, failed: Callable[[Exception], None]) -> None:
         """:param fold: None where the bytes are not plain, and only carried"""
         self.fold = fold
+        self.answer = AnswerFold(fold.reply if fold else lambda: None, failed)
         self.events = WholeEvents()
         self.ended = False
         """Whether the turn's end has been begun."""
         self.stored = False
         """Whether the turn is in the store."""
-        self._failed = failed
-        self._reply: Reply | None = None
-        self._over = False
-
-    def take(self, chunk: bytes) -> None:
-        """Take in the next bytes."""
-        if not self._over and self.fold is not None:
-            try:
-                self.fold.feed(chunk)
-            except Exception as error:  # noqa: BLE001 - see the class
-                self._over = True
-                self._failed(error)
-
-    def reply(self) -> Reply | None:
-        """What was said, once and for all; None where the bytes cannot be read."""
-        if not self._over:
-            self._over = True
-            try:
-                self._reply = self.fold.reply() if self.fold is not None else None
-            except Exception as error:  # noqa: BLE001 - see the class
-                self._failed(error)
-        return self._reply
 
 
 async def _lacking(recording: Awaitable[bool]) -> bool:
@@ -271,6 +294,11 @@ def _before_done(ready: bytes) -> bytes:
     """The events before the one that says that all is done."""
     done = ready.rfind(b"[DONE]")
     return ready if done < 0 else ready[: max(ready.rfind(b"data:", 0, done), 0)]
+
+
+def _whole_ending(said: Reply | None) -> Ending:
+    """How an answer ended that was no stream and came in full."""
+    return Ending("complete" if said is None or said.complete else "incomplete", said or NOTHING)
 
 
 def _ending(said: Reply | None, broken: UpstreamBroken | None) -> Ending:

@@ -220,4 +220,5 @@ def _window(note: WindowNote) -> Mapping[str, Any]:
         "max_input_tokens": note.max_input_tokens,
         "max_output_tokens": note.max_output_tokens,
         "context_window": note.context_window,
+        "beta_windows": dict(note.beta_windows),
     }

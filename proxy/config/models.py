@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeVar
 
@@ -26,7 +26,10 @@ ENTRY_KEYS = ("model_name", "litellm_params", "model_info", "compaction", "lane"
 """The keys of an entry of ``model_list``; the first three are LiteLLM's."""
 WINDOW_KEYS = ("max_input_tokens", "max_output_tokens", "context_window")
 """The first two are LiteLLM's words, the third says what input and output share."""
+BETA_KEY = "beta_windows"
+"""The windows of a model for requests with one of Anthropic's beta headers, in tokens by the header's value."""
 _TOKENS = kinds.or_word("null", kinds.whole("tokens", least=1))
+_WINDOW = kinds.whole("tokens", least=1)
 _LANES = kinds.choice(LaneChoice)
 
 
@@ -37,6 +40,8 @@ class WindowNote:
     max_input_tokens: int | None = None
     max_output_tokens: int | None = None
     context_window: int | None = None
+    beta_windows: tuple[tuple[str, int], ...] = ()
+    """Of requests with an ``anthropic-beta`` of that value."""
 
     @property
     def states_window(self) -> bool:
@@ -50,8 +55,9 @@ class WindowNote:
                 other.max_input_tokens,
                 self.max_output_tokens or other.max_output_tokens,
                 other.context_window,
+                self.beta_windows or other.beta_windows,
             )
-        return WindowNote(self.max_input_tokens, self.max_output_tokens or other.max_output_tokens, self.context_window)
+        return replace(self, max_output_tokens=self.max_output_tokens or other.max_output_tokens)
 
     def window(self, source: WindowSource) -> ModelWindow:
         """The same in the core's words; where only the whole is known, all of it may be input."""
@@ -132,7 +138,7 @@ def read_model_defaults(reader: Reader, root: Table) -> ModelDefaults:
     models = reader.free_table(reader.table(root, "", ("models",)).nodes.get("models"), "models")
     patterns = {}
     for pattern, node in models.nodes.items():
-        table = reader.table(node, pattern, (*WINDOW_KEYS, "compaction"))
+        table = reader.table(node, pattern, (*WINDOW_KEYS, BETA_KEY, "compaction"))
         given = reader.section(CompactionSettings(), table.nodes.get("compaction"), pattern, "compaction")
         patterns[pattern] = ModelDefault(_read_window(reader, table, pattern), given)
     return ModelDefaults(patterns)
@@ -186,7 +192,7 @@ def _read_window(reader: Reader, table: Table, label: str) -> WindowNote:
         if one in table.nodes:
             value = reader.value(table.nodes[one], f"{label}.{one}", _TOKENS)
             values[one] = None if value is MISSING else value
-    note = WindowNote(**values)
+    note = WindowNote(**values, beta_windows=_read_betas(reader, table, label))
     if note.context_window and note.max_input_tokens and note.context_window < note.max_input_tokens:
         reader.problem(
             table.nodes["context_window"].line,
@@ -197,6 +203,12 @@ def _read_window(reader: Reader, table: Table, label: str) -> WindowNote:
     if isinstance(old, Scalar) and not note.states_window:
         reader.warn(old.line, f"{label}.max_tokens does not tell the window; state max_input_tokens")
     return note
+
+
+def _read_betas(reader: Reader, table: Table, label: str) -> tuple[tuple[str, int], ...]:
+    betas = reader.free_table(table.nodes.get(BETA_KEY), f"{label}.{BETA_KEY}").nodes
+    read = {name: reader.value(node, f"{label}.{BETA_KEY}.{name}", _WINDOW) for name, node in betas.items()}
+    return tuple((name, tokens) for name, tokens in read.items() if isinstance(tokens, int))
 
 
 def _warn_of_twins(reader: Reader, entries: Iterable[ModelEntry]) -> None:

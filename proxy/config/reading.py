@@ -21,7 +21,7 @@ from proxy.core.messages import JsonValue
 REFERENCE = "os.environ/"
 """LiteLLM's way to name an environment variable in place of a value."""
 _LITELLM_HOMES: Mapping[str, str] = {
-    **dict.fromkeys(("max_input_tokens", "max_output_tokens", "context_window", "mode"), "model_info"),
+    **dict.fromkeys(("max_input_tokens", "max_output_tokens", "context_window", "beta_windows", "mode"), "model_info"),
     **dict.fromkeys(("model", "api_base", "api_key", "api_version", "timeout", "rpm"), "litellm_params"),
 }
 """Where keys belong that LiteLLM's files hold and that are easily put one level too high."""

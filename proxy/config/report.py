@@ -6,6 +6,7 @@ Reads like ``serve`` does and starts nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from proxy.config.exposure import exposure_warnings
@@ -77,7 +78,8 @@ def _window(settings: Settings, entry: ModelEntry | None) -> tuple[ModelWindow, 
     window = settings.window_for(entry.name) if entry else None
     if entry is None or window is None:
         return ModelWindow(), "assumed, unless litellm's data or the upstream tell better"
-    return window, "models.yaml" if entry.window == WindowNote() else "model_info"
+    unsaid = replace(entry.window, beta_windows=()) == WindowNote()
+    return window, "models.yaml" if unsaid else "model_info"
 
 
 def _counted(number: int, noun: str) -> str:

@@ -12,6 +12,9 @@ DONE = b"[DONE]"
 HELD_BYTES = 16_384
 """Of whole events, until they are folded: some hundred chunks."""
 
+LARGE_EVENT_BYTES = 2**17
+"""An event beyond this takes some milliseconds to fold."""
+
 
 class StreamFold:
     """Folds an event stream as it comes; at most ``HELD_BYTES`` and an event that is not over yet are held as bytes.
@@ -32,6 +35,10 @@ class StreamFold:
         """Whether the last byte was a CR, so that an LF now is the same line end."""
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
+
+    def may_end_large(self, data: bytes) -> bool:
+        """Tell whether these bytes may end an event that takes long to fold, which is work for a thread."""
+        return len(self._rest) > LARGE_EVENT_BYTES and (b"\n" in data or b"\r" in data)
 
     def feed(self, data: bytes) -> None:
         """Take in the next bytes."""

@@ -14,6 +14,10 @@ from proxy.store.carriers import FAILURES, OUTAGES, breaks_at_a_record, refuses_
 from proxy.store.patience import Patience
 from proxy.store.rest import Rest
 
+LARGE_BYTES = 2**20
+"""A write beyond this is given time by its size."""
+WRITTEN_BYTES_A_SECOND = 10 * 2**20
+"""That a store takes at least: a network of 100 Mbit/s, a disk that is busy."""
 GONE = "The conversation store does not answer."
 REFUSES = "The conversation store answers, and refuses to write."
 BROKEN = "A record of the conversation store cannot be read."
@@ -61,3 +65,23 @@ class Asking(Patience):
         if breaks_at_a_record(error):
             return RecordUnreadable(BROKEN, internal=cause)
         return StoreUnavailable(GONE, internal=cause)
+
+
+class AskingForLong(Asking):
+    """While a large write is on its way: it may take longer by its size, and so may what waits behind it."""
+
+    def __init__(self, rest: Rest, seconds: float, size_bytes: int, *, probe: bool = False) -> None:
+        super().__init__(rest, seconds + size_bytes / WRITTEN_BYTES_A_SECOND, probe=probe)
+        self._answered = rest.answered_last  # it does not wait for itself
+        self._until = 0.0
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        self._until = asyncio.get_running_loop().time() + self._seconds
+        self._rest.begin_large_write(self._until)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._rest.end_large_write(self._until)
+        super().__exit__(kind, error, trace)

@@ -22,7 +22,7 @@ from proxy.core.prefix import PrefixChain, is_id, split_id
 from proxy.core.summary import NO_SYSTEMS, InnerSystems, RunningSummary, SummaryRecipe
 from proxy.store import codec, keys, scripts
 from proxy.store.amends import Amends
-from proxy.store.asking import Asking
+from proxy.store.asking import LARGE_BYTES, Asking, AskingForLong
 from proxy.store.carriers import UNKNOWN_SCRIPT, connect
 from proxy.store.lifetimes import Lifetimes, lifetime
 from proxy.store.listing import Listing, Used
@@ -67,6 +67,7 @@ class RedisStore(RecordReader):
         self._probes = Probing(rest, self.ping)
         self._amends = Amends()
         self._recalling = Asking(rest, recall_timeout_seconds)
+        self._record_seconds = record_timeout_seconds
         self._recording = Asking(rest, record_timeout_seconds)
         self._probing = Asking(rest, record_timeout_seconds, probe=True)
         self._seen = Seen()
@@ -112,8 +113,7 @@ class RedisStore(RecordReader):
         :raises StoreUnavailable: the store did not answer in time
         """
         parts, created = codec.part_turn(turn, turn.known), scripts.moment(turn.created_at)
-        # Of stored history nobody else has the turn, so it is tried even where the store was left alone.
-        with self._probing if turn.lease else self._recording:
+        with self._recording_of(turn, parts):
             own = await self._record(turn, parts, turn.known, created)
             if own is None:  # what was known is gone meanwhile, or a fork has to hold system messages of its own
                 parts = codec.part_turn(turn, 0)
@@ -283,6 +283,16 @@ class RedisStore(RecordReader):
     def _recall(self, chain: PrefixChain, before: int, recipe: SummaryRecipe, systems: InnerSystems) -> Awaitable[Any]:
         given = scripts.recall_arguments(chain, before, recipe, systems)
         return self._run(scripts.RECALL, chain.family, *given)
+
+    def _recording_of(self, turn: TurnRecord, parts: codec.TurnParts) -> Asking:
+        """What waits for a turn's record; of much new text, for as long as its size takes.
+
+        Of stored history nobody else has the turn, so it is tried even where the store was left alone.
+        """
+        size = sum([len(message.raw) for message, _ in parts.new])
+        if size <= LARGE_BYTES:
+            return self._probing if turn.lease else self._recording
+        return AskingForLong(self._rest, self._record_seconds, size, probe=bool(turn.lease))
 
     def _record(self, turn: TurnRecord, parts: codec.TurnParts, known: int, created: str) -> Awaitable[bytes | None]:
         lasting = self._lifetimes.of(turn.tenant)

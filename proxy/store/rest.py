@@ -17,7 +17,7 @@ def _nobody() -> None:
 class Rest:
     """Whether the store is left alone, and whether it takes writes.
 
-    Its state: both of these, and when the last answer came.
+    Its state: both of these, when the last answer came, and how long a large write may take that holds up the others.
     """
 
     def __init__(self, troubled: Callable[[], None] = _nobody) -> None:
@@ -28,6 +28,7 @@ class Rest:
         """Whether the store answered and refused to write, and has taken no write since."""
         self._answered = -math.inf
         self._troubled = troubled
+        self._writing_until = -math.inf
 
     @property
     def well(self) -> bool:
@@ -53,6 +54,19 @@ class Rest:
         """Note that the store took a write."""
         self.refusing = False
 
-    def answered(self) -> float:
+    def begin_large_write(self, until_seconds: float) -> None:
+        """Expect a large write until then: what waits behind it on the same connection tells of no outage."""
+        self._writing_until = max(self._writing_until, until_seconds)
+
+    def end_large_write(self, until_seconds: float) -> None:
+        """End that, where no other write may take longer."""
+        if self._writing_until == until_seconds:
+            self._writing_until = -math.inf
+
+    def answered_last(self) -> float:
         """When the store answered last; minus infinity where it never did."""
         return self._answered
+
+    def answered(self) -> float:
+        """The same, or until when a large write holds it up."""
+        return max(self._answered, self._writing_until)

@@ -101,7 +101,10 @@ class Catalog:
             remember(self._made, route.name, made, most=REMEMBERED)
         if self._live is not None and route.provider and not said.states_window:
             self._live.note(made.sighting)
-        profile, lesson = made.profile, await self.lessons.of(route, caller, said)
+        profile, taught = made.profile, route
+        if not said.states_window and (beta := self._windows.beta(route, caller)) is not None:
+            profile, taught = _with_beta(profile, beta[1]), _as_taught(route, beta)
+        lesson = await self.lessons.of(taught, caller, said)
         if lesson is None:
             return profile
         return ModelProfile(route.name, lesson.over(profile.window), profile.policy, lesson.density, lesson.whole_reply)
@@ -136,7 +139,10 @@ class Catalog:
         else:
             now, kept = lessons_in_one(profile.window, overflow, sent_tokens)
         whole_reply = profile.whole_reply or now.whole_reply
-        await self.lessons.keep(route, caller, self._said(route), replace(kept, whole_reply=whole_reply))
+        said = self._said(route)
+        beta = None if said.states_window else self._windows.beta(route, caller)
+        taught = _as_taught(route, beta)
+        await self.lessons.keep(taught, caller, said, replace(kept, whole_reply=whole_reply))
         return replace(profile, window=now.window, density=now.density, whole_reply=whole_reply)
 
     async def models(self, caller: Caller) -> dict[str, JsonValue]:
@@ -211,6 +217,17 @@ class Catalog:
 
     def _said(self, route: Route) -> Overrides:
         return NOTHING_SET if self._live is None else self._live.of(route)
+
+
+def _with_beta(profile: ModelProfile, tokens: int) -> ModelProfile:
+    """A model's profile for a request whose beta header gives it a window of so many tokens."""
+    window = replace(profile.window, max_input_tokens=tokens, context_window=None)
+    return ModelProfile(profile.name, window, profile.policy)
+
+
+def _as_taught(route: Route, beta: tuple[str, int] | None) -> Route:
+    """What a lesson is kept under: what is learned with a beta header says nothing of requests without it."""
+    return route if beta is None else replace(route, upstream_model=f"{route.upstream_model} {beta[0]}")
 
 
 def _window_fields(window: ModelWindow) -> Mapping[str, JsonValue]:

@@ -14,6 +14,8 @@ from proxy.core.ports import Caller, Headers, Route
 
 KEPT_HEADERS = frozenset({"request-id", "retry-after", "retry-after-ms", "x-request-id"})
 FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+BETA = b"anthropic-beta"
+"""Anthropic's header for what is not in its API for good yet; source: docs.anthropic.com, "Beta headers"."""
 KEPT_ROUTES = 256
 """Of configured routes; a client can choose among them only."""
 KEPT_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
@@ -47,6 +49,14 @@ def caller_key(caller: Caller) -> str | None:
     if scheme.lower() == "bearer" and token.strip():
         return token.strip()
     return sent.get(b"x-api-key") or sent.get(b"api-key") or sent.get(b"x-goog-api-key") or None
+
+
+def beta_values(route: Route, caller: Caller) -> list[str]:
+    """What ``anthropic-beta`` says: the configured header's values, else the client's; each may hold several."""
+    configured = [value for name, value in route.headers if name == BETA]
+    lines = configured or [value for name, value in caller.headers if name == BETA]
+    values = (one.strip() for line in lines for one in line.decode("latin-1").split(","))
+    return [one for one in values if one]
 
 
 def kept_headers(told: Mapping[str, str]) -> Headers:

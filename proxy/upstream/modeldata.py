@@ -31,6 +31,8 @@ class Known:
     max_input_tokens: int | None = None
     max_output_tokens: int | None = None
     context_window: int | None = None
+    beta_windows: tuple[tuple[str, int], ...] = ()
+    """The window of requests with an ``anthropic-beta`` of that value."""
 
     @property
     def has_window(self) -> bool:
@@ -45,8 +47,15 @@ class Known:
 
 
 def known_from(info: Mapping[str, JsonValue]) -> Known:
-    """Read LiteLLM's words (``model_info``) and our one more, ``context_window``."""
-    return Known(*(_tokens(info.get(name)) for name in ("max_input_tokens", "max_output_tokens", "context_window")))
+    """Read LiteLLM's words (``model_info``) and our two more, ``context_window`` and ``beta_windows``."""
+    betas = info.get("beta_windows")
+    pairs = betas.items() if isinstance(betas, Mapping) else ()
+    return Known(
+        _tokens(info.get("max_input_tokens")),
+        _tokens(info.get("max_output_tokens")),
+        _tokens(info.get("context_window")),
+        tuple((name, size) for name, value in pairs if (size := _tokens(value))),
+    )
 
 
 class _Entry(msgspec.Struct):

@@ -26,7 +26,7 @@ _WORDINGS = tuple(
     for pattern in (
         # OpenAI, Azure, DeepSeek, OpenRouter, vLLM: "you requested 5360 tokens (1360 in the messages, ..."
         rf"maximum context length is {_WINDOW} tokens.{{0,80}}?you requested[^(]{{0,40}}\({_REQUESTED}",
-        # SGLang: "You requested a total of 37000 tokens: 5000 tokens from the input messages and 32000 ..."
+        # SGLang tells input, reply and the sum of both
         rf"maximum context length of {_WINDOW} tokens\. You requested a total of \d+ tokens: {_REQUESTED} tokens from",
         (
             rf"maximum context length (?:is|of) (?:only )?{_WINDOW} tokens"

@@ -23,7 +23,7 @@ from proxy.core.ports import Caller, Headers, Route, UpstreamReply
 from proxy.upstream.answers import error_envelope, text_of, upstream_refused
 from proxy.upstream.chunks import StreamedReply, answer_headers, plain
 from proxy.upstream.fields import CHAT_FIELDS, ROUTER_FIELDS
-from proxy.upstream.headers import caller_key
+from proxy.upstream.headers import beta_values, caller_key
 from proxy.upstream.providers import KEYED
 from proxy.upstream.refusals import Refusal, refusal_of
 
@@ -74,6 +74,7 @@ class TranslateLane:
         if isinstance(credential, Refusal):
             return _refused(credential)
         fields = fields_for(route, asked) | credential | {"stream": stream}
+        _add_betas(fields, route, caller)
         if stream:  # for each read from the socket, so that a provider's pings count though litellm swallows them
             fields["timeout"] = route.silence_seconds
         try:
@@ -121,7 +122,9 @@ class TranslateLane:
         asked |= {"messages": [*asked["messages"], *messages], "max_tokens": max_tokens}
         try:
             async with asyncio.timeout(timeout_seconds):
-                answer = await self._completion(**fields_for(route, asked) | credential | {"stream": False})
+                fields = fields_for(route, asked) | credential | {"stream": False}
+                _add_betas(fields, route, caller)
+                answer = await self._completion(**fields)
         except TimeoutError as error:
             raise UpstreamTimedOut(
                 f"The upstream of {route.name!r} did not answer within {timeout_seconds:g} seconds."
@@ -157,6 +160,12 @@ def fields_for(route: Route, asked: Mapping[str, Any]) -> dict[str, Any]:
     if route.base_url:
         fields["api_base"] = route.base_url
     return fields
+
+
+def _add_betas(fields: dict[str, Any], route: Route, caller: Caller) -> None:
+    """Hand Anthropic's own header on, the one that a client's window may hang on; no other header of it passes."""
+    if route.provider == "anthropic" and (betas := beta_values(route, caller)):
+        fields["extra_headers"] = {**(fields.get("extra_headers") or {}), "anthropic-beta": ",".join(betas)}
 
 
 def credential_for(route: Route, caller: Caller) -> dict[str, str] | Refusal:

@@ -14,6 +14,7 @@ from proxy.core.budget import ModelWindow
 from proxy.core.messages import JsonValue
 from proxy.core.ports import Caller, Route
 from proxy.upstream.bounded import remember
+from proxy.upstream.headers import beta_values
 from proxy.upstream.modeldata import Known, LiteLLMModelData, known_from
 from proxy.upstream.probe import Probe
 from proxy.upstream.wire import is_openai
@@ -51,6 +52,8 @@ class Windows:
         self._settled: dict[str, tuple[tuple[Route, Known], ModelWindow]] = {}
         """The windows that no server was asked for, by the client's name, each with what it follows from."""
         self._looked_up: dict[tuple[str, str, str], Known | None] = {}
+        self._betas: dict[str, tuple[tuple[str, int], ...]] = {}
+        """What Anthropic's beta headers do to the windows of models that were found, by the client's name."""
 
     async def found(self, route: Route, caller: Caller) -> ModelWindow:
         """The window by the file, our data and the servers."""
@@ -65,8 +68,26 @@ class Windows:
             known = await self._lookup(route)
         return ModelWindow(max_output_tokens=manual.max_output_tokens) if known is None else _of_both(known, manual)
 
+    def beta(self, route: Route, caller: Caller) -> tuple[str, int] | None:
+        """The beta header of a request that gives it another window, and that window in tokens (S3-B4).
+
+        To be asked when the model's own window was found. Through litellm the header goes to Anthropic alone.
+        """
+        betas = self._betas.get(route.name)
+        if not betas or not (route.lane == "wire" or route.provider == "anthropic"):
+            return None
+        sent = beta_values(route, caller)
+        return next((one for one in betas if one[0] in sent), None)
+
     async def _unasked(self, route: Route, manual: Known) -> ModelWindow | None:
         """The window where no server is asked for it: by the file, else by our data."""
+        own = manual.beta_windows
+        if not own and not manual.has_window and not _may_be_an_alias(route):
+            own = (await self._lookup(route) or NOTHING_KNOWN).beta_windows
+        if own:
+            remember(self._betas, route.name, own, most=REMEMBERED)
+        else:
+            self._betas.pop(route.name, None)
         if manual.has_window:
             return _model_window(manual.answering(await self.output(route)), manual=True)
         known = None if _may_be_an_alias(route) else await self._lookup(route)

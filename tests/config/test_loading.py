@@ -12,6 +12,7 @@ from proxy.app.parts import SECONDS_A_DAY as DAY
 from proxy.app.parts import _lifetimes
 from proxy.config import Address, CompactionSettings, Secret, Settings, TenantSettings, load
 from proxy.core.budget import CompactionPolicy, ModelWindow
+from proxy.core.errors import ConfigError
 from proxy.store.lifetimes import Lifetime
 
 HOME = {"HOME": "/home/someone"}
@@ -132,6 +133,17 @@ class TestModelList:
         assert settings.windows() == {"gpt-4o": ModelWindow(100_000, 16_384, None, "manual")}
         assert settings.window_for("openai/gpt-5") == ModelWindow(272_000, 128_000, 400_000, "api")
         assert settings.window_for("else") is None
+
+    def test_windows_by_beta_header_are_read_from_our_data_and_the_file(self, write: Write) -> None:
+        """S3-B4: the file's own go before the shipped ones; a wrong number is told with its place."""
+        entry = "model_list:\n  - model_name: a\n    litellm_params: {model: anthropic/x}\n    model_info: "
+        settings = load(write(entry + "{beta_windows: {context-2m: 2000000}}\n"), HOME)
+        assert settings.model_list[0].window.beta_windows == (("context-2m", 2_000_000),)
+        known = settings.model_defaults.find("anthropic/claude-sonnet-4-5-20250929")
+        assert known is not None
+        assert known.window.beta_windows == (("context-1m-2025-08-07", 1_000_000),)
+        with pytest.raises(ConfigError, match=r"beta_windows\.context-2m"):
+            load(write(entry + "{beta_windows: {context-2m: many}}\n"), HOME)
 
     def test_the_first_of_two_entries_of_a_name_is_used(self, write: Write) -> None:
         """Balancing is not there yet; that is said and not kept quiet."""

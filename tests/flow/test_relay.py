@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -62,6 +63,8 @@ class Room:
     count_fails: Exception | None = None
     came: asyncio.Event = field(default_factory=asyncio.Event)
     decode: Callable[[bytes], Any] = json.loads
+    threads: list[bool] = field(default_factory=list)
+    """Of each event that was read and each message that was counted: whether the event loop's thread did it."""
 
     def __post_init__(self) -> None:
         self.relay = Relay(
@@ -69,6 +72,7 @@ class Room:
         )
 
     def _decoded(self, data: bytes) -> Any:
+        self.threads.append(threading.current_thread() is threading.main_thread())
         return self.decode(data)
 
     async def record(self, turn: TurnRecord) -> str:
@@ -81,6 +85,7 @@ class Room:
 
     def count_message(self, message: Any, model: str) -> int:
         """The counter's part."""
+        self.threads.append(threading.current_thread() is threading.main_thread())
         if self.count_fails:
             raise self.count_fails
         return 3
@@ -287,3 +292,82 @@ async def test_an_upstreams_own_error_is_not_doubled() -> None:
     room = Room()
     ending = await room.stream(SAID[1], b'data: {"error": {"message": "overloaded"}}\n\n', breaks=True)
     assert (ending.outcome, ending.error) == ("incomplete", None)
+
+
+LARGE = "word " * 100_000
+"""Half a megabyte."""
+
+
+def large_stream() -> list[bytes]:
+    """One large event in the pieces that a network makes of it, and the stream's end."""
+    event = chunk(delta={"role": "assistant", "content": LARGE}, finish_reason="stop")
+    return [*(event[at : at + 65_536] for at in range(0, len(event), 65_536)), DONE]
+
+
+async def test_a_large_answer_is_read_and_counted_in_a_thread() -> None:
+    """The event loop is everybody's: a large event, a large body, and their counts are no work for it."""
+    room = Room()
+    ending = await room.stream(*large_stream())
+    assert (ending.outcome, room.replies) == ("complete", [LARGE])
+    assert b"".join(room.delivered) == b"".join(large_stream())
+    _, ending = await room.relay.whole(Reply(whole(LARGE).pieces), turn())
+    assert (ending.outcome, room.replies) == ("complete", [LARGE, LARGE])
+    assert len(room.threads) >= 4
+    assert not any(room.threads)
+    await room.stream(*SAID)
+    assert room.threads[-1], "a small one is not worth a thread"
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+async def test_a_failure_beside_a_large_answer_costs_the_client_nothing(failure: str) -> None:
+    """In a thread as on the loop: the bytes are delivered, and the turn is stored without its answer."""
+    room = FAILURES[failure]()
+    ending = await room.stream(*large_stream())
+    assert b"".join(room.delivered) == b"".join(large_stream())
+    assert (ending.outcome, ending.error) == ("complete", None)
+    data, ending = await room.relay.whole(Reply(whole(LARGE).pieces), turn())
+    assert (len(data) > len(LARGE), ending.outcome) == (True, "complete")
+    told = [fact for fact in room.told if isinstance(fact, StoreDegraded)]
+    assert len(told) == 2
+    assert "secret" not in str(told)
+    assert [(one.complete, len(one.messages)) for one in room.stored] == (
+        [] if failure.startswith("storing") else [(False, 1)] * 2
+    )
+
+
+@pytest.mark.parametrize("left_in", ["reading", "counting", "storing"])
+async def test_a_client_that_leaves_a_large_answer_leaves_the_turn_behind(left_in: str) -> None:
+    """Whatever a thread is at: it is waited for, and what was said is stored once."""
+    at_work, go_on = threading.Event(), threading.Event()
+
+    def working(data: bytes) -> Any:
+        if left_in == "reading" and len(data) > 100_000:
+            at_work.set()
+            go_on.wait(10)
+        return json.loads(data)
+
+    room = Room(decode=working, store_seconds=0.05 if left_in == "storing" else 0)
+    counted = room.count_message
+
+    def counting(message: Any, model: str) -> int:
+        if left_in == "counting":
+            at_work.set()
+            go_on.wait(10)
+        return counted(message, model)
+
+    async def storing(turn: TurnRecord) -> str:
+        if left_in == "storing":
+            at_work.set()
+        return await stored(turn)
+
+    stored, room.record = room.record, storing  # type: ignore[method-assign]
+    room.count_message = counting  # type: ignore[method-assign]
+    task = asyncio.create_task(room.stream(*large_stream(), 60.0))
+    await asyncio.to_thread(at_work.wait, 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    go_on.set()
+    await room.relay.settle()
+    assert room.replies == [LARGE]
+    assert room.stored[0].complete

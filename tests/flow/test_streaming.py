@@ -150,9 +150,10 @@ model_list:
 def test_a_stream_that_hangs_after_its_headers_ends_with_an_error(
     bench: Bench, request: pytest.FixtureRequest, *, begun: bool
 ) -> None:
-    """No client waits until it leaves: an event where something was sent, else 504; a comment counts as a sign of life."""
+    """No client waits until it leaves: an event where something was sent, else 504; a comment is a sign of life."""
     client = bench.client(request.node.nodeid, config=STALLING)
-    pieces: list[bytes | float] = [chunk(delta={"content": "a"}), *[0.3, b": thinking\n\n"] * 4] if begun else []
+    thinking: list[bytes | float] = [0.3, b": thinking\n\n"]
+    pieces = [chunk(delta={"content": "a"}), *thinking * 4] if begun else []
     bench.upstream.script = lambda _: Answer([*pieces, 20.0], headers=[(b"content-type", b"text/event-stream")])
     got = client.post(ASK)
     if begun:

@@ -9,7 +9,10 @@ import time
 
 import pytest
 
+from proxy.core.errors import StoreUnavailable
+from proxy.store.asking import WRITTEN_BYTES_A_SECOND, Asking, AskingForLong
 from proxy.store.patience import Patience
+from proxy.store.rest import Rest
 
 
 async def test_who_does_not_answer_is_waited_for_no_longer_than_said() -> None:
@@ -177,3 +180,33 @@ async def test_a_task_waits_once_at_a_time() -> None:
         pass
     with patience:
         await asyncio.sleep(0)
+
+
+async def test_a_large_write_is_given_time_by_its_size_and_so_is_what_waits_behind_it() -> None:
+    """A record that is late by its own size is no outage: nobody rests for it, and nobody goes on without a history."""
+    rest, clock = Rest(), asyncio.get_running_loop().time
+    large = AskingForLong(rest, 0.05, 4 * WRITTEN_BYTES_A_SECOND // 10)
+    waits = Asking(rest, 0.05)
+
+    async def behind() -> None:
+        with waits:
+            await asyncio.sleep(0.25)
+
+    other = asyncio.create_task(behind())
+    with large:
+        await asyncio.sleep(0.3)
+    await other
+    assert rest.admits(clock())
+    with pytest.raises(StoreUnavailable), waits:
+        await asyncio.sleep(5)
+    assert not rest.admits(clock()), "when the write is over, a silence is an outage again"
+
+
+async def test_a_large_write_that_never_ends_is_an_outage_all_the_same() -> None:
+    """Its time is bounded, and it does not begin anew for its own sake."""
+    rest, clock = Rest(), asyncio.get_running_loop().time
+    started = clock()
+    with pytest.raises(StoreUnavailable), AskingForLong(rest, 0.05, WRITTEN_BYTES_A_SECOND // 10):
+        await asyncio.sleep(30)
+    assert clock() - started < 10
+    assert not rest.admits(clock())

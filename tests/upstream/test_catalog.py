@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -409,3 +410,63 @@ async def test_unreadable_file_is_no_failure(tmp_path: Path, content: bytes | No
     if content is not None:
         path.write_bytes(content)
     assert (await window(catalog_with(LiteLLMModelData(path)), route("gpt-4o"))).source == "default"
+
+
+BETA = "context-1m-2025-08-07"
+SONNET: dict[str, Any] = {"max_input_tokens": 200_000, "max_output_tokens": 64_000, "beta_windows": {BETA: 1_000_000}}
+
+
+@pytest.mark.parametrize(
+    ("sent", "window"),
+    [
+        ((), 200_000),
+        ((("anthropic-beta", BETA),), 1_000_000),
+        ((("Anthropic-Beta", f"interleaved-thinking-2025-05-14, {BETA}"),), 1_000_000),
+        ((("anthropic-beta", "output-128k-2025-02-19"), ("anthropic-beta", BETA)), 1_000_000),
+        ((("anthropic-beta", "context-1m-2099-01-01"),), 200_000),
+    ],
+)
+async def test_a_beta_header_gives_its_request_the_longer_window(
+    data: LiteLLMModelData, sent: tuple[tuple[str, str], ...], window: int
+) -> None:
+    """S3-B4: that request alone; the registry goes on showing the model's own."""
+    catalog = catalog_with(data, shipped={"claude-sonnet-4-5*": SONNET})
+    own = Route("translate", "claude-sonnet-4-5", "claude-sonnet-4-5", "anthropic", "https://api.anthropic.com")
+    found = (await catalog.profile(own, calling(*sent))).window
+    assert (found.max_input_tokens, found.window, found.max_output_tokens) == (window, window, 64_000)
+    assert (await catalog.profile(own, calling())).window.max_input_tokens == 200_000
+    assert (await catalog.sighting(own, calling(*sent))).window.max_input_tokens == 200_000
+    elsewhere = replace(own, provider="bedrock")
+    assert (await catalog.profile(elsewhere, calling(*sent))).window.max_input_tokens == 200_000, "not sent there"
+
+
+async def test_what_a_person_wrote_of_beta_windows_holds(data: LiteLLMModelData) -> None:
+    """Who states a window states it for all requests, unless the header's is stated, too."""
+    sent = calling(("anthropic-beta", BETA))
+    own = Route("wire", "claude-sonnet-4-5", "claude-sonnet-4-5", "anthropic", "https://a/v1")
+    for info, window in (
+        ({"max_input_tokens": 150_000}, 150_000),
+        ({"max_input_tokens": 150_000, "beta_windows": {BETA: 500_000}}, 500_000),
+        ({"beta_windows": {BETA: 600_000}}, 600_000),
+        ({}, 1_000_000),
+    ):
+        catalog = catalog_with(data, shipped={"claude-*": SONNET}, overrides={"claude-sonnet-4-5": info})
+        assert (await catalog.profile(own, sent)).window.max_input_tokens == window
+    catalog = catalog_with(data, shipped={"claude-*": SONNET})
+    headed = replace(own, headers=((b"anthropic-beta", BETA.encode()),))
+    assert (await catalog.profile(headed, calling())).window.max_input_tokens == 1_000_000, "configured for all"
+
+
+async def test_what_overflows_teach_of_one_window_says_nothing_of_the_other(data: LiteLLMModelData) -> None:
+    """An account without the longer window is told so by the upstream; one with it is not held to the shorter."""
+    catalog = catalog_with(data, shipped={"claude-*": SONNET})
+    own = Route("translate", "claude-sonnet-4-5", "claude-sonnet-4-5", "anthropic", "https://api.anthropic.com")
+    plain, beta = calling(), calling(("anthropic-beta", BETA))
+    told = json.dumps({"error": {"message": "prompt is too long: 210000 tokens > 200000 maximum"}}).encode()
+    for caller, sent in ((plain, 199_000), (beta, 210_000)):
+        profile = await catalog.profile(own, caller)
+        await catalog.learn(own, caller, profile, status=400, body=told, sent_tokens=sent)
+        if caller is plain:
+            assert (await catalog.profile(own, beta)).window.max_input_tokens == 1_000_000
+    assert (await catalog.profile(own, beta)).window.max_input_tokens == 200_000
+    assert (await catalog.profile(own, plain)).window.max_input_tokens < 200_000

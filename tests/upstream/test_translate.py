@@ -582,7 +582,23 @@ async def test_a_stream_that_hangs_after_it_began_is_told_as_a_timeout(model: st
         body = json.dumps(QUESTION | {"model": "m", "stream": True}).encode()
         reply = await upstream.send(route, body, ALICE, stream=True)
         read: list[bytes] = []
-        with pytest.raises(UpstreamStalled, match="sent nothing for 0.7 seconds"):
+        with pytest.raises(UpstreamStalled, match=r"sent nothing for 0\.7 seconds"):
             await collect(reply, read)
         assert pinged.is_set()
         assert b"Hello" in b"".join(read)
+
+
+async def test_anthropics_beta_header_is_handed_on(upstream: LiteLLMUpstream, provider: respx.Route) -> None:
+    """The window that a client asks for by it is Anthropic's to give; no other header of a client passes."""
+    provider.respond(json=anthropic.message({"type": "text", "text": "Hello"}))
+    caller = calling(
+        ("authorization", "Bearer k"), ("anthropic-beta", "a-1, context-1m-2025-08-07"), ("x-custom", "stays")
+    )
+    route = await upstream.resolve("claude-sonnet-4-5")
+    await everything(await upstream.send(route, json.dumps(QUESTION).encode(), caller, stream=False))
+    sent = provider.calls.last.request.headers
+    assert "context-1m-2025-08-07" in sent["anthropic-beta"]
+    assert "x-custom" not in sent
+    messages = [{"role": "user", "content": "long"}]
+    await upstream.complete(route, messages, caller, max_tokens=9, timeout_seconds=5)
+    assert "context-1m-2025-08-07" in provider.calls.last.request.headers["anthropic-beta"]

@@ -455,7 +455,7 @@ async def test_a_body_that_falls_silent_is_broken_off(wire: WireLane) -> None:
 
     async with serving(script) as server:
         reply = await wire.send(route_to(server, silence_seconds=0.3), b"{}", calling())
-        with pytest.raises(UpstreamStalled, match="sent nothing for 0.3 seconds"):
+        with pytest.raises(UpstreamStalled, match=r"sent nothing for 0\.3 seconds"):
             await slowly(reply)
     assert b"".join(read) == b"xxxx"
 
