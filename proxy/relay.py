@@ -107,7 +107,7 @@ class Relay:
             return data, Ending("refused", said or NOTHING)
         stored = await self._end(turn, said)
         ending = Ending("complete" if said is None or said.complete else "incomplete", said or NOTHING)
-        return data, _kept(turn, ending, said, stored=stored)
+        return data, ending if stored and said is not None else _unkept(turn, ending, said, stored=stored)
 
     async def stream(self, reply: UpstreamReply, turn: PendingTurn, deliver: Deliver) -> Ending:
         """An answer that is an event stream: every event is delivered as it comes, byte by byte as it was.
@@ -128,7 +128,10 @@ class Relay:
             if not heard.ended:
                 heard.ended = True
                 heard.stored = await self._end(turn, heard.reply())
-            ending = _kept(turn, _ending(heard.reply(), broken), heard.reply(), stored=heard.stored)
+            said = heard.reply()
+            ending = _ending(said, broken)
+            if not heard.stored or said is None:
+                ending = _unkept(turn, ending, said, stored=heard.stored)
             if heard.events.held and ending.error is None:
                 await deliver(bytes(heard.events.held))
         except (asyncio.CancelledError, OSError):
@@ -257,14 +260,13 @@ async def _lacking(recording: Awaitable[bool]) -> bool:
     return False
 
 
-def _kept(turn: PendingTurn, ending: Ending, said: Reply | None, *, stored: bool) -> Ending:
-    """An ending with whether the turn is stored; one that its client relies on the store to keep is an error if not."""
+def _unkept(turn: PendingTurn, ending: Ending, said: Reply | None, *, stored: bool) -> Ending:
+    """An ending of a turn that is not stored, or not as the client relies on; then it is an error."""
     if turn.unstored is not None and ending.error is None and ending.outcome == "complete":
-        if said is None:
-            return replace(ending, outcome="error", error=TurnNotStored(_NOT_READ), stored=False)
-        if not stored:
-            return replace(ending, outcome="error", error=TurnNotStored(_NOT_STORED), stored=False)
-    return ending if stored else replace(ending, stored=False)
+        return replace(
+            ending, outcome="error", error=TurnNotStored(_NOT_READ if said is None else _NOT_STORED), stored=False
+        )
+    return replace(ending, stored=stored)
 
 
 def _before_done(ready: bytes) -> bytes:
