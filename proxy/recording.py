@@ -49,13 +49,17 @@ class Recorder:
         :param unstored: given for a turn of stored history, and told where it is not stored
         :returns: whether it is stored
         """
+        started = self._timer()
         try:
-            patient = PATIENT_SECONDS if unstored is not None else 0.0
-            conversation = await self._written(turn, patient)
-            if conversation is None:
-                if unstored is not None:
-                    unstored(turn)
-                return False
+            try:
+                conversation = await self._store.record(turn)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the client is owed its bytes
+                again = await self._tried_again(turn, error, unstored, PATIENT_SECONDS)
+                if again is None:
+                    return False
+                conversation = again
+            if self._tells:
+                self._emit(TurnStored(conversation, *_added(turn), self._timer() - started))
             if ahead is not None:
                 await ahead(conversation)
         except asyncio.CancelledError:
@@ -89,33 +93,42 @@ class Recorder:
 
     async def record_left(self, turn: TurnRecord, unstored: Unstored | None) -> bool:
         """Store a turn whose client has left, and tell whether it is stored."""
-        stored = await self._written(turn, LATE_SECONDS if unstored is not None else 0.0) is not None
-        if not stored and unstored is not None:
-            unstored(turn)
-        return stored
-
-    async def _written(self, turn: TurnRecord, seconds: float) -> str | None:
-        """The id that the turn is stored under; None where it could not be stored.
-
-        :param seconds: for which a store that does not answer is asked again
-        """
         started = self._timer()
-        until = 0.0
-        while True:
+        conversation: str | None
+        try:
+            conversation = await self._store.record(turn)
+        except Exception as error:  # noqa: BLE001 - nobody waits for it
+            conversation = await self._tried_again(turn, error, unstored, LATE_SECONDS)
+        if conversation is not None and self._tells:
+            self._emit(TurnStored(conversation, *_added(turn), self._timer() - started))
+        return conversation is not None
+
+    async def _tried_again(
+        self, turn: TurnRecord, error: Exception, unstored: Unstored | None, seconds: float
+    ) -> str | None:
+        """The id that a turn is stored under after it could not be; None where it is not, which ``unstored`` is told.
+
+        :param seconds: for which a store that does not answer is asked again, for a turn of stored history
+        """
+        self.failed(error)
+        if unstored is None:
+            return None
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds - PAUSE_SECONDS
+        while _away(error) and not self._closing and loop.time() <= until:
+            await asyncio.sleep(PAUSE_SECONDS)
             try:
-                conversation = await self._store.record(turn)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the client is owed its bytes
+                return await self._store.record(turn)
+            except Exception as another:  # noqa: BLE001 - as above
+                error = another
                 self.failed(error)
-                away = isinstance(error, StoreUnavailable) and not isinstance(error, StoreRefuses)
-                now = asyncio.get_running_loop().time()
-                until = until or now + seconds
-                if not away or self._closing or now + PAUSE_SECONDS > until:
-                    return None
-                await asyncio.sleep(PAUSE_SECONDS)
-            else:
-                if self._tells:
-                    self._emit(TurnStored(conversation, *_added(turn), self._timer() - started))
-                return conversation
+        unstored(turn)
+        return None
+
+
+def _away(error: Exception) -> bool:
+    """Whether the store may be back in a moment; one that refuses to write would refuse again."""
+    return isinstance(error, StoreUnavailable) and not isinstance(error, StoreRefuses)
 
 
 def _added(turn: TurnRecord) -> tuple[int, int]:

@@ -109,7 +109,7 @@ class Relay:
         if reply.status >= 400:
             return data, Ending("refused", said or NOTHING)
         stored = await self._end(turn, said)
-        return data, _kept(turn, _whole_ending(said), said, stored=stored)
+        return data, _ended(turn, _whole_ending(said), said, stored=stored)
 
     async def _large(self, reply: UpstreamReply, turn: PendingTurn, data: bytes) -> Ending:
         """A large answer that is no stream, read in a thread."""
@@ -118,7 +118,7 @@ class Relay:
             return Ending("refused", await answer.reply_aside() or NOTHING)
         stored = await self._recorder.apart(self._end_aside(turn, answer))
         said = answer.reply()
-        return _kept(turn, _whole_ending(said), said, stored=stored)
+        return _ended(turn, _whole_ending(said), said, stored=stored)
 
     async def stream(self, reply: UpstreamReply, turn: PendingTurn, deliver: Deliver) -> Ending:
         """An answer that is an event stream: every event is delivered as it comes, byte by byte as it was.
@@ -140,7 +140,8 @@ class Relay:
             if not stream.ended:
                 stream.ended = True
                 stream.stored = await self._end_of(turn, answer)
-            ending = _kept(turn, _ending(answer.reply(), broken), answer.reply(), stored=stream.stored)
+            said = answer.reply()
+            ending = _ended(turn, _ending(said, broken), said, stored=stream.stored)
             if stream.events.held and ending.error is None:
                 await deliver(bytes(stream.events.held))
         except (asyncio.CancelledError, OSError):
@@ -280,14 +281,14 @@ async def _lacking(recording: Awaitable[bool]) -> bool:
     return False
 
 
-def _kept(turn: PendingTurn, ending: Ending, said: Reply | None, *, stored: bool) -> Ending:
-    """An ending with whether the turn is stored; one that its client relies on the store to keep is an error if not."""
+def _ended(turn: PendingTurn, ending: Ending, said: Reply | None, *, stored: bool) -> Ending:
+    """An ending with whether its turn is stored; it is an error where the client relies on that and it is not."""
+    if stored and said is not None:
+        return ending
     if turn.unstored is not None and ending.error is None and ending.outcome == "complete":
-        if said is None:
-            return replace(ending, outcome="error", error=TurnNotStored(_NOT_READ), stored=False)
-        if not stored:
-            return replace(ending, outcome="error", error=TurnNotStored(_NOT_STORED), stored=False)
-    return ending if stored else replace(ending, stored=False)
+        error = TurnNotStored(_NOT_READ if said is None else _NOT_STORED)
+        return replace(ending, outcome="error", error=error, stored=False)
+    return replace(ending, stored=stored)
 
 
 def _before_done(ready: bytes) -> bytes:

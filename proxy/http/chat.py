@@ -152,8 +152,9 @@ class ChatEndpoint:
                     await response.start(reply.status, [*lines, *visit.facts()])
             await response.piece(chunk)
 
-        ending = await self._relay.stream(reply, exchange.turn, deliver)
-        visit.ended(ending)
+        ending = visit.ending = await self._relay.stream(reply, exchange.turn, deliver)
+        if not ending.stored:
+            visit.unstored()
         await keepalive.stop()
         if ending.error is not None:
             visit.failed(ending.error)
@@ -168,7 +169,9 @@ class ChatEndpoint:
         """Bring an answer to the client that is no stream."""
         reply, response = exchange.reply, visit.response
         data, ending = await self._relay.whole(reply, exchange.turn)
-        visit.ended(ending)
+        visit.ending = ending
+        if not ending.stored:
+            visit.unstored()
         if ending.error is not None:
             visit.failed(ending.error)
             await response.error(ending.error, visit.facts())

@@ -54,10 +54,9 @@ class Visit:
         """Remember what went wrong: its code for everybody, its cause for the log."""
         self.code, self.cause = error.code, error.internal or None
 
-    def ended(self, ending: Ending) -> None:
-        """Note how the exchange ended; where its turn is not stored, the store is degraded for this request."""
-        self.ending = ending
-        if not ending.stored and self.report is not None:
+    def unstored(self) -> None:
+        """The turn is not in the store, whatever was known of the store before."""
+        if self.report is not None:
             self.report = replace(self.report, degraded=True)
 
     def arrived(self) -> None:
