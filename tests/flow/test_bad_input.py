@@ -149,3 +149,20 @@ def test_a_models_name_has_a_bound_wherever_it_is_given(bench: Bench, client: Cl
     asked["model"] = name[1:]
     assert client.http.post("/tidemark/count", json=asked, headers=client.headers()).status_code == 200
     assert not bench.upstream.received
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/tidemark/models/llamafile/x"])
+def test_a_name_that_nobody_configured_leads_to_no_service_of_this_machine(
+    bench: Bench, client: Client, path: str
+) -> None:
+    """OpenAI's 404, with what is configured; nothing is asked, for the window neither."""
+    body = {"model": "llamafile/x", "messages": [user("hi")]}
+    got = (
+        client.http.get(path, headers=client.headers())
+        if "models" in path
+        else client.http.post(path, json=body, headers=client.headers())
+    )
+    told = got.json()["error"]
+    assert (got.status_code, told["code"], told["param"]) == (404, "model_not_found", "model")
+    assert "Configured: small." in told["message"]
+    assert not bench.upstream.received

@@ -142,7 +142,7 @@ def test_a_silent_stream_gets_comments_until_its_first_byte(bench: Bench, reques
 STALLING = """
 model_list:
   - model_name: small
-    litellm_params: {{model: openai/scripted, api_base: "{base}", timeout: 0.6}}
+    litellm_params: {{model: openai/scripted, api_base: "{base}", timeout: 1.5}}
 """
 
 
@@ -152,7 +152,7 @@ def test_a_stream_that_hangs_after_its_headers_ends_with_an_error(
 ) -> None:
     """No client waits until it leaves: an event where something was sent, else 504; a comment is a sign of life."""
     client = bench.client(request.node.nodeid, config=STALLING)
-    thinking: list[bytes | float] = [0.3, b": thinking\n\n"]
+    thinking: list[bytes | float] = [0.5, b": thinking\n\n"]
     pieces = [chunk(delta={"content": "a"}), *thinking * 4] if begun else []
     bench.upstream.script = lambda _: Answer([*pieces, 20.0], headers=[(b"content-type", b"text/event-stream")])
     got = client.post(ASK)

@@ -185,17 +185,17 @@ async def test_a_task_waits_once_at_a_time() -> None:
 async def test_a_large_write_is_given_time_by_its_size_and_so_is_what_waits_behind_it() -> None:
     """A record that is late by its own size is no outage: nobody rests for it, and nobody goes on without a history."""
     rest = Rest()
-    large = AskingForLong(rest, 0.05, 4 * WRITTEN_BYTES_A_SECOND // 10)
+    large = AskingForLong(rest, 0.05, 5 * WRITTEN_BYTES_A_SECOND)
     waits = Asking(rest, 0.05)
 
     async def behind() -> None:
         with waits:
-            await asyncio.sleep(0.25)
+            await asyncio.sleep(0.3)
 
     other = asyncio.create_task(behind())
     with large:
-        await asyncio.sleep(0.3)
-    await other
+        await asyncio.sleep(0.2)
+        await other
     assert not rest.resting
     with pytest.raises(StoreUnavailable), waits:
         await asyncio.sleep(5)

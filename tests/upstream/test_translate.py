@@ -567,8 +567,8 @@ async def test_a_stream_that_hangs_after_it_began_is_told_as_a_timeout(model: st
 
     async def script(exchange: Exchange) -> None:
         await exchange.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + first)
-        for _ in range(6):
-            await asyncio.sleep(0.2)
+        for _ in range(5):
+            await asyncio.sleep(0.5)
             await exchange.write(b": ping\n\n")
         pinged.set()
         await exchange.gone()
@@ -576,13 +576,13 @@ async def test_a_stream_that_hangs_after_it_began_is_told_as_a_timeout(model: st
     pinged = asyncio.Event()
     async with serving(script) as server:
         base = server.base_url.removesuffix("/v1")
-        params: dict[str, JsonValue] = {"model": model, "api_base": base, "api_key": "k", "stream_timeout": 0.7}
+        params: dict[str, JsonValue] = {"model": model, "api_base": base, "api_key": "k", "stream_timeout": 2}
         upstream = LiteLLMUpstream([{"model_name": "m", "litellm_params": params, "lane": "translate"}])
         route = await upstream.resolve("m")
         body = json.dumps(QUESTION | {"model": "m", "stream": True}).encode()
         reply = await upstream.send(route, body, ALICE, stream=True)
         read: list[bytes] = []
-        with pytest.raises(UpstreamStalled, match=r"sent nothing for 0\.7 seconds"):
+        with pytest.raises(UpstreamStalled, match="sent nothing for 2 seconds"):
             await collect(reply, read)
         assert pinged.is_set()
         assert b"Hello" in b"".join(read)
