@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -260,6 +261,7 @@ def _run(settings: Settings, config: Path | None, listener: socket.socket, store
 
         warn = logging.getLogger("tidemark").warning
         app = create_app(settings, store_url=store_url, secret=secret.encode(), warn=warn)
+        gc.freeze()  # as in app/workers.py
         Server(ServingConfig(app, **plain)).run(sockets=[listener])
         return
     with tempfile.TemporaryDirectory(prefix="tidemark-metrics-") as counters:

@@ -1,6 +1,7 @@
-"""Work over very many messages, done beside the event loop: rules of the core that walk over all of a request.
+"""Work over very many messages or megabytes, done beside the event loop: nobody else waits for it.
 
-Below whatever plans. A rule that takes a microsecond a message holds everybody else for 20 ms where there are 20,000.
+Below whatever walks over all of a request: plans, records, what is rendered. A rule that takes a microsecond a message
+holds everybody for 20 ms where there are 20,000.
 """
 
 from __future__ import annotations
@@ -12,8 +13,13 @@ from typing import TypeVar
 T = TypeVar("T")
 MANY_MESSAGES = 1_000
 """A plan over as many takes some 5 ms, a thread a tenth of one."""
+MANY_BYTES = 1_048_576
+"""Packing as many takes some milliseconds."""
 
 
-async def beside_many(messages: int, work: Callable[[], T]) -> T:
-    """What ``work`` gives, from a thread where it walks over more than ``MANY_MESSAGES``."""
-    return await asyncio.to_thread(work) if messages > MANY_MESSAGES else work()
+async def beside_many(messages: int, work: Callable[[], T], *, size: int = 0) -> T:
+    """What ``work`` gives, from a thread where it walks over more than ``MANY_MESSAGES``.
+
+    :param size: bytes that it copies; more than ``MANY_BYTES`` are a reason as well
+    """
+    return await asyncio.to_thread(work) if messages > MANY_MESSAGES or size > MANY_BYTES else work()

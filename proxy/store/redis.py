@@ -12,6 +12,7 @@ import math
 import uuid
 from collections.abc import Awaitable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from proxy.core.conversation import Recollection, TurnRecord
@@ -30,6 +31,7 @@ from proxy.store.probing import Probing
 from proxy.store.records import RecordReader
 from proxy.store.rest import Rest
 from proxy.store.seen import Seen
+from proxy.threads import beside_many
 
 RECALL_SECONDS = 0.25
 """A client waits for it before its request is forwarded; on one machine it takes a thousandth."""
@@ -112,7 +114,8 @@ class RedisStore(RecordReader):
         :returns: the id of the conversation that holds the turn now
         :raises StoreUnavailable: the store did not answer in time
         """
-        parts, created = codec.part_turn(turn, turn.known), scripts.moment(turn.created_at)
+        parts = await beside_many(len(turn.messages), partial(codec.part_turn, turn, turn.known))
+        created = scripts.moment(turn.created_at)
         with self._recording_of(turn, parts):
             own = await self._record(turn, parts, turn.known, created)
             if own is None:  # what was known is gone meanwhile, or a fork has to hold system messages of its own
@@ -294,10 +297,14 @@ class RedisStore(RecordReader):
             return self._probing if turn.lease else self._recording
         return AskingForLong(self._rest, self._record_seconds, size, probe=bool(turn.lease))
 
-    def _record(self, turn: TurnRecord, parts: codec.TurnParts, known: int, created: str) -> Awaitable[bytes | None]:
+    async def _record(self, turn: TurnRecord, parts: codec.TurnParts, known: int, created: str) -> bytes | None:
         lasting = self._lifetimes.of(turn.tenant)
-        given = scripts.record_arguments(turn, parts, created, known=known, lifetime=lasting, seen=self._seen)
-        return self._run(scripts.RECORD, turn.chain.family, *given)
+        arguments = partial(scripts.record_arguments, turn, parts, created)
+        pack = partial(arguments, known=known, lifetime=lasting, seen=self._seen)
+        size = sum([len(message.raw) for message, _ in parts.new])
+        given = await beside_many(len(parts.new), pack, size=size)
+        own: bytes | None = await self._run(scripts.RECORD, turn.chain.family, *given)
+        return own
 
     async def _read(self, script: scripts.Script, conversation: str, *more: str) -> Any:
         if not is_id(conversation):
