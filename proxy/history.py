@@ -165,7 +165,7 @@ class StoredHistory:
         record = begun.record
         if record is None:
             return request, controls, ""
-        kept = [one.raw for one in await self._readback.messages(record)]
+        kept = await self._readback.sendable(record)
         stored = self._parsed(request, kept)
         said = [message for message in request.messages if not message.is_system]
         found = align(stored, said)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from proxy.core.conversation import StoredConversation, StoredMessage
+from proxy.core.echo import as_sent
 from proxy.core.errors import ConversationConflict, ConversationNotFound, ModelNotFound
 from proxy.core.messages import ChatRequest, Message, render_body, render_messages
 from proxy.core.ports import Caller, ConversationStore, Upstream
@@ -79,6 +80,14 @@ class Readback:
         if [one.position for one in kept] != list(range(1, record.message_count + 1)):
             raise ConversationNotFound(f"Messages of the conversation {record.id!r} have expired.")
         return kept
+
+    async def sendable(self, record: StoredConversation) -> Sequence[bytes]:
+        """All messages of a conversation, oldest first, as a client would send them; what is stored stays as it is.
+
+        :raises ConversationNotFound: some have expired
+        """
+        raws = [one.raw for one in await self.messages(record)]
+        return await beside(lambda: list(map(as_sent, raws)), raws)
 
 
 def chain_of_stored(conversation: str, kept: Sequence[StoredMessage]) -> PrefixChain:
