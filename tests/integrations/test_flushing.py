@@ -43,6 +43,11 @@ def eventually(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
+def taken_so_many(taken: Taken, count: int) -> Callable[[], bool]:
+    """Whether so many messages were taken."""
+    return lambda: len(taken.all) == count
+
+
 @pytest.mark.parametrize("output", ["messages", "summarized_messages"])
 def test_s0_4_g_exactly_the_messages_that_leave_are_flushed(output: str) -> None:
     """Turn after turn: what is not in the context any more was flushed once, and nothing else was."""
@@ -56,7 +61,7 @@ def test_s0_4_g_exactly_the_messages_that_leave_are_flushed(output: str) -> None
         state = graph.invoke({**state, "messages": [*state["messages"], *talk(2 * turn + 2, 2 * turn)]})
         kept = [one for one in ids(state[output]) if one in {f"m{n}" for n in range(24)}]
         told = [f"m{n}" for n in range(2 * turn + 2) if f"m{n}" not in kept]
-        eventually(lambda count=len(told): len(taken.all) == count)  # type: ignore[misc]
+        eventually(taken_so_many(taken, len(told)))
         assert taken.all == told
     assert len(taken.flushes) > 2
 
