@@ -17,7 +17,6 @@ from proxy.commands import Answered
 from proxy.core.alignment import Alignment, align
 from proxy.core.conversation import StoredConversation
 from proxy.core.errors import ConversationConflict, ConversationNotFound
-from proxy.core.gaps import without_gaps
 from proxy.core.messages import ChatRequest, Message, render_body
 from proxy.core.ports import BegunTurn, Caller, ConversationStore, Lease, LeaseStore, TurnStore, Upstream, UpstreamReply
 from proxy.core.prefix import chain_of, is_id, split_id
@@ -172,7 +171,7 @@ class StoredHistory:
         record = begun.record
         if record is None:
             return request, controls, ""
-        kept = [one.raw for one in without_gaps(await self._readback.messages(record, gaps=True))]
+        kept = await self._readback.sendable(record)
         unreadable = record.message_count - len(kept)
         stored = await self._parsed(request, kept) if kept else ()
         said = [message for message in request.messages if not message.is_system]

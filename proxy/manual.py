@@ -12,6 +12,7 @@ from typing import Protocol
 
 from proxy.core.budget import MIN_SUMMARY_TOKENS
 from proxy.core.conversation import StoredConversation
+from proxy.core.echo import as_sent
 from proxy.core.errors import CompactionFailed, ModelNotFound, StoreUnavailable
 from proxy.core.events import CompactionStarted, ConversationCompacted, Listener
 from proxy.core.ports import Caller, ConversationStore, MemoryFlush, Route, Summarizer, Upstream
@@ -130,7 +131,7 @@ class ManualCompaction:
     async def _understood(self, record: StoredConversation, route: Route, wish: Wish, caller: Caller) -> Understood:
         """The stored conversation as a request that asks for a compaction."""
         kept = await Readback(self._store, self._upstream).messages(record)
-        raws = [*await self._kept.head(record.id), *(one.raw for one in kept)]
+        raws = [*await self._kept.head(record.id), *(as_sent(one.raw) for one in kept)]
         request = await request_read(self._read, route.name, raws)
         chain = chain_of_stored(record.id, kept)
         controls = Controls(mode="force", retention=wish.retention)

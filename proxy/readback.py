@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from proxy.core.conversation import StoredConversation, StoredMessage
+from proxy.core.echo import as_sent
 from proxy.core.errors import ConversationConflict, ConversationNotFound, ModelNotFound, RecordUnreadable
+from proxy.core.gaps import without_gaps
 from proxy.core.messages import ChatRequest, Message, render_body, render_messages
 from proxy.core.ports import Caller, ConversationStore, Upstream
 from proxy.core.prefix import PrefixChain, owner_of
@@ -91,6 +93,16 @@ class Readback:
                 internal=broken[0].unreadable,
             )
         return kept
+
+    async def sendable(self, record: StoredConversation) -> Sequence[bytes]:
+        """All messages of a conversation that can be read, oldest first, as a client would send them.
+
+        What is stored stays as it is. A call or a result whose counterpart cannot be read is left out as well.
+
+        :raises ConversationNotFound: some have expired
+        """
+        raws = [one.raw for one in without_gaps(await self.messages(record, gaps=True))]
+        return await beside(lambda: list(map(as_sent, raws)), raws)
 
 
 def chain_of_stored(conversation: str, kept: Sequence[StoredMessage]) -> PrefixChain:

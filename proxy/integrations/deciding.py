@@ -128,6 +128,24 @@ class Case:
             return None
         return self._told(covered, absorbed)
 
+    def leaving(self, covered: int, absorbed: Sequence[bytes]) -> list[BaseMessage]:
+        """The messages that leave the context for a summary, oldest first; what an earlier one tells has left before.
+
+        :param covered: of ``messages``
+        :param absorbed: digests of the system messages that the summary takes in
+        """
+        originals, before, position = self._originals(), self.told.ids if self.told else frozenset(), 0
+        gone: list[BaseMessage] = []
+        for core in self.messages:
+            position += not core.is_system
+            if position > covered:
+                break
+            message = originals.get(id(core))
+            told = not core.is_system or core.digest in absorbed
+            if told and message is not None and message.id not in before:
+                gone.append(message)
+        return gone
+
     def room(self, planned: Compact) -> int:
         """Tokens that the rendered summary may take, so that ``max_tokens`` holds."""
         left = self.limits.max_tokens - planned.rest_tokens

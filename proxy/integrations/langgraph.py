@@ -18,12 +18,14 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from .deciding import TokenCounter
+from .flushing import FlushHook, OnFlush
 from .summarizing import (
     DEFAULT_EXISTING_SUMMARY_PROMPT,
     DEFAULT_FINAL_SUMMARY_PROMPT,
     DEFAULT_INITIAL_SUMMARY_PROMPT,
     DEFAULT_MAX_SUMMARY_TOKENS,
     Ask,
+    Leave,
     Model,
     RunningSummary,
     Shelf,
@@ -58,6 +60,7 @@ def summarize_messages(
     existing_summary_prompt: ChatPromptTemplate = DEFAULT_EXISTING_SUMMARY_PROMPT,
     final_prompt: ChatPromptTemplate = DEFAULT_FINAL_SUMMARY_PROMPT,
     store: Shelf | None = None,
+    on_flush: OnFlush | None = None,
 ) -> SummarizationResult:
     """Bring messages within ``max_tokens``: a running summary, and the newest messages as they are.
 
@@ -73,6 +76,7 @@ def summarize_messages(
     :param existing_summary_prompt: takes ``messages`` and ``existing_summary``
     :param final_prompt: takes ``system_message``, ``summary`` and ``messages``
     :param store: summaries that are shared with a proxy (``shared.py``)
+    :param on_flush: called, off the caller's thread, with the messages that leave the context (``flushing.py``)
     :raises ValueError: a bound or a message's id is not as it must be
     :raises SummaryRejected: the model answered without a text; nothing was changed
     """
@@ -85,7 +89,8 @@ def summarize_messages(
         existing_summary_prompt,
         final_prompt,
     )
-    return _perform(steps(messages, running_summary, wish, shared=store is not None), model, store)
+    hook = FlushHook(on_flush) if on_flush else None
+    return _perform(steps(messages, running_summary, wish, shared=store is not None), model, store, hook)
 
 
 async def asummarize_messages(
@@ -101,6 +106,7 @@ async def asummarize_messages(
     existing_summary_prompt: ChatPromptTemplate = DEFAULT_EXISTING_SUMMARY_PROMPT,
     final_prompt: ChatPromptTemplate = DEFAULT_FINAL_SUMMARY_PROMPT,
     store: Shelf | None = None,
+    on_flush: OnFlush | None = None,
 ) -> SummarizationResult:
     """The same as ``summarize_messages``, with the model's ``ainvoke``."""
     wish = Wish(
@@ -112,7 +118,8 @@ async def asummarize_messages(
         existing_summary_prompt,
         final_prompt,
     )
-    return await _aperform(steps(messages, running_summary, wish, shared=store is not None), model, store)
+    hook = FlushHook(on_flush) if on_flush else None
+    return await _aperform(steps(messages, running_summary, wish, shared=store is not None), model, store, hook)
 
 
 class SummarizationNode(Runnable[Any, dict[str, Any]]):
@@ -137,7 +144,9 @@ class SummarizationNode(Runnable[Any, dict[str, Any]]):
         output_messages_key: str = "summarized_messages",
         name: str = "summarization",
         store: Shelf | None = None,
+        on_flush: OnFlush | None = None,
     ) -> None:
+        """:param on_flush: called, off the graph, with exactly the messages that leave the context (S0-4)"""
         if store is not None and input_messages_key == output_messages_key:
             message = "A shared summary is found by the whole history: let output_messages_key be another one."
             raise ValueError(message)
@@ -153,6 +162,7 @@ class SummarizationNode(Runnable[Any, dict[str, Any]]):
         self.input_messages_key = input_messages_key
         self.output_messages_key = output_messages_key
         self.store = store
+        self._hook = FlushHook(on_flush) if on_flush else None
 
     def __repr__(self) -> str:
         return f"SummarizationNode({self.name}: {self.input_messages_key} -> {self.output_messages_key})"
@@ -161,7 +171,7 @@ class SummarizationNode(Runnable[Any, dict[str, Any]]):
         """The update of the state."""
         del config, kwargs
         context, started = self._start(input)
-        return self._update(context, _perform(started, self.model, self.store))
+        return self._update(context, _perform(started, self.model, self.store, self._hook))
 
     async def ainvoke(
         self,
@@ -172,7 +182,7 @@ class SummarizationNode(Runnable[Any, dict[str, Any]]):
         """The update of the state, with the model's ``ainvoke``."""
         del config, kwargs
         context, started = self._start(input)
-        return self._update(context, await _aperform(started, self.model, self.store))
+        return self._update(context, await _aperform(started, self.model, self.store, self._hook))
 
     def _start(self, state: Any) -> tuple[Mapping[str, Any], Steps]:
         messages = _field(state, self.input_messages_key)
@@ -213,7 +223,7 @@ def _field(state: Any, key: str) -> Any:
     raise ValueError(message)
 
 
-def _perform(taken: Steps, model: Model, store: Shelf | None) -> SummarizationResult:
+def _perform(taken: Steps, model: Model, store: Shelf | None, hook: FlushHook | None) -> SummarizationResult:
     """Do what the steps ask for, one after the other."""
     answer: Any = None
     while True:
@@ -224,11 +234,14 @@ def _perform(taken: Steps, model: Model, store: Shelf | None) -> SummarizationRe
             return result
         if isinstance(step, Ask):
             answer = model.invoke(step.prompt)
+        elif isinstance(step, Leave):
+            _leave(step, hook)
+            answer = None
         elif store is not None:
             answer = store.perform(step)
 
 
-async def _aperform(taken: Steps, model: Model, store: Shelf | None) -> SummarizationResult:
+async def _aperform(taken: Steps, model: Model, store: Shelf | None, hook: FlushHook | None) -> SummarizationResult:
     """The same, awaiting each answer."""
     answer: Any = None
     while True:
@@ -239,5 +252,14 @@ async def _aperform(taken: Steps, model: Model, store: Shelf | None) -> Summariz
             return result
         if isinstance(step, Ask):
             answer = await model.ainvoke(step.prompt)
+        elif isinstance(step, Leave):
+            _leave(step, hook)
+            answer = None
         elif store is not None:
             answer = await store.aperform(step)
+
+
+def _leave(step: Leave, hook: FlushHook | None) -> None:
+    """Queue what leaves, before the result discards it."""
+    if hook is not None and step.messages:
+        hook.put(step.messages)

@@ -117,6 +117,13 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True)
+class Leave:
+    """These messages leave the context, and have to be told to whoever wants to know; nothing is answered."""
+
+    messages: list[BaseMessage]
+
+
+@dataclass(frozen=True, slots=True)
 class Shared:
     """A summary of the first ``covered`` non-system messages, as the store knows it."""
 
@@ -138,7 +145,7 @@ class Shelf(Protocol):
         ...
 
 
-Steps = Generator[Ask | Find | Keep, Any, SummarizationResult]
+Steps = Generator[Ask | Find | Keep | Leave, Any, SummarizationResult]
 
 
 def steps(messages: Sequence[AnyMessage], running: Any, wish: Wish, *, shared: bool) -> Steps:
@@ -159,6 +166,7 @@ def steps(messages: Sequence[AnyMessage], running: Any, wish: Wish, *, shared: b
     if shared and not case.gone and (found := (yield Find(case.messages))) is not None:
         adopted = case.adopted(found.covered, found.absorbed)
         if adopted is not None:
+            yield Leave(case.leaving(found.covered, found.absorbed))
             summary = RunningSummary(found.text, *_ids(adopted))
             case = _case(given, summary, wish)
     if summary is not None and not case.said:
@@ -173,6 +181,7 @@ def steps(messages: Sequence[AnyMessage], running: Any, wish: Wish, *, shared: b
     if shared and not case.gone:
         kept = yield Keep(case.messages, Shared(text, planned.covered, planned.absorbed))
         text = kept.text if kept is not None else text
+    yield Leave(case.leaving(planned.covered, planned.absorbed))
     result = _rendered(wish, text, *case.around(planned.covered, planned.absorbed))
     if (tokens := sum(wish.token_counter([one]) for one in result)) > wish.max_tokens:
         warnings.warn(

@@ -60,6 +60,35 @@ def test_what_is_forwarded_is_what_a_client_with_all_messages_would_send(bench: 
     assert sent["new"] == sent["whole"]
 
 
+def test_a_stored_answer_goes_out_as_a_client_would_send_it(bench: Bench, client: Client) -> None:
+    """A strict server refuses null members, annotations and reasoning; the archive and the export keep them."""
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    plain: Said = {
+        "role": "assistant",
+        "content": "Yes.",
+        "refusal": None,
+        "annotations": [],
+        "reasoning_content": "Hm.",
+    }
+    calling: Said = {"role": "assistant", "content": None, "tool_calls": [call], "audio": None, "function_call": None}
+
+    def turn(said: Said, answer: Said) -> str:
+        body = {"choices": [{"index": 0, "message": answer, "finish_reason": "stop"}]}
+        bench.upstream.script = lambda _: Answer([json.dumps(body).encode()])
+        return client.chat([said], conversation="strict", **STORED).headers["x-tidemark-conversation"]
+
+    turn(user("One?"), plain)
+    turn(user("Two?"), calling)
+    id_ = turn({"role": "tool", "tool_call_id": "c", "content": "Found."}, plain)
+    sent = bench.upstream.last.messages
+    assert sent[1] == {"role": "assistant", "content": "Yes."}
+    assert sent[3] == {"role": "assistant", "tool_calls": [call]}
+    shown = client.http.get(f"/tidemark/conversations/{id_}", headers=client.headers()).json()["data"]
+    assert [shown[1]["message"], shown[3]["message"]] == [plain, calling]
+    exported = client.http.get(f"/tidemark/conversations/{id_}/export", headers=client.headers()).text.splitlines()
+    assert [json.loads(exported[1]), json.loads(exported[3])] == [plain, calling]
+
+
 def test_both_ways_of_sending_are_one_conversation(bench: Bench, client: Client) -> None:
     """A client may change from one to the other, with the name or with the id it was told."""
     first = client.chat([user("My name is Ada.")], conversation="mine")
