@@ -204,7 +204,9 @@ def _store(settings: Settings, stack: ExitStack) -> str:
         return str(settings.store.url)
     from proxy.store.embedded import EmbeddedValkey
 
-    return stack.enter_context(EmbeddedValkey(settings.data_dir / "store")).url
+    most = settings.store.max_mb
+    options = () if most is None else ("--maxmemory", f"{most}mb", "--maxmemory-policy", "noeviction")
+    return stack.enter_context(EmbeddedValkey(settings.data_dir / "store", options=options)).url
 
 
 def _secret(settings: Settings) -> str:

@@ -35,6 +35,8 @@ class Recollection:
     """Of the lease that it is made under: the second part of a conversation's id, this one's or its parent's."""
     degraded: bool = False
     """Whether the store could not be asked; then nothing above is to be relied on."""
+    full: bool = False
+    """Whether nothing more is stored for the caller."""
 
 
 def told_id(memory: Recollection, chain: PrefixChain, now: float) -> str:
@@ -87,6 +89,8 @@ class TurnRecord:
     """The name of the lease that such a turn is under; given back with the write. Empty where there is none."""
     held: bytes = b""
     """That lease's value."""
+    imported: bool = False
+    """Whether it was led elsewhere, so that no upstream has answered here."""
 
     def answered(self, reply: Message, tokens: int, usage: Mapping[str, object]) -> TurnRecord:
         """The record of the same turn whose answer came to its end.

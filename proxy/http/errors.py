@@ -20,6 +20,8 @@ STATUS: dict[type[errors.TidemarkError], HTTPStatus] = {
     errors.BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     errors.CompactionFailed: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.TokenizerFailed: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.ImportLimit: HTTPStatus.TOO_MANY_REQUESTS,
+    errors.StoreFull: HTTPStatus.INSUFFICIENT_STORAGE,
     errors.StoreError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.UpstreamTimedOut: HTTPStatus.GATEWAY_TIMEOUT,
     errors.UpstreamError: HTTPStatus.BAD_GATEWAY,

@@ -25,6 +25,7 @@ from proxy.store.lifetimes import Lifetimes, lifetime
 from proxy.store.listing import Listing, Used
 from proxy.store.rest import Rest
 from proxy.store.seen import Seen
+from proxy.store.usage import Usage
 
 RECALL_SECONDS = 0.25
 """A client waits for it before its request is forwarded; on one machine it takes a thousandth."""
@@ -41,6 +42,7 @@ class RedisStore:
     :param url: ``redis://``, ``rediss://``, ``unix://``; ``redis+cluster://`` or ``?cluster=true``
     :param ttl_seconds: how long what nobody uses is kept; None keeps it for good
     :param lifetimes: the same and more, by tenant
+    :param max_tenant_bytes: what one credential may store; None for no bound
     :raises ConfigError: the URL cannot be used
     """
 
@@ -50,6 +52,7 @@ class RedisStore:
         *,
         ttl_seconds: float | None,
         lifetimes: Lifetimes | None = None,
+        max_tenant_bytes: int | None = None,
         recall_timeout_seconds: float = RECALL_SECONDS,
         record_timeout_seconds: float = RECORD_SECONDS,
     ) -> None:
@@ -60,7 +63,9 @@ class RedisStore:
         self._recording = Asking(rest, record_timeout_seconds)
         self._probing = Asking(rest, record_timeout_seconds, probe=True)
         self._seen = Seen()
-        self.listing = Listing(self.ask, self._lifetimes.longest)
+        longest = self._lifetimes.longest
+        self.listing = Listing(self.ask, longest)
+        self.usage = Usage(self.ask, self._weigh, max_bytes=max_tenant_bytes, keep_seconds=longest)
 
     async def recall(self, chain: PrefixChain, recipe: SummaryRecipe) -> Recollection:
         """What is known of a request's conversation; whose it is, is in the chain.
@@ -93,8 +98,11 @@ class RedisStore:
         """Append what a turn adds, in one atomic write; writing it twice changes nothing.
 
         :returns: the id of the conversation that holds the turn now
+        :raises StoreFull: nothing more is stored for this credential
         :raises StoreUnavailable: the store did not answer in time
         """
+        owner = turn.owner or turn.tenant
+        self.usage.check(owner)
         parts, created = codec.part_turn(turn, turn.known), scripts.moment(turn.created_at)
         with self._recording:
             own = await self._record(turn, parts, turn.known, created)
@@ -106,7 +114,7 @@ class RedisStore:
         conversation = turn.chain.family + own.decode()
         self.listing.note(
             Used(
-                turn.owner or turn.tenant,
+                owner,
                 conversation,
                 turn.name,
                 created,
@@ -115,6 +123,10 @@ class RedisStore:
         )
         for system in parts.systems:
             self._seen.add((conversation, system.digest))
+        size = 0
+        for message, _ in parts.new:
+            size += len(message.raw)
+        self.usage.note(owner, size, accepted=not turn.imported)
         return conversation
 
     async def keep_summary(
@@ -252,6 +264,7 @@ class RedisStore:
         with self._recording:
             gone = await self._run(scripts.FORGET, family, b"", 0, own, now)
         await self.listing.drop(owner, conversation, name)
+        await self.usage.forgotten(owner)
         return bool(gone)
 
     async def ping(self) -> None:
@@ -275,6 +288,7 @@ class RedisStore:
     async def close(self) -> None:
         """Write what waits, and close all connections."""
         await self.listing.aclose()
+        await self.usage.aclose()
         await self._carrier.aclose()
 
     def _recall(self, chain: PrefixChain, before: int, recipe: SummaryRecipe) -> Awaitable[Any]:
@@ -285,6 +299,9 @@ class RedisStore:
         lasting = self._lifetimes.of(turn.tenant)
         given = scripts.record_arguments(turn, parts, created, known=known, lifetime=lasting, seen=self._seen)
         return self._run(scripts.RECORD, turn.chain.family, *given)
+
+    async def _weigh(self, conversation: str) -> int:
+        return int(await self._read(scripts.WEIGH, conversation))
 
     async def _path(self, conversation: str) -> list[tuple[str, int, int]]:
         family, _ = split_id(conversation)

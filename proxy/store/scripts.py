@@ -48,6 +48,8 @@ PATH = _script("tree", "path")
 SUMMARIES = _script("tree", "summaries")
 BEGIN_TURN = _script("tree", "begin_turn")
 FORGET = _script("tree", "forget")
+WEIGH = _script("weigh")
+ADD_USAGE = _script("usage_add")
 
 
 def moment(seconds: float) -> str:
