@@ -207,7 +207,9 @@ def _store(settings: Settings, stack: ExitStack) -> str:
     from proxy.store.embedded import EmbeddedValkey
     from proxy.store.supervision import Supervised
 
-    server = EmbeddedValkey(settings.data_dir / "store")
+    most = settings.store.max_mb
+    options = () if most is None else ("--maxmemory", f"{most}mb", "--maxmemory-policy", "noeviction")
+    server = EmbeddedValkey(settings.data_dir / "store", options=options)
     return stack.enter_context(Supervised(server, logging.getLogger("tidemark").warning)).url
 
 

@@ -16,13 +16,13 @@ from typing import Any, Literal, Protocol
 from proxy.commands import Answered
 from proxy.core.alignment import Alignment, align
 from proxy.core.conversation import StoredConversation
-from proxy.core.errors import ConversationConflict, ConversationNotFound
+from proxy.core.errors import ConversationConflict, ConversationNotFound, StoreFull
 from proxy.core.messages import ChatRequest, Message, render_body
 from proxy.core.ports import BegunTurn, Caller, ConversationStore, Lease, LeaseStore, TurnStore, Upstream, UpstreamReply
 from proxy.core.prefix import chain_of, is_id, split_id
 from proxy.exchange import Controls, Exchange, Refused, Report
 from proxy.fit import Compacting
-from proxy.identity import tenant_of
+from proxy.identity import FULL, tenant_of
 from proxy.leasing import LEASE_SECONDS, Holder
 from proxy.pipeline import Announce
 from proxy.readback import Readback, missing, under_way
@@ -81,7 +81,13 @@ class StoredHistory:
         leases: LeaseStore,
         parse: Parse,
         rules: TurnRules,
+        is_full: Callable[[bytes], bool] = lambda _: False,
     ) -> None:
+        """Nothing is under way.
+
+        :param is_full: by a caller's fingerprint, whether nothing more is stored for it
+        """
+        self._is_full = is_full
         self._road = road
         self._upstream = upstream
         self._readback = Readback(store, upstream)
@@ -104,6 +110,7 @@ class StoredHistory:
 
         :raises ConversationNotFound: there is no conversation with the id that was given
         :raises ConversationConflict: another turn of it is under way, or it has gone on from where the client stands
+        :raises StoreFull: the turn could not be stored
         :raises StoreUnavailable: the store did not answer, so nobody knows the earlier messages
         """
         name = controls.conversation
@@ -122,6 +129,8 @@ class StoredHistory:
         compacting: Compacting,
     ) -> Exchange | Refused | Answered:
         """Bring a request on its way as one turn of the conversation ``name``."""
+        if self._is_full(caller.fingerprint):
+            raise StoreFull(FULL)
         tenant = tenant_of(caller, await self._upstream.resolve(request.model))
         begun, lease = await self._begun(tenant, name)
         holder = Holder(self._leases, lease, LEASE_SECONDS)

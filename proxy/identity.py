@@ -7,7 +7,7 @@ the counting of what is new. ``pipeline.py`` goes on from here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -82,10 +82,17 @@ class Understood:
             after,
             summary.covered if summary else 0,
             summary.made_by if summary else None,
-            warning,
-            degraded or self.memory.degraded or self.memory.unwritable,
+            warning or (FULL if self.memory.full else None),
+            degraded or self.memory.degraded or self.memory.unwritable or self.memory.full,
             now - self.started,
         )
+
+
+FULL = (
+    "nothing more is stored for this credential: it has reached store.max_tenant_mb; forget conversations, or have the "
+    "bound raised"
+)
+"""The warning of a request whose turn is not stored."""
 
 
 def _systems_of(messages: Sequence[Message], said: int) -> InnerSystems:
@@ -128,7 +135,13 @@ class Identity:
         emit: Listener,
         clock: Clock,
         timer: Clock,
+        is_full: Callable[[bytes], bool] = lambda _: False,
     ) -> None:
+        """Nothing is remembered yet.
+
+        :param is_full: by a caller's fingerprint, whether nothing more is stored for it
+        """
+        self._is_full = is_full
         self._store = store
         self._calibrations = calibrations
         self._counter = counter
@@ -170,6 +183,8 @@ class Identity:
             measure = replace(measure, factor=factor, key=key)
         else:
             memory = await self._recall(chain, recipe, systems)
+        if self._is_full(caller.fingerprint):
+            memory = replace(memory, full=True)
         if memory.conversation is None or not memory.known:
             count = await self._counter.count(request, route.upstream_model)
         else:

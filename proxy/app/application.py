@@ -183,6 +183,7 @@ def _history(settings: Settings, stored: StoredParts, road: Commands) -> StoredH
         leases=RedisLeases(stored.store.ask),
         parse=partial(stored.parts.parser.read, bounded=False),
         rules=TurnRules(settings.history.on_conflict, settings.history.wait_seconds),
+        is_full=stored.store.usage.is_full,
     )
 
 
@@ -198,7 +199,7 @@ def _archived(stored: StoredParts, road: ChatPipeline, engine: Engine, access: C
     return Archived(
         reading=Reading(finding, MessageSearch(), stored.forgets, time.time),
         contexts=Contexts(finding, engine.fitting),
-        transfer=Transfer(finding, RedisLeases(stored.store.ask), stored.parts.counter, time.time),
+        transfer=Transfer(finding, RedisLeases(stored.store.ask), stored.parts.counter, time.time, stored.store.usage),
         access=access,
         max_body_bytes=stored.parts.settings.server.max_body_mb * 1024 * 1024,
     )

@@ -41,6 +41,7 @@ from proxy.upstream.registry import ModelRegistry
 from proxy.writing import SummaryWriter
 
 SECONDS_A_DAY = 86_400
+BYTES_A_MEGABYTE = 1_048_576
 
 
 class Parts:
@@ -133,7 +134,14 @@ class StoredParts:
     ) -> None:
         ttl_seconds = settings.store.ttl_days * SECONDS_A_DAY
         self.lifetimes = _lifetimes(settings)
-        self.store = RedisStore(url, ttl_seconds=ttl_seconds, lifetimes=self.lifetimes, emit=emit)
+        most = settings.store.max_tenant_mb
+        self.store = RedisStore(
+            url,
+            ttl_seconds=ttl_seconds,
+            lifetimes=self.lifetimes,
+            emit=emit,
+            max_tenant_bytes=None if most is None else most * BYTES_A_MEGABYTE,
+        )
         self.forgets: list[Forgets] = []
         """Whoever keeps something of a conversation beside the store, and is told when it is forgotten."""
         self.by_hand = RedisByHand(self.store.ask, ttl_seconds=ttl_seconds, lifetimes=self.lifetimes)
@@ -191,6 +199,7 @@ class Engine:
             emit=emit,
             clock=time.time,
             timer=time.perf_counter,
+            is_full=store.usage.is_full,
         )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Protocol
 
 from proxy.core.conversation import TurnRecord
-from proxy.core.errors import ConversationConflict, ConversationNotFound
+from proxy.core.errors import ConversationConflict, ConversationNotFound, StoreError
 from proxy.core.importing import read_lines
 from proxy.core.messages import ChatRequest
 from proxy.core.ports import Caller, Lease, LeaseStore, TokenCounter
@@ -24,10 +26,30 @@ EXPORT_PAGE = 500
 """Messages read at a time."""
 
 
+class Imports(Protocol):
+    """Who may import how much."""
+
+    async def admit(self, owner: str, size: int, now: float, *, trusted: bool) -> bool:
+        """Take an import into account before it is stored.
+
+        :returns: whether it counts among what may be imported before an upstream has accepted the credential
+        :raises StoreFull: the store, or what one credential may store in it, is full
+        :raises ImportLimit: no upstream has accepted the credential, and what it may import is used up
+        """
+        ...
+
+    async def withdraw(self, owner: str, size: int, now: float) -> None:
+        """Give back what was counted for an import that was not stored."""
+        ...
+
+
 class Transfer:
     """Takes ports only; holds no state of its own."""
 
-    def __init__(self, finding: Finding, leases: LeaseStore, counter: TokenCounter, clock: Clock) -> None:
+    def __init__(
+        self, finding: Finding, leases: LeaseStore, counter: TokenCounter, clock: Clock, imports: Imports
+    ) -> None:
+        self._imports = imports
         self._finding = finding
         self._leases = leases
         self._counter = counter
@@ -59,17 +81,26 @@ class Transfer:
 
         return lines()
 
-    async def bring_in(self, data: bytes, caller: Caller, model: str, name: str | None) -> Told:
+    async def bring_in(
+        self, data: bytes, caller: Caller, model: str, name: str | None, *, trusted: bool = False
+    ) -> Told:
         """Store a conversation that was led elsewhere.
 
         :param model: whose conversation it is; it says which upstream, and so which tenant
         :param name: what its client calls it
+        :param trusted: whether the operator asks
+        :raises StoreFull: the store, or what one credential may store in it, is full
+        :raises ImportLimit: no upstream has accepted the credential, and what it may import is used up
         :raises BadImport: the lines are no conversation, or tool calls and results have come apart
         :raises ConversationConflict: there is a conversation of that name, or somebody's turn may become one
         """
         route = await self._finding.upstream.resolve(model)
         tenant = tenant_of(caller, route)
-        async with self._turn(tenant, name) as lease:  # before the work, which a name that is taken does not cost
+        owner = owner_of(caller.fingerprint)
+        async with (
+            self._admitted(owner, len(data), trusted=trusted),
+            self._turn(tenant, name) as lease,
+        ):  # before the work, which a name that is taken does not cost
 
             def read() -> tuple[ChatRequest, PrefixChain]:
                 messages = [line.message for line in read_lines(data)]
@@ -92,14 +123,28 @@ class Transfer:
                 summarized=0,
                 created_at=self._clock(),
                 scheme=count.scheme,
-                owner=owner_of(caller.fingerprint),
+                owner=owner,
                 name=name or "",
                 lease=lease.name if lease else "",
                 held=lease.value if lease else b"",
+                imported=True,
             )
             stored = await self._finding.store.record(turn)
         record = await self._finding.store.conversation(stored)
         return told_conversation(record) if record is not None else {"id": stored}
+
+    @asynccontextmanager
+    async def _admitted(self, owner: str, size: int, *, trusted: bool) -> AsyncIterator[None]:
+        """What the import takes, taken into account; given back where it comes to nothing."""
+        now = self._clock()
+        counted = await self._imports.admit(owner, size, now, trusted=trusted)
+        try:
+            yield
+        except BaseException:
+            if counted:
+                with contextlib.suppress(StoreError):
+                    await self._imports.withdraw(owner, size, now)
+            raise
 
     @asynccontextmanager
     async def _turn(self, tenant: str, name: str | None) -> AsyncIterator[Lease | None]:

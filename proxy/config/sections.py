@@ -121,6 +121,12 @@ class StoreSettings:
     """A conversation that is not used for so long is forgotten. 30: a month's holiday, then privacy."""
     max_age_days: float | None = field(default=None, metadata=takes(kinds.or_word("null", kinds.positive("days"))))
     """After its first message, however much it is used. null: as long as it is used."""
+    max_tenant_mb: int | None = field(
+        default=1024, metadata=takes(kinds.or_word("null", kinds.whole("megabytes", least=1)))
+    )
+    """That one credential may store, in the store's memory. Half of ``max_mb``, so that no one fills it alone."""
+    max_mb: int | None = field(default=2048, metadata=takes(kinds.or_word("null", kinds.whole("megabytes", least=16))))
+    """Memory of the embedded store, which has all its data in it. 2048: some 20,000 long talks, on a small machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

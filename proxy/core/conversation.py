@@ -39,6 +39,8 @@ class Recollection:
     """Whether the store could not be asked; then nothing above is to be relied on."""
     unwritable: bool = False
     """Whether the store takes no writes now: all above holds, and what this turn adds will not be kept."""
+    full: bool = False
+    """Whether nothing more is stored for the caller."""
 
 
 def told_id(memory: Recollection, chain: PrefixChain, now: float) -> str:
@@ -91,6 +93,8 @@ class TurnRecord:
     """The name of the lease that such a turn is under; given back with the write. Empty where there is none."""
     held: bytes = b""
     """That lease's value."""
+    imported: bool = False
+    """Whether it was led elsewhere, so that no upstream has answered here."""
 
     def answered(self, reply: Message, tokens: int, usage: Mapping[str, object]) -> TurnRecord:
         """The record of the same turn whose answer came to its end.

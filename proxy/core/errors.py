@@ -17,6 +17,7 @@
         * ``ConversationNotFound``
         * ``ConversationConflict``
         * ``BadImport``
+        * ``ImportLimit``
         * ``ContextLengthExceeded``
     * ``ServiceError``: we are at fault
         * ``ConfigError``
@@ -33,6 +34,7 @@
         * ``RecordUnreadable``
         * ``TurnNotStored``
         * ``StoreInUse``
+        * ``StoreFull``
     * ``UpstreamError``: the provider, or the way to it, is at fault
         * ``UpstreamUnreachable``
         * ``UpstreamTimedOut``
@@ -167,6 +169,12 @@ class BadImport(ClientError):
     code = "invalid_import"
 
 
+class ImportLimit(ClientError):
+    """What credentials may import before an upstream has accepted them is used up; the message names the mend."""
+
+    code = "import_limit_exceeded"
+
+
 class ContextLengthExceeded(ClientError):
     """Even compacted, the request does not fit its budget (FR-5.3.1): told in OpenAI's words, with the numbers."""
 
@@ -263,6 +271,12 @@ class StoreInUse(StoreError):
     """Another process runs on the same data folder."""
 
     code = "store_in_use"
+
+
+class StoreFull(StoreError):
+    """Nothing more is stored for one credential, or for anybody; the message names the setting."""
+
+    code = "store_full"
 
 
 class UpstreamError(TidemarkError):

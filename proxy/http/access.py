@@ -24,9 +24,11 @@ class ConversationAccess:
 
     def caller(self, request: Request) -> Caller | None:
         """Who asks; None for the operator."""
-        if self.operator.token is not None and self.operator.grants(request):
-            return None
-        return self.tenant(request)
+        return None if self.is_operator(request) else self.tenant(request)
+
+    def is_operator(self, request: Request) -> bool:
+        """Whether a request has the admin token."""
+        return self.operator.token is not None and self.operator.grants(request)
 
     def tenant(self, request: Request) -> Caller:
         """Whose credential a request brings. Without one, whoever reaches the port is one tenant.

@@ -87,7 +87,9 @@ class Archived:
         checked_model(model)
         body = await read_body(request.receive, request.headers.raw, self.max_body_bytes)
         body = await decoded_body(body, request.headers.raw, self.max_body_bytes)
-        return as_json(await self.transfer.bring_in(body, caller, model, conversation_name(name)), 201)
+        trusted = self.access.is_operator(request)
+        brought = await self.transfer.bring_in(body, caller, model, conversation_name(name), trusted=trusted)
+        return as_json(brought, 201)
 
     async def _forget(self, request: Request) -> Response:
         return as_json(await self.reading.forget(request.path_params["id"], self.access.caller(request)))

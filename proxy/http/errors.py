@@ -28,6 +28,8 @@ STATUS: dict[type[errors.TidemarkError], HTTPStatus] = {
     errors.ServerBusy: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.CompactionFailed: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.TokenizerFailed: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.ImportLimit: HTTPStatus.TOO_MANY_REQUESTS,
+    errors.StoreFull: HTTPStatus.INSUFFICIENT_STORAGE,
     errors.StoreError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.UpstreamTimedOut: HTTPStatus.GATEWAY_TIMEOUT,
     errors.UpstreamStalled: HTTPStatus.GATEWAY_TIMEOUT,

@@ -28,6 +28,9 @@ key                      type     holds
 ``tm:{F}:x:OWN``         string   when it was forgotten; for ten minutes, so that no turn under way brings it back
 ``tm:i:OWNER``           zset     a credential's conversations by time of last use; in a slot of its own
 ``tm:n:DIGEST``          string   what a client calls a conversation, and by whose credential -> its id
+``tm:u:OWNER``           hash     bytes that a credential has stored and imported; whether an upstream accepted it
+``tm:uw:OWNER``          string   its conversations were weighed a moment ago
+``tm:up:DAY``            string   bytes that credentials imported on a day before any upstream accepted them
 ``tm:i:all``             zset     everybody's, for the operator
 ``tm:{models}:v``        string   ``EPOCH:CHANGE``, the version of what is set of models; another one after every change
 ``tm:{models}:o``        hash     ``provider:model`` -> what a person set (``models.py``)
@@ -79,6 +82,24 @@ def name(owner: str, said: str) -> str:
 def head(family: str) -> str:
     """The key of the conversation that a family's name leads to."""
     return f"{family_prefix(family)}:d"
+
+
+def usage(owner: str) -> str:
+    """The key of how much a credential has stored."""
+    return f"tm:u:{owner}"
+
+
+def weighing(owner: str) -> str:
+    """The key that says that a credential's conversations were weighed a moment ago."""
+    return f"tm:uw:{owner}"
+
+
+def unproven(day: int) -> str:
+    """The key of what was imported on a day, by credentials that no upstream had accepted.
+
+    :param day: days since 1970
+    """
+    return f"tm:up:{day}"
 
 
 def everybodys_index() -> str:

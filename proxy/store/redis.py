@@ -31,6 +31,7 @@ from proxy.store.probing import Probing
 from proxy.store.records import RecordReader
 from proxy.store.rest import Rest
 from proxy.store.seen import Seen
+from proxy.store.usage import Usage
 from proxy.threads import beside_many
 
 RECALL_SECONDS = 0.25
@@ -49,6 +50,7 @@ class RedisStore(RecordReader):
     :param ttl_seconds: how long what nobody uses is kept; None keeps it for good
     :param lifetimes: the same and more, by tenant
     :param emit: told of records that cannot be read
+    :param max_tenant_bytes: what one credential may store; None for no bound
     :raises ConfigError: the URL cannot be used
     """
 
@@ -59,6 +61,7 @@ class RedisStore(RecordReader):
         ttl_seconds: float | None,
         lifetimes: Lifetimes | None = None,
         emit: Listener = lambda _: None,
+        max_tenant_bytes: int | None = None,
         recall_timeout_seconds: float = RECALL_SECONDS,
         record_timeout_seconds: float = RECORD_SECONDS,
     ) -> None:
@@ -73,7 +76,9 @@ class RedisStore(RecordReader):
         self._recording = Asking(rest, record_timeout_seconds)
         self._probing = Asking(rest, record_timeout_seconds, probe=True)
         self._seen = Seen()
-        self.listing = Listing(self.ask, self._lifetimes.longest)
+        longest = self._lifetimes.longest
+        self.listing = Listing(self.ask, longest)
+        self.usage = Usage(self.ask, self._weigh, max_bytes=max_tenant_bytes, keep_seconds=longest)
 
     async def recall(
         self, chain: PrefixChain, recipe: SummaryRecipe, systems: InnerSystems = NO_SYSTEMS
@@ -112,8 +117,11 @@ class RedisStore(RecordReader):
         """Append what a turn adds, in one atomic write; writing it twice changes nothing.
 
         :returns: the id of the conversation that holds the turn now
+        :raises StoreFull: nothing more is stored for this credential
         :raises StoreUnavailable: the store did not answer in time
         """
+        owner = turn.owner or turn.tenant
+        self.usage.check(owner)
         parts = await beside_many(len(turn.messages), partial(codec.part_turn, turn, turn.known))
         created = scripts.moment(turn.created_at)
         with self._recording_of(turn, parts):
@@ -126,7 +134,7 @@ class RedisStore(RecordReader):
         conversation = turn.chain.family + own.decode()
         self.listing.note(
             Used(
-                turn.owner or turn.tenant,
+                owner,
                 conversation,
                 turn.name,
                 created,
@@ -135,6 +143,10 @@ class RedisStore(RecordReader):
         )
         for system in parts.systems:
             self._seen.add((conversation, system.digest))
+        size = 0
+        for message, _ in parts.new:
+            size += len(message.raw)
+        self.usage.note(owner, size, accepted=not turn.imported)
         return conversation
 
     async def keep_summary(
@@ -252,6 +264,7 @@ class RedisStore(RecordReader):
         with self._recording:
             gone = await self._run(scripts.FORGET, family, b"", 0, own, now)
         await self.listing.drop(owner, conversation, name)
+        await self.usage.forgotten(owner)
         return bool(gone)
 
     async def ping(self) -> None:
@@ -278,6 +291,7 @@ class RedisStore(RecordReader):
         await self._probes.aclose()
         await self._amends.aclose()
         await self.listing.aclose()
+        await self.usage.aclose()
         await self._carrier.aclose()
 
     def _probe(self) -> None:
@@ -305,6 +319,9 @@ class RedisStore(RecordReader):
         given = await beside_many(len(parts.new), pack, size=size)
         own: bytes | None = await self._run(scripts.RECORD, turn.chain.family, *given)
         return own
+
+    async def _weigh(self, conversation: str) -> int:
+        return int(await self._read(scripts.WEIGH, conversation))
 
     async def _read(self, script: scripts.Script, conversation: str, *more: str) -> Any:
         if not is_id(conversation):

@@ -49,6 +49,8 @@ SUMMARIES = _script("tree", "summaries")
 BEGIN_TURN = _script("tree", "begin_turn")
 GIVE_UP = _script("tree", "give_up_turn")
 FORGET = _script("tree", "forget")
+WEIGH = _script("weigh")
+ADD_USAGE = _script("usage_add")
 
 
 def moment(seconds: float) -> str:

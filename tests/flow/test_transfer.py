@@ -75,7 +75,9 @@ class Desk:
         self.finding = Finding(
             store=store, heads=NOTHING, road=NOTHING, upstream=upstream, choose=NOTHING, read=self._read
         )
-        self.transfer = Transfer(self.finding, RedisLeases(store.ask), self.counter, lambda: 2_000_000_000.0)
+        self.transfer = Transfer(
+            self.finding, RedisLeases(store.ask), self.counter, lambda: 2_000_000_000.0, store.usage
+        )
 
     async def bring_in(self, *said: Said, data: bytes = b"", name: str | None = "moved") -> dict[str, Any]:
         """Import messages."""

@@ -1,0 +1,7 @@
+-- "", 0, own -> the bytes of memory that a conversation's own parts take; 0 where it is gone, or the server does not tell
+local sum = 0
+for _, kind in ipairs({'c', 'h', 'm', 't', 'y'}) do
+  local size = redis.pcall('MEMORY', 'USAGE', KEYS[1] .. ':' .. kind .. ':' .. ARGV[3], 'SAMPLES', 0)
+  if type(size) == 'number' then sum = sum + size end
+end
+return sum

@@ -1,0 +1,155 @@
+"""How much a credential has stored: bounded, shared by all workers, and found again when conversations are gone."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+
+import pytest
+
+from proxy.core.errors import ImportLimit, StoreFull
+from proxy.store import usage
+from proxy.store.redis import RedisStore
+from proxy.store.usage import A_DAY_SECONDS, MEGABYTE, UNPROVEN_BYTES, UNPROVEN_BYTES_A_DAY, Usage
+from tests.store.turns import assistant, turn_of, user
+
+Open = Callable[[], RedisStore]
+TEXT = "x" * 100_000
+MOST_BYTES = 2 * MEGABYTE
+_days = itertools.count(10_000)
+
+
+@pytest.fixture
+async def opened(url: str, anyio_backend: str) -> AsyncIterator[Open]:
+    """Opens stores, as workers do, whose bound is two megabytes."""
+    async with AsyncExitStack() as stack:
+
+        def made() -> RedisStore:
+            one = RedisStore(
+                url, ttl_seconds=100, max_tenant_bytes=MOST_BYTES, recall_timeout_seconds=5, record_timeout_seconds=5
+            )
+            stack.push_async_callback(one.close)
+            return one
+
+        yield made
+
+
+@pytest.fixture
+def now() -> float:
+    """A day that no other test has."""
+    return next(_days) * float(A_DAY_SECONDS)
+
+
+async def fill(store: RedisStore, owner: str, conversations: int) -> list[str]:
+    """Store conversations of a tenth of a megabyte, until there are so many or no more are stored."""
+    made: list[str] = []
+    with suppress(StoreFull):
+        for _ in range(conversations):
+            made.append(await store.record(turn_of(owner, [user(f"{uuid.uuid4()} {TEXT}"), assistant("Yes.")])))
+            await store.listing.settle()
+            await store.usage.settle()
+    return made
+
+
+async def test_a_tenant_stores_no_more_than_its_bound(opened: Open, tenant: str, now: float) -> None:
+    """507 in the end; other tenants are served, and another worker knows by its next write."""
+    store, other = opened(), opened()
+    assert 10 < len(await fill(store, tenant, 40)) < 30
+    with pytest.raises(StoreFull, match=r"store\.max_tenant_mb"):
+        await store.record(turn_of(tenant, [user("one"), assistant("two")]))
+    assert len(await fill(store, tenant[::-1], 1)) == 1
+    assert len(await fill(other, tenant, 5)) < 2
+
+
+async def test_what_was_forgotten_makes_room(opened: Open, tenant: str, now: float) -> None:
+    """The conversations that are left are weighed, since nobody says which have expired."""
+    store = opened()
+    made = await fill(store, tenant, 40)
+    for conversation in made[:5]:
+        assert await store.forget(conversation, tenant, "", now)
+    await store.usage.settle()
+    assert len(await fill(store, tenant, 1)) == 1
+
+
+async def test_conversations_that_are_gone_do_not_count(opened: Open, tenant: str, now: float) -> None:
+    """What is written only grows, so a count that is too high mends itself before anybody is refused."""
+    store = opened()
+    await fill(store, tenant, 1)
+    await store.ask("HSET", f"tm:u:{tenant}", "bytes", 10 * MEGABYTE)
+    await fill(store, tenant, 2)
+    assert int(await store.ask("HGET", f"tm:u:{tenant}", "bytes")) < MEGABYTE
+
+
+async def test_a_credential_that_was_answered_may_import_what_fits(opened: Open, tenant: str, now: float) -> None:
+    """The mark of one worker holds for all, and is there a moment after the turn."""
+    store, other = opened(), opened()
+    await fill(store, tenant, 1)
+    assert not await other.usage.admit(tenant, UNPROVEN_BYTES + 200_000, now, trusted=False)
+    with pytest.raises(StoreFull):
+        await other.usage.admit(tenant, MOST_BYTES, now, trusted=False)
+
+
+async def test_an_unknown_credential_imports_a_megabyte_in_all(opened: Open, tenant: str, now: float) -> None:
+    """By however many imports; one that came to nothing is given back; the operator any."""
+    store, other = opened(), opened()
+    half = UNPROVEN_BYTES // 2
+    with pytest.raises(ImportLimit, match="1 MB in all"):
+        await store.usage.admit(tenant, UNPROVEN_BYTES + 1, now, trusted=False)
+    for one in (store, other):
+        assert await one.usage.admit(tenant, half, now, trusted=False)
+    with pytest.raises(ImportLimit, match="Send a chat request"):
+        await other.usage.admit(tenant, 10, now, trusted=False)
+    await store.usage.withdraw(tenant, half, now)
+    assert await other.usage.admit(tenant, half, now, trusted=False)
+    assert not await store.usage.admit(tenant, half, now, trusted=True)
+
+
+async def test_made_up_credentials_together_import_little(opened: Open, tenant: str, now: float) -> None:
+    """Anybody can make up any number of them; the next day there is room again."""
+    store = opened()
+    most = UNPROVEN_BYTES_A_DAY // UNPROVEN_BYTES
+    for number in range(most):
+        assert await store.usage.admit(f"{tenant}{number}", UNPROVEN_BYTES, now, trusted=False)
+    with pytest.raises(ImportLimit, match="enough for today"):
+        await store.usage.admit(tenant, 10, now, trusted=False)
+    assert await store.usage.admit(tenant, 10, now + A_DAY_SECONDS, trusted=False)
+
+
+async def test_an_imported_conversation_is_no_answer_of_an_upstream(opened: Open, tenant: str, now: float) -> None:
+    """Else one import would open the door to the next."""
+    store = opened()
+    turn = turn_of(tenant, [user("one"), assistant("two")])
+    await store.record(replace(turn, imported=True))
+    await store.usage.settle()
+    assert await store.usage.admit(tenant, 10, now, trusted=False)
+
+
+async def test_an_emptied_store_learns_anew_who_was_accepted(opened: Open, tenant: str, now: float) -> None:
+    """A worker that has said so once says so again."""
+    store = opened()
+    await fill(store, tenant, 1)
+    await store.ask("DEL", f"tm:u:{tenant}")
+    await fill(store, tenant, 2)
+    assert not await store.usage.admit(tenant, 10, now, trusted=False)
+
+
+async def test_many_turns_are_one_write(anyio_backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No request waits for the count, nor pays for a command of its own."""
+    monkeypatch.setattr(usage, "WRITE_SECONDS", 3600.0)
+    asked: list[object] = []
+
+    async def ask(*command: object) -> int:
+        asked.append(command[0])
+        return 0
+
+    async def weigh(_: str) -> int:
+        return 0
+
+    counting = Usage(ask, weigh, max_bytes=None, keep_seconds=100)
+    for _ in range(1000):
+        counting.note("busy", 10, accepted=True)
+    await counting.aclose()
+    assert asked == ["EVAL"]
