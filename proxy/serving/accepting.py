@@ -14,7 +14,8 @@ from .connection import Connection
 from .load import Load
 
 AT_ONCE = 64
-"""Connections that are taken before other work has its turn."""
+"""Connections that are taken before other work has its turn, and no more than a quarter of the bound: an idle one can
+be closed for a new one only when it has been set up."""
 PAUSE_SECONDS = 1.0
 """After a failure of the system that another attempt would only repeat, as asyncio has it."""
 
@@ -31,6 +32,7 @@ class Acceptor:
         self._listener = listener
         self._make = make
         self._load = load
+        self._at_once = max(1, min(AT_ONCE, load.bounds.connections // 4))
         self._loop = asyncio.get_running_loop()
         self._setting_up: set[asyncio.Task[None]] = set()
         self._resuming: asyncio.TimerHandle | None = None
@@ -62,9 +64,8 @@ class Acceptor:
 
     def _take(self, *, everything: bool = False) -> None:
         taken = 0
-        while everything or taken < AT_ONCE:
-            place = self._load.place()
-            if place == "none":
+        while everything or taken < self._at_once:
+            if self._load.full():
                 self._pause()
                 return
             try:
@@ -77,7 +78,7 @@ class Acceptor:
                 self._fail(error)
                 return
             taken += 1
-            self._set_up(client, surplus=place == "surplus")
+            self._set_up(client, surplus=self._load.surplus())
 
     def _set_up(self, client: socket.socket, *, surplus: bool) -> None:
         client.settimeout(0)

@@ -28,8 +28,8 @@ class Connection(Reading):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._made = False
-        """The event loop has handed over the transport."""
+        self._unwanted = False
+        """Closed for another one, perhaps before the event loop has set it up."""
         self._unheard = 0
         """Bytes since the last progress: of lines that are not complete, or of trailers."""
         self._farewell: TidemarkError | None = None
@@ -38,7 +38,11 @@ class Connection(Reading):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Called by the event loop."""
         super().connection_made(transport)
-        self._made = True
+        if self._unwanted:
+            transport.close()
+            return
+        if not self._surplus:
+            self._load.idle[self] = None
         self._since = self.loop.time()
         self._watch()
 
@@ -64,9 +68,10 @@ class Connection(Reading):
             self._part(self._farewell)
         else:
             self._since = self.loop.time()
+            self._load.idle[self] = None
             if self._waited:
                 self._waited = False
-                self._forget_body()
+                self._load.bodies.release(self)
                 self._watch()
             elif self.timeout_keep_alive_task is None:
                 self._watch()
@@ -90,9 +95,6 @@ class Connection(Reading):
             self._since = self.loop.time()
             self._load.bodies.add(self, self._size)
         self._watch()
-
-    def _forget_body(self) -> None:
-        self._load.bodies.release(self)
 
     @property
     def _latest(self) -> RequestResponseCycle | None:
@@ -150,21 +152,11 @@ class Connection(Reading):
 
     # The end of a connection.
 
-    @property
-    def waiting_since(self) -> float | None:
-        """Since when nothing is under way for the client; None where something is."""
-        cycle = self._latest
-        if (
-            self.transport is None
-            or self._farewell is not None
-            or (cycle is not None and (cycle.more_body or not cycle.response_complete))
-        ):
-            return None
-        return self._since
-
     def leave(self) -> None:
         """Close, since nothing is under way."""
-        self.transport.close()
+        self._unwanted = True
+        if self.transport is not None:
+            self.transport.close()
 
     def shutdown(self) -> None:
         """Called by the server when it ends. Who has connected just before may still send a request."""
@@ -180,7 +172,7 @@ class Connection(Reading):
         """Answer the request that is being read by an error, in its turn, and close the connection."""
         cycle = self._latest
         self._refused = True
-        self._forget_body()
+        self._load.bodies.release(self)
         self._load.notices.warn(type(error).__name__, f"A request was refused as it came in: {error}")
         if cycle is None or cycle.response_complete:
             self._part(None if cycle is not None and cycle.more_body else error)

@@ -55,16 +55,16 @@ class Reading(HttpToolsProtocol):
         self._refused = False
         """Whatever else comes is dropped."""
 
+    def leave(self) -> None:
+        """Close, since nothing is under way."""
+        raise NotImplementedError
+
     def refuse(self, error: TidemarkError) -> None:
         """Answer the request that is being read by an error, in its turn, and close the connection."""
         raise NotImplementedError
 
     def _wait(self) -> None:
         """Called when something has come, and the request is not complete."""
-        raise NotImplementedError
-
-    def _forget_body(self) -> None:
-        """Called when the body that is being read is complete."""
         raise NotImplementedError
 
     def _unwatch(self) -> None:
@@ -159,7 +159,7 @@ class Reading(HttpToolsProtocol):
             return
         cycle = self.cycle
         if self._waited:
-            self._forget_body()
+            self._load.bodies.release(self)
         if cycle.response_complete:
             self._since = self.loop.time()
         cycle.more_body = False
@@ -193,6 +193,7 @@ class Reading(HttpToolsProtocol):
         first = self.cycle is None
         waits = not first and not self.cycle.response_complete
         self.cycle = cycle
+        self._load.idle.pop(self, None)
         if first:
             self._unwatch()
         if not waits:
