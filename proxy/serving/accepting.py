@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import suppress
+from math import inf
 
 from .connection import Connection
 from .load import Load
@@ -47,26 +49,35 @@ class Acceptor:
             self._loop.add_reader(self._listener, self._take)
 
     def close(self) -> None:
-        """Take what has connected already, then nothing any more; the socket is the caller's to close."""
+        """Take what has connected already, and close the socket, so that whoever comes later is refused.
+
+        Whatever connects between the two is reset, so nothing is done between them.
+        """
         if self._closed:
             return
-        self._load.leaving = True
-        self._take(everything=True)
+        self._closed = self._load.leaving = True
         self._pause()
-        self._closed = True
         if self._resuming is not None:
             self._resuming.cancel()
+        taken = []
+        with suppress(OSError):
+            while True:
+                taken.append(self._listener.accept()[0])
+        self._listener.close()
+        for client in taken:
+            self._set_up(client, surplus=self._load.surplus())
 
     async def wait_closed(self) -> None:
         """Wait until all that was taken is set up."""
         while self._setting_up:
             await asyncio.wait(self._setting_up)
 
-    def _take(self, *, everything: bool = False) -> None:
+    def _take(self) -> None:
         taken = 0
-        while everything or taken < self._at_once:
-            if self._load.full():
-                self._pause()
+        while taken < self._at_once:
+            delay = self._load.delay()
+            if delay:
+                self._pause(delay)
                 return
             try:
                 client, _ = self._listener.accept()
@@ -99,14 +110,15 @@ class Acceptor:
     def _fail(self, error: OSError) -> None:
         message = f"No connection can be taken for {PAUSE_SECONDS:g} s: {error.strerror or error}"
         self._load.notices.warn("accept", message)
-        self._pause()
-        self._resuming = self._loop.call_later(PAUSE_SECONDS, self._try_again)
+        self._pause(PAUSE_SECONDS)
 
     def _try_again(self) -> None:
         self._resuming = None
         self.resume()
 
-    def _pause(self) -> None:
+    def _pause(self, seconds: float = inf) -> None:
         if self._listening:
             self._listening = False
             self._loop.remove_reader(self._listener)
+            if seconds < inf:
+                self._resuming = self._loop.call_later(seconds, self._try_again)

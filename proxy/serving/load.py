@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
 from proxy.core.errors import ServerBusy, TidemarkError
 
-from .bounds import REFUSING_CONNECTIONS, Bounds
+from .bounds import REFUSING_CONNECTIONS, YOUNG_SECONDS, Bounds
 from .notices import Notices
 
 RETRY_SECONDS = 1.0
@@ -72,10 +73,11 @@ class Load:
         """No connection is taken any more, and each request is the last of its connection."""
         self.ended: Callable[[], None] = lambda: None
         """Called when a connection has ended, so that another one may be taken."""
-        self.idle: OrderedDict[Client, None] = OrderedDict()
-        """Those for whose clients nothing is under way, the idlest first; connections put themselves in and out."""
+        self.idle: OrderedDict[Client, float] = OrderedDict()
+        """Those for whose clients nothing is under way, the idlest first, and since when they are open; 0 for those
+        that have asked before. Connections put themselves in and out."""
         self._served: set[Client] = set()
-        self._surplus: dict[Client, None] = {}
+        self._surplus: set[Client] = set()
         self._closing: set[Client] = set()
 
     @property
@@ -83,13 +85,13 @@ class Load:
         """Connections that take up a descriptor."""
         return len(self._served) + len(self._surplus) + len(self._closing)
 
-    def full(self) -> bool:
-        """Whether another connection has to wait until one has ended; the oldest of the surplus ones may be closed."""
-        if self.open < self.bounds.connections + REFUSING_CONNECTIONS:
-            return False
-        if not self._closing and self._surplus:
-            self._close(next(iter(self._surplus)))
-        return True
+    def delay(self) -> float:
+        """Seconds until another connection may be taken; infinite: when one has ended."""
+        if self.open >= self.bounds.connections + REFUSING_CONNECTIONS:
+            if not self._closing and not self._close_idlest():
+                return self._youth() or float("inf")
+            return float("inf")
+        return self._youth() if len(self._served) >= self.bounds.connections else 0.0
 
     def surplus(self) -> bool:
         """Whether a new connection has to be refused; an idle one is closed for it, where there is one."""
@@ -101,7 +103,7 @@ class Load:
     def begin(self, client: Client, *, surplus: bool) -> None:
         """Count a connection that has been taken."""
         if surplus:
-            self._surplus[client] = None
+            self._surplus.add(client)
         else:
             self._served.add(client)
 
@@ -110,19 +112,26 @@ class Load:
         self.bodies.release(client)
         self.idle.pop(client, None)
         self._served.discard(client)
-        self._surplus.pop(client, None)
+        self._surplus.discard(client)
         self._closing.discard(client)
         self.ended()
 
     def _close_idlest(self) -> bool:
         """Close the connection that has been idle longest, unless something is under way on all of them."""
-        if not self.idle:
+        if not self.idle or self._youth():
             return False
         self._close(self.idle.popitem(last=False)[0])
         return True
 
+    def _youth(self) -> float:
+        """Seconds until the idlest connection may be closed; 0 also where none is idle."""
+        if not self.idle:
+            return 0.0
+        since = next(iter(self.idle.values()))
+        return max(0.0, since + YOUNG_SECONDS - asyncio.get_running_loop().time()) if since else 0.0
+
     def _close(self, client: Client) -> None:
         self._served.discard(client)
-        self._surplus.pop(client, None)
+        self._surplus.discard(client)
         self._closing.add(client)
         client.leave()

@@ -21,7 +21,7 @@ from .heads import check_head, without_offers
 from .load import RETRY_SECONDS, Load
 
 TOO_LARGE = f"The head of a request, and its trailers, may have {HEAD_BYTES // 1024} KB and {HEAD_LINES} lines."
-_BUSY = "Tidemark has as many connections as it takes, and all are in use. Try again in a moment."
+BUSY = "Tidemark has as many connections as it takes, and all are in use. Try again in a moment."
 
 
 class Reading(HttpToolsProtocol):
@@ -108,7 +108,7 @@ class Reading(HttpToolsProtocol):
         if parser.should_upgrade():
             return
         if self._surplus:
-            raise ServerBusy(_BUSY, retry_after=RETRY_SECONDS)
+            raise ServerBusy(BUSY, retry_after=RETRY_SECONDS)
         if (self._split or self._size > HEAD_BYTES) and _size_of(url, lines) > HEAD_BYTES:
             raise HeadTooLarge(TOO_LARGE)
         version, named = parser.get_http_version(), dict(lines)
