@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import suppress
+from math import inf
 
 from .connection import Connection
 from .load import Load
 
 AT_ONCE = 64
-"""Connections that are taken before other work has its turn."""
+"""Connections that are taken before other work has its turn, and no more than a quarter of the bound: an idle one can
+be closed for a new one only when it has been set up."""
 PAUSE_SECONDS = 1.0
 """After a failure of the system that another attempt would only repeat, as asyncio has it."""
 
@@ -31,6 +34,7 @@ class Acceptor:
         self._listener = listener
         self._make = make
         self._load = load
+        self._at_once = max(1, min(AT_ONCE, load.bounds.connections // 4))
         self._loop = asyncio.get_running_loop()
         self._setting_up: set[asyncio.Task[None]] = set()
         self._resuming: asyncio.TimerHandle | None = None
@@ -45,27 +49,35 @@ class Acceptor:
             self._loop.add_reader(self._listener, self._take)
 
     def close(self) -> None:
-        """Take what has connected already, then nothing any more; the socket is the caller's to close."""
+        """Take what has connected already, and close the socket, so that whoever comes later is refused.
+
+        Whatever connects between the two is reset, so nothing is done between them.
+        """
         if self._closed:
             return
-        self._load.leaving = True
-        self._take(everything=True)
+        self._closed = self._load.leaving = True
         self._pause()
-        self._closed = True
         if self._resuming is not None:
             self._resuming.cancel()
+        taken = []
+        with suppress(OSError):
+            while True:
+                taken.append(self._listener.accept()[0])
+        self._listener.close()
+        for client in taken:
+            self._set_up(client, surplus=self._load.surplus())
 
     async def wait_closed(self) -> None:
         """Wait until all that was taken is set up."""
         while self._setting_up:
             await asyncio.wait(self._setting_up)
 
-    def _take(self, *, everything: bool = False) -> None:
+    def _take(self) -> None:
         taken = 0
-        while everything or taken < AT_ONCE:
-            place = self._load.place()
-            if place == "none":
-                self._pause()
+        while taken < self._at_once:
+            delay = self._load.delay()
+            if delay:
+                self._pause(delay)
                 return
             try:
                 client, _ = self._listener.accept()
@@ -77,7 +89,7 @@ class Acceptor:
                 self._fail(error)
                 return
             taken += 1
-            self._set_up(client, surplus=place == "surplus")
+            self._set_up(client, surplus=self._load.surplus())
 
     def _set_up(self, client: socket.socket, *, surplus: bool) -> None:
         client.settimeout(0)
@@ -98,14 +110,15 @@ class Acceptor:
     def _fail(self, error: OSError) -> None:
         message = f"No connection can be taken for {PAUSE_SECONDS:g} s: {error.strerror or error}"
         self._load.notices.warn("accept", message)
-        self._pause()
-        self._resuming = self._loop.call_later(PAUSE_SECONDS, self._try_again)
+        self._pause(PAUSE_SECONDS)
 
     def _try_again(self) -> None:
         self._resuming = None
         self.resume()
 
-    def _pause(self) -> None:
+    def _pause(self, seconds: float = inf) -> None:
         if self._listening:
             self._listening = False
             self._loop.remove_reader(self._listener)
+            if seconds < inf:
+                self._resuming = self._loop.call_later(seconds, self._try_again)

@@ -20,6 +20,10 @@ REST_SECONDS = 30.0
 """For the rest of a body whose request has been answered before all of it came."""
 LEAVING_SECONDS = 1.0
 """Once the server ends: for the request of a client that has connected just before."""
+YOUNG_SECONDS = 0.2
+"""So long a connection that has asked nothing yet is not closed for a new one: its request is on its way."""
+SURPLUS_SECONDS = 0.5
+"""For the request of a client that will be told that there is no room."""
 MOST_CONNECTIONS = 10_000
 """That a worker takes where nothing is configured; a connection costs some 10 KB."""
 LEAST_CONNECTIONS = 4

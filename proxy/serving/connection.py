@@ -10,11 +10,12 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from proxy.core.errors import HeadTooLarge, RequestTimedOut, TidemarkError
+from proxy.core.errors import HeadTooLarge, RequestTimedOut, ServerBusy, TidemarkError
 
-from .bounds import HEAD_BYTES, LEAVING_SECONDS, LINGER_SECONDS, REST_SECONDS
+from .bounds import HEAD_BYTES, LEAVING_SECONDS, LINGER_SECONDS, REST_SECONDS, SURPLUS_SECONDS
 from .exchange import refusal
-from .reading import TOO_LARGE, Reading
+from .load import RETRY_SECONDS
+from .reading import BUSY, TOO_LARGE, Reading
 
 _LATE_HEAD = "The request's head was not complete after {seconds:g} s. Send it again."
 _LATE_BODY = "Nothing more of the request's body came for {seconds:g} s. Send the request again."
@@ -28,8 +29,6 @@ class Connection(Reading):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._made = False
-        """The event loop has handed over the transport."""
         self._unheard = 0
         """Bytes since the last progress: of lines that are not complete, or of trailers."""
         self._farewell: TidemarkError | None = None
@@ -38,8 +37,9 @@ class Connection(Reading):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Called by the event loop."""
         super().connection_made(transport)
-        self._made = True
         self._since = self.loop.time()
+        if not self._surplus:
+            self._load.idle[self] = self._since
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -64,9 +64,10 @@ class Connection(Reading):
             self._part(self._farewell)
         else:
             self._since = self.loop.time()
+            self._load.idle[self] = 0.0
             if self._waited:
                 self._waited = False
-                self._forget_body()
+                self._load.bodies.release(self)
                 self._watch()
             elif self.timeout_keep_alive_task is None:
                 self._watch()
@@ -91,9 +92,6 @@ class Connection(Reading):
             self._load.bodies.add(self, self._size)
         self._watch()
 
-    def _forget_body(self) -> None:
-        self._load.bodies.release(self)
-
     @property
     def _latest(self) -> RequestResponseCycle | None:
         """The request that came last; None where none has come."""
@@ -113,7 +111,11 @@ class Connection(Reading):
         if cycle is not None and cycle.more_body and not self._in_head:
             return self._since + REST_SECONDS
         seconds = bounds.head_seconds if self._in_head else self.timeout_keep_alive
-        return self._since + (min(seconds, LEAVING_SECONDS) if self._load.leaving else seconds)
+        if self._surplus:
+            seconds = min(seconds, SURPLUS_SECONDS)
+        elif self._load.leaving:
+            seconds = min(seconds, LEAVING_SECONDS)
+        return self._since + seconds
 
     def _watch(self) -> None:
         """Have the timer look when the client's time is over, or earlier."""
@@ -143,6 +145,8 @@ class Connection(Reading):
             self.transport.abort()
         elif self._latest is not None and not self._latest.response_complete:
             self.refuse(RequestTimedOut(_LATE_BODY.format(seconds=self._load.bounds.body_seconds)))
+        elif self._surplus:
+            self.refuse(ServerBusy(BUSY, retry_after=RETRY_SECONDS))
         elif self._in_head:
             self.refuse(RequestTimedOut(_LATE_HEAD.format(seconds=self._load.bounds.head_seconds)))
         else:
@@ -150,20 +154,10 @@ class Connection(Reading):
 
     # The end of a connection.
 
-    @property
-    def waiting_since(self) -> float | None:
-        """Since when nothing is under way for the client; None where something is."""
-        cycle = self._latest
-        if (
-            self.transport is None
-            or self._farewell is not None
-            or (cycle is not None and (cycle.more_body or not cycle.response_complete))
-        ):
-            return None
-        return self._since
-
     def leave(self) -> None:
-        """Close, since nothing is under way."""
+        """Close, since nothing is under way; a client whose first request may be on its way is told why."""
+        if self._latest is None:
+            self.transport.write(refusal(ServerBusy(BUSY, retry_after=RETRY_SECONDS)))
         self.transport.close()
 
     def shutdown(self) -> None:
@@ -180,7 +174,7 @@ class Connection(Reading):
         """Answer the request that is being read by an error, in its turn, and close the connection."""
         cycle = self._latest
         self._refused = True
-        self._forget_body()
+        self._load.bodies.release(self)
         self._load.notices.warn(type(error).__name__, f"A request was refused as it came in: {error}")
         if cycle is None or cycle.response_complete:
             self._part(None if cycle is not None and cycle.more_body else error)

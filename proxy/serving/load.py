@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Protocol
 
 from proxy.core.errors import ServerBusy, TidemarkError
 
-from .bounds import REFUSING_CONNECTIONS, Bounds
+from .bounds import REFUSING_CONNECTIONS, YOUNG_SECONDS, Bounds
 from .notices import Notices
 
 RETRY_SECONDS = 1.0
 """Told to clients that are refused for lack of room; bodies and answers end all the time."""
-SCAN_SECONDS = 0.1
-"""Between two looks through all connections that found none to close."""
 _FULL = (
     "All {bound} connections of this worker are in use. The idlest ones are closed for new ones, and where none is"
     " idle, new ones are refused with 503. For more, raise the limit of open files (ulimit -n) or"
@@ -23,17 +21,9 @@ _FULL = (
 )
 _BODIES = "Request bodies of more than {megabytes} MB are being read at once. Try again in a moment."
 
-Place = Literal["plain", "surplus", "none"]
-"""Of a new connection: it is served, it is told 503, or it waits until another one has ended."""
-
 
 class Client(Protocol):
     """A connection, as the load sees it."""
-
-    @property
-    def waiting_since(self) -> float | None:
-        """Since when nothing is under way for the client; None where something is."""
-        ...
 
     def leave(self) -> None:
         """Close, since nothing is under way."""
@@ -83,65 +73,65 @@ class Load:
         """No connection is taken any more, and each request is the last of its connection."""
         self.ended: Callable[[], None] = lambda: None
         """Called when a connection has ended, so that another one may be taken."""
+        self.idle: OrderedDict[Client, float] = OrderedDict()
+        """Those for whose clients nothing is under way, the idlest first, and since when they are open; 0 for those
+        that have asked before. Connections put themselves in and out."""
         self._served: set[Client] = set()
-        self._surplus: dict[Client, None] = {}
+        self._surplus: set[Client] = set()
         self._closing: set[Client] = set()
-        self._idlest: deque[tuple[float, Client]] = deque()
-        self._scanned_at = float("-inf")
 
     @property
     def open(self) -> int:
         """Connections that take up a descriptor."""
         return len(self._served) + len(self._surplus) + len(self._closing)
 
-    def place(self) -> Place:
-        """Find a place for one more connection; an idle one may be closed for it."""
+    def delay(self) -> float:
+        """Seconds until another connection may be taken; infinite: when one has ended."""
         if self.open >= self.bounds.connections + REFUSING_CONNECTIONS:
-            if not self._closing and self._surplus:
-                self._close(next(iter(self._surplus)))
-            return "none"
+            if not self._closing and not self._close_idlest():
+                return self._youth() or float("inf")
+            return float("inf")
+        return self._youth() if len(self._served) >= self.bounds.connections else 0.0
+
+    def surplus(self) -> bool:
+        """Whether a new connection has to be refused; an idle one is closed for it, where there is one."""
         if len(self._served) < self.bounds.connections:
-            return "plain"
+            return False
         self.notices.warn("connections", _FULL.format(bound=self.bounds.connections))
-        return "plain" if self._close_idlest() else "surplus"
+        return not self._close_idlest()
 
     def begin(self, client: Client, *, surplus: bool) -> None:
         """Count a connection that has been taken."""
         if surplus:
-            self._surplus[client] = None
+            self._surplus.add(client)
         else:
             self._served.add(client)
 
     def end(self, client: Client) -> None:
         """Forget a connection that has ended."""
         self.bodies.release(client)
+        self.idle.pop(client, None)
         self._served.discard(client)
-        self._surplus.pop(client, None)
+        self._surplus.discard(client)
         self._closing.discard(client)
         self.ended()
 
     def _close_idlest(self) -> bool:
-        """Close the connection that has waited longest, unless something is under way on all of them."""
-        now = asyncio.get_running_loop().time()
-        for fresh in (False, True):
-            if fresh:
-                if now - self._scanned_at < SCAN_SECONDS:
-                    return False
-                waiting = ((client.waiting_since, client) for client in self._served)
-                self._idlest.extend(
-                    sorted(((since, client) for since, client in waiting if since is not None), key=lambda one: one[0])
-                )
-                if not self._idlest:
-                    self._scanned_at = now
-            while self._idlest:
-                since, client = self._idlest.popleft()
-                if client in self._served and client.waiting_since == since:
-                    self._close(client)
-                    return True
-        return False
+        """Close the connection that has been idle longest, unless something is under way on all of them."""
+        if not self.idle or self._youth():
+            return False
+        self._close(self.idle.popitem(last=False)[0])
+        return True
+
+    def _youth(self) -> float:
+        """Seconds until the idlest connection may be closed; 0 also where none is idle."""
+        if not self.idle:
+            return 0.0
+        since = next(iter(self.idle.values()))
+        return max(0.0, since + YOUNG_SECONDS - asyncio.get_running_loop().time()) if since else 0.0
 
     def _close(self, client: Client) -> None:
         self._served.discard(client)
-        self._surplus.pop(client, None)
+        self._surplus.discard(client)
         self._closing.add(client)
         client.leave()

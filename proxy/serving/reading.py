@@ -21,7 +21,7 @@ from .heads import check_head, without_offers
 from .load import RETRY_SECONDS, Load
 
 TOO_LARGE = f"The head of a request, and its trailers, may have {HEAD_BYTES // 1024} KB and {HEAD_LINES} lines."
-_BUSY = "Tidemark has as many connections as it takes, and all are in use. Try again in a moment."
+BUSY = "Tidemark has as many connections as it takes, and all are in use. Try again in a moment."
 
 
 class Reading(HttpToolsProtocol):
@@ -55,16 +55,16 @@ class Reading(HttpToolsProtocol):
         self._refused = False
         """Whatever else comes is dropped."""
 
+    def leave(self) -> None:
+        """Close, since nothing is under way."""
+        raise NotImplementedError
+
     def refuse(self, error: TidemarkError) -> None:
         """Answer the request that is being read by an error, in its turn, and close the connection."""
         raise NotImplementedError
 
     def _wait(self) -> None:
         """Called when something has come, and the request is not complete."""
-        raise NotImplementedError
-
-    def _forget_body(self) -> None:
-        """Called when the body that is being read is complete."""
         raise NotImplementedError
 
     def _unwatch(self) -> None:
@@ -108,7 +108,7 @@ class Reading(HttpToolsProtocol):
         if parser.should_upgrade():
             return
         if self._surplus:
-            raise ServerBusy(_BUSY, retry_after=RETRY_SECONDS)
+            raise ServerBusy(BUSY, retry_after=RETRY_SECONDS)
         if (self._split or self._size > HEAD_BYTES) and _size_of(url, lines) > HEAD_BYTES:
             raise HeadTooLarge(TOO_LARGE)
         version, named = parser.get_http_version(), dict(lines)
@@ -159,7 +159,7 @@ class Reading(HttpToolsProtocol):
             return
         cycle = self.cycle
         if self._waited:
-            self._forget_body()
+            self._load.bodies.release(self)
         if cycle.response_complete:
             self._since = self.loop.time()
         cycle.more_body = False
@@ -193,6 +193,7 @@ class Reading(HttpToolsProtocol):
         first = self.cycle is None
         waits = not first and not self.cycle.response_complete
         self.cycle = cycle
+        self._load.idle.pop(self, None)
         if first:
             self._unwatch()
         if not waits:
