@@ -66,7 +66,7 @@ _NAMES: Mapping[type[Event], tuple[str, int]] = {
     ContextFull: ("context.full", logging.WARNING),
     BreakerChanged: ("summarizer.breaker", logging.WARNING),
     StoreDegraded: ("store.degraded", logging.WARNING),
-    RecordBroken: ("store.broken_record", logging.WARNING),
+    RecordBroken: ("record.broken", logging.WARNING),
     TurnStored: ("turn.stored", logging.DEBUG),
     FlushQueued: ("flush.queued", logging.INFO),
     FlushDelayed: ("flush.delayed", logging.WARNING),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 
 import httpx
 import pytest
@@ -19,6 +20,11 @@ pytestmark = pytest.mark.e2e
 def valkeys(tidemark: Tidemark) -> list[int]:
     """The store's processes; none while it is away."""
     return [pid for pid in descendants(tidemark.process.pid) if "valkey-server" in command_of(pid)]
+
+
+def gone(tidemark: Tidemark, pids: list[int]) -> bool:
+    """Whether none of these serves any more."""
+    return not set(pids) & set(valkeys(tidemark))
 
 
 def asked(tidemark: Tidemark, text: str) -> httpx.Response:
@@ -57,9 +63,10 @@ def test_a_store_that_dies_again_and_again_is_started_later_each_time(machine: M
     for _ in range(3):
         wait_until(lambda: bool(valkeys(tidemark)), WAIT_SECONDS)
         wait_until(lambda: tidemark.get("/health/readiness").json()["store"] == "ok", WAIT_SECONDS)
-        for pid in valkeys(tidemark):
+        killed = valkeys(tidemark)
+        for pid in killed:
             os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: not valkeys(tidemark), WAIT_SECONDS)
+        wait_until(partial(gone, tidemark, killed), WAIT_SECONDS)
     wait_until(lambda: tidemark.text.count("The embedded store ended") == 3, WAIT_SECONDS)
     assert all(f"started again in {pause} s" in tidemark.text for pause in ("0.0", "0.5", "1.0"))
     assert tidemark.end() == 0

@@ -23,6 +23,7 @@ from proxy.core.events import (
     Event,
     FlushDropped,
     Outcome,
+    RecordBroken,
     RequestServed,
     StoreDegraded,
     SummaryFailed,
@@ -242,6 +243,7 @@ class TestFacts:
         [
             (ConversationCompacted("c1", "m", "llm", 45, 81_234, 900, 2.5), "conversation.compacted", "info"),
             (FAILED, "summary.failed", "warning"),
+            (RecordBroken("c" * 48, "message 3", "torn"), "record.broken", "warning"),
             (StoreDegraded("recall", "timeout"), "store.degraded", "warning"),
         ],
     )
