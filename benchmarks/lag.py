@@ -1,8 +1,8 @@
 """How long other requests wait while a large or odd body is worked on: the lag of the event loop, body by body.
 
 ``make bench-lag``. Tidemark, its store and a scripted upstream run as processes of their own; while one connection
-sends a body, another asks ``/health/liveliness`` again and again, and the longest wait is the lag. Each body is new to the
-worker every time, and the least of several rounds counts, since any other process can only make a wait longer.
+sends a body, another asks ``/health/liveliness`` again and again, and the longest wait is the lag. Each body is new
+to the worker every time, and the least of several rounds counts, since any other process can only make a wait longer.
 """
 
 from __future__ import annotations

@@ -69,9 +69,8 @@ def test_each_person_keeps_the_summary_that_was_made_for_them(bench: Bench, clie
 
 def test_one_summary_is_in_use_of_all_that_stand_for_the_same_messages(client: Client) -> None:
     """``/summaries`` lists everybody's of the key, and marks the newest."""
-    for person in PEOPLE:
-        got = client.chat(request_of(person, 8))
-    address = f"/tidemark/conversations/{got.headers['x-tidemark-conversation']}/summaries"
+    answers = [client.chat(request_of(person, 8)) for person in PEOPLE]
+    address = f"/tidemark/conversations/{answers[-1].headers['x-tidemark-conversation']}/summaries"
     listed = client.http.get(address, headers=client.headers(), params={"model": "small"}).json()["data"]
     assert [one["in_use"] for one in listed] == [False, False, True]
 
