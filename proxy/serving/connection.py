@@ -29,6 +29,7 @@ class Connection(Reading):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
+        self.listed = False
         self._unheard = 0
         """Bytes since the last progress: of lines that are not complete, or of trailers."""
         self._farewell: TidemarkError | None = None
@@ -38,8 +39,7 @@ class Connection(Reading):
         """Called by the event loop."""
         super().connection_made(transport)
         self._since = self.loop.time()
-        if not self._surplus:
-            self._load.idle[self] = self._since
+        self._load.list_idle(self)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -64,7 +64,8 @@ class Connection(Reading):
             self._part(self._farewell)
         else:
             self._since = self.loop.time()
-            self._load.idle[self] = 0.0
+            if not self.listed:
+                self._load.list_idle(self)
             if self._waited:
                 self._waited = False
                 self._load.bodies.release(self)
@@ -153,6 +154,17 @@ class Connection(Reading):
             self.transport.close()
 
     # The end of a connection.
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing has been asked yet."""
+        return self._latest is None
+
+    @property
+    def idle_since(self) -> float | None:
+        """Since when nothing is under way for the client, by the loop's clock; None where something is."""
+        cycle = self._latest
+        return self._since if cycle is None or cycle.response_complete else None
 
     def leave(self) -> None:
         """Close, since nothing is under way; a client whose first request may be on its way is told why."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable
+from heapq import heapify, heappop, heappush, heapreplace
+from itertools import count
 from typing import Protocol
 
 from proxy.core.errors import ServerBusy, TidemarkError
@@ -14,6 +15,8 @@ from .notices import Notices
 
 RETRY_SECONDS = 1.0
 """Told to clients that are refused for lack of room; bodies and answers end all the time."""
+SPARE_ENTRIES = 64
+"""Of connections that have ended, before they are taken out of the list of idle ones."""
 _FULL = (
     "All {bound} connections of this worker are in use. The idlest ones are closed for new ones, and where none is"
     " idle, new ones are refused with 503. For more, raise the limit of open files (ulimit -n) or"
@@ -22,15 +25,32 @@ _FULL = (
 _BODIES = "Request bodies of more than {megabytes} MB are being read at once. Try again in a moment."
 
 
-class Client(Protocol):
-    """A connection, as the load sees it."""
-
-    def leave(self) -> None:
-        """Close, since nothing is under way."""
-        ...
+class Refusable(Protocol):
+    """A connection whose request can be refused."""
 
     def refuse(self, error: TidemarkError) -> None:
         """Answer the request that is being read by an error, and close."""
+        ...
+
+
+class Client(Refusable, Protocol):
+    """A connection, as the load sees it."""
+
+    listed: bool
+    """Whether the load knows that the client may be idle."""
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing has been asked yet."""
+        ...
+
+    @property
+    def idle_since(self) -> float | None:
+        """Since when nothing is under way for the client, by the loop's clock; None where something is."""
+        ...
+
+    def leave(self) -> None:
+        """Close, since nothing is under way."""
         ...
 
 
@@ -39,7 +59,7 @@ class Bodies:
 
     def __init__(self, bound: int) -> None:
         self._bound = bound
-        self._sizes: dict[Client, int] = {}
+        self._sizes: dict[Refusable, int] = {}
         self._total = 0
 
     @property
@@ -47,7 +67,7 @@ class Bodies:
         """Bytes, of all clients."""
         return self._total
 
-    def add(self, client: Client, size: int) -> None:
+    def add(self, client: Refusable, size: int) -> None:
         """Count bytes of a client's body; above the bound the largest body of all is refused."""
         self._sizes[client] = self._sizes.get(client, 0) + size
         self._total += size
@@ -57,7 +77,7 @@ class Bodies:
             message = _BODIES.format(megabytes=self._bound // 2**20)
             largest.refuse(ServerBusy(message, retry_after=RETRY_SECONDS))
 
-    def release(self, client: Client) -> None:
+    def release(self, client: Refusable) -> None:
         """Forget a client's body: it is complete, or given up."""
         self._total -= self._sizes.pop(client, 0)
 
@@ -73,9 +93,10 @@ class Load:
         """No connection is taken any more, and each request is the last of its connection."""
         self.ended: Callable[[], None] = lambda: None
         """Called when a connection has ended, so that another one may be taken."""
-        self.idle: OrderedDict[Client, float] = OrderedDict()
-        """Those for whose clients nothing is under way, the idlest first, and since when they are open; 0 for those
-        that have asked before. Connections put themselves in and out."""
+        self._idle: list[tuple[float, int, Client]] = []
+        """A heap of those that may be idle, and since when. What has become of them is looked at when one is needed, so
+        that a request costs nothing here."""
+        self._numbers = count()
         self._served: set[Client] = set()
         self._surplus: set[Client] = set()
         self._closing: set[Client] = set()
@@ -110,25 +131,50 @@ class Load:
     def end(self, client: Client) -> None:
         """Forget a connection that has ended."""
         self.bodies.release(client)
-        self.idle.pop(client, None)
         self._served.discard(client)
         self._surplus.discard(client)
         self._closing.discard(client)
         self.ended()
 
+    def list_idle(self, client: Client) -> None:
+        """Remember a connection that may be closed for another one."""
+        since = client.idle_since
+        if since is None or client not in self._served:
+            return
+        client.listed = True
+        heappush(self._idle, (since, next(self._numbers), client))
+        if len(self._idle) > 2 * len(self._served) + SPARE_ENTRIES:
+            self._idle = [one for one in self._idle if one[2] in self._served]
+            heapify(self._idle)
+
+    def _idlest(self) -> Client | None:
+        """The connection that has been idle longest."""
+        while self._idle:
+            since, number, client = self._idle[0]
+            idle_since = client.idle_since if client in self._served else None
+            if idle_since is None:
+                heappop(self._idle)
+                client.listed = False
+            elif idle_since == since:
+                return client
+            else:
+                heapreplace(self._idle, (idle_since, number, client))
+        return None
+
     def _close_idlest(self) -> bool:
         """Close the connection that has been idle longest, unless something is under way on all of them."""
-        if not self.idle or self._youth():
+        client = self._idlest()
+        if client is None or self._youth():
             return False
-        self._close(self.idle.popitem(last=False)[0])
+        self._close(client)
         return True
 
     def _youth(self) -> float:
         """Seconds until the idlest connection may be closed; 0 also where none is idle."""
-        if not self.idle:
+        client = self._idlest()
+        if client is None or not client.fresh:
             return 0.0
-        since = next(iter(self.idle.values()))
-        return max(0.0, since + YOUNG_SECONDS - asyncio.get_running_loop().time()) if since else 0.0
+        return max(0.0, (client.idle_since or 0.0) + YOUNG_SECONDS - asyncio.get_running_loop().time())
 
     def _close(self, client: Client) -> None:
         self._served.discard(client)

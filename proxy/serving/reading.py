@@ -193,7 +193,6 @@ class Reading(HttpToolsProtocol):
         first = self.cycle is None
         waits = not first and not self.cycle.response_complete
         self.cycle = cycle
-        self._load.idle.pop(self, None)
         if first:
             self._unwatch()
         if not waits:
