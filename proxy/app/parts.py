@@ -190,7 +190,7 @@ class Engine:
             emit=emit,
             clock=time.time,
             timer=time.perf_counter,
-            is_full=store.usage.is_full,
+            full=store.usage.full,
         )
 
 

@@ -6,6 +6,7 @@ import hmac
 import os
 from collections.abc import Iterable
 from hashlib import blake2b
+from operator import itemgetter
 
 from proxy.core.messages import framed
 from proxy.core.ports import Caller, Headers
@@ -19,18 +20,19 @@ an SDK's cookie jar sends back: such a client would be a stranger in each turn."
 
 MAX_REMEMBERED = 4096
 """Callers whose fingerprints are at hand; making one anew takes four times as long."""
-MAX_NAMES = 1024
-"""Names of headers of which it is known what they tell; clients choose them, so there must be a bound."""
-MAX_NAME_BYTES = 64
-"""Of a name that is remembered; no real one is longer."""
+MAX_HEADS = 256
+"""Names of a request's header lines, all together, of which it is known what they tell; clients choose them."""
+MAX_HEAD_BYTES = 2048
+"""Of names that are remembered together; a browser's take some 400."""
+NAME = itemgetter(0)
 
 
 class PassthroughAuth:
     """``auth.mode: passthrough``: the client's own key goes upstream, and the upstream judges it.
 
-    State: the fingerprints of the newest callers, each under a digest of its credentials, and which names of headers
-    tell callers apart. What that digest is keyed with is this object's alone and never leaves it, so nobody can try a
-    credential against what is remembered.
+    State: the fingerprints of the newest callers, each under a digest of its credentials, and which lines of a head
+    tell callers apart, by the names of all its lines. What that digest is keyed with is this object's alone and never
+    leaves it, so nobody can try a credential against what is remembered.
 
     :param identity_headers: names that tell callers apart beside those of ``credentials.py``, in lower case
     :param forward_cookies: whether a client's cookies go upstream; they tell callers apart either way, since an
@@ -41,8 +43,8 @@ class PassthroughAuth:
         self._secret = secret
         self._keyed = blake2b(key=os.urandom(64))
         self._fingerprints: dict[bytes, bytes] = {}
-        self._configured = {name.encode(): True for name in identity_headers} | {COOKIE: True}
-        self._telling: dict[bytes, bool] = dict(self._configured)
+        self._configured = frozenset(name.encode() for name in identity_headers)
+        self._heads: dict[tuple[bytes, ...], tuple[tuple[int, ...], bool]] = {}
         self._forward_cookies = forward_cookies
 
     def caller(self, headers: Iterable[tuple[bytes, bytes]]) -> Caller:
@@ -51,9 +53,13 @@ class PassthroughAuth:
         Every credential counts (promise 8), whatever the order of the lines.
         """
         lines = forwarded(headers)
-        credentials, cookies = self._credentials(lines)
-        if cookies and not self._forward_cookies:
-            lines = [line for line in lines if line[0] != COOKIE]
+        names = tuple(map(NAME, lines))
+        places, has_cookies = self._heads.get(names) or self._learn(names)
+        credentials = [lines[place] for place in places]
+        if has_cookies:
+            credentials += _cookies(lines)
+            if not self._forward_cookies:
+                lines = [line for line in lines if line[0] != COOKIE]
         credentials.sort()
         text = framed(*[field for line in credentials for field in line])
         digest = self._keyed.copy()
@@ -61,30 +67,18 @@ class PassthroughAuth:
         known = digest.digest()
         return Caller(self._fingerprints.get(known) or self._fingerprint(text, known), lines)
 
-    def _credentials(self, lines: Headers) -> tuple[list[tuple[bytes, bytes]], bool]:
-        """The lines that tell callers apart, each cookie as one of its own, and whether there are cookies."""
-        telling = self._telling
-        credentials, has_cookies = list[tuple[bytes, bytes]](), False
-        for line in lines:
-            name = line[0]
-            tells = telling.get(name)
-            if tells or (tells is None and self._learn(name)):
-                if name != COOKIE:
-                    credentials.append(line)
-                    continue
-                has_cookies = True
-                cookies = [cookie.strip() for cookie in line[1].split(b";")]
-                credentials += [(name, one) for one in cookies if one and not one.startswith(BALANCER_COOKIES)]
-        return credentials, has_cookies
+    def _learn(self, names: tuple[bytes, ...]) -> tuple[tuple[int, ...], bool]:
+        """Which of a head's lines tell callers apart, cookies aside, and whether there are cookies; remembered."""
+        places = tuple(place for place, name in enumerate(names) if self._tells(name))
+        found = places, COOKIE in names
+        if sum(map(len, names)) <= MAX_HEAD_BYTES:
+            if len(self._heads) >= MAX_HEADS:
+                del self._heads[next(iter(self._heads))]
+            self._heads[names] = found
+        return found
 
-    def _learn(self, name: bytes) -> bool:
-        """Whether a header of this name tells callers apart, and remember it."""
-        tells = tells_callers(name.decode("latin-1"))
-        if len(name) <= MAX_NAME_BYTES:
-            if len(self._telling) >= MAX_NAMES:
-                self._telling = dict(self._configured)
-            self._telling[name] = tells
-        return tells
+    def _tells(self, name: bytes) -> bool:
+        return name in self._configured or (name != COOKIE and tells_callers(name.decode("latin-1")))
 
     def _fingerprint(self, text: bytes, known: bytes) -> bytes:
         """Made of the credentials, and remembered by their digest; who was first goes first."""
@@ -95,3 +89,9 @@ class PassthroughAuth:
 
     def __repr__(self) -> str:
         return "PassthroughAuth(secret=***)"
+
+
+def _cookies(lines: Headers) -> list[tuple[bytes, bytes]]:
+    """Each cookie as a line of its own, without those of load balancers."""
+    cookies = [cookie.strip() for name, value in lines if name == COOKIE for cookie in value.split(b";")]
+    return [(COOKIE, cookie) for cookie in cookies if cookie and not cookie.startswith(BALANCER_COOKIES)]
