@@ -7,12 +7,16 @@ import os
 from collections.abc import Iterable
 from hashlib import blake2b
 from operator import itemgetter
+from typing import NamedTuple
 
 from proxy.core.messages import framed
 from proxy.core.ports import Caller, Headers
 from proxy.http.credentials import tells_callers
 from proxy.http.headers import forwarded
 
+CONNECTION = b"connection"
+PLAIN_CONNECTIONS = frozenset({b"keep-alive", b"close"})
+"""What ``Connection`` says of itself alone; any other value may name a header."""
 COOKIE = b"cookie"
 BALANCER_COOKIES = (b"AWSALB", b"ARRAffinity", b"GCLB", b"INGRESSCOOKIE", b"SERVERID", b"__cf_bm", b"_cfuvid")
 """Beginnings of the names of cookies that tell servers apart, not users. AWS changes its own with every answer, which
@@ -27,11 +31,23 @@ MAX_HEAD_BYTES = 2048
 NAME = itemgetter(0)
 
 
+class _Head(NamedTuple):
+    """What a request's header lines are, by their names: places among them."""
+
+    forwarded: tuple[int, ...]
+    credentials: tuple[int, ...]
+    """Those whose values tell callers apart, cookies aside."""
+    connections: tuple[int, ...]
+    has_cookies: bool
+    lower_case: bool
+    """Whether the names are, as ASGI has them."""
+
+
 class PassthroughAuth:
     """``auth.mode: passthrough``: the client's own key goes upstream, and the upstream judges it.
 
-    State: the fingerprints of the newest callers, each under a digest of its credentials, and which lines of a head
-    tell callers apart, by the names of all its lines. What that digest is keyed with is this object's alone and never
+    State: the fingerprints of the newest callers, each under a digest of its credentials, and what the lines of
+    a head are, by the names of all of them. What that digest is keyed with is this object's alone and never
     leaves it, so nobody can try a credential against what is remembered.
 
     :param identity_headers: names that tell callers apart beside those of ``credentials.py``, in lower case
@@ -44,7 +60,7 @@ class PassthroughAuth:
         self._keyed = blake2b(key=os.urandom(64))
         self._fingerprints: dict[bytes, bytes] = {}
         self._configured = frozenset(name.encode() for name in identity_headers)
-        self._heads: dict[tuple[bytes, ...], tuple[tuple[int, ...], bool]] = {}
+        self._heads: dict[tuple[bytes, ...], _Head] = {}
         self._forward_cookies = forward_cookies
 
     def caller(self, headers: Iterable[tuple[bytes, bytes]]) -> Caller:
@@ -52,14 +68,18 @@ class PassthroughAuth:
 
         Every credential counts (promise 8), whatever the order of the lines.
         """
-        lines = forwarded(headers)
-        names = tuple(map(NAME, lines))
-        places, has_cookies = self._heads.get(names) or self._learn(names)
-        credentials = [lines[place] for place in places]
-        if has_cookies:
-            credentials += _cookies(lines)
-            if not self._forward_cookies:
-                lines = [line for line in lines if line[0] != COOKIE]
+        sent = headers if isinstance(headers, list) else list(headers)
+        names = tuple(map(NAME, sent))
+        head = self._heads.get(names) or self._learn(names)
+        if not head.lower_case:
+            return self.caller([(name.lower(), value) for name, value in sent])
+        for place in head.connections:
+            if sent[place][1].lower() not in PLAIN_CONNECTIONS:  # it names headers that are for one hop only
+                return self.caller(forwarded(sent))
+        lines = [sent[place] for place in head.forwarded]
+        credentials = [sent[place] for place in head.credentials]
+        if head.has_cookies:
+            credentials += _cookies(sent)
         credentials.sort()
         text = framed(*[field for line in credentials for field in line])
         digest = self._keyed.copy()
@@ -67,15 +87,22 @@ class PassthroughAuth:
         known = digest.digest()
         return Caller(self._fingerprints.get(known) or self._fingerprint(text, known), lines)
 
-    def _learn(self, names: tuple[bytes, ...]) -> tuple[tuple[int, ...], bool]:
-        """Which of a head's lines tell callers apart, cookies aside, and whether there are cookies; remembered."""
-        places = tuple(place for place, name in enumerate(names) if self._tells(name))
-        found = places, COOKIE in names
+    def _learn(self, names: tuple[bytes, ...]) -> _Head:
+        """What the lines of these names are; remembered."""
+        passing = {name for name in names if forwarded([(name, b"")])}
+        going = passing if self._forward_cookies else passing - {COOKIE}
+        head = _Head(
+            tuple(place for place, name in enumerate(names) if name in going),
+            tuple(place for place, name in enumerate(names) if name in passing and self._tells(name)),
+            tuple(place for place, name in enumerate(names) if name == CONNECTION),
+            COOKIE in names,
+            all(name == name.lower() for name in names),
+        )
         if sum(map(len, names)) <= MAX_HEAD_BYTES:
             if len(self._heads) >= MAX_HEADS:
                 del self._heads[next(iter(self._heads))]
-            self._heads[names] = found
-        return found
+            self._heads[names] = head
+        return head
 
     def _tells(self, name: bytes) -> bool:
         return name in self._configured or (name != COOKIE and tells_callers(name.decode("latin-1")))
