@@ -9,7 +9,7 @@ the write does where a lease was lost meanwhile is in ``store/lua/record.lua``: 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
@@ -19,7 +19,7 @@ from proxy.core.conversation import StoredConversation
 from proxy.core.errors import ConversationConflict, ConversationNotFound, StoreFull
 from proxy.core.messages import ChatRequest, Message, render_body
 from proxy.core.ports import BegunTurn, Caller, ConversationStore, Lease, LeaseStore, TurnStore, Upstream, UpstreamReply
-from proxy.core.prefix import chain_of, is_id, split_id
+from proxy.core.prefix import chain_of, is_id, owner_of, split_id
 from proxy.exchange import Controls, Exchange, Refused, Report
 from proxy.fit import Compacting
 from proxy.identity import FULL, tenant_of
@@ -81,13 +81,13 @@ class StoredHistory:
         leases: LeaseStore,
         parse: Parse,
         rules: TurnRules,
-        is_full: Callable[[bytes], bool] = lambda _: False,
+        full: Collection[str] = (),
     ) -> None:
         """Nothing is under way.
 
-        :param is_full: by a caller's fingerprint, whether nothing more is stored for it
+        :param full: for whom nothing more is stored, by owner; looked at with each request
         """
-        self._is_full = is_full
+        self._full = full
         self._road = road
         self._upstream = upstream
         self._readback = Readback(store, upstream)
@@ -129,7 +129,7 @@ class StoredHistory:
         compacting: Compacting,
     ) -> Exchange | Refused | Answered:
         """Bring a request on its way as one turn of the conversation ``name``."""
-        if self._is_full(caller.fingerprint):
+        if owner_of(caller.fingerprint) in self._full:
             raise StoreFull(FULL)
         tenant = tenant_of(caller, await self._upstream.resolve(request.model))
         begun, lease = await self._begun(tenant, name)

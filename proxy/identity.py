@@ -7,7 +7,7 @@ the counting of what is new. ``pipeline.py`` goes on from here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -18,7 +18,7 @@ from proxy.core.errors import StoreError
 from proxy.core.events import Action, Listener, StoreDegraded
 from proxy.core.messages import ChatRequest, Message, digest_of
 from proxy.core.ports import CalibrationStore, Caller, ConversationStore, RequestCount, Route, TokenCounter
-from proxy.core.prefix import Chains, PrefixChain
+from proxy.core.prefix import Chains, PrefixChain, owner_of
 from proxy.core.registry import model_id
 from proxy.core.summary import NO_SYSTEMS, InnerSystems, RunningSummary, SummaryRecipe, inner_systems
 from proxy.core.values import value
@@ -135,13 +135,13 @@ class Identity:
         emit: Listener,
         clock: Clock,
         timer: Clock,
-        is_full: Callable[[bytes], bool] = lambda _: False,
+        full: Collection[str] = (),
     ) -> None:
         """Nothing is remembered yet.
 
-        :param is_full: by a caller's fingerprint, whether nothing more is stored for it
+        :param full: for whom nothing more is stored, by owner; looked at with each request
         """
-        self._is_full = is_full
+        self._full = full
         self._store = store
         self._calibrations = calibrations
         self._counter = counter
@@ -183,7 +183,7 @@ class Identity:
             measure = replace(measure, factor=factor, key=key)
         else:
             memory = await self._recall(chain, recipe, systems)
-        if self._is_full(caller.fingerprint):
+        if self._full and owner_of(caller.fingerprint) in self._full:
             memory = replace(memory, full=True)
         if memory.conversation is None or not memory.known:
             count = await self._counter.count(request, route.upstream_model)

@@ -183,7 +183,7 @@ def _history(settings: Settings, stored: StoredParts, road: Commands) -> StoredH
         leases=RedisLeases(stored.store.ask),
         parse=partial(stored.parts.parser.read, bounded=False),
         rules=TurnRules(settings.history.on_conflict, settings.history.wait_seconds),
-        is_full=stored.store.usage.is_full,
+        full=stored.store.usage.full,
     )
 
 

@@ -199,7 +199,7 @@ class Engine:
             emit=emit,
             clock=time.time,
             timer=time.perf_counter,
-            is_full=store.usage.is_full,
+            full=store.usage.full,
         )
 
 

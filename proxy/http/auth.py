@@ -6,12 +6,17 @@ import hmac
 import os
 from collections.abc import Iterable
 from hashlib import blake2b
+from operator import itemgetter
+from typing import NamedTuple
 
 from proxy.core.messages import framed
 from proxy.core.ports import Caller, Headers
 from proxy.http.credentials import tells_callers
 from proxy.http.headers import forwarded
 
+CONNECTION = b"connection"
+PLAIN_CONNECTIONS = frozenset({b"keep-alive", b"close"})
+"""What ``Connection`` says of itself alone; any other value may name a header."""
 COOKIE = b"cookie"
 BALANCER_COOKIES = (b"AWSALB", b"ARRAffinity", b"GCLB", b"INGRESSCOOKIE", b"SERVERID", b"__cf_bm", b"_cfuvid")
 """Beginnings of the names of cookies that tell servers apart, not users. AWS changes its own with every answer, which
@@ -19,18 +24,31 @@ an SDK's cookie jar sends back: such a client would be a stranger in each turn."
 
 MAX_REMEMBERED = 4096
 """Callers whose fingerprints are at hand; making one anew takes four times as long."""
-MAX_NAMES = 1024
-"""Names of headers of which it is known what they tell; clients choose them, so there must be a bound."""
-MAX_NAME_BYTES = 64
-"""Of a name that is remembered; no real one is longer."""
+MAX_HEADS = 256
+"""Names of a request's header lines, all together, of which it is known what they tell; clients choose them."""
+MAX_HEAD_BYTES = 2048
+"""Of names that are remembered together; a browser's take some 400."""
+NAME = itemgetter(0)
+
+
+class _Head(NamedTuple):
+    """What a request's header lines are, by their names: places among them."""
+
+    forwarded: tuple[int, ...]
+    credentials: tuple[int, ...]
+    """Those whose values tell callers apart, cookies aside."""
+    connections: tuple[int, ...]
+    has_cookies: bool
+    lower_case: bool
+    """Whether the names are, as ASGI has them."""
 
 
 class PassthroughAuth:
     """``auth.mode: passthrough``: the client's own key goes upstream, and the upstream judges it.
 
-    State: the fingerprints of the newest callers, each under a digest of its credentials, and which names of headers
-    tell callers apart. What that digest is keyed with is this object's alone and never leaves it, so nobody can try a
-    credential against what is remembered.
+    State: the fingerprints of the newest callers, each under a digest of its credentials, and what the lines of
+    a head are, by the names of all of them. What that digest is keyed with is this object's alone and never
+    leaves it, so nobody can try a credential against what is remembered.
 
     :param identity_headers: names that tell callers apart beside those of ``credentials.py``, in lower case
     :param forward_cookies: whether a client's cookies go upstream; they tell callers apart either way, since an
@@ -41,8 +59,8 @@ class PassthroughAuth:
         self._secret = secret
         self._keyed = blake2b(key=os.urandom(64))
         self._fingerprints: dict[bytes, bytes] = {}
-        self._configured = {name.encode(): True for name in identity_headers} | {COOKIE: True}
-        self._telling: dict[bytes, bool] = dict(self._configured)
+        self._configured = frozenset(name.encode() for name in identity_headers)
+        self._heads: dict[tuple[bytes, ...], _Head] = {}
         self._forward_cookies = forward_cookies
 
     def caller(self, headers: Iterable[tuple[bytes, bytes]]) -> Caller:
@@ -50,10 +68,18 @@ class PassthroughAuth:
 
         Every credential counts (promise 8), whatever the order of the lines.
         """
-        lines = forwarded(headers)
-        credentials, cookies = self._credentials(lines)
-        if cookies and not self._forward_cookies:
-            lines = [line for line in lines if line[0] != COOKIE]
+        sent = headers if isinstance(headers, list) else list(headers)
+        names = tuple(map(NAME, sent))
+        head = self._heads.get(names) or self._learn(names)
+        if not head.lower_case:
+            return self.caller([(name.lower(), value) for name, value in sent])
+        for place in head.connections:
+            if sent[place][1].lower() not in PLAIN_CONNECTIONS:  # it names headers that are for one hop only
+                return self.caller(forwarded(sent))
+        lines = [sent[place] for place in head.forwarded]
+        credentials = [sent[place] for place in head.credentials]
+        if head.has_cookies:
+            credentials += _cookies(sent)
         credentials.sort()
         text = framed(*[field for line in credentials for field in line])
         digest = self._keyed.copy()
@@ -61,30 +87,25 @@ class PassthroughAuth:
         known = digest.digest()
         return Caller(self._fingerprints.get(known) or self._fingerprint(text, known), lines)
 
-    def _credentials(self, lines: Headers) -> tuple[list[tuple[bytes, bytes]], bool]:
-        """The lines that tell callers apart, each cookie as one of its own, and whether there are cookies."""
-        telling = self._telling
-        credentials, has_cookies = list[tuple[bytes, bytes]](), False
-        for line in lines:
-            name = line[0]
-            tells = telling.get(name)
-            if tells or (tells is None and self._learn(name)):
-                if name != COOKIE:
-                    credentials.append(line)
-                    continue
-                has_cookies = True
-                cookies = [cookie.strip() for cookie in line[1].split(b";")]
-                credentials += [(name, one) for one in cookies if one and not one.startswith(BALANCER_COOKIES)]
-        return credentials, has_cookies
+    def _learn(self, names: tuple[bytes, ...]) -> _Head:
+        """What the lines of these names are; remembered."""
+        passing = {name for name in names if forwarded([(name, b"")])}
+        going = passing if self._forward_cookies else passing - {COOKIE}
+        head = _Head(
+            tuple(place for place, name in enumerate(names) if name in going),
+            tuple(place for place, name in enumerate(names) if name in passing and self._tells(name)),
+            tuple(place for place, name in enumerate(names) if name == CONNECTION),
+            COOKIE in names,
+            all(name == name.lower() for name in names),
+        )
+        if sum(map(len, names)) <= MAX_HEAD_BYTES:
+            if len(self._heads) >= MAX_HEADS:
+                del self._heads[next(iter(self._heads))]
+            self._heads[names] = head
+        return head
 
-    def _learn(self, name: bytes) -> bool:
-        """Whether a header of this name tells callers apart, and remember it."""
-        tells = tells_callers(name.decode("latin-1"))
-        if len(name) <= MAX_NAME_BYTES:
-            if len(self._telling) >= MAX_NAMES:
-                self._telling = dict(self._configured)
-            self._telling[name] = tells
-        return tells
+    def _tells(self, name: bytes) -> bool:
+        return name in self._configured or (name != COOKIE and tells_callers(name.decode("latin-1")))
 
     def _fingerprint(self, text: bytes, known: bytes) -> bytes:
         """Made of the credentials, and remembered by their digest; who was first goes first."""
@@ -95,3 +116,9 @@ class PassthroughAuth:
 
     def __repr__(self) -> str:
         return "PassthroughAuth(secret=***)"
+
+
+def _cookies(lines: Headers) -> list[tuple[bytes, bytes]]:
+    """Each cookie as a line of its own, without those of load balancers."""
+    cookies = [cookie.strip() for name, value in lines if name == COOKIE for cookie in value.split(b";")]
+    return [(COOKIE, cookie) for cookie in cookies if cookie and not cookie.startswith(BALANCER_COOKIES)]

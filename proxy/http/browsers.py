@@ -17,6 +17,7 @@ from proxy.core.errors import ForeignPage
 from proxy.core.hosts import is_loopback
 from proxy.core.ports import Headers
 from proxy.http.asgi import Response
+from proxy.http.auth import MAX_HEAD_BYTES, MAX_HEADS, NAME
 from proxy.http.credentials import brings_credential
 
 ANOTHER_SITE = frozenset({b"cross-site", b"same-site"})
@@ -38,7 +39,8 @@ _SHOWN_BYTES = 100
 class BrowserAccess:
     """The rule.
 
-    State: the values of ``Host`` that were found to be this machine's, and the origins that were warned of.
+    State: the values of ``Host`` that were found to be this machine's, where it stands in heads, by the names of all
+    their lines, and the origins that were warned of.
 
     :param host: the interface that the server is bound to; where others reach it, no page is refused here
     :param allowed_origins: as browsers write them
@@ -50,15 +52,17 @@ class BrowserAccess:
         self._allowed = frozenset(origin.encode() for origin in allowed_origins)
         self._own_names = frozenset(urlsplit(origin).hostname for origin in allowed_origins)
         self._hosts: set[bytes | None] = {None}  # a browser always sends one
+        self._heads: dict[tuple[bytes, ...], int] = {}
         self._warned: set[bytes] = set()
         self._warn = warn
 
     def is_plain(self, headers: Headers) -> bool:
         """Whether no page is behind a request, as far as it says: most have nothing to be judged."""
-        lines = dict(headers)
-        if b"origin" in lines or b"sec-fetch-site" in lines:
-            return False
-        return not self._guarded or lines.get(b"host") in self._hosts
+        names = tuple(map(NAME, headers))
+        place = self._heads.get(names)
+        if place is None:
+            place = self._learn(names)
+        return place >= 0 and (not self._guarded or headers[place][1] in self._hosts)
 
     async def serve(self, scope: Scope, receive: Receive, send: Send, app: ASGIApp) -> None:
         """Refuse a request, answer it where it asks what a page may do, or hand it on."""
@@ -77,6 +81,16 @@ class BrowserAccess:
             await app(scope, receive, send)
         else:
             await Response(send).error(refusal)
+
+    def _learn(self, names: tuple[bytes, ...]) -> int:
+        """Where ``Host`` stands among a head's lines; -1 where it does not, or a page may be behind the request."""
+        plain = names.count(b"host") == 1 and b"origin" not in names and b"sec-fetch-site" not in names
+        place = names.index(b"host") if plain else -1
+        if sum(map(len, names)) <= MAX_HEAD_BYTES:
+            if len(self._heads) >= MAX_HEADS:
+                del self._heads[next(iter(self._heads))]
+            self._heads[names] = place
+        return place
 
     def _refusal(self, lines: Mapping[bytes, bytes], headers: Headers) -> ForeignPage | None:
         """Why a request is not served; None where it is."""

@@ -113,6 +113,8 @@ class TurnParts:
     total_tokens: int
     """Of all non-system messages."""
     systems: Sequence[PlacedSystem]
+    size: int
+    """Bytes of the new messages."""
 
 
 def part_turn(turn: TurnRecord, known: int) -> TurnParts:
@@ -127,14 +129,15 @@ def part_turn(turn: TurnRecord, known: int) -> TurnParts:
         if message.is_system:
             systems.append(PlacedSystem(place - len(systems), digest_of(message.raw), message.raw))
             total -= tokens[place]
-    left, place = len(messages) - len(systems) - known, len(messages)
+    left, place, size = len(messages) - len(systems) - known, len(messages), 0
     new: list[tuple[Message, int]] = []
     while left > 0:  # from behind, since a long conversation's new messages are few
         place -= 1
         if not messages[place].is_system:
             new.append((messages[place], tokens[place]))
+            size += len(messages[place].raw)
             left -= 1
-    return TurnParts(new[::-1], total, systems)
+    return TurnParts(new[::-1], total, systems, size)
 
 
 def pack_message(message: Message, tokens: int, created_at: float, scheme: str = "") -> bytes:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from proxy.core.conversation import Recollection, TurnRecord
-from proxy.core.errors import StoreError
+from proxy.core.errors import StoreError, StoreFull, StoreUnavailable
 from proxy.core.events import Listener
 from proxy.core.ports import BegunTurn, Lease
 from proxy.core.prefix import PrefixChain, is_id, split_id
@@ -31,7 +31,7 @@ from proxy.store.probing import Probing
 from proxy.store.records import RecordReader
 from proxy.store.rest import Rest
 from proxy.store.seen import Seen
-from proxy.store.usage import Usage
+from proxy.store.usage import FULL, OUT_OF_MEMORY, STORE_FULL, Usage
 from proxy.threads import beside_many
 
 RECALL_SECONDS = 0.25
@@ -117,20 +117,26 @@ class RedisStore(RecordReader):
         """Append what a turn adds, in one atomic write; writing it twice changes nothing.
 
         :returns: the id of the conversation that holds the turn now
-        :raises StoreFull: nothing more is stored for this credential
+        :raises StoreFull: nothing more is stored for this credential, or for anybody
         :raises StoreUnavailable: the store did not answer in time
         """
         owner = turn.owner or turn.tenant
-        self.usage.check(owner)
+        if owner in self.usage.full:
+            raise StoreFull(FULL)
         parts = await beside_many(len(turn.messages), partial(codec.part_turn, turn, turn.known))
         created = scripts.moment(turn.created_at)
-        with self._recording_of(turn, parts):
-            own = await self._record(turn, parts, turn.known, created)
-            if own is None:  # what was known is gone meanwhile, or a fork has to hold system messages of its own
-                parts = codec.part_turn(turn, 0)
-                own = await self._record(turn, parts, 0, created)
-            if own is None:
-                raise StoreError("The turn has no place in the store.", internal=f"of {turn.conversation}")
+        try:
+            with self._recording_of(turn, parts):
+                own = await self._record(turn, parts, turn.known, created)
+                if own is None:  # what was known is gone meanwhile, or a fork has to hold system messages of its own
+                    parts = codec.part_turn(turn, 0)
+                    own = await self._record(turn, parts, 0, created)
+                if own is None:
+                    raise StoreError("The turn has no place in the store.", internal=f"of {turn.conversation}")
+        except StoreUnavailable as error:
+            if OUT_OF_MEMORY in error.internal:
+                raise StoreFull(STORE_FULL, internal=error.internal) from error
+            raise
         conversation = turn.chain.family + own.decode()
         self.listing.note(
             Used(
@@ -143,10 +149,7 @@ class RedisStore(RecordReader):
         )
         for system in parts.systems:
             self._seen.add((conversation, system.digest))
-        size = 0
-        for message, _ in parts.new:
-            size += len(message.raw)
-        self.usage.note(owner, size, accepted=not turn.imported)
+        self.usage.note(owner, parts.size, accepted=not turn.imported)
         return conversation
 
     async def keep_summary(

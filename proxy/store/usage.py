@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from proxy.core.errors import ImportLimit, StoreError, StoreFull
-from proxy.core.prefix import owner_of
 from proxy.store import keys
 from proxy.store.scripts import ADD_USAGE
 
@@ -41,6 +40,9 @@ FULL = (
     "What is stored for this credential has reached store.max_tenant_mb, so nothing more is stored. Forget "
     "conversations, or have the bound raised."
 )
+STORE_FULL = "The store is full. Forget conversations, or raise store.max_mb."
+OUT_OF_MEMORY = "used memory > 'maxmemory'"
+"""In the server's words, where it refuses a write for it."""
 _NUMBER = {name: re.compile(rb"\b%b:(\d+)" % name.encode()) for name in ("used_memory", "maxmemory")}
 
 
@@ -59,7 +61,8 @@ class Usage:
         self._added: dict[str, int] = {}
         self._proven: set[str] = set()
         self._accepted: dict[str, None] = {}
-        self._full: set[str] = set()
+        self.full: set[str] = set()
+        """Whose bound is reached, by owner; read by whoever would store something."""
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -84,21 +87,9 @@ class Usage:
 
         :raises StoreUnavailable: the store did not answer in time
         """
-        if owner in self._full:
+        if owner in self.full:
             await self._ask("DEL", keys.weighing(owner))
             self._later(0)
-
-    def check(self, owner: str) -> None:
-        """Pass whoever may store more.
-
-        :raises StoreFull: the bound is reached
-        """
-        if self._full and owner in self._full:
-            raise StoreFull(FULL)
-
-    def is_full(self, fingerprint: bytes) -> bool:
-        """Whether nothing more is stored for a caller, by its fingerprint."""
-        return bool(self._full) and owner_of(fingerprint) in self._full
 
     async def admit(self, owner: str, size: int, now: float, *, trusted: bool) -> bool:
         """Take an import into account before it is stored.
@@ -166,7 +157,7 @@ class Usage:
         added, self._added = self._added, {}
         proven, self._proven = self._proven, set()
         try:
-            for owner in {**added, **dict.fromkeys(self._full)}:
+            for owner in {**added, **dict.fromkeys(self.full)}:
                 size, accepted = added.get(owner, 0), int(owner in proven)
                 total = await self._ask("EVAL", ADD_USAGE.source, 1, keys.usage(owner), size, accepted, self._keep)
                 proven.discard(owner)
@@ -176,7 +167,7 @@ class Usage:
         except StoreError:
             for owner in proven:  # its next turn says so again
                 self._accepted.pop(owner, None)
-        if self._full or self._added:
+        if self.full or self._added:
             self._later(WRITE_SECONDS)
 
     async def _judge(self, owner: str, total: int) -> None:
@@ -187,9 +178,9 @@ class Usage:
             claim = await self._ask("SET", keys.weighing(owner), 1, "NX", "EX", WEIGH_SECONDS)
             total = await self._weighed(owner) if claim is not None else total
         if total > self._max:
-            self._full.add(owner)
+            self.full.add(owner)
         else:
-            self._full.discard(owner)
+            self.full.discard(owner)
 
     async def _weighed(self, owner: str) -> int:
         """The bytes of the conversations that are still there, which count from now on."""
@@ -209,7 +200,7 @@ class Usage:
         facts = await self._ask("INFO", "memory")
         used, most = _number(facts, "used_memory"), _number(facts, "maxmemory")
         if most and used + size > most:
-            raise StoreFull("The store is full. Forget conversations, or raise store.max_mb.")
+            raise StoreFull(STORE_FULL)
 
     async def _reserve(self, owner: str, size: int, now: float) -> None:
         """Count an import of a credential that no upstream has accepted; before it is stored, so that none slip by.

@@ -63,7 +63,25 @@ def test_other_headers_do_not_tell_tenants_apart(name: bytes) -> None:
 def test_what_does_not_go_upstream_is_no_credential() -> None:
     """A key for the proxy on the way, or one that ``Connection`` keeps for this hop."""
     assert tenant(KEY, (b"proxy-authorization", b"Basic x")) == tenant(KEY)
-    assert tenant(KEY, (b"connection", b"x-hop-token"), (b"x-hop-token", b"1")) == tenant(KEY)
+    for value in (b"x-hop-token", b"keep-alive, X-Hop-Token"):
+        assert tenant(KEY, (b"connection", value), (b"x-hop-token", b"1")) == tenant(KEY)
+    for value in (b"keep-alive", b"Close", b"x-hop-token", b"keep-alive"):  # one head, by its names
+        hop = tenant(KEY, (b"connection", value), (b"x-hop-token", b"1"))
+        assert (hop == tenant(KEY)) is (value == b"x-hop-token")
+
+
+@pytest.mark.parametrize("forward", [False, True])
+def test_what_goes_upstream_is_the_same_the_second_time(*, forward: bool) -> None:
+    """A head is known by the names of its lines then, in whichever case they are written."""
+    rule = PassthroughAuth(b"s", forward_cookies=forward)
+    first: list[tuple[bytes, bytes]] = [(b"host", b"h"), (b"accept", b"*/*"), (b"x-tidemark-history", b"client"), KEY]
+    first += [(b"cookie", b"a=1"), (b"content-length", b"5"), (b"te", b"trailers"), (b"connection", b"keep-alive")]
+    going = [(b"accept", b"*/*"), KEY, *([(b"cookie", b"a=1")] if forward else [])]
+    for _ in range(2):
+        for lines in (first, [(name.title(), value) for name, value in first], iter(first)):
+            caller = rule.caller(lines)
+            assert caller.headers == going
+            assert caller.fingerprint == rule.caller(first).fingerprint
 
 
 def test_a_balancers_cookie_is_no_credential() -> None:
