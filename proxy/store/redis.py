@@ -7,6 +7,7 @@ carriers' errors become ours.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import sys
 import uuid
@@ -26,7 +27,7 @@ from proxy.store.lifetimes import Lifetimes, lifetime
 from proxy.store.listing import Listing, Used
 from proxy.store.rest import Rest
 from proxy.store.seen import Seen
-from proxy.threads import beside_many
+from proxy.threads import MANY_BYTES, MANY_MESSAGES
 
 RECALL_SECONDS = 0.25
 """A client waits for it before its request is forwarded; on one machine it takes a thousandth."""
@@ -97,7 +98,10 @@ class RedisStore:
         :returns: the id of the conversation that holds the turn now
         :raises StoreUnavailable: the store did not answer in time
         """
-        parts = await beside_many(len(turn.messages), partial(codec.part_turn, turn, turn.known))
+        if len(turn.messages) > MANY_MESSAGES:
+            parts = await asyncio.to_thread(codec.part_turn, turn, turn.known)
+        else:
+            parts = codec.part_turn(turn, turn.known)
         created = scripts.moment(turn.created_at)
         with self._recording:
             own = await self._record(turn, parts, turn.known, created)
@@ -284,12 +288,18 @@ class RedisStore:
         given = scripts.recall_arguments(chain, before, recipe)
         return self._run(scripts.RECALL, chain.family, *given)
 
-    async def _record(self, turn: TurnRecord, parts: codec.TurnParts, known: int, created: str) -> bytes | None:
+    def _record(self, turn: TurnRecord, parts: codec.TurnParts, known: int, created: str) -> Awaitable[bytes | None]:
+        if sum([len(message.raw) for message, _ in parts.new]) > MANY_BYTES or len(parts.new) > MANY_MESSAGES:
+            return self._record_much(turn, parts, known, created)
         lasting = self._lifetimes.of(turn.tenant)
-        arguments = partial(scripts.record_arguments, turn, parts, created)
-        pack = partial(arguments, known=known, lifetime=lasting, seen=self._seen)
-        size = sum([len(message.raw) for message, _ in parts.new])
-        given = await beside_many(len(parts.new), pack, size=size)
+        given = scripts.record_arguments(turn, parts, created, known=known, lifetime=lasting, seen=self._seen)
+        return self._run(scripts.RECORD, turn.chain.family, *given)
+
+    async def _record_much(self, turn: TurnRecord, parts: codec.TurnParts, known: int, created: str) -> bytes | None:
+        """The same of what takes long to pack: in a thread."""
+        lasting = self._lifetimes.of(turn.tenant)
+        pack = partial(scripts.record_arguments, known=known, lifetime=lasting, seen=self._seen)
+        given = await asyncio.to_thread(pack, turn, parts, created)
         own: bytes | None = await self._run(scripts.RECORD, turn.chain.family, *given)
         return own
 
