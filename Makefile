@@ -9,7 +9,7 @@ UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --generat
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-growth bench-replay bench-instructions test-demo test-deep bench-turns check format lock clean
+.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-growth bench-lag bench-replay bench-instructions test-demo test-deep bench-turns check format lock clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -49,6 +49,9 @@ bench-extractive: $(VENV)/dev.stamp ## Measure the extractive strategy on 100,00
 
 bench-growth: $(VENV)/dev.stamp ## Measure how the time of all that reads a client's text grows with it; ARGS="--scale 0.25"
 	@PYTHONPATH=. $(BIN)/python benchmarks/growth.py $(ARGS)
+
+bench-lag: $(VENV)/dev.stamp ## Measure how long others wait while large and odd bodies are worked on; ARGS as above
+	@$(BIN)/python -m benchmarks.lag $(ARGS)
 
 bench-replay: $(VENV)/dev.stamp ## Replay conversations against a modelled prompt cache, policy by policy
 	@PYTHONPATH=. $(BIN)/python benchmarks/replay.py $(ARGS)

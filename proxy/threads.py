@@ -17,9 +17,6 @@ MANY_BYTES = 1_048_576
 """Packing as many takes some milliseconds."""
 
 
-async def beside_many(messages: int, work: Callable[[], T], *, size: int = 0) -> T:
-    """What ``work`` gives, from a thread where it walks over more than ``MANY_MESSAGES``.
-
-    :param size: bytes that it copies; more than ``MANY_BYTES`` are a reason as well
-    """
-    return await asyncio.to_thread(work) if messages > MANY_MESSAGES or size > MANY_BYTES else work()
+async def beside_many(messages: int, work: Callable[[], T]) -> T:
+    """What ``work`` gives, from a thread where it walks over more than ``MANY_MESSAGES``."""
+    return await asyncio.to_thread(work) if messages > MANY_MESSAGES else work()

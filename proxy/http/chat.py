@@ -22,7 +22,7 @@ from proxy.http.access import ConversationAccess
 from proxy.http.asgi import JSON, Attended, ClientGone, Response, read_body
 from proxy.http.body import LIGHT_BYTES, BodyParser
 from proxy.http.completion import completion, event_stream
-from proxy.http.encodings import decoded_body
+from proxy.http.encodings import decoded_body, is_encoded
 from proxy.http.errors import belated
 from proxy.http.headers import controls, returned
 from proxy.http.sse import EVENT_STREAM, KeepAlive
@@ -68,7 +68,8 @@ class ChatEndpoint:
         visit = Visit(scope["path"], Response(send), self._timer)
         try:
             body = await read_body(receive, scope["headers"], self._limits.max_body_bytes)
-            body = await decoded_body(body, scope["headers"], self._limits.max_body_bytes)
+            if is_encoded(scope["headers"]):
+                body = await decoded_body(body, scope["headers"], self._limits.max_body_bytes)
             with Attended(receive):
                 visit.outcome = await self._answered(visit, scope, body)
         except ClientGone:

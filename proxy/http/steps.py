@@ -49,7 +49,7 @@ def end_of_value(raw: bytes, at: int) -> int:
     :raises ValueError: it has no end
     """
     if raw[at : at + 1] not in (b'"', b"{", b"["):
-        found = _SCALAR.match(raw, at, at + STEP_BYTES)
+        found = _SCALAR.match(raw, at)
         return found.end() if found else at
     depth = 0
     while at < len(raw):

@@ -32,7 +32,7 @@ from proxy.store.records import RecordReader
 from proxy.store.rest import Rest
 from proxy.store.seen import Seen
 from proxy.store.usage import FULL, OUT_OF_MEMORY, STORE_FULL, Usage
-from proxy.threads import beside_many
+from proxy.threads import MANY_BYTES, MANY_MESSAGES
 
 RECALL_SECONDS = 0.25
 """A client waits for it before its request is forwarded; on one machine it takes a thousandth."""
@@ -123,7 +123,10 @@ class RedisStore(RecordReader):
         owner = turn.owner or turn.tenant
         if owner in self.usage.full:
             raise StoreFull(FULL)
-        parts = await beside_many(len(turn.messages), partial(codec.part_turn, turn, turn.known))
+        if len(turn.messages) > MANY_MESSAGES:
+            parts = await asyncio.to_thread(codec.part_turn, turn, turn.known)
+        else:
+            parts = codec.part_turn(turn, turn.known)
         created = scripts.moment(turn.created_at)
         try:
             with self._recording_of(turn, parts):
@@ -309,17 +312,22 @@ class RedisStore(RecordReader):
 
         Of stored history nobody else has the turn, so it is tried even where the store was left alone.
         """
-        size = sum([len(message.raw) for message, _ in parts.new])
-        if size <= LARGE_BYTES:
+        if parts.size <= LARGE_BYTES:
             return self._probing if turn.lease else self._recording
-        return AskingForLong(self._rest, self._record_seconds, size, probe=bool(turn.lease))
+        return AskingForLong(self._rest, self._record_seconds, parts.size, probe=bool(turn.lease))
 
-    async def _record(self, turn: TurnRecord, parts: codec.TurnParts, known: int, created: str) -> bytes | None:
+    def _record(self, turn: TurnRecord, parts: codec.TurnParts, known: int, created: str) -> Awaitable[bytes | None]:
+        if parts.size > MANY_BYTES or len(parts.new) > MANY_MESSAGES:
+            return self._record_much(turn, parts, known, created)
         lasting = self._lifetimes.of(turn.tenant)
-        arguments = partial(scripts.record_arguments, turn, parts, created)
-        pack = partial(arguments, known=known, lifetime=lasting, seen=self._seen)
-        size = sum([len(message.raw) for message, _ in parts.new])
-        given = await beside_many(len(parts.new), pack, size=size)
+        given = scripts.record_arguments(turn, parts, created, known=known, lifetime=lasting, seen=self._seen)
+        return self._run(scripts.RECORD, turn.chain.family, *given)
+
+    async def _record_much(self, turn: TurnRecord, parts: codec.TurnParts, known: int, created: str) -> bytes | None:
+        """The same of what takes long to pack: in a thread."""
+        lasting = self._lifetimes.of(turn.tenant)
+        pack = partial(scripts.record_arguments, known=known, lifetime=lasting, seen=self._seen)
+        given = await asyncio.to_thread(pack, turn, parts, created)
         own: bytes | None = await self._run(scripts.RECORD, turn.chain.family, *given)
         return own
 
