@@ -20,6 +20,8 @@ from proxy.core.messages import JsonValue
 from proxy.http.bounds import MAX_MEMBER_VALUES, MAX_PART_VALUES, MAX_VALUES, check_values, is_utf8
 from proxy.http.steps import LARGE_BYTES, decoded_in_steps, end_of_value
 
+VAST_BYTES = 16_777_216
+"""A larger body is taken apart step by step, which takes longer, but holds nobody."""
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raws = msgspec.json.Decoder(list[msgspec.Raw])
 _decode = msgspec.json.Decoder().decode
@@ -32,6 +34,9 @@ def members(body: bytes, *, bounded: bool = True) -> dict[str, bytes]:
         check_values(body, MAX_VALUES, "The body")
     if not is_utf8(body):
         raise _no_utf8(body)
+    if len(body) > VAST_BYTES:
+        with suppress(ValueError, RecursionError):  # the decoder says what is wrong
+            return _checked(_pieces(body, b"{}"))
     try:
         return {name: bytes(raw) for name, raw in _members.decode(body).items()}
     except RecursionError as error:
@@ -85,6 +90,9 @@ def decoded(raw: bytes, param: str) -> JsonValue:
 
 def elements(raw: bytes) -> list[bytes]:
     """The elements of an array, each in its own bytes."""
+    if len(raw) > VAST_BYTES:
+        with suppress(ValueError):
+            return [element for _, element in _pieces(raw, b"[]")]
     try:
         return [bytes(element) for element in _raws.decode(raw)]
     except msgspec.DecodeError:

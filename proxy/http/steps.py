@@ -7,13 +7,18 @@ a text of 60 MB. So long strings are taken out, decoded a megabyte at a time, an
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from sys import getsizeof
 
+from proxy.core.errors import InvalidRequest
 from proxy.core.messages import JsonValue
 from proxy.http.bounds import STEP_BYTES, end_of_string
 
 LARGE_BYTES = 2_097_152
 """Smaller values are decoded at once."""
+MAX_STRING_BYTES = 67_108_864
+"""In memory: 64 million letters of ASCII, as base64 is, 16 million where an emoji is among them. OpenAI takes 10
+million characters in one text."""
 _SAFE = re.compile(rb'(?:[^"\\]++|\\u[0-9a-fA-F]{4}|\\[^u])*+', re.DOTALL)
 _LOW = re.compile(rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _MARK = re.compile(rb'["{}\[\]]')
@@ -89,7 +94,29 @@ def _text(raw: bytes, at: int, end: int, decode: Decode) -> str:
         stop = end if stop == at else stop  # no such escape: the decoder says so
         pieces.append(str(decode(b'"%b"' % raw[at:stop])))
         at = stop
+    _check_size(pieces)
     return "".join(pieces)
+
+
+def _check_size(pieces: Sequence[str]) -> None:
+    """Refuse a string that takes more memory than ``MAX_STRING_BYTES`` when it is put together."""
+    characters = sum(map(len, pieces))
+    width = max(map(_width, pieces), default=1)
+    if characters * width > MAX_STRING_BYTES:
+        most = MAX_STRING_BYTES // width
+        raise InvalidRequest(
+            f"A string has {characters:,} characters, and with those that are in it {most:,} are the most. "
+            "Send less in one text.",
+            code="string_above_max_length",
+        )
+
+
+def _width(piece: str) -> int:
+    """Bytes that each character of a text takes: 1, 2 or 4, by the largest of them."""
+    if len(piece) > 1_000:
+        return getsizeof(piece) // len(piece)  # the rest is some 70 bytes
+    largest = ord(max(piece, default="a"))
+    return 1 if largest <= 0xFF else 2 if largest <= 0xFFFF else 4
 
 
 def _filled(value: JsonValue, texts: dict[str, str]) -> JsonValue:

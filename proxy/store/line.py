@@ -62,6 +62,9 @@ class UnknownScript(Refused):
 
 _ERRORS = (Refused, OSError)
 """A server's errors, which come as values."""
+MANY_ARGUMENTS = 1_000
+MANY_BYTES = 1_048_576
+"""A command with more is packed in a thread; a record's messages stand at its end."""
 _PUSH = hiredis.PushNotification
 
 
@@ -90,7 +93,11 @@ class Line:
         :raises Refused: the server answered with an error
         :raises OSError: it is not there, or not ready
         """
-        packed = hiredis.pack_command(command)  # type: ignore[arg-type]  # its stub says a tuple of one
+        last = command[-1]
+        if len(command) > MANY_ARGUMENTS or (isinstance(last, bytes) and len(last) > MANY_BYTES):
+            packed = await asyncio.to_thread(hiredis.pack_command, command)  # type: ignore[arg-type]
+        else:
+            packed = hiredis.pack_command(command)  # type: ignore[arg-type]  # its stub says a tuple of one
         wire = self._wire if self._wire is not None and self._wire.usable else None
         while True:
             fresh = wire is None

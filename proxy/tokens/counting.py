@@ -27,6 +27,8 @@ THREAD_CHARS = 20_000
 """New text beyond this is counted in a thread: as much takes about 3 ms."""
 PART_CHARS = 50
 """What reading an image's header, or what is said about a file, takes in characters to count."""
+HASHED_BYTES = 1_048_576
+"""Of a larger request tools are hashed in a thread: as much takes about a millisecond."""
 REMEMBERED_MESSAGES = 50_000
 REMEMBERED_TEXTS = 5_000
 _UNREMEMBERED_CHARS = 200
@@ -86,7 +88,7 @@ class LocalTokenCounter:
                 for message, tokens in await stored(scheme.mark, first):
                     self.remember(message, model, tokens)
                 found, new = self._found(added, scheme)
-        fixed_key = _fixed_key(request, scheme) if request.counted else None
+        fixed_key = await _fixed_key_of(request, scheme) if request.counted else None
         fixed = BARE if fixed_key is None else self._fixed(fixed_key)
         if None in found or fixed is None:
             if fixed is None:
@@ -230,6 +232,13 @@ class LocalTokenCounter:
 
 def _key(message: Message, scheme: Scheme) -> Key:
     return scheme.key, message.digest, message.wording
+
+
+async def _fixed_key_of(request: ChatRequest, scheme: Scheme) -> Key:
+    """The key of what is billed beside the messages; of megabytes it is made in a thread."""
+    if len(request.body) <= HASHED_BYTES:
+        return _fixed_key(request, scheme)
+    return await asyncio.to_thread(_fixed_key, request, scheme)
 
 
 def _fixed_key(request: ChatRequest, scheme: Scheme) -> Key:

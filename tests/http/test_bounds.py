@@ -97,6 +97,46 @@ def test_a_message_read_in_steps_means_the_same(
     assert (stepped.digest, stepped.wording) == (whole.digest, whole.wording)
 
 
+@pytest.mark.parametrize("half", ["", "\\ud83d"], ids=["whole characters", "half a character"])
+def test_a_text_takes_no_more_memory_than_its_bound(monkeypatch: pytest.MonkeyPatch, half: str) -> None:
+    """One emoji makes every character of a text four bytes; base64 stays as it is."""
+    monkeypatch.setattr(steps, "MAX_STRING_BYTES", 8_000_000)
+    for text, served in (("a" * 7_000_000, True), ("a" * 7_000_000 + "😀", False), ("a" * 1_500_000 + "😀", True)):
+        body = b'{"model": "m", "messages": [{"role": "user", "content": "%b"}]}' % (text + half).encode()
+        if served and not (half and len(text) > 4_000_000):
+            BodyParser().chat(body)
+            continue
+        with pytest.raises(InvalidRequest, match="are the most") as refused:
+            BodyParser().chat(body)
+        assert refused.value.code == "string_above_max_length"
+
+
+@pytest.mark.parametrize("cut", ["", "\\ud83d"], ids=["whole characters", "half a character"])
+def test_a_vast_body_is_taken_apart_in_steps_and_says_the_same(monkeypatch: pytest.MonkeyPatch, cut: str) -> None:
+    """Members of one name too; what is no JSON is refused as in any other body."""
+    talk = b'[ {"role":"user","content":"hi%b"} , {"role":"user","content":""} ]' % cut.encode()
+    body = b' { "model" :"m", "x": {"a": [1, "}"]}, "messages":[], "messages": %b,"n":1.5 } ' % talk
+    expected = BodyParser().chat(body)
+    broken = [
+        body[:-3],
+        body.replace(b"1.5", b"1.5.5"),
+        body.replace(b'"}"]', b'"}",]'),
+        body + b"1",
+        b"[]",
+        b'{"a" 1}',
+    ]
+    told = []
+    for size in (members.VAST_BYTES, 0):
+        monkeypatch.setattr(members, "VAST_BYTES", size)
+        read = BodyParser().chat(body)
+        assert (read.messages, read.fields) == (expected.messages, expected.fields)
+        for one in broken:
+            with pytest.raises(InvalidRequest) as refused:
+                BodyParser().chat(one)
+            told.append((refused.value.code, refused.value.param))
+    assert told[: len(broken)] == told[len(broken) :]
+
+
 @given(st.binary(max_size=12))
 def test_utf8_is_told_from_what_is_not(raw: bytes) -> None:
     """Character by character, also where a step ends inside one."""
