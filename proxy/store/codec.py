@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from proxy.core.chat import ROLES
-from proxy.core.conversation import StoredConversation, StoredMessage, TurnRecord
+from proxy.core.conversation import StoredMessage, TurnRecord
 from proxy.core.errors import RecordUnreadable
 from proxy.core.messages import DIGEST_BYTES, Message, digest_of
 from proxy.core.prefix import PrefixChain
@@ -152,7 +152,7 @@ def unpack_message(packed: bytes, position: int, chain_hash: bytes) -> StoredMes
     """
     read = _read(_MESSAGE, packed)
     if not _is_message(read.raw):
-        raise _unreadable("its bytes are no message")
+        raise unreadable("its bytes are no message")
     return StoredMessage(position, chain_hash.hex(), read.raw, read.tokens, read.created_at, read.scheme)
 
 
@@ -307,65 +307,18 @@ def readable_summary(packed: bytes) -> RunningSummary | None:
         return None
 
 
-def read_conversation(family: str, answer: Sequence[Any]) -> StoredConversation | None:
-    """A conversation's record from what ``describe.lua`` answers; without a turn it counts no messages.
-
-    Numbers that are none are 0, and their fields are named in ``broken``.
-
-    :raises RecordUnreadable: the number of its messages is none, and could not be found otherwise
-    """
-    own, flat = answer or (b"", ())
-    pairs = [piece.decode(errors="replace") for piece in flat]
-    fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
-    if not fields or "stem" in fields:  # of one that was forgotten, only what others rest on is left
-        return None
-    parent = fields.get("parent")
-    last_summary = fields.get("last_summary")
-    broken: list[str] = []
-
-    def number(name: str, kind: type[T]) -> T:
-        try:
-            return kind(fields.get(name, 0))  # type: ignore[call-arg]
-        except ValueError:
-            broken.append(name)
-            return kind()
-
-    count = number("count", int)
-    if broken:
-        raise _unreadable("its number of messages is none")
-    return StoredConversation(
-        id=family + own.decode(),
-        tenant=fields.get("tenant", ""),
-        model=fields.get("model", ""),
-        message_count=count,
-        total_tokens=number("tokens", int),
-        summary_count=number("summaries", int),
-        turn_count=number("turns", int),
-        created_at=number("created", float),
-        updated_at=number("updated", float),
-        last_summary_at=number("last_summary", float) if last_summary else None,
-        parent=family + parent if parent else None,
-        parent_messages=number("base", int),
-        owner=fields.get("owner", ""),
-        name=fields.get("name", ""),
-        unheard=number("unheard", int),
-        broken=tuple(broken),
-    )
-
-
-def read_path(family: str, flat: Sequence[Any]) -> list[tuple[str, int, int]]:
-    """A conversation and its ancestors from what ``path.lua`` answers: id, base, last position."""
-    return [(family + flat[i].decode(), int(flat[i + 1]), int(flat[i + 2])) for i in range(0, len(flat), 3)]
-
-
 def _read(decoder: msgspec.msgpack.Decoder[T], packed: bytes) -> T:
     if packed[:1] != VERSION:
-        raise _unreadable(f"record version {packed[:1].hex()}, this program reads {VERSION.hex()}")
+        raise unreadable(f"record version {packed[:1].hex()}, this program reads {VERSION.hex()}")
     try:
         return decoder.decode(memoryview(packed)[1:])
     except msgspec.MsgspecError as error:
-        raise _unreadable(str(error)) from error
+        raise unreadable(str(error)) from error
 
 
-def _unreadable(cause: str) -> RecordUnreadable:
+def unreadable(cause: str) -> RecordUnreadable:
+    """The error of a record that cannot be read.
+
+    :param cause: for the log
+    """
     return RecordUnreadable("A stored record is broken, or another version of Tidemark wrote it.", internal=cause)

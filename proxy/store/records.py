@@ -18,6 +18,7 @@ from proxy.core.events import Listener, RecordBroken
 from proxy.core.prefix import split_id
 from proxy.core.summary import RunningSummary
 from proxy.store import codec, keys, scripts
+from proxy.store.described import read_conversation, read_path
 
 _PAGE = 500
 """Messages read at a time."""
@@ -53,7 +54,7 @@ class RecordReader:
 
     def described(self, family: str, answer: Sequence[Any]) -> StoredConversation | None:
         """A conversation's record from what a script answers; numbers that are none are told and taken for 0."""
-        record = codec.read_conversation(family, answer)
+        record = read_conversation(family, answer)
         if record is not None and record.broken:
             self._emit(RecordBroken(record.id, "conversation", f"no numbers: {', '.join(record.broken)}"))
         return record
@@ -124,7 +125,7 @@ class RecordReader:
 
     async def _path(self, conversation: str) -> list[tuple[str, int, int]]:
         family, _ = split_id(conversation)
-        return codec.read_path(family, await self._read(scripts.PATH, conversation))
+        return read_path(family, await self._read(scripts.PATH, conversation))
 
     async def _page(self, holder: str, base: int, first: int, last: int) -> list[StoredMessage]:
         low, high = first - base - 1, last - base - 1
