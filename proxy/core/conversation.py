@@ -123,6 +123,7 @@ class TurnRecord:
             self.head,
             self.lease,
             self.held,
+            self.imported,
         )
 
 

@@ -56,16 +56,21 @@ def test_a_rule_that_was_never_summarized_is_never_dropped(bench: Bench, client:
     assert {"role": "system", "content": "A NEW RULE"} in bench.upstream.last.messages
 
 
-def test_force_summarizes_most_of_what_there_is(bench: Bench, client: Client) -> None:
-    """Where all is within the retention, force keeps a share and the request gets smaller."""
-    got = client.chat([*history(1, 300), user("Now?")], summarize="force", retention_tokens="5000")
+def test_force_leaves_what_is_within_the_retention(bench: Bench, client: Client) -> None:
+    """FR-2.2.1: a compaction by hand keeps what an automatic one keeps, and says so where nothing else is there."""
+    said = [*history(1, 300), user("Now?")]
+    got = client.chat(said, summarize="force", retention_tokens="5000")
+    assert got.headers["x-tidemark-action"] == "none"
+    assert "nothing to summarize" in got.headers["x-tidemark-warning"]
+    assert bench.upstream.last.messages == said
+    got = client.chat(said, summarize="force", retention_tokens="10")
     assert got.headers["x-tidemark-action"] == "forced"
     assert int(got.headers["x-tidemark-tokens-after"]) < int(got.headers["x-tidemark-tokens-before"])
 
 
 def test_a_forced_summary_that_saves_nothing_says_so(client: Client) -> None:
     """FR-5.4.2: done, because it was asked for, and with a warning."""
-    got = client.chat([user("a"), assistant("b"), user("c")], summarize="force")
+    got = client.chat([user("a"), assistant("b"), user("c")], summarize="force", retention_tokens="0")
     assert got.headers["x-tidemark-action"] == "forced"
     assert "got longer" in got.headers["x-tidemark-warning"]
 
@@ -117,10 +122,10 @@ def test_a_store_that_is_gone_needs_no_model_to_summarize(
 
 
 def test_a_reply_length_beyond_the_window_does_not_refuse_a_greeting(client: Client) -> None:
-    """Defaults such as 4096 before a window of 2,000 are common: half of the window is kept for the reply."""
+    """Defaults such as 4096 before a window of 2,000 are common: the model's longest reply is kept free, no more."""
     got: httpx.Response = client.post({"model": "small", "messages": [user("hi")], "max_tokens": 4096})
     assert got.status_code == 200
-    assert got.headers["x-tidemark-limit"] == "900"
+    assert got.headers["x-tidemark-limit"] == "1700"
 
 
 def test_an_answer_asked_for_twice_has_two_conversations(bench: Bench, client: Client) -> None:

@@ -134,9 +134,10 @@ def test_langmem_and_tidemark_cut_alike_wherever_langmems_cut_is_sound() -> None
     [(summarize_messages, FUNCTION), (asummarize_messages, FUNCTION), (SummarizationNode, NODE)],
 )
 def test_parameters_and_defaults_are_langmems(subject: Any, expected: dict[str, Any]) -> None:
-    """All of LangMem's, by keyword as there; ours has ``store`` besides."""
+    """All of LangMem's, by keyword as there; ours has ``store`` and ``on_flush`` besides."""
     parameters = inspect.signature(subject).parameters
-    assert {name: one.default for name, one in parameters.items() if name not in PROMPTS} == {**expected, "store": None}
+    defaults = {name: one.default for name, one in parameters.items() if name not in PROMPTS}
+    assert defaults == {**expected, "store": None, "on_flush": None}
     assert set(PROMPTS) < set(parameters)
     positional = [name for name, one in parameters.items() if one.kind is not inspect.Parameter.KEYWORD_ONLY]
     assert positional == (["messages"] if "messages" in expected else [])
