@@ -242,7 +242,7 @@ def test_an_offer_of_http2_is_passed_over(machine: Machine) -> None:
     """``Upgrade: h2c``, as every Java HttpClient sends it: body, keep-alive and pipelining are as without it."""
     tidemark = machine.serve(environ={"TIDEMARK_UPSTREAM": machine.upstream_url + "/v1"})
     offer = b"connection: Upgrade, HTTP2-Settings, x-hop\r\nupgrade: h2c\r\nhttp2-settings: AAA\r\nx-hop: 1\r\n"
-    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n" + offer
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n" + offer
     bodies = [json.dumps({"model": "m", "messages": [user(long(number, 500))]}).encode() for number in range(4)]
     sized = [head + b"content-length: %d\r\n\r\n" % len(body) + body for body in bodies]
     chunked = head + b"transfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(bodies[2]), bodies[2])
