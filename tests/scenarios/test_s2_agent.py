@@ -83,11 +83,11 @@ def test_s2_1_should_handle_tool_calls_in_messages(begin: Begin) -> None:
 
 
 def test_s2_1_the_response_is_estimated(begin: Begin) -> None:
-    """Not at half of the prompt: what the request reserves for it, or the model's longest."""
+    """Not at half of the prompt: what the request reserves for it within the model's longest, or that."""
     talk = begin()
-    asked = talk.client.post({"model": "main", "messages": [user("hi")], "max_tokens": 700})
+    asked = talk.client.post({"model": "main", "messages": [user("hi")], "max_tokens": 100})
     silent = talk.client.post({"model": "main", "messages": [user("hi")]})
-    assert (told(asked, "limit"), told(silent, "limit")) == (WINDOW - 700 - 300, WINDOW - 200 - 300)
+    assert (told(asked, "limit"), told(silent, "limit")) == (WINDOW - 100 - 300, WINDOW - 200 - 300)
 
 
 def test_s2_2_should_trigger_at_threshold(begin: Begin) -> None:
