@@ -60,6 +60,10 @@ class Carrier(Protocol):
         """Send one command; raises one of ``FAILURES``."""
         ...
 
+    async def call_large(self, *command: Argument) -> Any:
+        """The same of a command of megabytes, which is packed beside the event loop where that can be."""
+        ...
+
     async def aclose(self) -> None:
         """Close all connections."""
         ...
@@ -69,7 +73,7 @@ class _Library:
     """The same by redis-py, which pools connections."""
 
     def __init__(self, client: Redis | RedisCluster) -> None:
-        self.call = client.execute_command
+        self.call = self.call_large = client.execute_command
         self.aclose = client.aclose
 
 

@@ -328,7 +328,11 @@ class RedisStore(RecordReader):
         lasting = self._lifetimes.of(turn.tenant)
         pack = partial(scripts.record_arguments, known=known, lifetime=lasting, seen=self._seen)
         given = await asyncio.to_thread(pack, turn, parts, created)
-        own: bytes | None = await self._run(scripts.RECORD, turn.chain.family, *given)
+        script, prefix = scripts.RECORD, keys.family_prefix(turn.chain.family)
+        try:
+            own: bytes | None = await self._carrier.call_large("EVALSHA", script.sha, 1, prefix, *given)
+        except UNKNOWN_SCRIPT:
+            own = await self._carrier.call_large("EVAL", script.source, 1, prefix, *given)
         return own
 
     async def _weigh(self, conversation: str) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MethodType
 from typing import cast
 
+import hiredis
 import pytest
 import uvloop
 from redis.asyncio import Redis, RedisCluster
@@ -18,7 +19,7 @@ from redis.asyncio import Redis, RedisCluster
 from proxy.core.errors import StoreUnavailable
 from proxy.store.carriers import connect
 from proxy.store.embedded import EmbeddedValkey
-from proxy.store.line import Line, Refused, Server, UnknownScript
+from proxy.store.line import Line, Refused, Server, UnknownScript, packed
 from proxy.store.redis import RedisStore
 from tests.store.turns import Client, dialogue
 
@@ -270,3 +271,9 @@ async def test_plain_addresses_only_are_spoken_to_by_a_line(url: str, kind: type
 def test_a_server_shows_no_password() -> None:
     """Its repr goes into errors."""
     assert "pw" not in repr(Server(host="host", username="me", password="pw"))
+
+
+def test_a_large_command_is_packed_as_any_other() -> None:
+    """Texts, numbers and bytes; what hiredis makes of them is the measure."""
+    command = ("EVALSHA", "é" * 300, 1, 1700000000.25, -3, b"", b"\r\n\x00" * 5_000)
+    assert packed(command) == hiredis.pack_command(command)  # type: ignore[arg-type]

@@ -327,3 +327,16 @@ async def test_what_is_known_of_forks_is_not_kept_for_good(store: RedisStore, te
     assert 0 < await store.ask("TTL", f"tm:{{{trunk[:32]}}}:b:{trunk[32:]}") <= 30 * 86_400
     name = await store.record(named(tenant, said, 0, await begun(store, tenant)))
     assert 0 < await store.ask("TTL", f"tm:{{{name[:32]}}}:d") <= 30 * 86_400
+
+
+async def test_a_turn_of_megabytes_and_one_of_thousands_of_messages_are_stored_as_any_other(
+    store: RedisStore, tenant: str
+) -> None:
+    """They are packed in a thread; what comes after them goes on from there."""
+    for said in ([user("long " + "word " * 300_000), assistant("Noted.")], dialogue(1_200)):
+        client = Client(store, tenant)
+        conversation = await client.send(said[:-1], said[-1])
+        kept = await store.messages(conversation)
+        assert [one.raw for one in kept] == [one.raw for one in said]
+        assert await client.send([*said, user("more")], assistant("yes")) == conversation
+        assert len(await store.messages(conversation)) == len(said) + 2
