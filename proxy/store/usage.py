@@ -72,7 +72,7 @@ class Usage:
         :param size: bytes of its messages
         :param accepted: whether an upstream answered it
         """
-        self._added[owner] = self._added.get(owner, TURN_BYTES) + size
+        self._added[owner] = self._added.get(owner, 0) + TURN_BYTES + size
         if accepted and owner not in self._accepted:
             self._accepted[owner] = None
             self._proven.add(owner)
@@ -121,8 +121,10 @@ class Usage:
         await self._ask("DECRBY", keys.unproven(_day(now)), size)
 
     async def settle(self) -> None:
-        """Write what waits now, and look who is still at the bound."""
-        while self._added or self._is_due() or (self._task is not None and not self._task.done()):
+        """Write what waits now, and look who is still at the bound; in vain where the store does not answer."""
+        for _ in range(2):  # what is being written may have begun before the newest was noted
+            if not (self._added or self._is_due() or (self._task is not None and not self._task.done())):
+                return
             self._begin()
             if self._task is not None:
                 await asyncio.gather(asyncio.shield(self._task), return_exceptions=True)  # not this reader's alone
@@ -153,20 +155,22 @@ class Usage:
             self._task = asyncio.create_task(self._write())
 
     async def _write(self) -> None:
-        """Write what was added, and look whose bound is reached; what the store does not take, a weighing finds."""
+        """Write what was added, and look whose bound is reached; what the store does not take waits."""
         added, self._added = self._added, {}
         proven, self._proven = self._proven, set()
         try:
             for owner in {**added, **dict.fromkeys(self.full)}:
                 size, accepted = added.get(owner, 0), int(owner in proven)
                 total = await self._ask("EVAL", ADD_USAGE.source, 1, keys.usage(owner), size, accepted, self._keep)
+                added.pop(owner, None)
                 proven.discard(owner)
                 if int(total) == size and not accepted:  # the store was emptied: what was known there is gone
                     self._accepted.pop(owner, None)
                 await self._judge(owner, int(total))
         except StoreError:
-            for owner in proven:  # its next turn says so again
-                self._accepted.pop(owner, None)
+            for owner, size in added.items():
+                self._added[owner] = self._added.get(owner, 0) + size
+            self._proven |= proven
         if self.full or self._added:
             self._later(WRITE_SECONDS)
 

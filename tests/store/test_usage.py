@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.core.errors import ImportLimit, StoreFull
+from proxy.core.errors import ImportLimit, StoreFull, StoreUnavailable
 from proxy.store import usage
 from proxy.store.redis import RedisStore
-from proxy.store.usage import A_DAY_SECONDS, MEGABYTE, UNPROVEN_BYTES, UNPROVEN_BYTES_A_DAY, Usage
+from proxy.store.usage import A_DAY_SECONDS, MEGABYTE, TURN_BYTES, UNPROVEN_BYTES, UNPROVEN_BYTES_A_DAY, Usage
 from tests.store.turns import assistant, turn_of, user
 
 Open = Callable[[], RedisStore]
@@ -153,3 +153,26 @@ async def test_many_turns_are_one_write(anyio_backend: str, monkeypatch: pytest.
         counting.note("busy", 10, accepted=True)
     await counting.aclose()
     assert asked == ["EVAL"]
+
+
+async def test_what_the_store_did_not_take_is_written_later(anyio_backend: str) -> None:
+    """Neither bytes nor a credential's mark is lost, and nobody waits for a store that is gone."""
+    asked: list[tuple[object, ...]] = []
+    gone = True
+
+    async def ask(*command: object) -> int:
+        if gone:
+            raise StoreUnavailable("gone")
+        asked.append(command[3:6])
+        return 1
+
+    async def weigh(_: str) -> int:
+        return 0
+
+    counting = Usage(ask, weigh, max_bytes=None, keep_seconds=100)
+    counting.note("patient", 10, accepted=True)
+    await counting.settle()
+    counting.note("patient", 10, accepted=True)
+    gone = False
+    await counting.aclose()
+    assert asked == [("tm:u:patient", 20 + 2 * TURN_BYTES, 1)]
