@@ -207,14 +207,15 @@ class Case:
         return self.squeezed(candidates[-1], bound, fallback) if candidates else None
 
     def squeezed(self, covered: int, bound: int, fallback: NoCompaction | ReuseSummary | None) -> Compact | None:
-        """Shortest tail: the oldest inner system messages go into the summary, then that is shortened (FR-5.3.1)."""
+        """Shortest tail: the largest inner system messages go into the summary, then that is shortened (FR-5.3.1)."""
         room = self.budget.limit - self.head - self.tail(covered)
         by_digest: dict[bytes, int] = {}
         for place in self.inner_systems(covered):
             digest = self.given.messages[place].digest
             by_digest[digest] = by_digest.get(digest, 0) + self.given.tokens[place]
         absorbed, inner = set(self.told), self.inner(covered)
-        for digest, tokens in by_digest.items():
+        # The largest first: the fewest are told in other words, and a short rule stays as it is.
+        for digest, tokens in sorted(by_digest.items(), key=lambda item: -item[1]):
             if inner + bound <= room:
                 break
             absorbed.add(digest)
