@@ -190,9 +190,8 @@ async def test_one_broken_record_hides_no_other_of_the_operators_list(store_url:
     listed = await reading.listed(None, Page(200))
     assert sound in {one["id"] for one in cast("list[dict[str, Any]]", listed["data"])}
     assert listed["unreadable"] == [broken]
-    assert [(one.conversation, one.record) for one in told if isinstance(one, RecordBroken)] == [
-        (broken, "conversation")
-    ]
+    events = [(one.conversation, one.record) for one in told if isinstance(one, RecordBroken)]
+    assert events.count((broken, "conversation")) == 1, "other tests' broken records are in the same store"
     admin.delete(key(broken, "c"))
     await store.close()
     await asyncio.sleep(0)  # the connection's own end

@@ -43,6 +43,7 @@ def test_every_endpoint_that_takes_a_body_takes_a_compressed_one(client: Client)
     assert send(client, "/tidemark/count", packed["count"], "gzip").json()["input_tokens"] > 0
     assert send(client, "/tidemark/compact", packed["compact"], "gzip").json()["request"] == ASK
     assert send(client, "/tidemark/models/small", packed["model"], "gzip", "PUT").status_code == 200
+    assert client.http.delete("/tidemark/models/small").status_code == 200, "the registry is everybody's"
     brought = send(client, "/tidemark/conversations/import?model=small", lines, "gzip")
     assert brought.status_code == 201, brought.text
     by_hand = send(client, f"/tidemark/conversations/{brought.json()['id']}/summarize", packed["none"], "gzip")

@@ -132,7 +132,6 @@ def test_answers_are_uvicorns_byte_by_byte(
     reads: bool,  # noqa: FBT001 - hypothesis calls by place
 ) -> None:
     """Bytes, closing, failures and what is counted: whatever the request, the head and the pieces of the body."""
-    logging.getLogger("uvicorn.error").disabled = True
     seen = []
 
     async def run(make: Callable[..., Any]) -> None:
@@ -144,8 +143,13 @@ def test_answers_are_uvicorns_byte_by_byte(
         seen.append((b"".join(wire.writes), wire.closed, raised, protocol.server_state.total_requests, timed))
         protocol.connection_lost(None)
 
-    for make in (HttpToolsProtocol, Connection):
-        asyncio.run(run(make))
+    logger = logging.getLogger("uvicorn.error")
+    logger.disabled = True
+    try:
+        for make in (HttpToolsProtocol, Connection):
+            asyncio.run(run(make))
+    finally:
+        logger.disabled = False
     assert seen[0] == seen[1]
 
 
