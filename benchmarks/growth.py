@@ -18,10 +18,10 @@ from math import log2
 from typing import Any
 
 from benchmarks.counting import MODEL, machine
-from proxy.core.chat import parse_message
+from proxy.core.conversation.messages import Message
 from proxy.core.errors import SummaryRejected
-from proxy.core.messages import Message
 from proxy.core.ports import SummaryTask
+from proxy.dialects.chat.message import parse_message
 from proxy.summarizers.answers import cleaned, judge
 from proxy.summarizers.extractive import ExtractiveSummarizer
 from proxy.summarizers.ledger import ledger_of, render_ledger

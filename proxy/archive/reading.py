@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
+from proxy.archive.locate import Finding
+from proxy.archive.pages import (
+    Page,
+    Told,
+    paged,
+    provider_count,
+    told_conversation,
+    told_message,
+    told_summary,
+    told_usage,
+)
+from proxy.compaction.writer import Clock
+from proxy.core.conversation.messages import JsonValue, Message
+from proxy.core.conversation.prefix import owner_of
+from proxy.core.conversation.summary import RunningSummary
 from proxy.core.cursors import cursor_of, place_of
 from proxy.core.errors import RecordUnreadable
-from proxy.core.messages import JsonValue, Message
 from proxy.core.ports import Caller, Forgets, Searchable, Searches
-from proxy.core.prefix import owner_of
-from proxy.core.summary import RunningSummary
-from proxy.readback import beside
-from proxy.writing import Clock
-
-from .finding import Finding
-from .pages import Page, Told, paged, provider_count, told_conversation, told_message, told_summary, told_usage
+from proxy.pipeline.stored_conversation import beside
 
 MOST_IDS = 100_000
 """Of messages on a page of summaries, 3.5 MB of JSON; each summary names all that it stands for."""

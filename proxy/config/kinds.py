@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from proxy.config.masking import Address
 from proxy.config.templates import TemplateFile
 from proxy.config.tree import Scalar
-from proxy.core.headers import NOT_SENT
+from proxy.core.http_headers import NOT_SENT
 
 T = TypeVar("T")
 USUAL_PORTS = {"http": 80, "https": 443}

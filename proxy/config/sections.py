@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from proxy.config import kinds
 from proxy.config.masking import Address
-from proxy.core.budget import CompactionPolicy, OnFailure, Oversize
-from proxy.core.summary import Strategy, Template, TemplateName
+from proxy.core.conversation.summary import Strategy, Template, TemplateName
+from proxy.core.planning.budget import CompactionPolicy, OnFailure, Oversize
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -195,7 +195,7 @@ class AuthSettings:
     )
     """``passthrough``: the client's own key; ``keys``: virtual keys. The former needs no administration."""
     identity_headers: tuple[str, ...] = field(default=(), metadata=takes(kinds.several(kinds.header_name())))
-    """Headers that tell tenants apart beside those that are known by their names (``http/credentials.py``)."""
+    """Headers that tell tenants apart beside those that are known by their names (``server/credentials.py``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """The flush hook of a graph: what leaves the context goes to a function of the user's, off the graph (S0-4).
 
 Beside ``langgraph.py``, which queues the messages before its result discards them. The proxy's own consumers, with
-their queue in the store, are ``proxy/flush/``.
+their queue in the store, are ``proxy/memory_flush/``.
 """
 
 from __future__ import annotations

@@ -14,13 +14,13 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from proxy.core.chat import ROLES
-from proxy.core.conversation import StoredMessage, TurnRecord
+from proxy.core.conversation.messages import DIGEST_BYTES, Message, digest_of
+from proxy.core.conversation.prefix import PrefixChain
+from proxy.core.conversation.records import StoredMessage, TurnRecord
+from proxy.core.conversation.summary import Cause, InnerSystems, RunningSummary, Strategy, SummaryRecipe
 from proxy.core.errors import RecordUnreadable
-from proxy.core.messages import DIGEST_BYTES, Message, digest_of
-from proxy.core.prefix import PrefixChain
-from proxy.core.summary import Cause, InnerSystems, RunningSummary, Strategy, SummaryRecipe
 from proxy.core.values import value
+from proxy.dialects.chat.message import ROLES
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from proxy.core.conversation import StoredConversation
+from proxy.core.conversation.records import StoredConversation
 from proxy.store.codec import unreadable
 
 Number = TypeVar("Number", int, float)

@@ -57,8 +57,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from proxy.core.messages import digest_of
-from proxy.core.prefix import split_id
+from proxy.core.conversation.messages import digest_of
+from proxy.core.conversation.prefix import split_id
 
 PROBE = "tm:probe"
 """Holds nothing; the store is asked by writing it."""

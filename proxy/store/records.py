@@ -12,11 +12,11 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from proxy.core.conversation import StoredConversation, StoredMessage
+from proxy.core.conversation.prefix import split_id
+from proxy.core.conversation.records import StoredConversation, StoredMessage
+from proxy.core.conversation.summary import RunningSummary
 from proxy.core.errors import RecordUnreadable, StoreError
 from proxy.core.events import Listener, RecordBroken
-from proxy.core.prefix import split_id
-from proxy.core.summary import RunningSummary
 from proxy.store import codec, keys, scripts
 from proxy.store.described import read_conversation, read_path
 

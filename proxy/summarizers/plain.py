@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
+from proxy.core.conversation.summary import SummaryRecipe
 from proxy.core.ports import SummaryTask, TokenCounter
-from proxy.core.summary import SummaryRecipe
 from proxy.summarizers.fitting import cut_to_bound, is_large
 from proxy.summarizers.request import REQUEST, carried
 from proxy.summarizers.transcript import join_line, read_back, shortened, utterances

@@ -17,12 +17,12 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from proxy.core.bounded import remember
+from proxy.core.conversation.messages import LONGEST_MODEL_NAME, JsonValue, LivePrefix
 from proxy.core.errors import ModelNotFound, UpstreamError
-from proxy.core.messages import LONGEST_MODEL_NAME, JsonValue, LivePrefix
 from proxy.core.ports import Caller, Lane, Route, UpstreamReply
 from proxy.upstream import providers
 from proxy.upstream.bases import trimmed
-from proxy.upstream.bounded import remember
 from proxy.upstream.fields import CONFIGURED_FOR_LITELLM
 from proxy.upstream.naming import why_closed
 from proxy.upstream.resending import send_once

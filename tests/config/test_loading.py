@@ -11,8 +11,8 @@ import pytest
 from proxy.app.parts import SECONDS_A_DAY as DAY
 from proxy.app.parts import _lifetimes
 from proxy.config import Address, CompactionSettings, Secret, Settings, TenantSettings, load
-from proxy.core.budget import CompactionPolicy, ModelWindow
 from proxy.core.errors import ConfigError
+from proxy.core.planning.budget import CompactionPolicy, ModelWindow
 from proxy.store.lifetimes import Lifetime
 
 HOME = {"HOME": "/home/someone"}

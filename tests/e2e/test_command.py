@@ -18,8 +18,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.flow.talk import Said, assistant, history, long, system, user
-from tests.flow.test_streaming import events, wait_until
+from tests.pipeline.talk import Said, assistant, history, long, system, user
+from tests.pipeline.test_streaming import events, wait_until
 from tests.support.scripted import Received, ScriptedUpstream, error, says, streamed
 from tests.support.serving import Serving
 
@@ -463,7 +463,7 @@ def test_count_and_compact_print_what_the_server_answers(machine: Machine) -> No
 def test_what_forwards_nothing_imports_neither_litellm_nor_the_server(machine: Machine, command: list[str]) -> None:
     """``litellm`` alone takes seconds; these commands are done in about one."""
     code = (
-        "import sys\nfrom proxy.cli import main\n"
+        "import sys\nfrom proxy.cli.main import main\n"
         f"sys.argv = ['tidemark', *{command!r}]\n"
         "try:\n    main()\nfinally:\n    slow = {'litellm', 'openai', 'uvicorn'} & sys.modules.keys()\n"
         "    print(sorted(slow), file=sys.stderr)\n"
@@ -546,7 +546,7 @@ def test_ctrl_c_inside_an_import_ends_with_the_exit_code(tmp_path: Path) -> None
     """A dataclass is made by `exec`; an interrupt that was caught there is not what ends the process."""
     (tmp_path / "late.py").write_text("raise KeyboardInterrupt", encoding="utf-8")
     (tmp_path / "interrupted.py").write_text(
-        "from proxy import cli\n@cli.cli.command()\ndef imports():\n    exec('import late')\ncli.main()\n",
+        "from proxy.cli import main as cli\n@cli.cli.command()\ndef imports():\n    exec('import late')\ncli.main()\n",
         encoding="utf-8",
     )
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}

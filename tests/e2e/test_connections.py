@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from tests.e2e.test_command import CONFIG, WAIT_SECONDS, Machine, Tidemark, machine
-from tests.flow.talk import long, user
-from tests.flow.test_streaming import wait_until
+from tests.pipeline.talk import long, user
+from tests.pipeline.test_streaming import wait_until
 from tests.support.scripted import streamed
 
 __all__ = ["machine"]

@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from tests.e2e.test_command import WAIT_SECONDS, Machine, Tidemark, all_gone, command_of, descendants, machine
-from tests.flow.talk import assistant, user
-from tests.flow.test_streaming import wait_until
+from tests.pipeline.talk import assistant, user
+from tests.pipeline.test_streaming import wait_until
 
 __all__ = ["machine"]
 pytestmark = pytest.mark.e2e

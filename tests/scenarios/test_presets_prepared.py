@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from proxy.config.sections import Preset
-from tests.flow.conftest import Bench
+from tests.pipeline.conftest import Bench
 from tests.scenarios.talks import Talk, summaries, talk_with, told
 
 PREPARE = 0.7

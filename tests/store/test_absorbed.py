@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.messages import Message
-from proxy.core.prefix import chain_of, split_id
+from proxy.core.conversation.messages import Message
+from proxy.core.conversation.prefix import chain_of, split_id
 from proxy.store import codec
 from proxy.store.leases import RedisLeases
 from tests.store.turns import RECIPE, Client, assistant, dialogue, summary_of, system, user

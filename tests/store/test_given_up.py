@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proxy.core.errors import StoreUnavailable
-from proxy.store.redis import RedisStore
+from proxy.store.conversations import RedisStore
 from tests.store.test_turns import begun, named
 from tests.store.turns import assistant, user
 

@@ -12,7 +12,7 @@ import pytest
 
 from proxy.core.errors import ImportLimit, StoreFull, StoreUnavailable
 from proxy.store import usage
-from proxy.store.redis import RedisStore
+from proxy.store.conversations import RedisStore
 from proxy.store.usage import A_DAY_SECONDS, MEGABYTE, TURN_BYTES, UNPROVEN_BYTES, UNPROVEN_BYTES_A_DAY, Usage
 from tests.store.turns import assistant, turn_of, user
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from proxy.core.conversation.messages import Message
 from proxy.core.errors import SummaryOverdue
-from proxy.core.messages import Message
 from proxy.core.ports import SummaryTask, TokenCounter
 from proxy.summarizers import ExtractiveSummarizer, HybridSummarizer, PlainSummarizer
 from proxy.summarizers.deadline import Deadline, in_thread

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from proxy.core.chat import parse_message
-from proxy.core.messages import Message
+from proxy.core.conversation.messages import Message
 from proxy.core.ports import SummaryTask, TokenCounter
+from proxy.dialects.chat.message import parse_message
 from proxy.summarizers import ExtractiveSummarizer, HybridSummarizer
 from proxy.summarizers.ledger import ledger_of
 from tests.summarizers.test_hybrid import Narrator

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.chat import parse_message
-from proxy.core.messages import ChatRequest, JsonValue, Message
+from proxy.core.conversation.messages import ChatRequest, JsonValue, Message
+from proxy.dialects.chat.message import parse_message
 from proxy.tokens import LocalTokenCounter
 from proxy.tokens.accounting import scheme_for
 

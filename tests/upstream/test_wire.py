@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.chat import parse_message
+from proxy.catalog.probe import Probe
+from proxy.core.conversation.messages import JsonValue, LivePrefix
 from proxy.core.errors import (
     SummaryRejected,
     UpstreamBroken,
@@ -19,10 +20,9 @@ from proxy.core.errors import (
     UpstreamTimedOut,
     UpstreamUnreachable,
 )
-from proxy.core.messages import JsonValue, LivePrefix
 from proxy.core.ports import Caller, Route, UpstreamReply
+from proxy.dialects.chat.message import parse_message
 from proxy.upstream.litellm import LiteLLMUpstream
-from proxy.upstream.probe import Probe
 from proxy.upstream.wire import MAX_ATTEMPTS, WireLane, proxy_for
 from tests.upstream.scripted import Exchange, ScriptedServer, calling, collect, everything, serving
 

@@ -1,0 +1,1 @@
+"""Work that is done in threads beside the event loop."""

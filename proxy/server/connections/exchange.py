@@ -1,0 +1,126 @@
+"""One request to the application, and its answer: a whole one goes out in one write.
+
+Whatever is not plain goes uvicorn's own way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HEADER_RE, STATUS_LINE, RequestResponseCycle
+
+from proxy.core.errors import TidemarkError
+from proxy.core.http_headers import CONTROLS
+from proxy.server.errors import envelope, error_lines, status_of
+
+JOINED_BYTES = 65_536
+"""Up to here a body goes out in one write with its head; copying more costs more than a second write."""
+KEPT_HEADS = 64
+"""Whose names of header lines are remembered; upstreams choose some of them."""
+FRAMING = frozenset({b"connection", b"transfer-encoding"})
+"""What uvicorn must see: it ends the connection, or says otherwise where the body ends."""
+
+NAME, VALUE = itemgetter(0), itemgetter(1)
+"""Of a header line."""
+
+Message = MutableMapping[str, Any]
+App = Callable[[Any, Any, Callable[[Message], Awaitable[None]]], Awaitable[None]]
+
+
+def refusal(error: TidemarkError) -> bytes:
+    """The whole answer to a request that never reaches the application: OpenAI's envelope, and the connection's end."""
+    body = envelope(error)
+    lines = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"connection", b"close"),
+        *error_lines(error),
+    ]
+    return b"".join((STATUS_LINE[status_of(error)], *(b"%b: %b\r\n" % line for line in lines), b"\r\n", body))
+
+
+class Exchange:
+    """One request to the application. Its answer's head is held back until the first of the body is there.
+
+    So ASGI has it, and so a whole answer is one write.
+    """
+
+    __slots__ = ("_app", "_cycle", "_done", "_head")
+
+    def __init__(self, app: App, cycle: RequestResponseCycle, done: asyncio.Future[None]) -> None:
+        self._app = app
+        self._cycle = cycle
+        self._done = done
+        self._head: Message | None = None
+
+    def __call__(self, scope: Any, receive: Any, _: Any) -> Awaitable[None]:
+        """Called by uvicorn."""
+        return self._app(scope, receive, self._send)
+
+    def _send(self, message: Any) -> Awaitable[None]:
+        """Called by the application."""
+        cycle, head = self._cycle, self._head
+        if cycle.response_started or (head is None and message["type"] != "http.response.start"):
+            return cycle.send(message)
+        if head is None:
+            self._head = message
+            return self._done
+        self._head = None
+        return self._done if sent_at_once(cycle, head, message) else self._sent(head, message)
+
+    async def _sent(self, *messages: Any) -> None:
+        for message in messages:
+            await self._cycle.send(message)
+
+
+def sent_at_once(cycle: RequestResponseCycle, head: Message, message: Message) -> bool:
+    """Write an answer, if it is whole and all about it is plain; else nothing has been done."""
+    body, headers, begun = message.get("body", b""), head.get("headers"), STATUS_LINE.get(head["status"])
+    if (
+        begun is None
+        or not isinstance(headers, list)  # ASGI takes none, and whatever can be gone through once
+        or message["type"] != "http.response.body"
+        or message.get("more_body", False)
+        or len(body) > JOINED_BYTES
+        or cycle.scope["method"] == "HEAD"
+        or cycle.disconnected
+        or not cycle.keep_alive
+        or cycle.flow.write_paused
+        or cycle.access_log
+        or cycle.default_headers
+    ):
+        return False
+    try:
+        answer = b"".join((begun, _lines(headers, len(body)), b"\r\n\r\n", body))
+    except ValueError:
+        return False
+    cycle.response_started = cycle.response_complete = True
+    cycle.waiting_for_100_continue = False
+    cycle.transport.write(answer)
+    cycle.message_event.set()
+    cycle.on_response()
+    return True
+
+
+def _lines(headers: list[tuple[bytes, bytes]], length: int) -> bytes:
+    """The header lines as they go out.
+
+    :raises ValueError: they do not say the body's length, say more of it, or cannot go out
+    """
+    names = tuple(map(NAME, headers))
+    if headers[names.index(b"content-length")][1] != b"%d" % length or not _are_plain(names):
+        raise ValueError("for uvicorn to look at")
+    text = b"".join(map(VALUE, headers))
+    if text.translate(None, CONTROLS) != text:
+        raise ValueError("a control character")
+    return b"\r\n".join(map(b": ".join, headers))
+
+
+@lru_cache(maxsize=KEPT_HEADS)
+def _are_plain(names: tuple[bytes, ...]) -> bool:
+    """Whether header lines of these names go out as they are, and say nothing of framing but the length."""
+    return not any(name in FRAMING or name != name.lower() or HEADER_RE.search(name) for name in names)

@@ -1,0 +1,257 @@
+"""The reading half of a connection: the parser's callbacks, written anew.
+
+Heads are judged before a request is made of them, trailers are dropped, and offers of other protocols are passed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.parse
+from typing import Any
+
+import httptools
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from proxy.core.errors import HeadTooLarge, InvalidHttp, ServerBusy, TidemarkError, VersionUnknown
+from proxy.server.connections.bounds import HEAD_BYTES, HEAD_LINES, Bounds
+from proxy.server.connections.exchange import Exchange
+from proxy.server.connections.heads import check_head, without_offers
+from proxy.server.connections.load import RETRY_SECONDS, Load
+
+TOO_LARGE = f"The head of a request, and its trailers, may have {HEAD_BYTES // 1024} KB and {HEAD_LINES} lines."
+BUSY = "Tidemark has as many connections as it takes, and all are in use. Try again in a moment."
+
+
+class Reading(HttpToolsProtocol):
+    """What a connection reads. Mutable beside what uvicorn keeps: how far the request that comes in has come.
+
+    :param load: of all connections of the worker; None: this is the only one
+    :param surplus: whether it is beyond the bound on connections, so that its request is refused
+    """
+
+    def __init__(self, *given: Any, load: Load | None = None, surplus: bool = False, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._load = load or Load(Bounds())
+        self._surplus = surplus
+        self._written = self.loop.create_future()
+        self._written.set_result(None)
+        self._raw_root = self.root_path.encode("ascii")
+        self._host: bytes | None = None
+        """The Host line that has been found right."""
+        self._size = 0
+        """Bytes of what is being parsed."""
+        self._in_head = False
+        """A request has begun, and its head is not complete."""
+        self._split = False
+        """That head comes in several pieces."""
+        self._progress = False
+        """A request has begun, or something of its body has come, since bytes were last counted."""
+        self._since = 0.0
+        """By the loop's clock: when the client was last heard of, or answered."""
+        self._waited = False
+        """Since the last answer something has come in pieces: the timer may be set for it, and a body is counted."""
+        self._refused = False
+        """Whatever else comes is dropped."""
+
+    def leave(self) -> None:
+        """Close, since nothing is under way."""
+        raise NotImplementedError
+
+    def refuse(self, error: TidemarkError) -> None:
+        """Answer the request that is being read by an error, in its turn, and close the connection."""
+        raise NotImplementedError
+
+    def _wait(self) -> None:
+        """Called when something has come, and the request is not complete."""
+        raise NotImplementedError
+
+    def _unwatch(self) -> None:
+        """Take the timer back."""
+        raise NotImplementedError
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the event loop."""
+        if self._refused:
+            return
+        self._size = len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as stopped:
+            self._pass_over_offer(memoryview(data)[stopped.args[0] :])
+        except httptools.HttpParserError as error:
+            self.refuse(self._cause_of(error))
+        cycle = self.cycle
+        half = cycle is not None and cycle.more_body  # type: ignore[redundant-expr] # uvicorn begins with None
+        if (half or self._in_head) and not self._refused:
+            self._wait()
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        """Called by the parser at a request's first byte."""
+        self.url = b""
+        self.headers = []
+        self._in_head = self._progress = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Called by the parser for each line of head and trailers."""
+        headers = self.headers
+        headers.append((name.lower(), value))
+        if len(headers) > HEAD_LINES:
+            raise HeadTooLarge(TOO_LARGE)
+
+    def on_headers_complete(self) -> None:
+        """Called by the parser; makes a request of the head."""
+        parser, url, lines = self.parser, self.url, self.headers
+        if parser.should_upgrade():
+            return
+        if self._surplus:
+            raise ServerBusy(BUSY, retry_after=RETRY_SECONDS)
+        if (self._split or self._size > HEAD_BYTES) and _size_of(url, lines) > HEAD_BYTES:
+            raise HeadTooLarge(TOO_LARGE)
+        version, named = parser.get_http_version(), dict(lines)
+        host = named.get(b"host")
+        if (
+            host is None
+            or host != self._host
+            or version != "1.1"
+            or url[:1] != b"/"
+            or len(named) != len(lines)  # a name stands twice
+            or b"transfer-encoding" in named
+        ):
+            check_head(version, url, lines)
+            self._host = host
+        self.headers = []  # of trailers, which nobody reads (RFC 9110, section 6.5.1)
+        scope = self.scope = self._scope(version, parser.get_method(), url, lines)
+        self._in_head = self._split = False
+        self._begin(
+            RequestResponseCycle(
+                scope=scope,
+                transport=self.transport,
+                flow=self.flow,
+                logger=self.logger,
+                access_logger=self.access_logger,
+                access_log=self.access_log,
+                default_headers=self.server_state.default_headers,
+                message_event=asyncio.Event(),
+                expect_100_continue=b"expect" in named and named[b"expect"].lower() == b"100-continue",
+                keep_alive=version != "1.0" and parser.should_keep_alive() and not self._load.leaving,
+                on_response=self.on_response_complete,
+            )
+        )
+
+    def on_body(self, body: bytes) -> None:
+        """Called by the parser."""
+        self._progress = True
+        cycle = self.cycle
+        if cycle.response_complete:
+            return
+        cycle.body += body
+        if len(cycle.body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+        cycle.message_event.set()
+
+    def on_message_complete(self) -> None:
+        """Called by the parser."""
+        if self._in_head:  # an offer, which is read once more
+            return
+        cycle = self.cycle
+        if self._waited:
+            self._load.bodies.release(self)
+        if cycle.response_complete:
+            self._since = self.loop.time()
+        cycle.more_body = False
+        cycle.message_event.set()
+
+    def _scope(self, version: str, method: bytes, url: bytes, lines: list[tuple[bytes, bytes]]) -> Any:
+        """A request as ASGI has it."""
+        path, query = url, b""
+        if b"?" in url or b"#" in url or url[:1] != b"/":
+            target = httptools.parse_url(url)
+            path, query = target.path or b"/", target.query or b""
+        text = path.decode("ascii")
+        return {
+            "type": "http",
+            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+            "http_version": version,
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,
+            "root_path": self.root_path,
+            "headers": lines,
+            "state": self.app_state.copy(),
+            "method": method.decode("ascii"),
+            "path": self.root_path + (urllib.parse.unquote(text) if "%" in text else text),
+            "raw_path": self._raw_root + path,
+            "query_string": query,
+        }
+
+    def _begin(self, cycle: RequestResponseCycle) -> None:
+        """Hand a request to the application, or have it wait for the answers of those before it."""
+        first = self.cycle is None
+        waits = not first and not self.cycle.response_complete
+        self.cycle = cycle
+        if first:
+            self._unwatch()
+        if not waits:
+            self._start_asgi_task(cycle, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cycle, self.app))
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Called when a request's turn has come."""
+        task = self.loop.create_task(cycle.run_asgi(Exchange(app, cycle, self._written)))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    # An offer to go on in another protocol (``Upgrade: h2c``) is passed over, as RFC 9110, section 7.8, allows. Every
+    # Java HttpClient makes that offer with each request, and uvicorn then drops the body (Kludex/uvicorn#2722). So
+    # the head is read once more, by a fresh parser and without the offer.
+
+    def _pass_over_offer(self, rest: memoryview) -> None:
+        """Read a head again for which the parser has stopped, and what follows it, where it may stop again."""
+        while True:
+            try:
+                head = self._head_without_offer()
+                self.parser = httptools.HttpRequestParser(self)
+                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn sets its own
+                self.parser.feed_data(head)
+                self.parser.feed_data(rest)
+            except httptools.HttpParserUpgrade as stopped:
+                rest = rest[stopped.args[0] :]
+            except httptools.HttpParserError as error:
+                self.refuse(self._cause_of(error))
+                return
+            except InvalidHttp as error:
+                self.refuse(error)
+                return
+            else:
+                return
+
+    def _head_without_offer(self) -> bytes:
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        if method == b"CONNECT":  # no offer: without it the parser would stop again
+            message = "Tidemark is no proxy for connections: it takes no CONNECT."
+            raise InvalidHttp(message)
+        lines = [b"%b: %b\r\n" % line for line in without_offers(self.headers)]
+        return b"%b %b HTTP/%b\r\n%b\r\n" % (method, self.url, version, b"".join(lines))
+
+    def _cause_of(self, error: httptools.HttpParserError) -> TidemarkError:
+        """What to tell a client whose request the parser has given up."""
+        cause = error.__context__
+        if isinstance(cause, TidemarkError):
+            return cause
+        if cause is None:
+            reason = str(error)  # one of the parser's own sentences
+            strange = "HTTP version" in reason or "PRI" in reason
+            return VersionUnknown() if strange else InvalidHttp(f"This is no request of HTTP/1.1: {reason}.")
+        if not isinstance(cause, httptools.HttpParserError | UnicodeError):
+            self.logger.error("A request could not be read", exc_info=cause)
+        return InvalidHttp("This is no request of HTTP/1.1: its URL cannot be read.")
+
+
+def _size_of(url: bytes, lines: list[tuple[bytes, bytes]]) -> int:
+    """Bytes of a head, about: with the colons and line ends, without the method."""
+    return len(url) + sum(len(name) + len(value) + 4 for name, value in lines)

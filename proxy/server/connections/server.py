@@ -1,0 +1,45 @@
+"""uvicorn's server, with connections taken by ``accepting`` and bounds over all of them."""
+
+from __future__ import annotations
+
+import socket
+from functools import partial
+from typing import Any
+
+import uvicorn
+
+from proxy.server.connections.accepting import Acceptor
+from proxy.server.connections.bounds import Bounds
+from proxy.server.connections.connection import Connection
+from proxy.server.connections.load import Load
+
+
+class ServingConfig(uvicorn.Config):
+    """uvicorn's configuration and the bounds of a worker, which go to worker processes together."""
+
+    def __init__(self, app: Any, *, bounds: Bounds, **named: Any) -> None:
+        super().__init__(app, http=Connection, **named)
+        self.bounds = bounds
+
+
+class Server(uvicorn.Server):
+    """The server of one worker."""
+
+    def __init__(self, config: ServingConfig) -> None:
+        super().__init__(config)
+        self.load = Load(config.bounds)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Called by uvicorn: start the application, then listen."""
+        await super().startup(sockets=[])
+        make = partial(
+            Connection,
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+            load=self.load,
+        )
+        for listener in sockets or ():
+            acceptor = Acceptor(listener, make, self.load)
+            self.servers.append(acceptor)  # type: ignore[arg-type]
+            acceptor.resume()

@@ -1,0 +1,247 @@
+"""Bounds of a body, and the steps in which a large one is read: nobody waits for it, and it says the same."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.core.conversation import digest as meaning
+from proxy.core.conversation import messages
+from proxy.core.errors import InvalidRequest
+from proxy.dialects import json_bounds as bounds
+from proxy.dialects import json_steps as steps
+from proxy.dialects import raw_json as members
+from proxy.dialects.chat import message as chat
+from proxy.dialects.chat import request as bodies
+from proxy.dialects.chat.message import parse_message
+from proxy.dialects.chat.request import LIGHT_BYTES, BodyParser
+from proxy.dialects.json_bounds import (
+    MAX_MEMBER_VALUES,
+    MAX_MESSAGES,
+    MAX_PART_VALUES,
+    MAX_VALUES,
+    end_of_string,
+    is_utf8,
+)
+from proxy.dialects.json_steps import decoded_in_steps, end_of_value
+
+TEXTS = st.text(st.sampled_from(list('ab"\\ {}[],:é漢\ud83d\ude00\N{GRINNING FACE}')), max_size=30)
+VALUES = st.recursive(
+    TEXTS | st.integers() | st.booleans() | st.none(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=12,
+)
+
+PARTS = st.builds(lambda text: {"type": "text", "text": text}, TEXTS) | st.builds(
+    lambda url, more: {"type": "image_url", "image_url": {"url": url, "more": more}}, TEXTS, VALUES
+)
+
+
+def said(*texts: str) -> list[dict[str, Any]]:
+    """Messages of the user."""
+    return [{"role": "user", "content": text} for text in texts]
+
+
+def request(talk: list[dict[str, Any]], **others: Any) -> bytes:
+    """A chat request."""
+    return json.dumps({"model": "m", "messages": talk, **others}).encode()
+
+
+@pytest.fixture
+def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is long, and a step is a few bytes."""
+    for module in (bounds, steps):
+        monkeypatch.setattr(module, "STEP_BYTES", 3)
+    for module in (steps, members, bodies):
+        monkeypatch.setattr(module, "LARGE_BYTES", 0)
+    for module in (chat, meaning, messages):
+        monkeypatch.setattr(module, "STEP_CHARS", 3)
+
+
+@pytest.mark.usefixtures("short_steps")
+@settings(max_examples=300)
+@given(VALUES, st.booleans())
+def test_a_value_read_in_steps_is_the_value(value: Any, escaped: bool) -> None:  # noqa: FBT001
+    """Escapes, characters of several bytes and pairs of halves are never parted; names may be long, too."""
+    raw = json.dumps(value, ensure_ascii=escaped).encode(errors="surrogatepass")
+    read: Callable[[bytes], Any] = lambda step: json.loads(step.decode(errors="surrogatepass"))  # noqa: E731
+    assert decoded_in_steps(raw, read) == json.loads(raw.decode(errors="surrogatepass"))
+    assert end_of_value(b"[" + raw + b" , 1]", 1) == len(raw) + 1
+
+
+@pytest.mark.usefixtures("short_steps")
+@given(TEXTS, st.binary(max_size=5))
+def test_the_end_of_a_string_is_where_its_quotation_mark_is(text: str, rest: bytes) -> None:
+    """Wherever a step ends."""
+    raw = json.dumps(text).encode()
+    assert end_of_string(raw + rest, 1) == len(raw)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    role=st.sampled_from(["system", "user", "assistant", "tool", "function"]),
+    content=st.none() | TEXTS | st.lists(PARTS, max_size=3),
+    others=st.fixed_dictionaries({}, optional={"name": TEXTS, "tool_call_id": TEXTS, "refusal": TEXTS}),
+    arguments=st.none() | TEXTS | st.just('{"a": 1.0, "b":[2]}'),
+)
+def test_a_message_read_in_steps_means_the_same(
+    role: str, content: Any, others: dict[str, str], arguments: str | None
+) -> None:
+    """Stored chains are made of digests, so a long message has the one that it always had."""
+    value = {"role": role, "content": content, **others}
+    if arguments is not None:
+        value["tool_calls"] = [{"id": "c", "function": {"name": "f", "arguments": arguments}}]
+    raw = json.dumps(value).encode()
+    whole = parse_message(raw, json.loads(raw), 0)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (chat, meaning, messages):
+            patch.setattr(module, "STEP_CHARS", 3)
+        stepped = parse_message(raw, json.loads(raw), 0)
+    assert stepped == whole
+    assert (stepped.digest, stepped.wording) == (whole.digest, whole.wording)
+
+
+@pytest.mark.parametrize("half", ["", "\\ud83d"], ids=["whole characters", "half a character"])
+def test_a_text_takes_no_more_memory_than_its_bound(monkeypatch: pytest.MonkeyPatch, half: str) -> None:
+    """One emoji makes every character of a text four bytes; base64 stays as it is."""
+    monkeypatch.setattr(steps, "MAX_STRING_BYTES", 8_000_000)
+    for text, served in (("a" * 7_000_000, True), ("a" * 7_000_000 + "😀", False), ("a" * 1_500_000 + "😀", True)):
+        body = b'{"model": "m", "messages": [{"role": "user", "content": "%b"}]}' % (text + half).encode()
+        if served and not (half and len(text) > 4_000_000):
+            BodyParser().chat(body)
+            continue
+        with pytest.raises(InvalidRequest, match="are the most") as refused:
+            BodyParser().chat(body)
+        assert refused.value.code == "string_above_max_length"
+
+
+@pytest.mark.parametrize("cut", ["", "\\ud83d"], ids=["whole characters", "half a character"])
+def test_a_vast_body_is_taken_apart_in_steps_and_says_the_same(monkeypatch: pytest.MonkeyPatch, cut: str) -> None:
+    """Members of one name too; what is no JSON is refused as in any other body."""
+    talk = b'[ {"role":"user","content":"hi%b"} , {"role":"user","content":""} ]' % cut.encode()
+    body = b' { "model" :"m", "x": {"a": [1, "}"]}, "messages":[], "messages": %b,"n":1.5 } ' % talk
+    expected = BodyParser().chat(body)
+    broken = [
+        body[:-3],
+        body.replace(b"1.5", b"1.5.5"),
+        body.replace(b'"}"]', b'"}",]'),
+        body + b"1",
+        b"[]",
+        b'{"a" 1}',
+    ]
+    told = []
+    for size in (members.VAST_BYTES, 0):
+        monkeypatch.setattr(members, "VAST_BYTES", size)
+        read = BodyParser().chat(body)
+        assert (read.messages, read.fields) == (expected.messages, expected.fields)
+        for one in broken:
+            with pytest.raises(InvalidRequest) as refused:
+                BodyParser().chat(one)
+            told.append((refused.value.code, refused.value.param))
+    assert told[: len(broken)] == told[len(broken) :]
+
+
+@given(st.binary(max_size=12))
+def test_utf8_is_told_from_what_is_not(raw: bytes) -> None:
+    """Character by character, also where a step ends inside one."""
+    try:
+        raw.decode()
+        valid = True
+    except UnicodeDecodeError:
+        valid = False
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bounds, "STEP_BYTES", 2)
+        assert is_utf8(raw) == valid
+
+
+MANY = [
+    (request(said(*["a"] * (MAX_MESSAGES + 1))), "messages", "array_above_max_length", f"{MAX_MESSAGES:,}"),
+    (request(said("a"), x=[0] * (MAX_VALUES + 1)), None, "too_many_values", f"{MAX_VALUES:,}"),
+    (
+        request([{"role": "user", "content": [{"type": "x", **{f"m{n}": 1 for n in range(MAX_PART_VALUES)}}]}]),
+        "messages.[0]",
+        "too_many_values",
+        f"{MAX_PART_VALUES:,}",
+    ),
+    (request(said("a"), tools=[{}] * MAX_MEMBER_VALUES), "tools", "too_many_values", f"{MAX_MEMBER_VALUES:,}"),
+]
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["whole characters", "half a character"])
+@pytest.mark.parametrize(("body", "param", "code", "bound"), MANY, ids=["messages", "values", "one message", "tools"])
+def test_a_body_holds_no_more_than_its_bounds(
+    body: bytes,
+    param: str | None,
+    code: str,
+    bound: str,
+    half: bool,  # noqa: FBT001
+) -> None:
+    """The error names the bound, whichever reader the body would have."""
+    if half:
+        body = body.replace(b'"model"', b'"cut": "\\ud83d", "model"')
+    with pytest.raises(InvalidRequest, match=bound) as refused:
+        BodyParser().chat(body)
+    assert (refused.value.param, refused.value.code) == (param, code)
+
+
+def test_as_much_as_the_bounds_is_read() -> None:
+    """And what stands in texts is no member, however much it looks like one."""
+    assert len(BodyParser().chat(request(said(*["a"] * MAX_MESSAGES))).messages) == MAX_MESSAGES
+    looking_so = json.dumps([{"a": [1, 2]}] * MAX_VALUES)
+    assert BodyParser().chat(request(said(looking_so))).messages[0].text == looking_so
+
+
+def test_a_conversation_that_goes_on_meets_the_same_bound() -> None:
+    """Where only its end is parsed; of what the store has, any number is read."""
+    parser, talk = BodyParser(), said(*["a"] * MAX_MESSAGES)
+    parser.chat(request(talk))
+    longer = request([*talk, *said("one more")])
+    with pytest.raises(InvalidRequest, match="at most"):
+        parser.chat(longer)
+    assert len(parser.chat(longer, bounded=False).messages) == MAX_MESSAGES + 1
+
+
+async def test_much_that_is_new_is_parsed_while_the_loop_goes_on() -> None:
+    """Of a conversation that goes on only its end is new, so its next turn needs no thread."""
+    threads: set[int] = set()
+
+    class Watched(BodyParser):
+        def _parsed(self, raws: Any, first: int) -> Any:
+            threads.add(threading.get_ident())
+            return super()._parsed(raws, first)
+
+    parser, talk = Watched(), said(*["some words"] * 4_000)
+    assert len(request(talk)) > 2 * LIGHT_BYTES
+    reading = asyncio.create_task(parser.read(request(talk)))
+    await reading
+    assert threads
+    assert threading.get_ident() not in threads
+    threads.clear()
+    again = await parser.read(request([*talk, *said("one more")]))
+    assert threads == {threading.get_ident()}
+    assert again.messages[:-1] == (await reading).messages
+
+
+def test_threads_share_one_parser() -> None:
+    """Its caches are for time only: what is read is the same, and they keep within their room."""
+    parser = BodyParser(200_000)
+    sent = [request(said(*[f"{number} {place} words" for place in range(60 + number)])) for number in range(24)]
+    read: list[tuple[int, Any]] = []
+
+    def work(first: int) -> None:
+        read.extend([(place, parser.chat(sent[place])) for place in (*range(first, 24), *range(first))])
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in (0, 8, 16)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(read) == 72
+    assert all(one.messages == BodyParser().chat(sent[place]).messages for place, one in read)

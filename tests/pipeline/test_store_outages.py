@@ -1,0 +1,113 @@
+"""The store fails and comes back: header and readiness say so, and what it leaves behind holds nobody up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import redis
+
+from proxy.compaction.leases import LEASE_SECONDS
+from proxy.store.embedded.server import EmbeddedValkey
+from tests.pipeline.conftest import Bench, Client
+from tests.pipeline.talk import user
+from tests.pipeline.test_streaming import wait_until
+
+STORED = {"conversation": "talk", "history": "stored"}
+FROZEN_SECONDS = 5.0
+BACK_SECONDS = 4.0
+"""It takes less than one; it took nine while each failure doubled the time that the store was left alone."""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[EmbeddedValkey]:
+    """A store of the test's own, which it may stop."""
+    with EmbeddedValkey(tmp_path / "own") as running:
+        yield running
+        if running.pid is not None:
+            os.kill(running.pid, signal.SIGCONT)
+
+
+@pytest.fixture
+def client(bench: Bench, server: EmbeddedValkey, request: pytest.FixtureRequest) -> Client:
+    """A client of a Tidemark on that store."""
+    return bench.client(request.node.nodeid, store=server.url)
+
+
+def told(client: Client, text: str = "Hello.") -> Any:
+    """What a request's header says of the store."""
+    got = client.chat([user(text)])
+    assert got.status_code == 200
+    return got.headers["x-tidemark-store"]
+
+
+def readiness(client: Client) -> Any:
+    """What readiness says of the store."""
+    return client.http.get("/health/readiness").json()
+
+
+def full(admin: Any) -> None:
+    """No memory is left."""
+    admin.config_set("maxmemory", 1)
+
+
+def copied(admin: Any) -> None:
+    """It is a replica of a server that is not there: it reads, and writes nothing."""
+    admin.execute_command("REPLICAOF", "127.0.0.1", "1")
+
+
+def mended(admin: Any) -> None:
+    """Neither any more."""
+    admin.config_set("maxmemory", 0)
+    admin.execute_command("REPLICAOF", "NO", "ONE")
+
+
+@pytest.mark.parametrize("refuse", [full, copied])
+def test_a_store_that_refuses_to_write_is_degraded_until_it_writes(
+    client: Client, server: EmbeddedValkey, refuse: Any
+) -> None:
+    """It answers every lookup meanwhile, so only writes can tell; nothing is asked for its recovery."""
+    assert told(client) == "ok"
+    with redis.Redis.from_url(server.url) as admin:
+        refuse(admin)
+        assert readiness(client)["store"] == "degraded"
+        assert "refuses to write" in readiness(client)["detail"]
+        assert told(client, "Another.") == "degraded"
+        assert client.chat([user("Stored?")], **STORED).status_code == 503
+        mended(admin)
+    assert readiness(client) == {"status": "ready", "store": "ok"}
+    assert told(client, "And now?") == "ok"
+
+
+def test_a_refusal_is_forgotten_without_a_request(client: Client, server: EmbeddedValkey) -> None:
+    """The first request after it is told the truth: the store was probed meanwhile."""
+    with redis.Redis.from_url(server.url) as admin:
+        full(admin)
+        assert told(client) == "degraded"
+        mended(admin)
+        wait_until(lambda: bool(admin.exists("tm:probe")))
+    wait_until(lambda: told(client) == "ok")
+
+
+def test_a_store_that_was_frozen_is_used_again_soon(client: Client, server: EmbeddedValkey) -> None:
+    """However long it was away, and stored history goes on with it: no turn that nobody holds is in its way."""
+    assert client.chat([user("One.")], **STORED).status_code == 200
+    assert server.pid is not None
+    os.kill(server.pid, signal.SIGSTOP)
+    until = time.monotonic() + FROZEN_SECONDS
+    refused: list[httpx.Response] = []
+    while time.monotonic() < until:
+        refused.append(client.chat([user("Two.")], **STORED))
+        assert told(client) == "degraded"
+        time.sleep(0.1)
+    assert {one.status_code for one in refused} == {503}
+    os.kill(server.pid, signal.SIGCONT)
+    wait_until(lambda: client.chat([user("Two.")], **STORED).status_code == 200, BACK_SECONDS)
+    assert told(client, "And a talk of its own?") == "ok"
+    assert BACK_SECONDS < LEASE_SECONDS
