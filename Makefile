@@ -27,7 +27,7 @@ test-demo: $(VENV)/dev.stamp ## Hold the demo's whole conversation with the real
 	$(BIN)/pytest -m talk tests/demo $(ARGS)
 
 test-deep: $(VENV)/dev.stamp ## Walk the core's road with 10,000 generated histories a test; takes a while
-	$(BIN)/pytest --numprocesses 2 --timeout 7200 --hypothesis-profile deep tests/core/test_road.py $(ARGS)
+	$(BIN)/pytest --numprocesses 2 --timeout 7200 --hypothesis-profile deep tests/core/test_pipeline_model.py $(ARGS)
 
 bench: $(VENV)/dev.stamp ## Measure Tidemark beside a bare relay and installed peers; fails when a ratio got 20 % worse
 	@$(BIN)/python -m benchmarks.speed $(ARGS)

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from proxy.core.chat import parse_message
-from proxy.core.messages import ChatRequest
+from proxy.core.conversation.messages import ChatRequest
+from proxy.dialects.chat.message import parse_message
 from proxy.tokens import LocalTokenCounter
 
 MODEL = "gpt-4o"

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from benchmarks.counting import MODEL, TOKENS, Values, conversation, machine, parsed
-from proxy.core.messages import Message
+from proxy.core.conversation.messages import Message
 from proxy.core.ports import SummaryTask
 from proxy.summarizers import ExtractiveSummarizer
 from proxy.tokens import LocalTokenCounter

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from benchmarks.shapes import PRIMING, Shape, shapes
-from proxy.core.assemble import assemble
-from proxy.core.budget import Budget, CompactionPolicy, ModelProfile, budget_for
-from proxy.core.messages import Message
-from proxy.core.plan import plan, plan_ahead
-from proxy.core.situation import CannotFit, Compact, NoCompaction, Situation, SwapSummary
-from proxy.core.summary import RunningSummary, SummaryRecipe, render_summary
+from proxy.core.conversation.messages import Message
+from proxy.core.conversation.summary import RunningSummary, SummaryRecipe, render_summary
+from proxy.core.planning.assemble import assemble
+from proxy.core.planning.budget import Budget, CompactionPolicy, ModelProfile, budget_for
+from proxy.core.planning.plan import plan, plan_ahead
+from proxy.core.planning.situation import CannotFit, Compact, NoCompaction, Situation, SwapSummary
 
 CACHED_PRICE = 0.1
 """Of a token that the cache holds, in new ones."""
@@ -105,7 +105,7 @@ class Never:
 
 @dataclass
 class Planned:
-    """What ``core/plan.py`` decides, under a budget of the policy's own."""
+    """What ``core/planning/plan.py`` decides, under a budget of the policy's own."""
 
     name: str
     budget: Callable[[Shape], Budget]

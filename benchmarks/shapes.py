@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 
-from proxy.core.budget import ModelWindow
-from proxy.core.messages import Message, Role, ToolCall, digest_of
+from proxy.core.conversation.messages import Message, Role, ToolCall, digest_of
+from proxy.core.planning.budget import ModelWindow
 
 PRIMING = 3
 """Tokens that open a reply."""

@@ -21,7 +21,7 @@ import httpx
 
 from proxy.app import create_app
 from proxy.config import load
-from proxy.store.embedded import EmbeddedValkey
+from proxy.store.embedded.server import EmbeddedValkey
 from proxy.telemetry.logging import configure
 from tests.support.scripted import Answer, Received, ScriptedUpstream, says, whole
 from tests.support.serving import Serving

@@ -21,8 +21,8 @@ import tiktoken
 from benchmarks.speed.relay import NOT_CARRIED
 from benchmarks.speed.upstream import serve
 from proxy.core.ports import Caller, Route
-from proxy.store.embedded import EmbeddedValkey
-from proxy.store.line import Line, Server
+from proxy.store.connection.pipelined import Line, Server
+from proxy.store.embedded.server import EmbeddedValkey
 from proxy.tokens.vocabulary import vocabulary
 from proxy.upstream.wire import WireLane
 

@@ -18,7 +18,7 @@ from benchmarks.speed.load import HOST, REPLY, request
 from benchmarks.speed.work import NARROW, NARROW_TOKENS, WIDE, WIDE_TOKENS
 
 ROOT = Path(__file__).parents[2]
-LEASH = ROOT / "proxy" / "store" / "leash.py"
+LEASH = ROOT / "proxy" / "store" / "embedded" / "die_with_parent.py"
 """Ends what it becomes when the benchmark ends, however it ends."""
 START_SECONDS = 120.0
 PATH = "/v1/chat/completions"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .application import create_app
-from .flushing import Flushing
-from .parts import Parts, StoredParts
+from proxy.app.application import create_app
+from proxy.app.flushing import Flushing
+from proxy.app.parts import Parts, StoredParts
 
 __all__ = ["Flushing", "Parts", "StoredParts", "create_app"]

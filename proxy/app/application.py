@@ -1,6 +1,6 @@
 """Binding the parts to routes: what comes out is an ASGI application.
 
-``cli.py`` brings settings, the store's address and the secret.
+``cli/main.py`` brings settings, the store's address and the secret.
 """
 
 from __future__ import annotations
@@ -19,34 +19,33 @@ from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from proxy.app.flushing import Flushing
+from proxy.app.parts import Engine, StoredParts
 from proxy.archive import Contexts, Finding, Reading, Transfer
-from proxy.commands import Commands
+from proxy.archive.search_index import MessageSearch
+from proxy.archive.summarize import ManualCompaction
 from proxy.config import Settings
-from proxy.core.commands import mark_of
 from proxy.core.errors import InvalidRequest, TidemarkError
 from proxy.core.events import Event, Listener, TurnStored
 from proxy.core.ports import MemoryFlush
-from proxy.history import StoredHistory, TurnRules
-from proxy.http.access import ConversationAccess
-from proxy.http.admin import OperatorAccess
-from proxy.http.archive import Archived
-from proxy.http.auth import PassthroughAuth
-from proxy.http.body import read_messages
-from proxy.http.chat import ChatEndpoint, EdgeLimits
-from proxy.http.conversations import Conversations
-from proxy.http.errors import envelope, status_of
-from proxy.http.models import Models
-from proxy.http.ops import Ops
-from proxy.manual import ManualCompaction
-from proxy.pipeline import ChatPipeline
-from proxy.relay import Relay
-from proxy.searching import MessageSearch
+from proxy.dialects.chat.request import read_messages
+from proxy.pipeline.command_text import mark_of
+from proxy.pipeline.commands import Commands
+from proxy.pipeline.pipeline import ChatPipeline
+from proxy.pipeline.relay import Relay
+from proxy.pipeline.stored_history import StoredHistory, TurnRules
+from proxy.server.access import ConversationAccess
+from proxy.server.auth import PassthroughAuth
+from proxy.server.endpoints.chat import ChatEndpoint, EdgeLimits
+from proxy.server.endpoints.conversations import Archived
+from proxy.server.endpoints.ops import Ops
+from proxy.server.endpoints.registry import Models
+from proxy.server.endpoints.summarize import Conversations
+from proxy.server.errors import envelope, status_of
+from proxy.server.operator import OperatorAccess
 from proxy.store.leases import RedisLeases
 from proxy.telemetry.logging import FactLog
 from proxy.telemetry.metrics import Metrics
-
-from .flushing import Flushing
-from .parts import Engine, StoredParts
 
 CHAT = "/v1/chat/completions"
 _NOT_FOUND = "Tidemark has no {method} {path}. It serves POST /v1/chat/completions and GET /v1/models."

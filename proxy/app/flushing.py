@@ -12,9 +12,10 @@ import time
 import uuid
 from collections.abc import Iterator
 
+from proxy.app.parts import SECONDS_A_DAY
 from proxy.config import Settings
 from proxy.core.events import Listener
-from proxy.flush import (
+from proxy.memory_flush import (
     Consumer,
     Courier,
     DailyFiles,
@@ -26,10 +27,8 @@ from proxy.flush import (
     Worker,
     installed,
 )
-from proxy.store.flushes import Bounds, RedisFlushes
-from proxy.store.redis import RedisStore
-
-from .parts import SECONDS_A_DAY
+from proxy.store.conversations import RedisStore
+from proxy.store.flush_queue import Bounds, RedisFlushes
 
 STORE_SECONDS = 10.0
 """The longest that one step waits for the store; no client waits for it."""
@@ -106,7 +105,7 @@ class Flushing:
         if said.daily:
             yield self.daily()
         if said.webhook is not None and secret is not None:
-            from proxy.flush.webhook import Webhook  # noqa: PLC0415 - aiohttp, for those who want it only
+            from proxy.memory_flush.webhook import Webhook  # noqa: PLC0415 - aiohttp, for those who want it only
 
             yield Webhook(
                 str(said.webhook), secret.reveal().encode(), timeout_seconds=said.timeout_seconds, clock=time.time

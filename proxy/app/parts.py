@@ -9,35 +9,35 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from proxy.compactor import Compactor
+from proxy.catalog.catalog import Catalog
+from proxy.catalog.litellm_data import LiteLLMModelData
+from proxy.catalog.overrides import LiveOverrides
+from proxy.catalog.registry import ModelRegistry
+from proxy.compaction.background import Preparation
+from proxy.compaction.compactor import Compactor
+from proxy.compaction.writer import SummaryWriter
 from proxy.config import ModelEntry, Settings, StoreSettings, TenantSettings, WindowNote, read_override
-from proxy.core.budget import ModelProfile
+from proxy.core.conversation.summary import Strategy, Template
 from proxy.core.events import Listener
+from proxy.core.planning.budget import ModelProfile
 from proxy.core.ports import Caller, Forgets, LessonStore, MemoryFlush, Route, Summarizer
-from proxy.core.summary import Strategy, Template
-from proxy.fit import Fitting
-from proxy.http.body import BodyParser
-from proxy.http.stateless import Stateless
-from proxy.identity import Identity
-from proxy.preparation import Preparation
-from proxy.store.byhand import RedisByHand
+from proxy.dialects.chat.request import BodyParser
+from proxy.pipeline.fit import Fitting
+from proxy.pipeline.identify import Identity
+from proxy.pipeline.offline import Stateless
+from proxy.store.by_hand import RedisByHand
 from proxy.store.calibrations import RedisCalibrations
+from proxy.store.conversations import RedisStore
 from proxy.store.leases import RedisLeases
 from proxy.store.lessons import RedisLessons
 from proxy.store.lifetimes import Lifetime, Lifetimes, lifetime
 from proxy.store.models import RedisModels
-from proxy.store.redis import RedisStore
 from proxy.summarizers.extractive import ExtractiveSummarizer
 from proxy.summarizers.hybrid import HybridSummarizer
 from proxy.summarizers.llm import LlmSummarizer
 from proxy.summarizers.request import CarriesRequest
 from proxy.tokens import LocalTokenCounter
-from proxy.upstream.catalog import Catalog
 from proxy.upstream.litellm import LiteLLMUpstream
-from proxy.upstream.modeldata import LiteLLMModelData
-from proxy.upstream.overrides import LiveOverrides
-from proxy.upstream.registry import ModelRegistry
-from proxy.writing import SummaryWriter
 
 SECONDS_A_DAY = 86_400
 

@@ -11,10 +11,9 @@ from pathlib import Path
 
 from starlette.applications import Starlette
 
+from proxy.app.application import create_app
 from proxy.config import load
 from proxy.telemetry.logging import configure
-
-from .application import create_app
 
 
 def from_environment() -> Starlette:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .context import Contexts
-from .finding import ArchiveStore, Finding
-from .pages import Page
-from .reading import Reading
-from .transfer import Transfer
+from proxy.archive.context import Contexts
+from proxy.archive.locate import ArchiveStore, Finding
+from proxy.archive.pages import Page
+from proxy.archive.reading import Reading
+from proxy.archive.transfer import Transfer
 
 __all__ = ["ArchiveStore", "Contexts", "Finding", "Page", "Reading", "Transfer"]

@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from proxy.commands import at_rest
-from proxy.core.assemble import assemble
-from proxy.core.conversation import StoredConversation, StoredMessage
+from proxy.archive.locate import NOBODY, Finding
+from proxy.archive.pages import Told
+from proxy.core.conversation.messages import Message
+from proxy.core.conversation.records import StoredConversation, StoredMessage
 from proxy.core.errors import InvalidRequest
-from proxy.core.messages import Message
+from proxy.core.planning.assemble import assemble
+from proxy.core.planning.situation import NoCompaction, ReuseSummary
 from proxy.core.ports import Caller
-from proxy.core.situation import NoCompaction, ReuseSummary
-from proxy.exchange import Controls, Refused
-from proxy.fit import Fitting
-from proxy.identity import Place
-from proxy.readback import chain_of_stored
-
-from .finding import NOBODY, Finding
-from .pages import Told
+from proxy.pipeline.commands import at_rest
+from proxy.pipeline.fit import Fitting
+from proxy.pipeline.identify import Place
+from proxy.pipeline.stored_conversation import chain_of_stored
+from proxy.pipeline.values import Controls, Refused
 
 
 class Contexts:

@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proxy.core.conversation import StoredConversation, StoredMessage
+from proxy.core.conversation.messages import JsonValue
+from proxy.core.conversation.records import StoredConversation, StoredMessage
+from proxy.core.conversation.summary import RunningSummary
 from proxy.core.cursors import cursor_of, place_of
 from proxy.core.errors import InvalidRequest
-from proxy.core.messages import JsonValue
-from proxy.core.summary import RunningSummary
 
 Told = dict[str, JsonValue]
 _MOST = 2**53

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from proxy.archive.locate import Finding
+from proxy.archive.pages import Page, Told, paged, told_conversation, told_message, told_summary
+from proxy.compaction.writer import Clock
+from proxy.core.conversation.messages import JsonValue, Message
+from proxy.core.conversation.prefix import owner_of
+from proxy.core.conversation.summary import RunningSummary
 from proxy.core.cursors import cursor_of, place_of
-from proxy.core.messages import JsonValue, Message
 from proxy.core.ports import Caller, Forgets, Searchable, Searches
-from proxy.core.prefix import owner_of
-from proxy.core.summary import RunningSummary
-from proxy.readback import beside
-from proxy.writing import Clock
-
-from .finding import Finding
-from .pages import Page, Told, paged, told_conversation, told_message, told_summary
+from proxy.pipeline.stored_conversation import beside
 
 
 class Reading:

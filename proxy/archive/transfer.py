@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from proxy.core.conversation import TurnRecord
+from proxy.archive.locate import Finding
+from proxy.archive.pages import Told, told_conversation
+from proxy.compaction.leases import LEASE_SECONDS, held
+from proxy.compaction.writer import Clock
+from proxy.core.conversation.messages import ChatRequest
+from proxy.core.conversation.prefix import PrefixChain, chain_of, conversation_id, owner_of
+from proxy.core.conversation.records import TurnRecord
 from proxy.core.errors import ConversationConflict, ConversationNotFound
-from proxy.core.importing import read_lines
-from proxy.core.messages import ChatRequest
 from proxy.core.ports import Caller, Lease, LeaseStore, TokenCounter
-from proxy.core.prefix import PrefixChain, chain_of, conversation_id, owner_of
-from proxy.identity import tenant_of
-from proxy.leasing import LEASE_SECONDS, held
-from proxy.readback import beside, request_of, under_way
-from proxy.writing import Clock
-
-from .finding import Finding
-from .pages import Told, told_conversation
+from proxy.dialects.chat.jsonl import read_lines
+from proxy.pipeline.identify import tenant_of
+from proxy.pipeline.stored_conversation import beside, request_of, under_way
 
 EXPORT_PAGE = 500
 """Messages read at a time."""

@@ -1,6 +1,6 @@
 """File and environment into ``Settings``, or one error that tells every problem at once.
 
-The environment wins over the file, the file over the defaults. Called by ``cli.py`` before all else.
+The environment wins over the file, the file over the defaults. Called by ``cli/main.py`` before all else.
 """
 
 from __future__ import annotations

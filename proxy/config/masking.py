@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 from urllib.parse import urlsplit
 
-from proxy.core.messages import JsonValue
+from proxy.core.conversation.messages import JsonValue
 
 STARS = "***"
 

@@ -15,8 +15,8 @@ from proxy.config.masking import Parameters
 from proxy.config.reading import MISSING, Reader
 from proxy.config.sections import CompactionSettings, Given
 from proxy.config.tree import Node, Scalar, Table
-from proxy.core.budget import DEFAULT_WINDOW_TOKENS, ModelWindow, WindowSource
-from proxy.core.messages import JsonValue
+from proxy.core.conversation.messages import JsonValue
+from proxy.core.planning.budget import DEFAULT_WINDOW_TOKENS, ModelWindow, WindowSource
 
 T = TypeVar("T")
 LaneChoice = Literal["auto", "wire", "translate"]

@@ -14,8 +14,8 @@ from proxy.config.kinds import Kind, Unfit
 from proxy.config.models import WINDOW_KEYS
 from proxy.config.sections import CompactionSettings
 from proxy.config.tree import Scalar, resolve
+from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import InvalidRequest
-from proxy.core.messages import JsonValue
 
 MOST_TOKENS = 1_000_000_000
 """A hundred times the largest window there is: what is above it is a slip."""

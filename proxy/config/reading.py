@@ -16,7 +16,7 @@ from proxy.config.kinds import Kind, Unfit
 from proxy.config.sections import Given, key_notes
 from proxy.config.templates import TemplateFile, TemplateProblem, load_template
 from proxy.config.tree import Items, Node, Scalar, Table, resolve
-from proxy.core.messages import JsonValue
+from proxy.core.conversation.messages import JsonValue
 
 REFERENCE = "os.environ/"
 """LiteLLM's way to name an environment variable in place of a value."""

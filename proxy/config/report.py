@@ -11,9 +11,9 @@ from pathlib import Path
 from proxy.config.loading import load
 from proxy.config.models import ModelEntry, WindowNote
 from proxy.config.settings import Settings
-from proxy.core.budget import ModelProfile, ModelWindow, budget_for
+from proxy.core.conversation.summary import Template
 from proxy.core.errors import ConfigError
-from proxy.core.summary import Template
+from proxy.core.planning.budget import ModelProfile, ModelWindow, budget_for
 
 
 def check_report(path: Path | None, environ: Mapping[str, str]) -> tuple[list[str], bool]:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from proxy.config import kinds
 from proxy.config.masking import Address
-from proxy.core.budget import CompactionPolicy, OnFailure, Oversize
-from proxy.core.summary import Strategy, Template, TemplateName
+from proxy.core.conversation.summary import Strategy, Template, TemplateName
+from proxy.core.planning.budget import CompactionPolicy, OnFailure, Oversize
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -25,7 +25,7 @@ from proxy.config.sections import (
     TokenizerSettings,
     changed,
 )
-from proxy.core.budget import CompactionPolicy, ModelWindow
+from proxy.core.planning.budget import CompactionPolicy, ModelWindow
 
 POLICIES = 1024
 """Remembered, by the names that clients choose, so there must be a bound."""

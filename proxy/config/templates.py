@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from proxy.core.summary import Template
+from proxy.core.conversation.summary import Template
 
 MAX_BYTES = 16_000
 """About 4,000 tokens, a quarter of the window that summarizers are taken to have."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .events import BreakerState
+from proxy.core.events import BreakerState
 
 STRIKES = 3
 FIRST_PAUSE_SECONDS = 5.0

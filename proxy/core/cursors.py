@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Sequence
 
-from .errors import InvalidRequest
+from proxy.core.errors import InvalidRequest
 
 
 def cursor_of(*place: float | str) -> str:

@@ -1,4 +1,4 @@
-"""One tree of errors, raised by any room and given a status only by ``http/errors.py``.
+"""One tree of errors, raised by any room and given a status only by ``server/errors.py``.
 
 * ``TidemarkError``
     * ``ClientError``: the request is at fault, and the message names the mend

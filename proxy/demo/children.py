@@ -27,7 +27,7 @@ STOP_SECONDS = 8.0
 """How long a child may take to end by itself after SIGTERM, before it is killed."""
 _POLL_SECONDS = 0.05
 _LOG_LINES = 12
-_LEASH = Path(__file__).parents[1] / "store" / "leash.py"
+_LEASH = Path(__file__).parents[1] / "store" / "embedded" / "die_with_parent.py"
 """Ends what it becomes when the demo ends, however it ends. Started by its path: nothing of the proxy is imported."""
 _HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

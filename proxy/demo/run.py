@@ -1,6 +1,6 @@
 """Drives `tidemark demo`: starts the model's server and Tidemark, holds both conversations, compares them.
 
-`proxy/cli.py` calls `main`. Everything that is started here is a context manager, so that the end, a
+`proxy/cli/main.py` calls `main`. Everything that is started here is a context manager, so that the end, a
 failure and a signal all leave by the same road: no process and no file stays behind.
 """
 

@@ -20,8 +20,8 @@ from langchain_core.messages import (
     convert_to_openai_messages,
 )
 
-from proxy.core.chat import ROLES, parse_message
-from proxy.core.messages import JsonValue, Message
+from proxy.core.conversation.messages import JsonValue, Message
+from proxy.dialects.chat.message import ROLES, parse_message
 
 _ROLES: Mapping[type[BaseMessage], str] = {
     SystemMessage: "system",

@@ -1,7 +1,7 @@
 """What becomes of a graph's messages: LangMem's three numbers as a budget of the core, and the core's plan for them.
 
 Below ``langgraph.py``, which asks the model for what is decided here. There is no second planner: the cut, the pairs of
-calls and results, and what fits are ``core/plan.py``'s; what is forwarded is ``core/assemble.py``'s.
+calls and results, and what fits are ``core/planning/plan.py``'s; what is forwarded is ``core/planning/assemble.py``'s.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from math import inf
 
 from langchain_core.messages import BaseMessage
 
-from proxy.core.assemble import assemble
-from proxy.core.budget import Budget, CompactionPolicy
-from proxy.core.cuts import open_cuts
-from proxy.core.messages import Message, digest_of
-from proxy.core.plan import plan
-from proxy.core.situation import CannotFit, Compact, NoCompaction, ReuseSummary, Situation
-from proxy.core.summary import RunningSummary as CoreSummary
-from proxy.core.summary import SummaryRecipe
-
-from .conversion import core_message
+from proxy.core.conversation.messages import Message, digest_of
+from proxy.core.conversation.summary import RunningSummary as CoreSummary
+from proxy.core.conversation.summary import SummaryRecipe
+from proxy.core.planning.assemble import assemble
+from proxy.core.planning.budget import Budget, CompactionPolicy
+from proxy.core.planning.cuts import open_cuts
+from proxy.core.planning.plan import plan
+from proxy.core.planning.situation import CannotFit, Compact, NoCompaction, ReuseSummary, Situation
+from proxy.integrations.conversion import core_message
 
 TokenCounter = Callable[[Iterable[BaseMessage]], int]
 """Counts the tokens of messages, as LangMem's ``token_counter`` does."""

@@ -21,15 +21,14 @@ from typing import Any, Self, TypeVar
 from proxy.app import StoredParts
 from proxy.config import Settings, load
 from proxy.config.signing import kept_secret
-from proxy.core.conversation import told_id
+from proxy.core.conversation.prefix import PrefixChain, chain_of
+from proxy.core.conversation.records import told_id
+from proxy.core.conversation.summary import RunningSummary, SummaryRecipe, render_text
 from proxy.core.errors import StoreError
-from proxy.core.prefix import PrefixChain, chain_of
-from proxy.core.summary import RunningSummary, SummaryRecipe, render_text
-from proxy.http.auth import PassthroughAuth
-from proxy.identity import tenant_of
-from proxy.store.embedded import url_of
-
-from .summarizing import Find, Keep, Shared
+from proxy.integrations.summarizing import Find, Keep, Shared
+from proxy.pipeline.identify import tenant_of
+from proxy.server.auth import PassthroughAuth
+from proxy.store.embedded.server import url_of
 
 _T = TypeVar("_T")
 _LOG = logging.getLogger("tidemark")

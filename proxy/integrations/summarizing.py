@@ -14,11 +14,10 @@ from typing import Any, Protocol
 from langchain_core.messages import AnyMessage, BaseMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate
 
+from proxy.core.conversation.messages import Message
 from proxy.core.errors import SummaryRejected
-from proxy.core.messages import Message
-from proxy.core.situation import Compact, NoCompaction
-
-from .deciding import Case, Limits, TokenCounter, Told
+from proxy.core.planning.situation import Compact, NoCompaction
+from proxy.integrations.deciding import Case, Limits, TokenCounter, Told
 
 DEFAULT_MAX_SUMMARY_TOKENS = 256
 _INITIAL = (

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from proxy.core.calibration import ANY_TOOLS, UNCALIBRATED, Calibration, CalibrationKey, Reading
 from proxy.core.errors import StoreUnavailable
+from proxy.core.planning.calibration import ANY_TOOLS, UNCALIBRATED, Calibration, CalibrationKey, Reading
 from proxy.store import keys
 from proxy.store.models import MOST_MODELS, Ask
 

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from proxy.core.conversation import StoredConversation, StoredMessage, TurnRecord
+from proxy.core.conversation.messages import DIGEST_BYTES, Message, digest_of
+from proxy.core.conversation.prefix import PrefixChain
+from proxy.core.conversation.records import StoredConversation, StoredMessage, TurnRecord
+from proxy.core.conversation.summary import Cause, RunningSummary, Strategy, SummaryRecipe
 from proxy.core.errors import StoreError
-from proxy.core.messages import DIGEST_BYTES, Message, digest_of
-from proxy.core.prefix import PrefixChain
-from proxy.core.summary import Cause, RunningSummary, Strategy, SummaryRecipe
 from proxy.core.values import value
 
 T = TypeVar("T")

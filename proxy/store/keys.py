@@ -49,8 +49,8 @@ key                      type     holds
 
 from __future__ import annotations
 
-from proxy.core.messages import digest_of
-from proxy.core.prefix import split_id
+from proxy.core.conversation.messages import digest_of
+from proxy.core.conversation.prefix import split_id
 
 
 def family_prefix(family: str) -> str:

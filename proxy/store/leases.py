@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from proxy.core.conversation.prefix import PrefixChain
+from proxy.core.conversation.summary import SummaryRecipe
 from proxy.core.ports import Lease
-from proxy.core.prefix import PrefixChain
-from proxy.core.summary import SummaryRecipe
 from proxy.store import codec, keys
 
 Ask = Callable[..., Awaitable[Any]]

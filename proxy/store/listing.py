@@ -13,8 +13,8 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
+from proxy.core.conversation.prefix import split_id
 from proxy.core.errors import StoreError
-from proxy.core.prefix import split_id
 from proxy.store import keys
 
 Ask = Callable[..., Awaitable[Any]]

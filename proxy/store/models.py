@@ -13,9 +13,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from proxy.core.budget import ModelWindow
 from proxy.core.errors import StoreUnavailable
-from proxy.core.registry import NOTHING_SET, ModelRecord, Overrides, RegistryVersion, Sighting, model_id, sighted
+from proxy.core.models import NOTHING_SET, ModelRecord, Overrides, RegistryVersion, Sighting, model_id, sighted
+from proxy.core.planning.budget import ModelWindow
 from proxy.store import keys
 
 Ask = Callable[..., Awaitable[Any]]

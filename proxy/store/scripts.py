@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from proxy.core.conversation import TurnRecord
-from proxy.core.prefix import OWN_CHARACTERS, PrefixChain, split_id
-from proxy.core.summary import SummaryRecipe
+from proxy.core.conversation.prefix import OWN_CHARACTERS, PrefixChain, split_id
+from proxy.core.conversation.records import TurnRecord
+from proxy.core.conversation.summary import SummaryRecipe
 from proxy.store import codec
 from proxy.store.lifetimes import Lifetime
 from proxy.store.seen import Seen

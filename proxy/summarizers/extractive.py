@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
+from proxy.core.conversation.summary import SummaryRecipe
 from proxy.core.ports import SummaryTask, TokenCounter
-from proxy.core.summary import SummaryRecipe
 from proxy.summarizers.fitting import cut_to_bound, is_large
 from proxy.summarizers.salience import Candidate, candidates_of
 from proxy.summarizers.transcript import join_line

@@ -10,8 +10,8 @@ import asyncio
 from dataclasses import replace
 from functools import cached_property
 
+from proxy.core.conversation.summary import SummaryRecipe
 from proxy.core.ports import Summarizer, SummaryTask, TokenCounter
-from proxy.core.summary import SummaryRecipe
 from proxy.summarizers.fitting import cut_to_bound, fitting_lines, is_large
 from proxy.summarizers.ledger import entry_text, ledger_of, render_ledger
 from proxy.summarizers.transcript import NARRATIVE

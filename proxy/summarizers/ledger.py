@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from proxy.core.messages import Message, ToolCall
+from proxy.core.conversation.messages import Message, ToolCall
 from proxy.summarizers.request import REQUEST, Request, request_of
 from proxy.summarizers.signals import (
     is_decision,

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
+from proxy.core.conversation.messages import LivePrefix, Message
+from proxy.core.conversation.summary import SummaryRecipe, Template
 from proxy.core.errors import (
     ModelNotFound,
     SummaryRejected,
@@ -21,9 +23,7 @@ from proxy.core.errors import (
     UpstreamTimedOut,
     UpstreamUnreachable,
 )
-from proxy.core.messages import LivePrefix, Message
 from proxy.core.ports import Caller, Route, SummaryTask, TokenCounter, Upstream
-from proxy.core.summary import SummaryRecipe, Template
 from proxy.summarizers.answers import cleaned, judge
 from proxy.summarizers.fitting import LARGE_CHARS, cut_to_bound, is_large
 from proxy.summarizers.prompts import live_prompt, overhead_text, system_prompt, template_named, user_prompt

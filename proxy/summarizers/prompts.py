@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from proxy.core.conversation.summary import Template
 from proxy.core.errors import ConfigError
-from proxy.core.summary import Template
 
 OPEN, CLOSE = "<<<TRANSCRIPT", "TRANSCRIPT>>>"
 _DEMANDS = """\

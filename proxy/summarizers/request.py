@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from proxy.core.conversation.messages import Message
+from proxy.core.conversation.summary import SummaryRecipe
 from proxy.core.errors import SummaryRejected
-from proxy.core.messages import Message
 from proxy.core.ports import Summarizer, SummaryTask, TokenCounter
-from proxy.core.summary import SummaryRecipe
 from proxy.summarizers.transcript import NARRATIVE, join_line, read_back, shortened, utterances
 
 REQUEST = "Open request"

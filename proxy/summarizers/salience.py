@@ -13,7 +13,7 @@ from itertools import chain
 from math import fsum
 from typing import NamedTuple
 
-from proxy.core.messages import Message
+from proxy.core.conversation.messages import Message
 from proxy.summarizers.fitting import estimated_tokens
 from proxy.summarizers.request import REQUEST, Request, request_of
 from proxy.summarizers.signals import (

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from proxy.core.messages import Message, ToolCall, printable
+from proxy.core.conversation.messages import Message, ToolCall, printable
 
 CALLED = "called "
 EARLIER = "Earlier"

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from proxy.core.chat import LEGACY_CALL
-from proxy.core.messages import ChatRequest, JsonValue, Message
-from proxy.core.summary import render_text
+from proxy.core.conversation.messages import ChatRequest, JsonValue, Message
+from proxy.core.conversation.summary import render_text
+from proxy.dialects.chat.message import LEGACY_CALL
 from proxy.tokens.families import Family, family_for
 from proxy.tokens.images import ImagePricing, image_tokens, pricing_for
 from proxy.tokens.media import IMAGES, kind_of, part_text

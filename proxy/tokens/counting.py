@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, cast
 
+from proxy.core.conversation.messages import ChatRequest, Message, digest_of, hashed
 from proxy.core.errors import TokenizerFailed
-from proxy.core.messages import ChatRequest, Message, digest_of, hashed
 from proxy.core.ports import RequestCount, Stored
 from proxy.tokens.accounting import BARE, PER_MESSAGE, Scheme, fixed_tokens, message_tokens, scheme_for
 from proxy.tokens.media import IMAGES, kind_of

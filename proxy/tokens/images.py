@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from proxy.core.messages import JsonValue
+from proxy.core.conversation.messages import JsonValue
 
 _TILE = 512
 _LONGEST_SIDE = 2048

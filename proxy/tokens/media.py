@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from proxy.core.messages import JsonValue
+from proxy.core.conversation.messages import JsonValue
 from proxy.tokens.tools import serialised
 
 IMAGES = frozenset({"image_url", "input_image", "image"})

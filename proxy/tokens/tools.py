@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from proxy.core.messages import JsonValue
+from proxy.core.conversation.messages import JsonValue
 
 _DEEPEST = 50
 """Levels of a schema that are rendered; what is below is taken as JSON: no schema exhausts the stack."""

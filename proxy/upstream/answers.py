@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import SummaryRejected, UpstreamError
-from proxy.core.messages import JsonValue
 from proxy.core.ports import Route
 
 MESSAGE_CHARACTERS = 1000

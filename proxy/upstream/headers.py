@@ -1,7 +1,7 @@
 """Which header lines pass: to the upstream, back from it, and out of litellm's hands.
 
 Beside both lanes; pure. A configured credential takes the place of every one that the client sent; what one connection
-needs has stayed on it already (``core/headers.py``).
+needs has stayed on it already (``core/http_headers.py``).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from proxy.core.headers import KEYS
+from proxy.core.http_headers import KEYS
 from proxy.core.ports import Caller, Headers, Route
 
 KEPT_HEADERS = frozenset({"request-id", "retry-after", "retry-after-ms", "x-request-id"})

@@ -17,11 +17,11 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from proxy.core.bounded import remember
+from proxy.core.conversation.messages import JsonValue, LivePrefix
 from proxy.core.errors import ModelNotFound, UpstreamError
-from proxy.core.messages import JsonValue, LivePrefix
 from proxy.core.ports import Caller, Lane, Route, UpstreamReply
 from proxy.upstream import providers
-from proxy.upstream.bounded import remember
 from proxy.upstream.fields import CONFIGURED_FOR_LITELLM
 from proxy.upstream.routes import Destination, find, read_entries, served_at
 from proxy.upstream.translate import TranslateLane

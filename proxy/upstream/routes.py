@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal, cast
 
+from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import ConfigError
-from proxy.core.messages import JsonValue
 from proxy.core.ports import Headers
 
 LaneChoice = Literal["auto", "wire", "translate"]

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from proxy.core.conversation.messages import JsonValue, LivePrefix, render_body, render_messages
 from proxy.core.errors import UpstreamError, UpstreamTimedOut
-from proxy.core.messages import JsonValue, LivePrefix, render_body, render_messages
 from proxy.core.ports import Caller, Headers, Route, UpstreamReply
 from proxy.upstream.answers import error_envelope, text_of, upstream_refused
 from proxy.upstream.chunks import StreamedReply, answer_headers, plain

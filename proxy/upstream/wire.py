@@ -17,9 +17,9 @@ from urllib.request import getproxies, proxy_bypass
 
 import msgspec
 
+from proxy.core.conversation.messages import JsonValue, LivePrefix
 from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamTimedOut, UpstreamUnreachable
-from proxy.core.headers import end_to_end
-from proxy.core.messages import JsonValue, LivePrefix
+from proxy.core.http_headers import end_to_end
 from proxy.core.ports import Caller, Headers, Route, UpstreamReply
 from proxy.upstream.answers import text_of, upstream_refused
 from proxy.upstream.headers import outgoing

@@ -11,7 +11,7 @@ import pytest
 from proxy.app.parts import SECONDS_A_DAY as DAY
 from proxy.app.parts import _lifetimes
 from proxy.config import Address, CompactionSettings, Secret, Settings, TenantSettings, load
-from proxy.core.budget import CompactionPolicy, ModelWindow
+from proxy.core.planning.budget import CompactionPolicy, ModelWindow
 from proxy.store.lifetimes import Lifetime
 
 HOME = {"HOME": "/home/someone"}

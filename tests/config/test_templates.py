@@ -9,8 +9,8 @@ import pytest
 
 from proxy.config import load
 from proxy.config.templates import MAX_BYTES
+from proxy.core.conversation.summary import Template
 from proxy.core.errors import ConfigError
-from proxy.core.summary import Template
 
 Write = Callable[[str], Path]
 OWN = """\

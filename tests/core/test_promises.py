@@ -9,13 +9,21 @@ from dataclasses import dataclass, replace
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from proxy.core.assemble import assemble
-from proxy.core.budget import Budget, ModelProfile, budget_for
-from proxy.core.messages import Message, render_messages
-from proxy.core.plan import plan
-from proxy.core.prefix import chain_of
-from proxy.core.situation import CannotFit, Compact, CompactionPlan, Mode, NoCompaction, ReuseSummary, Situation
-from proxy.core.summary import OPENING, RunningSummary, SummaryRecipe, render_summary
+from proxy.core.conversation.messages import Message, render_messages
+from proxy.core.conversation.prefix import chain_of
+from proxy.core.conversation.summary import OPENING, RunningSummary, SummaryRecipe, render_summary
+from proxy.core.planning.assemble import assemble
+from proxy.core.planning.budget import Budget, ModelProfile, budget_for
+from proxy.core.planning.plan import plan
+from proxy.core.planning.situation import (
+    CannotFit,
+    Compact,
+    CompactionPlan,
+    Mode,
+    NoCompaction,
+    ReuseSummary,
+    Situation,
+)
 from tests.core.histories import conversations, message, orphans, pairs, profiles, size
 
 FIXED = 3
@@ -181,7 +189,7 @@ def test_a_summary_cannot_break_out_of_its_quotation(messages: list[Message], te
 
 def test_a_first_message_that_is_the_newest_is_never_summarized_away() -> None:
     """LangMem's failure (FIELD.md): a newest message larger than the budget is refused, not dropped."""
-    from proxy.core.budget import CompactionPolicy, ModelWindow
+    from proxy.core.planning.budget import CompactionPolicy, ModelWindow
 
     profile = ModelProfile("m", ModelWindow(400), CompactionPolicy())
     step = walk([message(role="user", content="word " * 2000)], profile, None, "auto")

@@ -15,13 +15,13 @@ import yaml
 from starlette.routing import Route
 
 from proxy.app import create_app
-from proxy.cli import cli
+from proxy.cli.main import cli
 from proxy.config import load
 from proxy.config.environment import VARIABLES
-from proxy.core.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
 from proxy.core.events import Action, RequestServed
-from proxy.exchange import Report
-from proxy.http import headers
+from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
+from proxy.pipeline.values import Report
+from proxy.server import headers
 from proxy.telemetry.metrics import Metrics
 from proxy.upstream.refusals import CODES
 from tests.docs.pages import (

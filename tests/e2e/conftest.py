@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.upstream.litellm import load
-from tests.flow.conftest import store_url
+from tests.pipeline.conftest import store_url
 
 __all__ = ["store_url"]
 

@@ -18,8 +18,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.flow.talk import Said, assistant, history, long, system, user
-from tests.flow.test_streaming import events, wait_until
+from tests.pipeline.talk import Said, assistant, history, long, system, user
+from tests.pipeline.test_streaming import events, wait_until
 from tests.support.scripted import Received, ScriptedUpstream, error, says, streamed
 from tests.support.serving import Serving
 
@@ -452,7 +452,7 @@ def test_count_and_compact_print_what_the_server_answers(machine: Machine) -> No
 def test_what_forwards_nothing_imports_neither_litellm_nor_the_server(machine: Machine, command: list[str]) -> None:
     """``litellm`` alone takes seconds; these commands are done in about one."""
     code = (
-        "import sys\nfrom proxy.cli import main\n"
+        "import sys\nfrom proxy.cli.main import main\n"
         f"sys.argv = ['tidemark', *{command!r}]\n"
         "try:\n    main()\nfinally:\n    slow = {'litellm', 'openai', 'uvicorn'} & sys.modules.keys()\n"
         "    print(sorted(slow), file=sys.stderr)\n"

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 import redis
 
-from proxy.flush import Recovery
-from proxy.store.embedded import EmbeddedValkey
-from proxy.store.flushes import Bounds, RedisFlushes
-from proxy.store.redis import RedisStore
+from proxy.memory_flush import Recovery
+from proxy.store.conversations import RedisStore
+from proxy.store.embedded.server import EmbeddedValkey
+from proxy.store.flush_queue import Bounds, RedisFlushes
 from tests.e2e.test_command import WAIT_SECONDS, Machine, machine
-from tests.flow.talk import Said, assistant, history, user
-from tests.flow.test_streaming import wait_until
-from tests.flush.test_webhook import Receiver
+from tests.memory_flush.test_webhook import Receiver
+from tests.pipeline.talk import Said, assistant, history, user
+from tests.pipeline.test_streaming import wait_until
 from tests.support.scripted import says
 from tests.support.serving import Serving
 

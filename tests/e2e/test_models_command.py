@@ -14,9 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.store.embedded import EmbeddedValkey, running_url
-from tests.flow.conftest import Bench, benched
-from tests.flow.talk import user
+from proxy.store.embedded.server import EmbeddedValkey, running_url
+from tests.pipeline.conftest import Bench, benched
+from tests.pipeline.talk import user
 
 pytestmark = pytest.mark.e2e
 

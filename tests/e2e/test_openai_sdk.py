@@ -16,10 +16,20 @@ from openai import AsyncOpenAI, OpenAI
 from openai.types.chat import ChatCompletionMessage, ChatCompletionMessageFunctionToolCall
 from pydantic import BaseModel
 
-from tests.flow.conftest import Bench, benched
-from tests.flow.talk import Said, history, long, system, user
-from tests.flow.test_streaming import wait_until
-from tests.support.scripted import SSE_HEADERS, Answer, Received, ScriptedUpstream, chunk, error, says, streamed, whole
+from tests.pipeline.conftest import Bench, benched
+from tests.pipeline.talk import Said, history, long, system, user
+from tests.pipeline.test_streaming import wait_until
+from tests.support.scripted import (
+    SSE_HEADERS,
+    Answer,
+    Received,
+    ScriptedUpstream,
+    chunk,
+    error,
+    says,
+    streamed,
+    whole,
+)
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("imported_litellm")]
 

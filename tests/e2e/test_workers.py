@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from proxy.leasing import LEASE_SECONDS
+from proxy.compaction.leases import LEASE_SECONDS
 from tests.e2e.test_command import WAIT_SECONDS, Machine, machine
-from tests.flow.talk import Said, assistant, long, user
-from tests.flow.test_prepared import replying, slowly
-from tests.flow.test_streaming import wait_until
-from tests.flow.test_summarizers import is_summary_call
+from tests.pipeline.talk import Said, assistant, long, user
+from tests.pipeline.test_prepared import replying, slowly
+from tests.pipeline.test_streaming import wait_until
+from tests.pipeline.test_summarizers import is_summary_call
 
 __all__ = ["machine"]
 pytestmark = pytest.mark.e2e

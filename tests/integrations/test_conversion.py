@@ -16,7 +16,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from proxy.core.chat import parse_message
+from proxy.dialects.chat.message import parse_message
 from proxy.integrations.conversion import core_message
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}

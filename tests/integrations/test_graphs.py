@@ -23,7 +23,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel, Field
 
 from proxy.integrations.langgraph import RunningSummary, SummarizationNode
-from proxy.store.embedded import EmbeddedValkey
+from proxy.store.embedded.server import EmbeddedValkey
 from tests.integrations.saver import ValkeySaver
 from tests.integrations.scribe import Scribe, calls, ids, orphans, talk
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import httpx
 
-from proxy.core.conversation import StoredConversation, StoredMessage
-from proxy.core.summary import OPENING, RunningSummary
+from proxy.core.conversation.records import StoredConversation, StoredMessage
+from proxy.core.conversation.summary import OPENING, RunningSummary
 from proxy.store.codec import StoredTurn
-from proxy.store.redis import RedisStore
-from tests.flow.conftest import Bench, Client
-from tests.flow.talk import Said, assistant, long, user
+from proxy.store.conversations import RedisStore
+from tests.pipeline.conftest import Bench, Client
+from tests.pipeline.talk import Said, assistant, long, user
 from tests.support.scripted import Answer, Received, ScriptedUpstream, says, whole
 
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.config.sections import Preset
-from tests.flow.conftest import Bench
+from tests.pipeline.conftest import Bench
 from tests.scenarios.talks import summaries, talk_with, told
 
 MOST_KEPT_SHARE = 0.75

@@ -15,8 +15,8 @@ import tiktoken
 from proxy.config import load
 from proxy.core.ports import Route
 from proxy.summarizers.llm import small_route
-from tests.flow.conftest import Bench
-from tests.flow.talk import Said, assistant, long, system, user
+from tests.pipeline.conftest import Bench
+from tests.pipeline.talk import Said, assistant, long, system, user
 from tests.scenarios.talks import ROOT, SUMMARY, Talk, summaries, talk_with, told
 from tests.support.scripted import whole
 from tests.tokens.vectors import VECTORS

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from proxy.store.embedded import EmbeddedValkey
+from proxy.store.embedded.server import EmbeddedValkey
 from proxy.summarizers.prompts import TEMPLATES, system_prompt
-from tests.flow.conftest import Bench
-from tests.flow.talk import Said, assistant, history, long, system, user
+from tests.pipeline.conftest import Bench
+from tests.pipeline.talk import Said, assistant, history, long, system, user
 from tests.scenarios.talks import (
     RATE_LIMITED,
     Talk,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.flow.conftest import Bench
-from tests.flow.talk import assistant, history, long, system, user
+from tests.pipeline.conftest import Bench
+from tests.pipeline.talk import assistant, history, long, system, user
 from tests.scenarios.talks import Talk, summaries, talk_with, told
 from tests.support.scripted import Answer, Received, error, whole
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from proxy.store.embedded import EmbeddedValkey
-from proxy.store.redis import RedisStore
+from proxy.store.conversations import RedisStore
+from proxy.store.embedded.server import EmbeddedValkey
 from tests.store.turns import Client
 
 DAY_SECONDS = 86_400.0

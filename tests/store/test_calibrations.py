@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 import redis
 
-from proxy.core.calibration import ANY_TOOLS, UNCALIBRATED, CalibrationKey
 from proxy.core.errors import StoreUnavailable
+from proxy.core.planning.calibration import ANY_TOOLS, UNCALIBRATED, CalibrationKey
 from proxy.store import keys
 from proxy.store.calibrations import LEARN_SECONDS, MOST_TOOL_SETS, RedisCalibrations
-from proxy.store.embedded import EmbeddedValkey
+from proxy.store.conversations import RedisStore
+from proxy.store.embedded.server import EmbeddedValkey
 from proxy.store.models import RedisModels
-from proxy.store.redis import RedisStore
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.core.conversation.prefix import chain_of
 from proxy.core.errors import StoreError
-from proxy.core.prefix import chain_of
 from proxy.store import codec
-from proxy.store.address import read_address
+from proxy.store.connection.url import read_address
 from proxy.store.seen import Seen
 from tests.store.turns import RECIPE, dialogue, summary_of, turn_of, user
 

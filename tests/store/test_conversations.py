@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import redis
 
-from proxy.core.prefix import chain_of, conversation_id
-from proxy.store.redis import RedisStore
+from proxy.core.conversation.prefix import chain_of, conversation_id
+from proxy.store.conversations import RedisStore
 from tests.store.turns import RECIPE, Client, assistant, dialogue, listed, raws, summary_of, system, turn_of, user
 
 

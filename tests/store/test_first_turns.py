@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import redis
 
-from proxy.core.conversation import TurnRecord
-from proxy.core.messages import Message
-from proxy.core.prefix import chain_of, conversation_id
+from proxy.core.conversation.messages import Message
+from proxy.core.conversation.prefix import chain_of, conversation_id
+from proxy.core.conversation.records import TurnRecord
 from proxy.store import codec, keys, scripts
+from proxy.store.conversations import RedisStore
 from proxy.store.lifetimes import Lifetime
-from proxy.store.redis import RedisStore
 from proxy.store.seen import Seen
 from tests.store.turns import RECIPE, Client, assistant, dialogue, raws, summary_of, system, turn_of, user
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from proxy.core.prefix import chain_of, conversation_id
+from proxy.core.conversation.prefix import chain_of, conversation_id
 from tests.store.turns import Client, assistant, dialogue, raws, turn_of, user
 
 

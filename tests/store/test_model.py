@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.messages import Message
-from proxy.core.prefix import chain_of
-from proxy.store.embedded import EmbeddedValkey
-from proxy.store.redis import RedisStore
+from proxy.core.conversation.messages import Message
+from proxy.core.conversation.prefix import chain_of
+from proxy.store.conversations import RedisStore
+from proxy.store.embedded.server import EmbeddedValkey
 from proxy.store.scripts import NEAR
 from tests.store.turns import RECIPE, Client, assistant, dialogue, raws, say, summary_of, system, user
 

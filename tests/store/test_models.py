@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 import redis
 
-from proxy.core.budget import ModelWindow
 from proxy.core.errors import StoreUnavailable
-from proxy.core.registry import NOTHING_SET, ModelRecord, Overrides, Sighting
+from proxy.core.models import NOTHING_SET, ModelRecord, Overrides, Sighting
+from proxy.core.planning.budget import ModelWindow
 from proxy.store import keys
-from proxy.store.embedded import EmbeddedValkey, running_url
+from proxy.store.conversations import RedisStore
+from proxy.store.embedded.server import EmbeddedValkey, running_url
 from proxy.store.models import MOST_MODELS, TRIES, RedisModels
-from proxy.store.redis import RedisStore
 
 WINDOW = ModelWindow(272_000, 128_000, 400_000, "api")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from proxy.core.conversation import Recollection
-from proxy.core.prefix import chain_of, split_id
+from proxy.core.conversation.prefix import chain_of, split_id
+from proxy.core.conversation.records import Recollection
 from proxy.store.leases import RedisLeases
 from tests.store.turns import RECIPE, Client, assistant, dialogue, summary_of, user
 

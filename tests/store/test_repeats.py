@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proxy.core.prefix import chain_of
-from proxy.store.embedded import EmbeddedValkey
+from proxy.core.conversation.prefix import chain_of
+from proxy.store.conversations import RedisStore
+from proxy.store.embedded.server import EmbeddedValkey
 from proxy.store.leases import RedisLeases
-from proxy.store.redis import RedisStore
 from tests.store.test_turns import begun, named
 from tests.store.turns import RECIPE, assistant, dialogue, user
 from tests.support.losing import Losing

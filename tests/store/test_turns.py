@@ -8,15 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.core.conversation import TurnRecord
+from proxy.core.conversation.messages import Message
+from proxy.core.conversation.prefix import chain_of, conversation_id
+from proxy.core.conversation.records import TurnRecord
 from proxy.core.errors import StoreError
-from proxy.core.messages import Message
 from proxy.core.ports import BegunTurn, Lease
-from proxy.core.prefix import chain_of, conversation_id
+from proxy.store.conversations import RedisStore
 from proxy.store.leases import RedisLeases
 from proxy.store.lifetimes import Lifetime, Lifetimes
 from proxy.store.listing import Listing, Used
-from proxy.store.redis import RedisStore
 from tests.store.turns import RECIPE, Client, assistant, dialogue, listed, summary_of, system, turn_of, user
 
 NAME = "a name"

@@ -7,11 +7,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from proxy.core.conversation import Recollection, TurnRecord
-from proxy.core.messages import Message, Role, digest_of
-from proxy.core.prefix import PrefixChain, chain_of, conversation_id
-from proxy.core.summary import RunningSummary, SummaryRecipe
-from proxy.store.redis import RedisStore
+from proxy.core.conversation.messages import Message, Role, digest_of
+from proxy.core.conversation.prefix import PrefixChain, chain_of, conversation_id
+from proxy.core.conversation.records import Recollection, TurnRecord
+from proxy.core.conversation.summary import RunningSummary, SummaryRecipe
+from proxy.store.conversations import RedisStore
 
 RECIPE = SummaryRecipe("extractive", "general", 1)
 _clock = itertools.count(1_700_000_000)

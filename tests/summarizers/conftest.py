@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from proxy.core.chat import parse_message
+from proxy.core.conversation.messages import JsonValue, LivePrefix, Message
 from proxy.core.errors import ModelNotFound, TidemarkError
-from proxy.core.messages import JsonValue, LivePrefix, Message
 from proxy.core.ports import Caller, Route, UpstreamReply
+from proxy.dialects.chat.message import parse_message
 from proxy.tokens import LocalTokenCounter
 
 COUNTER = LocalTokenCounter()

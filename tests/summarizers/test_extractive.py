@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.core.chat import parse_message
-from proxy.core.messages import Message
+from proxy.core.conversation.messages import Message
 from proxy.core.ports import SummaryTask, TokenCounter
+from proxy.dialects.chat.message import parse_message
 from proxy.summarizers import ExtractiveSummarizer
 
 MODEL = "gpt-4o"
@@ -208,7 +208,7 @@ def test_every_process_gives_the_same_bytes(talk: Talk) -> None:
     """Python orders sets anew in each process; replicas and restarts must not differ."""
     program = """
 import asyncio, json, sys
-from proxy.core.chat import parse_message
+from proxy.dialects.chat.message import parse_message
 from proxy.core.ports import SummaryTask
 from proxy.summarizers import ExtractiveSummarizer
 from proxy.tokens import LocalTokenCounter

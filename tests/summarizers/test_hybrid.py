@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.core.chat import parse_message
+from proxy.core.conversation.messages import Message
+from proxy.core.conversation.summary import SummaryRecipe
 from proxy.core.errors import SummaryRejected
-from proxy.core.messages import Message
 from proxy.core.ports import SummaryTask, TokenCounter
-from proxy.core.summary import SummaryRecipe
+from proxy.dialects.chat.message import parse_message
 from proxy.summarizers import ExtractiveSummarizer, HybridSummarizer
 
 MODEL = "gpt-4o"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.core.messages import Message
+from proxy.core.conversation.messages import Message
 from proxy.summarizers.ledger import ledger_of, render_ledger
 from proxy.summarizers.signals import is_rule, sentences, words_of
 

@@ -10,10 +10,10 @@ from typing import Any, get_args
 
 import pytest
 
+from proxy.core.conversation.messages import Message
+from proxy.core.conversation.summary import Template, TemplateName
 from proxy.core.errors import ConfigError, SummaryRejected, UpstreamTimedOut, UpstreamUnreachable
-from proxy.core.messages import Message
 from proxy.core.ports import Caller, Route, SummaryTask, TokenCounter
-from proxy.core.summary import Template, TemplateName
 from proxy.summarizers import LlmSummarizer
 from proxy.summarizers.answers import cleaned
 from proxy.summarizers.llm import small_route

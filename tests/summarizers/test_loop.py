@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from proxy.core.conversation.messages import LivePrefix, Message
 from proxy.core.errors import SummaryRejected
-from proxy.core.messages import LivePrefix, Message
 from proxy.core.ports import Route, SummaryTask
 from proxy.summarizers import LlmSummarizer
 from proxy.summarizers.fitting import LARGE_CHARS

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.core.messages import Message
+from proxy.core.conversation.messages import Message
+from proxy.core.conversation.summary import SummaryRecipe
 from proxy.core.ports import Summarizer, SummaryTask, TokenCounter
-from proxy.core.summary import SummaryRecipe
 from proxy.summarizers import ExtractiveSummarizer, HybridSummarizer
 from proxy.summarizers.ledger import ledger_of
 from proxy.summarizers.request import CarriesRequest

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from proxy.core.conversation.messages import Message
+from proxy.core.conversation.summary import SummaryRecipe
 from proxy.core.errors import SummaryRejected
-from proxy.core.messages import Message
 from proxy.core.ports import Summarizer, SummaryTask
-from proxy.core.summary import SummaryRecipe
 from proxy.summarizers.extractive import ExtractiveSummarizer
 from proxy.summarizers.hybrid import HybridSummarizer
 from proxy.summarizers.request import CarriesRequest, Request, carried, request_of

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.core.messages import Message
+from proxy.core.conversation.messages import Message
 from proxy.core.ports import SummaryTask, TokenCounter
 from proxy.summarizers import ExtractiveSummarizer
 from proxy.summarizers.ledger import ledger_of

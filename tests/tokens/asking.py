@@ -6,8 +6,8 @@ import asyncio
 import json
 from collections.abc import Mapping
 
-from proxy.core.chat import parse_message
-from proxy.core.messages import ChatRequest, JsonValue, Message
+from proxy.core.conversation.messages import ChatRequest, JsonValue, Message
+from proxy.dialects.chat.message import parse_message
 from proxy.tokens import LocalTokenCounter
 
 COUNTER = LocalTokenCounter()

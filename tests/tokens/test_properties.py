@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.messages import ChatRequest, JsonValue, Message
-from proxy.core.summary import render_text
+from proxy.core.conversation.messages import ChatRequest, JsonValue, Message
+from proxy.core.conversation.summary import render_text
 from proxy.tokens import LocalTokenCounter
 from tests.tokens.asking import COUNTER, message, request, total
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from proxy.core.ports import Caller, UpstreamReply
-from proxy.http.headers import forwarded
+from proxy.server.headers import forwarded
 
 Script = Callable[["Exchange"], Awaitable[None]]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.headers import KEYS, NOT_SENT
+from proxy.core.http_headers import KEYS, NOT_SENT
 from proxy.core.ports import Caller, Route
-from proxy.http.headers import forwarded
+from proxy.server.headers import forwarded
 from proxy.upstream.headers import outgoing
 
 NAMES = [b"accept", b"authorization", b"api-key", b"content-length", b"host", b"te", b"x-one", b"x-two"]

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
+from proxy.catalog.litellm_data import LiteLLMModelData
+from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import ConfigError, ModelNotFound
-from proxy.core.messages import JsonValue
 from proxy.core.ports import Route
 from proxy.upstream.litellm import LiteLLMUpstream
-from proxy.upstream.modeldata import LiteLLMModelData
 
 
 def entry(name: str, model: str, **params: JsonValue) -> dict[str, JsonValue]:
@@ -215,9 +215,9 @@ def test_common_routes_do_not_import_litellm() -> None:
     """TIDEMARK_UPSTREAM, openai/ entries with a base, and OpenAI's own models cost no import of litellm."""
     program = """
 import asyncio, sys
-from proxy.upstream.catalog import Catalog
+from proxy.catalog.catalog import Catalog
 from proxy.upstream.litellm import LiteLLMUpstream
-from proxy.upstream.modeldata import LiteLLMModelData
+from proxy.catalog.litellm_data import LiteLLMModelData
 from proxy.core.ports import Caller
 async def main():
     entry = {"model_name": "a", "litellm_params": {"model": "openai/x", "api_base": "http://127.0.0.1:1/v1"}}

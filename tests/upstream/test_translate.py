@@ -11,10 +11,10 @@ import httpx
 import pytest
 import respx
 
-from proxy.core.chat import parse_message
+from proxy.core.conversation.messages import LivePrefix
 from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamTimedOut, UpstreamUnreachable
-from proxy.core.messages import LivePrefix
 from proxy.core.ports import Route, UpstreamReply
+from proxy.dialects.chat.message import parse_message
 from proxy.upstream.litellm import LiteLLMUpstream
 from proxy.upstream.overflow import Overflow, parse_overflow
 from tests.upstream import anthropic

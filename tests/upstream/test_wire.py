@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.chat import parse_message
+from proxy.core.conversation.messages import LivePrefix
 from proxy.core.errors import SummaryRejected, UpstreamBroken, UpstreamError, UpstreamTimedOut, UpstreamUnreachable
-from proxy.core.messages import LivePrefix
 from proxy.core.ports import Caller, Route, UpstreamReply
+from proxy.dialects.chat.message import parse_message
 from proxy.upstream.wire import MAX_ATTEMPTS, WireLane, proxy_for
 from tests.upstream.scripted import Exchange, ScriptedServer, calling, collect, everything, serving
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .counting import RequestCount, Stored, TokenCounter
-from .flushing import ConsumerState, DeadLetter, FlushEntry, FlushQueue, MemoryFlush, QueueState
-from .searching import Hit, Searchable, Searches
-from .store import (
+from proxy.core.ports.counting import RequestCount, Stored, TokenCounter
+from proxy.core.ports.flushing import ConsumerState, DeadLetter, FlushEntry, FlushQueue, MemoryFlush, QueueState
+from proxy.core.ports.searching import Hit, Searchable, Searches
+from proxy.core.ports.store import (
     BegunTurn,
     CalibrationStore,
     ConversationStore,
@@ -16,8 +16,8 @@ from .store import (
     ModelStore,
     TurnStore,
 )
-from .summarizing import Summarizer, SummaryTask
-from .upstream import Caller, Headers, Lane, ModelCatalog, Route, Upstream, UpstreamReply
+from proxy.core.ports.summarizing import Summarizer, SummaryTask
+from proxy.core.ports.upstream import Caller, Headers, Lane, ModelCatalog, Route, Upstream, UpstreamReply
 
 __all__ = [
     "BegunTurn",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from proxy.core.messages import ChatRequest, Message
+from proxy.core.conversation.messages import ChatRequest, Message
 from proxy.core.values import value
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from proxy.core.flush import Flush
+from proxy.core.conversation.flush import Flush
 
 
 class MemoryFlush(Protocol):
@@ -29,7 +29,7 @@ class FlushEntry:
     tenant: str
     conversation: str
     body: bytes
-    """The document (``core/flush.py``)."""
+    """The document (``core/conversation/flush.py``)."""
     at: float
     """Unix time, seconds: when the messages left."""
     only: str = ""

@@ -1,4 +1,4 @@
-"""Full text over a conversation: what the flow needs of ``proxy/searching.py``."""
+"""Full text over a conversation: what the flow needs of ``proxy/archive/search_index.py``."""
 
 from __future__ import annotations
 

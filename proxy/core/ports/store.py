@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from proxy.core.calibration import Calibration, CalibrationKey, Reading
-from proxy.core.conversation import Recollection, StoredConversation, StoredMessage, TurnRecord
-from proxy.core.prefix import PrefixChain
-from proxy.core.registry import ModelRecord, Overrides, RegistryVersion, Sighting
-from proxy.core.summary import RunningSummary, SummaryRecipe
+from proxy.core.conversation.prefix import PrefixChain
+from proxy.core.conversation.records import Recollection, StoredConversation, StoredMessage, TurnRecord
+from proxy.core.conversation.summary import RunningSummary, SummaryRecipe
+from proxy.core.models import ModelRecord, Overrides, RegistryVersion, Sighting
+from proxy.core.planning.calibration import Calibration, CalibrationKey, Reading
 
 
 class ConversationStore(Protocol):

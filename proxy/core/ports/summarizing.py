@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from proxy.core.messages import LivePrefix, Message
-from proxy.core.summary import SummaryRecipe
-
-from .upstream import Caller, Route
+from proxy.core.conversation.messages import LivePrefix, Message
+from proxy.core.conversation.summary import SummaryRecipe
+from proxy.core.ports.upstream import Caller, Route
 
 
 @dataclass(frozen=True, slots=True)

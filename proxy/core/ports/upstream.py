@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from proxy.core.budget import ModelProfile
-from proxy.core.messages import JsonValue, LivePrefix
+from proxy.core.conversation.messages import JsonValue, LivePrefix
+from proxy.core.planning.budget import ModelProfile
 from proxy.core.values import value
 
 Headers = Sequence[tuple[bytes, bytes]]

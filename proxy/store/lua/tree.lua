@@ -28,7 +28,7 @@ local function keys(kind, from, to)  -- of these positions, down
 end
 
 local function hex(hash) return ('%02x%02x%02x%02x%02x%02x%02x%02x'):format(hash:byte(1, 8)) end
-local function name(pos) return hex(chain(pos)) end  -- of the conversation that begins here: core/prefix.py
+local function name(pos) return hex(chain(pos)) end  -- of the conversation that begins here: core/conversation/prefix.py
 
 local time
 local function now()

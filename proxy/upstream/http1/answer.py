@@ -12,7 +12,7 @@ from typing import Protocol
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from proxy.core.headers import CONTROLS
+from proxy.core.http_headers import CONTROLS
 from proxy.upstream.http1.failures import AnswerBroken, ConnectionGone
 
 LINE_BYTES = 65_536

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
-from proxy.core.headers import CONTROLS
+from proxy.core.http_headers import CONTROLS
 
 KEPT_TARGETS = 256
 """There is one for each base URL and endpoint in use."""

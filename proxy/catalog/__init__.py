@@ -1,0 +1,1 @@
+"""What is known of models: windows, policies, and what people set."""

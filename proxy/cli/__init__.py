@@ -1,0 +1,1 @@
+"""The ``tidemark`` command: one file for each group of subcommands."""

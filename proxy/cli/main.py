@@ -1,0 +1,253 @@
+"""The ``tidemark`` command. Each subcommand imports only what it needs: litellm alone takes seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from proxy import __version__
+from proxy.cli.conversations import conversations
+from proxy.cli.flush import flush
+from proxy.cli.models import config_option, models
+from proxy.core.errors import ConfigError, TidemarkError
+
+if TYPE_CHECKING:
+    from proxy.config import Settings
+    from proxy.pipeline.offline import Stateless
+
+BACKLOG = 2048
+KEEP_ALIVE_SECONDS = 75
+"""An idle client connection is kept as long as the common load balancers keep theirs."""
+EXIT_USAGE = 2
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tidemark")
+def cli() -> None:
+    """Keep long LLM conversations within their context window, without changing the client."""
+
+
+@cli.command()
+@config_option
+@click.option("--host", help="Interface to listen on (server.host; 127.0.0.1).")
+@click.option("--port", type=click.IntRange(0, 65535), help="TCP port (server.port; 8787); 0 for any free one.")
+@click.option("--workers", type=click.IntRange(1, 256), help="Processes that share port and store (server.workers; 1).")
+def serve(config: Path | None, host: str | None, port: int | None, workers: int | None) -> None:
+    """Run the proxy."""
+    from proxy.config import load
+    from proxy.telemetry.logging import configure
+
+    configure()
+    settings = load(config, os.environ).listening(host=host, port=port, workers=workers)
+    for warning in settings.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    if (said := settings.memory_flush).enabled and said.worker and said.entry_points:
+        from proxy.memory_flush import installed
+
+        installed()  # here, where its error is one message; a worker process would be started again and again
+    with ExitStack() as stack:
+        stack.enter_context(_ended_by_signals())
+        listener = stack.enter_context(_bound(settings.server.host, settings.server.port))
+        store_url = _store(settings, stack)
+        _run(settings, config, listener, store_url, _secret(settings))
+
+
+@cli.command()
+@click.option("--serve", "stay", is_flag=True, help="Leave both servers running and say how to reach them.")
+@click.option(
+    "--turns", type=click.IntRange(1, 1000), default=40, show_default=True, help="Length of the conversation."
+)
+def demo(stay: bool, turns: int) -> None:
+    """Show a real model's conversation fail at its window, and go on through Tidemark."""
+    from proxy.demo.run import main as run
+
+    sys.exit(run(turns=turns, serve=stay))
+
+
+@cli.command()
+@config_option
+def check(config: Path | None) -> None:
+    """Validate a configuration, and say what follows from it for each model."""
+    from proxy.config import check_report
+
+    lines, usable = check_report(config, os.environ)
+    for line in lines:
+        click.echo(line, err=not usable)
+    sys.exit(0 if usable else 1)
+
+
+@cli.command()
+@config_option
+@click.argument("file", type=click.File("rb"), default="-")
+def count(config: Path | None, file: IO[bytes]) -> None:
+    """Count the input tokens of a chat request, locally. FILE is JSON; - or nothing is standard input."""
+    _stateless(config, lambda stateless: stateless.count(file.read()))
+
+
+@cli.command()
+@config_option
+@click.option(
+    "--max-tokens", type=click.IntRange(1), help="The whole budget of the result, which fills it as well as it can."
+)
+@click.option("--strategy", type=click.Choice(["extractive", "llm", "hybrid"]), default="extractive", show_default=True)
+@click.argument("file", type=click.File("rb"), default="-")
+def compact(config: Path | None, max_tokens: int | None, strategy: str, file: IO[bytes]) -> None:
+    """Compact a chat request. FILE is JSON; - or nothing is standard input. No network for extractive."""
+    from proxy.core.ports import Caller
+
+    key = os.environ.get("OPENAI_API_KEY")
+    caller = Caller(b"", ((b"authorization", b"Bearer " + key.encode()),) if key else ())
+
+    def run(stateless: Stateless) -> Awaitable[bytes]:
+        request = stateless.parser.chat(file.read(), anonymous=True)
+        return stateless.compact_request(request, max_tokens, strategy, caller)
+
+    _stateless(config, run)
+
+
+cli.add_command(models)
+cli.add_command(conversations)
+cli.add_command(flush)
+
+
+def main() -> None:
+    """Run the command; errors of ours are one message and an exit code, never a traceback."""
+    try:
+        cli(standalone_mode=False)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except ConfigError as error:
+        _fail(str(error), EXIT_USAGE)
+    except TidemarkError as error:
+        _fail(str(error), 1)
+    finally:
+        # An interrupt inside an `exec`, as dataclasses run while a module is imported, is remembered by CPython
+        # although it was caught: `python -m` then ends by the signal, not by the code. The next `exec` forgets it.
+        exec("")  # noqa: S102
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    click.echo(f"tidemark: {message}" if "\n" not in message else message, err=True)
+    sys.exit(code)
+
+
+def _stateless(config: Path | None, run: Callable[[Stateless], Awaitable[bytes]]) -> None:
+    """Print the JSON that ``run`` makes of the parts that need neither store nor server."""
+    from proxy.app import Parts
+    from proxy.config import load
+
+    async def answer() -> bytes:
+        parts = Parts(load(config, os.environ), lambda warning: click.echo(f"warning: {warning}", err=True))
+        try:
+            return await run(parts.stateless())
+        finally:
+            await parts.upstream.aclose()
+
+    click.echo(asyncio.run(answer()).decode())
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM unwind the stack as Ctrl-C does, so that what was started is stopped.
+
+    uvicorn takes both signals for itself while it serves, lets open streams finish, and raises the signal again.
+    """
+
+    def leave(number: int, _: object) -> NoReturn:
+        sys.exit(128 + number if number != signal.SIGTERM else 0)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.exit(0)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _bound(host: str, port: int) -> Iterator[socket.socket]:
+    """The listening socket, which all workers share.
+
+    :raises ConfigError: it is taken, or not ours to take
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        message = f"Cannot listen on {host}:{port}: {error.strerror}. Choose another with --host or --port."
+        raise ConfigError(message) from error
+    listener.set_inheritable(True)
+    with listener:
+        yield listener
+
+
+def _store(settings: Settings, stack: ExitStack) -> str:
+    """The store's address; an embedded one is started, and stopped when ``stack`` unwinds."""
+    if str(settings.store.url) != "embedded":
+        return str(settings.store.url)
+    from proxy.store.embedded.server import EmbeddedValkey
+
+    return stack.enter_context(EmbeddedValkey(settings.data_dir / "store")).url
+
+
+def _secret(settings: Settings) -> str:
+    """The configured secret, or the one that is kept beside the data."""
+    if settings.secrets.signing is not None:
+        return settings.secrets.signing.reveal()
+    from proxy.config.signing import kept_secret
+
+    return kept_secret(settings.data_dir)
+
+
+def _run(settings: Settings, config: Path | None, listener: socket.socket, store_url: str, secret: str) -> None:
+    """Serve until a signal comes."""
+    import uvicorn
+    from uvicorn.supervisors import Multiprocess
+
+    from proxy.server.connection import Connection
+
+    plain: dict[str, Any] = {
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,  # the upstream's own Server and Date reach the client, and no second one
+        "date_header": False,
+        "timeout_keep_alive": KEEP_ALIVE_SECONDS,
+        "backlog": BACKLOG,
+        "http": Connection,
+        "proxy_headers": False,  # nobody reads what they would change, and the operator's peer is the one that asks
+        "ws": "none",
+    }
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    click.echo(f"Tidemark listens on http://{shown}:{port} (OPENAI_BASE_URL=http://{shown}:{port}/v1)", err=True)
+    if settings.server.workers == 1:
+        from proxy.app import create_app
+
+        warn = logging.getLogger("tidemark").warning
+        app = create_app(settings, store_url=store_url, secret=secret.encode(), warn=warn)
+        uvicorn.Server(uvicorn.Config(app, **plain)).run(sockets=[listener])
+        return
+    with tempfile.TemporaryDirectory(prefix="tidemark-metrics-") as counters:
+        told = {"TIDEMARK_STORE_URL": store_url, "TIDEMARK_SECRET": secret, "PROMETHEUS_MULTIPROC_DIR": counters}
+        told["TIDEMARK_HOST"] = settings.server.host
+        os.environ.update(told | ({"TIDEMARK_CONFIG": str(config)} if config else {}))
+        workers = settings.server.workers
+        several = uvicorn.Config("proxy.app.workers:from_environment", factory=True, workers=workers, **plain)
+        Multiprocess(several, sockets=[listener]).run()

@@ -1,0 +1,1 @@
+"""One summary: made now, ahead, by hand or offline."""

@@ -1,0 +1,1 @@
+"""The values of a conversation: messages, prefix chain, summaries, stored records."""

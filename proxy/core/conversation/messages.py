@@ -1,0 +1,230 @@
+"""The words of a conversation: messages, requests and the bytes they travel as.
+
+All along the road of a request: an edge (``dialects/chat/request.py``) parses a client's dialect into these values, the
+core plans over them, and ``assemble`` puts bytes together again. A message keeps the client's own JSON
+(``raw``), so what is not changed is forwarded as the very bytes that came in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from hashlib import blake2b
+from typing import Any, Literal
+from zlib import crc32
+
+from proxy.core.values import value
+
+Role = Literal["system", "user", "assistant", "tool"]
+"""``developer`` is read as ``system``, the legacy ``function`` as ``tool`` (OpenAI chat reference)."""
+
+DIGEST_BYTES = 16
+"""128 bits: no two of 2**50 messages collide by accident, and forging one needs 2**64 work inside one tenant."""
+
+_UNFED = blake2b(digest_size=DIGEST_BYTES)
+"""Copied for each digest, which is quicker than to make one of that size."""
+
+_SHORT = 256
+_LENGTHS = [size.to_bytes(8, "little") for size in range(_SHORT)]
+"""The frames of short pieces, which most are."""
+
+JsonValue = object
+"""A decoded JSON value: ``None | bool | int | float | str | list | dict``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call that an assistant message asks for. ``arguments`` is the model's own JSON text, as it was written."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Message:
+    """One message of a conversation, in the client's bytes and in the core's words."""
+
+    raw: bytes
+    """The client's own JSON object."""
+    role: Role
+    text: str
+    """All text parts and a refusal, joined by line ends; empty when there are none. It can always be encoded."""
+    digest: bytes
+    """``DIGEST_BYTES`` over what the message means (``dialects/chat/message.py`` says what that leaves out)."""
+    name: str | None = None
+    calls: tuple[ToolCall, ...] = ()
+    answers: str | None = None
+    """The id of the call whose result this is; only for ``tool``."""
+    media: tuple[Mapping[str, JsonValue], ...] = ()
+    """Parts that are no text (images, audio, files), as the client wrote them."""
+    is_system: bool = field(init=False, compare=False)
+    """Whether the message is the operator's (system or developer) and so never part of a prefix."""
+    measure: int = field(init=False, compare=False)
+    """What tells messages of one digest apart whose tokens differ, the same in every process; see ``_measure``."""
+
+    def __init__(
+        self,
+        raw: bytes,
+        role: Role,
+        text: str,
+        digest: bytes,
+        *,
+        name: str | None = None,
+        calls: tuple[ToolCall, ...] = (),
+        answers: str | None = None,
+        media: tuple[Mapping[str, JsonValue], ...] = (),
+    ) -> None:
+        # What a dataclass generates sets by name, which takes twice as long; a long request makes a thousand messages.
+        _set_raw(self, raw)
+        _set_role(self, role)
+        _set_text(self, text)
+        _set_digest(self, digest)
+        _set_name(self, name)
+        _set_calls(self, calls)
+        _set_answers(self, answers)
+        _set_media(self, media)
+        # Both are asked for every message of every request, while the message itself is made once.
+        _set_is_system(self, role == "system")
+        _set_measure(self, len(text) if role != "assistant" else _measure(self))
+
+    def __repr__(self) -> str:
+        """Short, and without contents, which must not reach a log."""
+        marks = [*(f"calls {call.id}" for call in self.calls), *([f"answers {self.answers}"] if self.answers else [])]
+        return f"<{' '.join([self.role, f'{len(self.raw)}B', *marks])}>"
+
+
+(
+    _set_raw,
+    _set_role,
+    _set_text,
+    _set_digest,
+    _set_name,
+    _set_calls,
+    _set_answers,
+    _set_media,
+    _set_is_system,
+    _set_measure,
+) = [getattr(Message, one.name).__set__ for one in fields(Message)]
+"""The slots themselves: for the constructor alone."""
+
+
+def _measure(message: Message) -> int:
+    """Of an assistant's message; of any other, the length of its text.
+
+    A digest passes over white space around an assistant's text and how the JSON of arguments is written. Both cost
+    tokens.
+    """
+    text = message.text
+    edged = bool(text) and (text[0].isspace() or text[-1].isspace())
+    if not (message.calls or message.media or edged):
+        return len(text)  # nearly always
+    written = [call.arguments for call in message.calls]
+    if message.media or edged:
+        written.append(text)
+    return len(text) + (crc32("\0".join(written).encode(errors="surrogatepass")) << 32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lineage:
+    """What a request has from an earlier one that it continues, so that a turn's work grows with what is new only.
+
+    Steps of the road leave in ``found`` what they found of all messages, under a key of their own, and look into
+    ``before`` for what they found of the known ones. To lose it costs time, and nothing else.
+    """
+
+    messages: tuple[Message, ...]
+    """Of the request that this belongs to; for no other does it hold."""
+    known: int = 0
+    """How many leading messages the earlier request had, to the byte."""
+    before: Mapping[object, Any] = field(default_factory=dict)
+    found: dict[object, Any] = field(default_factory=dict)
+
+
+@value
+class ChatRequest:
+    """A chat request as it came in: ``POST /v1/chat/completions``."""
+
+    body: bytes
+    """The whole body, as received."""
+    fields: Mapping[str, bytes]
+    """Every top-level member but its raw JSON, in the client's order."""
+    model: str
+    messages: tuple[Message, ...]
+    stream: bool = False
+    max_output_tokens: int | None = None
+    """``max_completion_tokens`` or else ``max_tokens``, in tokens."""
+    counted: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Decoded members that the provider bills as input: tools, tool_choice, functions, response_format, ..."""
+    parsed: Lineage | None = field(default=None, compare=False, repr=False)
+    """Where the request is a long one."""
+
+    @property
+    def lineage(self) -> Lineage | None:
+        """What is known of exactly these messages; none where some were taken out since they were parsed."""
+        parsed = self.parsed
+        return parsed if parsed is not None and parsed.messages is self.messages else None
+
+
+@dataclass(frozen=True, slots=True)
+class LivePrefix:
+    """The beginning of a conversation exactly as it is forwarded: what a provider has in its prompt cache."""
+
+    messages: tuple[Message, ...]
+    fields: Mapping[str, bytes]
+    """The members of the request beside ``messages`` that belong to what is cached, as raw JSON."""
+    limit: int
+    """Tokens that the conversation's model takes as input beside the answer."""
+
+
+def render_body(fields: Mapping[str, bytes], replaced: Mapping[str, bytes]) -> bytes:
+    """Put a body together from raw members; those in ``replaced`` take the place of the client's.
+
+    Members keep the client's order; a replaced member that the client did not send comes last.
+    """
+    members = [json.dumps(key).encode() + b":" + replaced.get(key, raw) for key, raw in fields.items()]
+    members += [json.dumps(key).encode() + b":" + raw for key, raw in replaced.items() if key not in fields]
+    return b"{" + b",".join(members) + b"}"
+
+
+def render_messages(messages: Sequence[Message]) -> bytes:
+    """The JSON array of the messages' own bytes."""
+    return b"[" + b",".join([message.raw for message in messages]) + b"]"
+
+
+def system_message(text: str) -> Message:
+    """A system message of our own; its bytes depend on nothing but the text (promise 5, frozen)."""
+    raw = json.dumps({"role": "system", "content": text}, ensure_ascii=False).encode()
+    return Message(raw=raw, role="system", text=text, digest=digest_of(raw))
+
+
+def printable(text: str) -> str:
+    """The text with U+FFFD for half a character: clients cut emoji in two, and nothing can encode what is left."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def digest_of(*pieces: bytes) -> bytes:
+    """A digest of the pieces in order, each framed by its length, so that no two lists of pieces are confused."""
+    return hashed(framed(*pieces))
+
+
+def hashed(framed_pieces: bytes) -> bytes:
+    """The digest of one piece, or of several that are framed already."""
+    made = _UNFED.copy()
+    made.update(framed_pieces)
+    return made.digest()
+
+
+def framed(*pieces: bytes) -> bytes:
+    """What ``digest_of`` hashes; where most pieces are always the same, they are framed once."""
+    parts: list[bytes] = []
+    for piece in pieces:
+        size = len(piece)
+        parts.append(_LENGTHS[size] if size < _SHORT else size.to_bytes(8, "little"))
+        parts.append(piece)
+    return b"".join(parts)

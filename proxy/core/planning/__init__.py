@@ -1,0 +1,1 @@
+"""The decision what becomes of a request: budget, plan, clipping, assembly."""

@@ -1,0 +1,180 @@
+"""The budget of a request, in tokens: how much may be sent, from where on to compact, and down to where.
+
+On the road of a request after the catalog, which finds the window, and before the count. FR-1.2.4: room for the reply
+and a safety margin is kept free before anything is compared; all marks follow from the model's window, the request's
+reply length and the policy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from proxy.core.conversation.summary import Strategy, Template
+
+WindowSource = Literal["api", "manual", "default"]
+"""FR-3.2.1: learned from data or the upstream, written by a person, or assumed."""
+OnFailure = Literal["deterministic", "block", "passthrough"]
+Oversize = Literal["clip", "error"]
+
+MARGIN_RATIO = 0.05
+"""FR-1.2.4: 5 % of the window stays free for what no local count can know."""
+DEFAULT_WINDOW_TOKENS = 128_000
+"""FR-3.2.2: the conservative default for a model that nothing is known about."""
+DEFAULT_OUTPUT_TOKENS = 4096
+"""The reply that a model of unknown maximum output is taken to write at most; OpenAI's own older default."""
+SUMMARY_SHARE = 0.05
+BUDGETS = 64
+"""Remembered of one profile; clients choose what they ask for, so there must be a bound."""
+MIN_SUMMARY_TOKENS = 64
+"""About half of it is the summary message's frame; nothing is compacted into less."""
+SUMMARY_FLOOR_TOKENS = 256
+SUMMARY_CEILING_TOKENS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class ModelWindow:
+    """What a model takes in and gives out, in tokens."""
+
+    max_input_tokens: int = DEFAULT_WINDOW_TOKENS
+    max_output_tokens: int | None = None
+    context_window: int | None = None
+    """Input and output together; None where no source tells, then it is taken to equal ``max_input_tokens``."""
+    source: WindowSource = "default"
+
+    @property
+    def window(self) -> int:
+        """The window that input and reply share."""
+        return self.context_window or self.max_input_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPolicy:
+    """When and how far a model's conversations are compacted: the keys of ``compaction.defaults``."""
+
+    enabled: bool = True
+    strategy: Strategy = "hybrid"
+    threshold: float = 0.95
+    """Share of the window (up to 1) or an absolute number of tokens (above 1) from which compaction is due."""
+    prepare: float = 0.70
+    """Share of the high water from which the next summary is prepared."""
+    target: float = 0.45
+    """Share of the limit that a compaction brings the request down to: the low water. Of an absolute threshold,
+    where there is one: it is the user's limit (S0)."""
+    retention_tokens: int = 1000
+    retention_ratio: float = 0.25
+    """The same kind of share; the newest messages within the larger of the two stay (FR-1.3)."""
+    keep_last_messages: int = 0
+    """At least so many of the newest messages stay, where the request fits with them (S2); 0 for none."""
+    max_summary_tokens: int | None = None
+    """None is ``auto``: 5 % of the limit, between 256 and 4096 tokens."""
+    min_tokens: int = 2000
+    """Below this nothing is compacted of itself (FR-5.4.1); at most half of the limit."""
+    min_messages: int = 0
+    """Below this many non-system messages nothing is compacted of itself (S4)."""
+    min_gain: float = 0.10
+    """A compaction that would free a smaller share of the request is not done."""
+    on_failure: OnFailure = "deterministic"
+    template: str | Template = "general"
+    summarizer_model: str = "auto"
+    summarizer_timeout_seconds: float = 60.0
+    summarizer_cache_friendly: bool = False
+    """Whether the summarizer's call is appended to the live prefix (``core/planning/cached_prefix.py``)."""
+    wait_seconds: float = 30.0
+    """The longest that a request waits for a summary that another one is making."""
+    oversize: Oversize = "clip"
+    """What becomes of single tool results that are too large even for a compacted request (``core/planning/clip.py``)."""
+    commands: bool = True
+    """Whether ``/context`` and ``/summarize`` are answered (``pipeline/command_text.py``)."""
+    calibrate: bool = False
+    """Whether the marks follow the provider's own counts (``core/planning/calibration.py``); FR-1.1.5 says no."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelProfile:
+    """All that is known of the model that a request names."""
+
+    name: str
+    window: ModelWindow
+    policy: CompactionPolicy
+    density: float = 1.0
+    """The provider's tokens for one of ours, as an overflow taught; used where the model is calibrated, until a reply
+    teaches better."""
+    budgets: dict[tuple[int | None, int | None], Budget] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """What ``budget_for`` has found, by what it was asked: a profile serves many requests, most of which ask alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The marks of one request, all in tokens."""
+
+    window: int
+    limit: int
+    """The most that may be forwarded."""
+    high_water: int
+    """Above this a compaction is due."""
+    prepare_mark: int
+    low_water: int
+    """A compaction brings the request to at most this, where its fixed parts allow."""
+    retention: int
+    max_summary: int
+    """Bound of the whole summary message."""
+    min_tokens: int
+
+
+def budget_for(profile: ModelProfile, max_output_tokens: int | None, retention: int | None = None) -> Budget:
+    """The budget of one request.
+
+    :param max_output_tokens: what the request itself asks for; the reply reserve follows it (DESIGN.md, "Budget")
+    :param retention: the request's own retention in tokens (FR-2.2.2), in place of the policy's
+    """
+    asked = (max_output_tokens, retention)
+    budget = profile.budgets.get(asked)
+    if budget is None:
+        budget = _budget(profile.window, profile.policy, max_output_tokens, retention)
+        if len(profile.budgets) < BUDGETS:
+            profile.budgets[asked] = budget
+    return budget
+
+
+def _budget(
+    window: ModelWindow, policy: CompactionPolicy, max_output_tokens: int | None, retention: int | None
+) -> Budget:
+    margin = round(MARGIN_RATIO * window.window)
+    shared = window.window - reply_reserve(window, max_output_tokens)
+    limit = max(min(window.max_input_tokens, shared) - margin, 0)
+    mark = policy.threshold if policy.threshold > 1 else policy.threshold * window.window
+    high_water = min(int(mark), limit)
+    whole = high_water if policy.threshold > 1 else limit
+    return Budget(
+        window=window.window,
+        limit=limit,
+        high_water=high_water,
+        prepare_mark=int(policy.prepare * high_water),
+        low_water=min(int(policy.target * whole), high_water),
+        retention=max(policy.retention_tokens, int(policy.retention_ratio * whole)) if retention is None else retention,
+        max_summary=summary_bound(policy, whole),
+        min_tokens=min(policy.min_tokens, limit // 2),
+    )
+
+
+def reply_reserve(window: ModelWindow, max_output_tokens: int | None) -> int:
+    """Tokens kept free for the reply: the request's own number, else the model's maximum within half of the window.
+
+    A number that fills the whole window or more cannot be meant as it stands (a default of some clients before
+    small local models): the half holds for it, too.
+    """
+    half = window.window // 2
+    if max_output_tokens is not None:
+        return max_output_tokens if max_output_tokens < window.window else half
+    return min(window.max_output_tokens or DEFAULT_OUTPUT_TOKENS, half)
+
+
+def summary_bound(policy: CompactionPolicy, limit: int) -> int:
+    """Bound of a summary message: as configured, or ``clamp(5 % of limit, 256, 4096)``; at most half of ``limit``."""
+    wanted = policy.max_summary_tokens
+    if wanted is None:
+        wanted = min(max(int(SUMMARY_SHARE * limit), SUMMARY_FLOOR_TOKENS), SUMMARY_CEILING_TOKENS)
+    return max(min(wanted, limit // 2), MIN_SUMMARY_TOKENS)

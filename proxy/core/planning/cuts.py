@@ -1,0 +1,40 @@
+"""Where a conversation may be cut: between no tool call and its results (promise 3). Below ``plan.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from proxy.core.conversation.messages import Message
+
+
+def open_cuts(messages: Sequence[Message]) -> list[bool]:
+    """Whether a cut is allowed before each message and at the end: ``len(messages) + 1`` flags.
+
+    A cut is allowed where no tool call stands before it and one of its results after it (promise 3). Results
+    belong to the last call of their id before them, since some servers use one id again and again; a result that
+    follows a call or another result belongs there whatever its id says. A call without a result keeps its turn
+    open up to the next message of the user.
+    """
+    last_use = list(range(len(messages)))
+    callers: dict[str, int] = {}
+    unanswered: dict[str, int] = {}
+    for index, message in enumerate(messages):
+        if message.answers is not None and message.answers in callers:
+            caller = callers[message.answers]
+            last_use[caller] = index
+            unanswered.pop(message.answers, None)
+        if message.role == "user":
+            unanswered.clear()
+        for call in message.calls:
+            callers[call.id] = index
+            unanswered[call.id] = index
+    for caller in unanswered.values():
+        last_use[caller] = len(messages)
+    allowed = [True]
+    reach = -1
+    for index in range(len(messages)):
+        reach = max(reach, last_use[index])
+        follows = index + 1 < len(messages) and messages[index + 1].role == "tool"
+        torn = follows and (messages[index].role == "tool" or bool(messages[index].calls))
+        allowed.append(reach <= index and not torn)
+    return allowed

@@ -1,0 +1,1 @@
+"""The chat-completions dialect: its requests, replies and errors become the core's values and back."""

@@ -1,0 +1,144 @@
+"""Beginnings of long requests: of a body that goes on where an earlier one ended, only the end is parsed.
+
+Beside ``body.py``, on the first step of the road of a request. A conversation grows at its end, so a turn's body begins
+with the bytes of the turn before. They are compared, which costs a hundredth of parsing them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from proxy.core.conversation.messages import Lineage, Message
+from proxy.dialects.chat.message_bytes import held_bytes
+
+LONG_BYTES = 16_384
+"""A shorter body is parsed as quickly as it is found."""
+MOST = 64
+"""Beginnings that are kept, each of another conversation or fork."""
+
+FOUND_BYTES = 64
+"""What steps of the road remember of a message: its tokens, and places in three tuples."""
+
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_elements = msgspec.json.Decoder(list[msgspec.Raw])
+_NAME = b'"messages"'
+_OPENED = re.compile(rb'"messages"[ \t\n\r]*:[ \t\n\r]*\[')
+_WRITTEN_OTHERWISE = (b"\\u006", b"\\u007")
+"""Escapes of small letters: no encoder writes them, yet a name may be hidden in them."""
+_SPACE = b" \t\n\r"
+_KNOWN = b"null"
+"""Stands for all known messages while the rest is parsed; no message is ``null``."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Beginning:
+    """An earlier request, as far as a later one may begin with it."""
+
+    text: bytes
+    """Its body up to the end of its last message."""
+    opened: int
+    """Where its array of messages begins, after the bracket."""
+    lineage: Lineage
+    held: int
+    """Bytes of memory, the messages and what is found of them included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Continued:
+    """A body that goes on where a beginning ends."""
+
+    beginning: Beginning
+    fields: dict[str, bytes]
+    """All members; ``messages`` whole."""
+    added: list[bytes]
+    """The messages after the known ones, each in its own bytes."""
+    end: int
+    """Where the last message ends."""
+
+
+class Beginnings:
+    """The newest beginnings, the one that was used last first. Losing them costs time only.
+
+    :param room_bytes: memory for all of them
+    """
+
+    def __init__(self, room_bytes: int) -> None:
+        self.held = 0
+        """Bytes that they take."""
+        self._kept: list[Beginning] = []
+        self._room = room_bytes
+
+    def continued(self, body: bytes) -> Continued | None:
+        """The body, parsed from the longest beginning on that it shares; None where it is to be parsed as a whole."""
+        if len(body) < LONG_BYTES:
+            return None
+        sharing = [one for one in self._kept if body.startswith(one.text)]
+        return _rest(body, max(sharing, key=lambda one: len(one.text))) if sharing else None
+
+    def begun(self, body: bytes, fields: dict[str, bytes], messages: tuple[Message, ...]) -> Lineage | None:
+        """Keep a body that was parsed as a whole; its lineage, where it is long."""
+        if len(body) < LONG_BYTES:
+            return None
+        array = fields["messages"]
+        opened = next((found.end() for found in _OPENED.finditer(body) if body.startswith(array, found.end() - 1)), 0)
+        if not opened:
+            return None
+        lineage, end = Lineage(messages), _end(body, opened + len(array) - 2)
+        made = Beginning(body[:end], opened, lineage, end + _held(messages))
+        rest = _rest(body, made)
+        if rest is None or rest.added or rest.fields != fields:
+            return None  # another place where the same bytes stand
+        self._keep(made)
+        return lineage
+
+    def grown(self, body: bytes, continued: Continued, messages: tuple[Message, ...]) -> Lineage:
+        """Keep a body in the place of the beginning that it continued; its lineage."""
+        before, end = continued.beginning, continued.end
+        known = len(before.lineage.messages)
+        lineage = Lineage(messages, known, before.lineage.found)
+        held = before.held + end - len(before.text) + _held(messages[known:])
+        if before in self._kept:
+            self._kept.remove(before)
+            self.held -= before.held
+        self._keep(Beginning(body[:end], before.opened, lineage, held))
+        return lineage
+
+    def _keep(self, made: Beginning) -> None:
+        self._kept.insert(0, made)
+        self.held += made.held
+        while self._kept and (len(self._kept) > MOST or self.held > self._room):
+            self.held -= self._kept.pop().held
+
+
+def _held(messages: Sequence[Message]) -> int:
+    return sum([held_bytes(message) + FOUND_BYTES for message in messages])
+
+
+def _rest(body: bytes, beginning: Beginning) -> Continued | None:
+    """Parse what comes after a beginning; None where that alone does not tell what the body says."""
+    text, opened = beginning.text, beginning.opened
+    if any(body.find(sign, len(text)) >= 0 for sign in (_NAME, *_WRITTEN_OTHERWISE)):
+        return None  # of a name that stands twice the last one counts
+    short = body[:opened] + _KNOWN + body[len(text) :]
+    try:
+        fields = {name: bytes(raw) for name, raw in _members.decode(short).items()}
+        array = fields.get("messages", b"")
+        elements: Iterator[bytes] = map(bytes, _elements.decode(array))
+        if not short.startswith(array, opened - 1) or next(elements, b"") != _KNOWN:
+            return None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None  # the whole body is told what is wrong with it
+    closed = opened - 1 + len(array) + len(body) - len(short)
+    fields["messages"] = body[opened - 1 : closed]
+    return Continued(beginning, fields, list(elements), _end(body, closed - 1))
+
+
+def _end(body: bytes, end: int) -> int:
+    """Where the last element before ``end`` ends."""
+    while body[end - 1] in _SPACE:
+        end -= 1
+    return end

@@ -1,0 +1,293 @@
+"""Bringing one understood request within its budget: plan, compact, assemble.
+
+The middle of the road of a request, between identity and budget, and the upstream. Every rule is in ``core/``, every
+summary is the compactor's; this file turns an outcome of the plan into the messages that are forwarded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from proxy.compaction.background import Preparation
+from proxy.compaction.compactor import Compactor, Summarized
+from proxy.compaction.writer import Clock, CompactionOrder, NotSummarized
+from proxy.core.conversation.messages import Message
+from proxy.core.conversation.summary import RunningSummary, render_summary
+from proxy.core.errors import CompactionFailed, ContextLengthExceeded
+from proxy.core.events import Action
+from proxy.core.planning.assemble import assemble
+from proxy.core.planning.clip import clips_for, could_shrink
+from proxy.core.planning.plan import plan, plan_ahead, plan_at_once, would_help
+from proxy.core.planning.situation import (
+    CannotFit,
+    Compact,
+    CompactionPlan,
+    NoCompaction,
+    ReuseSummary,
+    Situation,
+    SwapSummary,
+)
+from proxy.core.ports import Route, TokenCounter
+from proxy.core.values import value
+from proxy.pipeline.clip import clip
+from proxy.pipeline.identify import Understood
+from proxy.pipeline.relay import Ahead
+from proxy.pipeline.values import Refused, Report
+
+Compacting = Callable[[int, int], None]
+"""Told how many messages and tokens are being summarized while the client waits (FR-1.6.2)."""
+WARNINGS = {
+    "small_gain": "not compacted: it would free too little",
+    "below_minimum": "not compacted: the conversation is below the minimum",
+    "nothing_to_summarize": "nothing to summarize: no older message can be cut off from the newest",
+}
+"""``X-Tidemark-Warning`` where a compaction was asked for or due and yet not done."""
+
+
+@value
+class Fitted:
+    """What will be forwarded."""
+
+    messages: Sequence[Message]
+    report: Report
+    changed: bool = True
+    summary: RunningSummary | None = None
+    """The one that is in use now."""
+
+
+class Fitting:
+    """Takes ports only; holds no state of its own."""
+
+    def __init__(self, *, counter: TokenCounter, compactor: Compactor, preparation: Preparation, timer: Clock) -> None:
+        self._counter = counter
+        self._compactor = compactor
+        self._preparation = preparation
+        self._timer = timer
+
+    def plan(self, case: Understood) -> CompactionPlan:
+        """What is to be done with a request."""
+        return _at_once(case) or plan(self._situation(case))
+
+    async def fit(self, case: Understood, compacting: Compacting) -> Fitted | Refused:
+        """Plan, and perform the plan; where that cannot fit, with tool results clipped (FR-5.3.1)."""
+        planned = self.plan(case)
+        if isinstance(planned, NoCompaction):
+            return self._unchanged(case, planned)
+        clips = clips_for(self._situation(case)) if isinstance(planned, CannotFit) else ()
+        if not clips:
+            return await self._performed(case, planned, compacting)
+        smaller = await clip(case, clips, self._counter)
+        fitted = await self._performed(smaller.case, self.plan(smaller.case), compacting)
+        if isinstance(fitted, Refused):
+            return replace(fitted, report=smaller.told(fitted.report, sent=False))
+        # Where no summary came about, ``passthrough`` wants the request to go out as the client sent it.
+        sent = fitted.changed or fitted.report.action != "failed"
+        return replace(fitted, report=smaller.told(fitted.report, sent=sent), changed=sent)
+
+    def could_shrink(self, case: Understood) -> bool:
+        """Whether there is another way than to forward the request as it came or to refuse it."""
+        return could_shrink(self._situation(case))
+
+    def ahead(self, case: Understood, report: Report) -> Ahead | None:
+        """What to do when the response is out; None where there is nothing to prepare."""
+        if report.local_tokens <= case.budget.prepare_mark or report.action not in ("none", "reused"):
+            return None
+        memory = case.memory
+        if memory.degraded or memory.preparing or memory.prepared or case.controls.retention is not None:
+            return None
+        return self._preparing(case)
+
+    def _preparing(self, case: Understood) -> Ahead:
+        """Prepares what the plan says, under the id that the turn was stored under."""
+
+        async def begin(conversation: str) -> None:
+            planned = plan_ahead(self._situation(case))
+            if planned is not None:
+                await self._preparation.begin(order_of(case, planned), conversation)
+
+        return begin
+
+    def _situation(self, case: Understood) -> Situation:
+        summary = case.memory.summary
+        # Of a request with a retention of its own, nobody knew that before.
+        prepared = case.memory.prepared if case.controls.retention is None else None
+        return Situation(
+            messages=case.request.messages,
+            tokens=case.count.messages,
+            fixed=case.count.fixed,
+            budget=case.budget,
+            policy=case.profile.policy,
+            mode=case.controls.mode,
+            summary=summary,
+            summary_tokens=self._summary_tokens(summary, case.route) if summary else 0,
+            prepared=prepared,
+            prepared_tokens=self._summary_tokens(prepared, case.route) if prepared else 0,
+            summary_first=case.count.summary_first,
+        )
+
+    def _summary_tokens(self, summary: RunningSummary, route: Route) -> int:
+        return self._counter.count_message(render_summary(summary), route.upstream_model)
+
+    async def _performed(self, case: Understood, planned: CompactionPlan, compacting: Compacting) -> Fitted | Refused:
+        """Every outcome of ``core/planning/plan.py`` has its branch here."""
+        if isinstance(planned, Compact):
+            return await self._compacted(case, planned, compacting)
+        return await self._at_hand(case, planned)
+
+    async def _at_hand(
+        self, case: Understood, planned: NoCompaction | ReuseSummary | SwapSummary | CannotFit
+    ) -> Fitted | Refused:
+        """What needs no summary to be made."""
+        if isinstance(planned, NoCompaction):
+            return self._unchanged(case, planned)
+        if isinstance(planned, ReuseSummary):
+            return self._reused(case, planned)
+        if isinstance(planned, SwapSummary):
+            return await self._swapped(case, planned)
+        error = _does_not_fit(case, planned.tokens)
+        return Refused(error, case.report("failed", planned.tokens, self._timer()))
+
+    async def _compacted(self, case: Understood, planned: Compact, compacting: Compacting) -> Fitted | Refused:
+        """A summary has to be made, or is being made: the client waits, but no longer than the policy says."""
+        compacting(planned.covered, planned.replaced_tokens)
+        began, loop = self._timer(), asyncio.get_running_loop()
+        deadline = loop.time() + case.profile.policy.wait_seconds
+        if self._worth_waiting(case):
+            case = await self._waited(case, deadline - loop.time())
+            case = replace(case, started=case.started + self._timer() - began)
+            again = self.plan(case)
+            if not isinstance(again, Compact):
+                return await self._at_hand(case, again)
+            planned, began = again, self._timer()
+        result = await self._compactor.compact(order_of(case, planned), wait_seconds=deadline - loop.time())
+        case = replace(case, started=case.started + self._timer() - began)
+        if isinstance(result, NotSummarized):
+            return self._without_summary(case, planned, result)
+        action: Action = "forced" if case.controls.mode == "force" else "compacted"
+        return self._with_summary(case, result, planned.rest_tokens + result.tokens, action)
+
+    def _worth_waiting(self, case: Understood) -> bool:
+        """Whether a summary is being prepared, and is of use here as soon as it is there."""
+        if not case.memory.preparing or case.controls.mode != "auto" or case.controls.retention is not None:
+            return False
+        return would_help(self._situation(case), case.memory.preparing)
+
+    async def _waited(self, case: Understood, seconds: float) -> Understood:
+        """The case with the summary that is being prepared, if it comes in time."""
+        recipe = self._preparation.recipe_for(case.profile, case.route)
+        prepared = await self._preparation.awaited(
+            case.memory.preparing_name, case.chain, case.memory.preparing, recipe, seconds
+        )
+        return replace(case, memory=replace(case.memory, prepared=prepared, preparing=0))
+
+    async def _swapped(self, case: Understood, planned: SwapSummary) -> Fitted | Refused:
+        """The prepared summary takes its place."""
+        result = await self._compactor.adopt(order_of(case, _as_compaction(planned)), planned.summary)
+        after = planned.tokens - self._summary_tokens(planned.summary, case.route) + result.tokens
+        return self._with_summary(case, result, after, "compacted")
+
+    def _with_summary(self, case: Understood, result: Summarized, after: int, action: Action) -> Fitted | Refused:
+        summary = result.summary
+        warning = result.warning or by_hand_warning(case, after)
+        report = case.report(action, after, self._timer(), summary=summary, warning=warning, degraded=result.degraded)
+        if after > case.budget.limit:
+            return Refused(_does_not_fit(case, after), replace(report, action="failed"))
+        return Fitted(assemble(case.request.messages, summary), report, summary=summary)
+
+    def _without_summary(self, case: Understood, planned: Compact, result: NotSummarized) -> Fitted | Refused:
+        """No summary could be made: the failure policy decides (FR-5.1.1, FR-5.1.2)."""
+        policy = case.profile.policy.on_failure
+        warning = f"the summary failed ({policy}): {result.reason}"
+        accepted = case.controls.acknowledge or policy == "passthrough"
+        if not accepted and (policy == "block" or planned.fallback is None):
+            error = CompactionFailed(
+                "The conversation is due for compaction and its summary failed. Send the request again to retry, or "
+                "send it with 'X-Tidemark-Overflow: acknowledge' to forward it as it is.",
+                internal=result.reason,
+                retry_after=result.retry_after,
+            )
+            return Refused(error, case.report("failed", case.count.total, self._timer(), warning=warning))
+        if isinstance(planned.fallback, ReuseSummary):
+            fitted = self._reused(case, planned.fallback)
+        else:
+            fitted = self._unchanged(case, NoCompaction("fits", case.count.total))
+        return replace(fitted, report=replace(fitted.report, action="failed", warning=warning))
+
+    def _unchanged(self, case: Understood, planned: NoCompaction) -> Fitted:
+        action: Action = "bypassed" if planned.reason == "off" else "none"
+        report = case.report(action, planned.tokens, self._timer(), warning=WARNINGS.get(planned.reason))
+        return Fitted(case.request.messages, report, changed=False)
+
+    def _reused(self, case: Understood, planned: ReuseSummary) -> Fitted:
+        summary = planned.summary
+        warning = WARNINGS.get(planned.reason)
+        report = case.report("reused", planned.tokens, self._timer(), summary=summary, warning=warning)
+        return Fitted(assemble(case.request.messages, summary), report, summary=summary)
+
+
+def _at_once(case: Understood) -> NoCompaction | None:
+    summarized = case.memory.summary is not None
+    return plan_at_once(
+        case.count.total, case.measure.marks, case.profile.policy, case.controls.mode, summarized=summarized
+    )
+
+
+def order_of(case: Understood, planned: Compact) -> CompactionOrder:
+    """What is to be made of a plan."""
+    came, in_use = case.unclipped or case, (case.memory.summary, case.put_in_use)
+    return CompactionOrder(
+        plan=planned,
+        tenant=case.tenant,
+        conversation=case.conversation,
+        chain=case.chain,
+        profile=case.profile,
+        route=case.route,
+        caller=case.caller,
+        cause="manual" if case.controls.mode == "force" else "automatic",
+        degraded=case.memory.degraded,
+        request=case.request,
+        whole=came.request.messages,
+        counted=came.count.messages,
+        in_use=max((one for one in in_use if one is not None), key=lambda one: one.covered, default=None),
+    )
+
+
+def _as_compaction(planned: SwapSummary) -> Compact:
+    """The order that a prepared summary is the answer to."""
+    summary = planned.summary
+    return Compact(
+        covered=summary.covered,
+        messages=(),
+        previous=None,
+        max_summary_tokens=summary.tokens,
+        absorbed=summary.absorbed,
+        replaced_tokens=planned.replaced_tokens,
+        rest_tokens=0,
+        fallback=None,
+    )
+
+
+def by_hand_warning(case: Understood, after: int) -> str | None:
+    """FR-5.4.2: a compaction by hand is done where there is little to gain, with a warning."""
+    if case.controls.mode != "force":
+        return None
+    measure = case.measure
+    if after > case.count.total:
+        return f"the request got longer: its {measure.told(case.count.total)} tokens were too few to summarize"
+    if case.count.total < case.budget.min_tokens:
+        return f"compacted below the minimum of {measure.budget.min_tokens} tokens"
+    return None
+
+
+def _does_not_fit(case: Understood, least: int) -> ContextLengthExceeded:
+    """The refusal, in OpenAI's words and with the numbers (FR-5.3.1)."""
+    measure = case.measure
+    window, limit = measure.budget.window, measure.budget.limit
+    return ContextLengthExceeded(
+        f"This model's maximum context length is {window} tokens, of which {limit} are left for the input beside "
+        f"the reply and a safety margin. However, your messages resulted in {measure.told(case.count.total)} tokens, "
+        f"and at least {measure.told(least)} remain when all that can be summarized is. Please reduce the length of "
+        "the newest message, the tools or the reply, or correct the model's window in model_info."
+    )

@@ -1,0 +1,117 @@
+"""``POST /tidemark/count`` and ``POST /tidemark/compact``: the core applied to one body; nothing is stored.
+
+The edge of ``compaction/offline.py``; the command line prints the same JSON (``proxy/cli/main.py``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from proxy.compaction.offline import ChooseStrategy, Compacted, CompactionWish, compact_once
+from proxy.core.conversation.messages import ChatRequest
+from proxy.core.conversation.summary import Strategy
+from proxy.core.errors import InvalidRequest
+from proxy.core.ports import Caller, ModelCatalog, Route, TokenCounter, Upstream
+from proxy.dialects.chat.request import BodyParser, decoded, members
+
+STRATEGIES: dict[str, Strategy] = {"extractive": "extractive", "llm": "llm", "hybrid": "hybrid"}
+MIN_BUDGET_TOKENS = 16
+COMPACT_MEMBERS = ("request", "max_tokens", "strategy")
+"""What the body of ``POST /tidemark/compact`` may hold; a slip in a name must not go unnoticed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stateless:
+    """What counting and compacting one request takes."""
+
+    parser: BodyParser
+    counter: TokenCounter
+    catalog: ModelCatalog
+    upstream: Upstream
+    choose: ChooseStrategy
+    timer: Callable[[], float]
+
+    async def count(self, body: bytes) -> bytes:
+        """``{"input_tokens": N, "seconds": T, ...}`` for a chat request.
+
+        :raises InvalidRequest, TokenizerFailed: there is nothing to count, or no way to
+        """
+        request = self.parser.chat(body, anonymous=True)
+        started = self.timer()
+        count = await self.counter.count(request, request.model)
+        seconds = self.timer() - started
+        facts = {
+            "input_tokens": count.total,
+            "seconds": round(seconds, 6),
+            "model": request.model or None,
+            "encoding": count.encoding,
+            "exact": count.exact,
+            "messages": len(request.messages),
+            "message_tokens": list(count.messages),
+            "other_tokens": count.fixed,
+        }
+        return json.dumps(facts).encode()
+
+    async def compact(self, body: bytes, caller: Caller) -> bytes:
+        """The compacted request and what was done, for ``{"request", "max_tokens", "strategy"}``."""
+        fields = members(body)
+        unknown = next((name for name in fields if name not in COMPACT_MEMBERS), None)
+        if unknown is not None:
+            raise InvalidRequest(
+                f"Unknown parameter: {unknown[:80]!r}; use {', '.join(COMPACT_MEMBERS)}.",
+                param=unknown[:80],
+                code="unknown_parameter",
+            )
+        if "request" not in fields:
+            raise InvalidRequest(
+                "Missing required parameter: 'request'.", param="request", code="missing_required_parameter"
+            )
+        request = self.parser.chat(fields["request"], anonymous=True)
+        return await self.compact_request(request, _max_tokens(fields), _strategy(fields), caller)
+
+    async def compact_request(
+        self, request: ChatRequest, max_tokens: int | None, strategy: str, caller: Caller
+    ) -> bytes:
+        """The same for a request that is parsed already."""
+        if strategy not in STRATEGIES:
+            raise InvalidRequest(
+                f"Unknown strategy {strategy!r}; use one of {', '.join(STRATEGIES)}.", param="strategy"
+            )
+        if max_tokens is not None and max_tokens < MIN_BUDGET_TOKENS:
+            raise InvalidRequest(
+                f"'max_tokens' must be {MIN_BUDGET_TOKENS} or more, not {max_tokens}.", param="max_tokens"
+            )
+        chosen = STRATEGIES[strategy]
+        nowhere = Route("wire", request.model, request.model, provider="", base_url="")
+        route = nowhere if chosen == "extractive" else await self.upstream.resolve(request.model)
+        profile = await self.catalog.profile(route, caller)
+        wish = CompactionWish(chosen, max_tokens, route, caller)
+        return _told(await compact_once(request, profile, wish, self.counter, self.choose))
+
+
+def _max_tokens(fields: Mapping[str, bytes]) -> int | None:
+    value = decoded(fields["max_tokens"], "max_tokens") if "max_tokens" in fields else None
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise InvalidRequest("'max_tokens' must be a whole number.", param="max_tokens", code="invalid_type")
+    return value
+
+
+def _strategy(fields: Mapping[str, bytes]) -> str:
+    value = decoded(fields["strategy"], "strategy") if "strategy" in fields else "extractive"
+    if not isinstance(value, str):
+        raise InvalidRequest("'strategy' must be a string.", param="strategy", code="invalid_type")
+    return value
+
+
+def _told(done: Compacted) -> bytes:
+    """The answer; the request stands in it byte by byte."""
+    facts = {
+        "summary": done.summary,
+        "tokens_before": done.tokens_before,
+        "tokens_after": done.tokens_after,
+        "summarized_messages": done.summarized_messages,
+        "strategy": done.strategy,
+    }
+    return b'{"request":' + done.body.strip() + b"," + json.dumps(facts, ensure_ascii=False).encode()[1:]

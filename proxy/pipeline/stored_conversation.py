@@ -1,0 +1,105 @@
+"""A stored conversation read back: whose it is, its messages, the chain and the request that they form.
+
+Below whatever goes on from what is stored and not from what a client sent: stored history, compaction by hand, reading.
+A whole history is parsed in a thread, and past the parser of requests, whose cache is for what clients send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from proxy.core.conversation.messages import ChatRequest, Message, render_body, render_messages
+from proxy.core.conversation.prefix import PrefixChain, owner_of
+from proxy.core.conversation.records import StoredConversation, StoredMessage
+from proxy.core.errors import ConversationConflict, ConversationNotFound, ModelNotFound
+from proxy.core.ports import Caller, ConversationStore, Upstream
+from proxy.pipeline.identify import tenant_of
+
+T = TypeVar("T")
+Read = Callable[[Sequence[bytes]], Sequence[Message]]
+"""Messages from their bytes, in any thread."""
+LARGE_BYTES = 40_000
+"""Of messages that are parsed in a thread: some milliseconds of work."""
+
+
+def missing(conversation: str) -> ConversationNotFound:
+    """Whether there is one of somebody else's cannot be told (promise 8)."""
+    return ConversationNotFound(
+        f"There is no conversation {conversation[:80]!r} of this credential, or its model is not served."
+    )
+
+
+def under_way() -> ConversationConflict:
+    """Somebody else holds the turn, for as long as an answer takes."""
+    error = ConversationConflict(
+        "Another request of this conversation is being answered. Send this one again when that is done."
+    )
+    error.retry_after = 1.0
+    return error
+
+
+@dataclass(frozen=True, slots=True)
+class Readback:
+    """Reads; it holds no state."""
+
+    store: ConversationStore
+    upstream: Upstream
+
+    async def record(self, conversation: str, caller: Caller | None) -> StoredConversation:
+        """A conversation's record, if the caller may see it.
+
+        :param caller: None for the operator, who sees all
+        :raises ConversationNotFound: there is none with this id, or it is another credential's
+        """
+        record = await self.store.conversation(conversation)
+        if record is None or not record.message_count:
+            raise missing(conversation)
+        if caller is not None and not await self._is_of(record, caller):
+            raise missing(conversation)
+        return record
+
+    async def _is_of(self, record: StoredConversation, caller: Caller) -> bool:
+        if record.owner:
+            return record.owner == owner_of(caller.fingerprint)
+        try:
+            return tenant_of(caller, await self.upstream.resolve(record.model)) == record.tenant
+        except ModelNotFound:
+            return False
+
+    async def messages(self, record: StoredConversation) -> Sequence[StoredMessage]:
+        """All messages of a conversation, oldest first.
+
+        :raises ConversationNotFound: some have expired
+        """
+        kept = await self.store.messages(record.id, stop=record.message_count)
+        if [one.position for one in kept] != list(range(1, record.message_count + 1)):
+            raise ConversationNotFound(f"Messages of the conversation {record.id!r} have expired.")
+        return kept
+
+
+def chain_of_stored(conversation: str, kept: Sequence[StoredMessage]) -> PrefixChain:
+    """The chain of a stored conversation. Of one that its client named, the family is the seed's."""
+    hashes = tuple(bytes.fromhex(one.message_id) for one in kept)
+    family = bytes.fromhex(conversation)[: len(hashes[0])]
+    named = family != hashes[0]
+    return PrefixChain(family if named else b"", hashes, named)
+
+
+def request_of(model: str, messages: Sequence[Message]) -> ChatRequest:
+    """Messages as the request that a client would send them in."""
+    fields = {"model": json.dumps(model).encode(), "messages": render_messages(messages)}
+    return ChatRequest(render_body(fields, {}), fields, model, tuple(messages))
+
+
+async def request_read(read: Read, model: str, raws: Sequence[bytes]) -> ChatRequest:
+    """The same, of messages that are yet to be parsed."""
+    return await beside(lambda: request_of(model, read(raws)), raws)
+
+
+async def beside(work: Callable[[], T], raws: Sequence[bytes]) -> T:
+    """Do what parses ``raws``: in a thread where they are many, so that other requests go on."""
+    return await asyncio.to_thread(work) if sum(map(len, raws)) > LARGE_BYTES else work()

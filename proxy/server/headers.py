@@ -1,0 +1,114 @@
+"""Header lines: which of them travel, which say what was done, and what the client asks by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from proxy.core.errors import InvalidRequest
+from proxy.core.http_headers import NOT_SENT, end_to_end
+from proxy.core.planning.situation import Mode
+from proxy.core.ports import Headers
+from proxy.pipeline.values import Controls, History, Report
+
+OWN_PREFIX = b"x-tidemark-"
+_OWN = slice(len(OWN_PREFIX))
+"""Cut out and compared: ``startswith`` takes twice as long, and every line of every request is asked."""
+MAX_NAME_LENGTH = 256
+"""Characters of a conversation id of the client's own."""
+NOTHING_ASKED = Controls()
+_HISTORIES: Mapping[str, History] = {"client": "client", "stored": "stored"}
+_MODES: Mapping[str, Mode] = {"auto": "auto", "force": "force", "off": "off"}
+
+
+def forwarded(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """The client's request headers that go upstream."""
+    return [line for line in end_to_end(headers, NOT_SENT) if line[0][_OWN] != OWN_PREFIX]
+
+
+def returned(headers: Headers) -> list[tuple[bytes, bytes]]:
+    """The upstream's response headers that reach the client: all of a reply's but its length and another Tidemark's.
+
+    The length is told anew, or not at all: an event of ours may follow.
+    """
+    return [line for line in headers if line[0] != b"content-length" and line[0][_OWN] != OWN_PREFIX]
+
+
+def report_lines(report: Report) -> list[tuple[bytes, bytes]]:
+    """What was done to the request (promise 9)."""
+    lines = [(b"x-tidemark-conversation", _field(report.conversation))] if report.conversation else []
+    lines += [
+        (b"x-tidemark-action", report.action.encode()),
+        (b"x-tidemark-tokens-before", b"%d" % report.tokens_before),
+        (b"x-tidemark-tokens-after", b"%d" % report.tokens_after),
+        (b"x-tidemark-limit", b"%d" % report.limit),
+        (b"x-tidemark-summarized-messages", b"%d" % report.summarized),
+    ]
+    if report.strategy:
+        lines.append((b"x-tidemark-strategy", _field(report.strategy)))
+    if report.warning:
+        lines.append((b"x-tidemark-warning", _field(report.warning)))
+    if report.gap:
+        lines.append((b"x-tidemark-history-gap", _field(report.gap)))
+    lines.append((b"x-tidemark-store", b"degraded" if report.degraded else b"ok"))
+    return lines
+
+
+def controls(headers: Iterable[tuple[bytes, bytes]]) -> Controls:
+    """Read the ``X-Tidemark-*`` request headers.
+
+    :raises InvalidRequest: a header's value is none of those it may have
+    """
+    asked = {name: value.decode("latin-1").strip() for name, value in headers if name[_OWN] == OWN_PREFIX}
+    if not asked:
+        return NOTHING_ASKED
+    history = asked.get(b"x-tidemark-history", "client").lower()
+    if history not in _HISTORIES:
+        raise _refused("X-Tidemark-History", history, "client or stored")
+    if history == "stored" and b"x-tidemark-conversation" not in asked:
+        raise _refused("X-Tidemark-History", history, "stored beside X-Tidemark-Conversation only")
+    said = asked.get(b"x-tidemark-summarize", "auto").lower()
+    if said not in _MODES:
+        raise _refused("X-Tidemark-Summarize", said, "force, auto or off")
+    overflow = asked.get(b"x-tidemark-overflow")
+    if overflow is not None and overflow.lower() != "acknowledge":
+        raise _refused("X-Tidemark-Overflow", overflow, "acknowledge")
+    return Controls(
+        mode=_MODES[said],
+        retention=_retention(asked.get(b"x-tidemark-retention-tokens")),
+        conversation=conversation_name(asked.get(b"x-tidemark-conversation")),
+        history=_HISTORIES[history],
+        acknowledge=overflow is not None,
+    )
+
+
+def _retention(value: str | None) -> int | None:
+    if value is None:
+        return None
+    if not value.isascii() or not value.isdigit() or len(value) > 12:
+        raise _refused("X-Tidemark-Retention-Tokens", value, "a whole number of tokens, 0 or more")
+    return int(value)
+
+
+def conversation_name(value: str | None) -> str | None:
+    """A name that a client gives a conversation.
+
+    :raises InvalidRequest: it is empty, too long, or holds what cannot be seen
+    """
+    if value is None:
+        return None
+    if not value or len(value) > MAX_NAME_LENGTH or not value.isprintable():
+        raise _refused("X-Tidemark-Conversation", value, f"1 to {MAX_NAME_LENGTH} printable characters")
+    return value
+
+
+def _refused(header: str, value: str, allowed: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"{header} cannot be {value[:80]!r}; it takes {allowed}.", param=header, code="invalid_header"
+    )
+
+
+def _field(value: str) -> bytes:
+    """A value as a header field: one line of visible ASCII (RFC 9110, section 5.5)."""
+    if len(value) <= 500 and value.isascii() and value.isprintable():
+        return value.encode("ascii")
+    return "".join(char if " " <= char <= "~" else "?" for char in value)[:500].encode("ascii")

@@ -1,0 +1,1 @@
+"""The store's server that comes along as a child process."""

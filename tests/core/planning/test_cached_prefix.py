@@ -1,0 +1,101 @@
+"""Rules of the live prefix: what is forwarded, up to the last message that a summary is to stand for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from proxy.core.conversation.messages import ChatRequest, Message, system_message
+from proxy.core.conversation.summary import RunningSummary, SummaryRecipe
+from proxy.core.planning.assemble import assemble
+from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
+from proxy.core.planning.cached_prefix import live_prefix
+from proxy.core.planning.situation import Compact
+from proxy.dialects.chat.message import parse_message
+
+PROFILE = ModelProfile("m", ModelWindow(10_000), CompactionPolicy(summarizer_cache_friendly=True))
+
+
+def said(role: str, text: str) -> Message:
+    """One message."""
+    value = {"role": role, "content": text}
+    return parse_message(json.dumps(value).encode(), value, 0)
+
+
+HEAD, INNER = said("system", "head"), said("system", "inner")
+TALK = [said("assistant" if place % 2 else "user", f"text {place}") for place in range(6)]
+MESSAGES = (HEAD, *TALK[:3], INNER, *TALK[3:])
+PLAN = Compact(
+    covered=4,
+    messages=tuple(TALK[:4]),
+    previous=None,
+    max_summary_tokens=200,
+    absorbed=(),
+    replaced_tokens=1000,
+    rest_tokens=100,
+    fallback=None,
+)
+
+
+def request(**fields: str) -> ChatRequest:
+    """A request with these members beside its messages, as raw JSON."""
+    return ChatRequest(b"", {name: raw.encode() for name, raw in fields.items()}, "m", MESSAGES)
+
+
+def test_without_a_summary_it_is_the_clients_own_messages() -> None:
+    """The head first, and system messages where they stand."""
+    live = live_prefix(request(), PLAN, PROFILE)
+    assert live is not None
+    assert live.messages == (HEAD, *TALK[:3], INNER, TALK[3])
+    assert live.limit == budget_for(PROFILE, 200).limit
+
+
+@pytest.mark.parametrize("covered", [1, 2, 3])
+def test_with_a_summary_it_is_what_was_forwarded_with_it(covered: int) -> None:
+    """It begins as the request assembled with the earlier summary does, and ends before what is retained."""
+    recipe = SummaryRecipe("llm", "general", 1)
+    earlier = RunningSummary(b"p", covered, "told", recipe, made_by="llm", cause="automatic", created_at=0.0)
+    live = live_prefix(request(), replace(PLAN, previous=earlier, messages=tuple(TALK[covered:4])), PROFILE)
+    assert live is not None
+    forwarded = assemble(MESSAGES, earlier)
+    assert forwarded[: len(live.messages)] == live.messages
+    assert forwarded[len(live.messages) :] == tuple(TALK[4:])
+
+
+def test_what_is_cached_goes_along_and_nothing_else() -> None:
+    """Tools, and what leads to the server with the cache; not how the client's own reply is sampled."""
+    live = live_prefix(
+        request(tools="[1]", tool_choice='"auto"', user='"u"', temperature="2", stream="true", n="3", stop='"x"'),
+        PLAN,
+        PROFILE,
+    )
+    assert live is not None
+    assert live.fields == {"tools": b"[1]", "tool_choice": b'"auto"', "user": b'"u"'}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tool_choice": '"required"'},
+        {"tool_choice": '{"type": "function", "function": {"name": "f"}}'},
+        {"function_call": '{"name": "f"}'},
+        {"response_format": '{"type": "json_object"}'},
+        {"response_format": '{ "type" : "json_schema", "json_schema": {}}'},
+    ],
+)
+def test_there_is_none_where_the_answer_could_be_no_text(fields: dict[str, str]) -> None:
+    """A forced tool, or JSON."""
+    assert live_prefix(request(**fields), PLAN, PROFILE) is None
+    assert live_prefix(request(response_format='{"type": "text"}'), PLAN, PROFILE) is not None
+
+
+def test_there_is_none_where_system_messages_are_to_be_told() -> None:
+    """Before the model they would be instructions, and not what it is to summarize."""
+    assert live_prefix(request(), replace(PLAN, messages=(system_message("inner"), *TALK[:4])), PROFILE) is None
+
+
+def test_there_is_none_unless_it_was_asked_for() -> None:
+    """The default."""
+    assert live_prefix(request(), PLAN, replace(PROFILE, policy=CompactionPolicy())) is None

@@ -1,0 +1,130 @@
+"""A body that goes on where an earlier one ended is parsed from there on, and says the same."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.core.conversation.messages import ChatRequest
+from proxy.core.errors import InvalidRequest
+from proxy.dialects.chat import reuse as beginnings
+from proxy.dialects.chat.request import BodyParser
+
+TEXTS = st.text(alphabet=st.sampled_from('ab "\\/\n\t[]{}:,é😀'), max_size=12)
+TALK = st.lists(TEXTS, min_size=1, max_size=8)
+LAYOUTS: list[dict[str, Any]] = [{}, {"separators": (",", ":")}, {"indent": 2}, {"ensure_ascii": False}]
+
+
+def said(texts: list[str]) -> list[dict[str, str]]:
+    """A conversation."""
+    return [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(texts)]
+
+
+def body(messages: list[dict[str, str]], layout: dict[str, Any], *, first: bool = True, **members: Any) -> bytes:
+    """A request; the messages stand before or after the other members."""
+    model = {"model": "m"}
+    whole = {"messages": messages, **model, **members} if first else {**model, **members, "messages": messages}
+    return json.dumps(whole, **layout).encode(errors="surrogatepass")
+
+
+def told(request: ChatRequest) -> object:
+    """All that a request says, to the byte and in order."""
+    return request.messages, list(request.fields.items()), request.body, request.model, request.stream, request.counted
+
+
+@pytest.fixture(autouse=True)
+def short_bodies_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every length is long enough."""
+    monkeypatch.setattr(beginnings, "LONG_BYTES", 0)
+
+
+@settings(max_examples=500)
+@given(
+    texts=TALK,
+    turns=st.lists(st.tuples(st.integers(0, 8), TALK, st.booleans()), max_size=6),
+    layout=st.sampled_from(LAYOUTS),
+    first=st.booleans(),
+)
+def test_a_parser_that_knows_the_beginning_reads_the_same(
+    texts: list[str], turns: list[tuple[int, list[str], bool]], layout: dict[str, Any], *, first: bool
+) -> None:
+    """Turns, forks and edits in any order and layout: as a parser reads it that has never seen anything."""
+    parser = BodyParser()
+    for kept, more, stream in [(0, texts, False), *turns]:
+        texts = [*texts[:kept], *more]
+        sent = body(said(texts), layout, first=first, stream=stream)
+        assert told(parser.chat(sent)) == told(BodyParser().chat(sent))
+
+
+def test_only_what_is_new_is_parsed() -> None:
+    """The known messages are the very tuple's; what was found of them comes along."""
+    parser = BodyParser()
+    before = parser.chat(body(said(["a", "b"]), {})).lineage
+    assert before is not None
+    before.found["step"] = 2
+    after = parser.chat(body(said(["a", "b", "c"]), {}, stream=True)).lineage
+    assert after is not None
+    assert after.known == 2
+    assert after.before == {"step": 2}
+    assert after.found == {}
+
+
+def test_a_lineage_holds_for_its_own_messages_only() -> None:
+    """Where messages were taken out of a request, nothing that was found by place is right any more."""
+    request = BodyParser().chat(body(said(["a", "b"]), {}))
+    assert request.lineage is not None
+    assert replace(request, messages=request.messages[1:]).lineage is None
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        b',"messages":[{"role":"user","content":"instead"}]}',
+        b',"m\\u0065ssages":[null,{"role":"user","content":"instead"}]}',
+        b',"m\\u0065ssages":[null]}',
+        b',"message\\u0073":[null]}',
+        b',"messages":"none"}',
+        b',"model":"n"',
+        b"} trailing",
+        b',"x":' + b"[" * 5000 + b"]" * 5000 + b"}",
+    ],
+)
+def test_what_comes_after_the_known_part_may_change_everything(end: bytes) -> None:
+    """A name that stands twice, an error: told as a parser tells it that has never seen the beginning."""
+    parser = BodyParser()
+    start = body(said(["a", "b"]), {})[:-1]
+    parser.chat(start + b"}")
+
+    def outcome(one: BodyParser) -> object:
+        try:
+            return told(one.chat(start + end))
+        except InvalidRequest as error:
+            return str(error), error.code, error.param
+
+    assert outcome(parser) == outcome(BodyParser())
+
+
+def test_the_same_array_in_another_member_is_not_taken_for_the_messages() -> None:
+    """The first place where the bytes stand is not always the right one."""
+    parser, talk = BodyParser(), said(["a", "b"])
+    for more in ([], said(["c"]), said(["c", "d"])):
+        sent = json.dumps({"metadata": {"messages": talk}, "messages": talk + more, "model": "m"}).encode()
+        assert told(parser.chat(sent)) == told(BodyParser().chat(sent))
+
+
+def test_beginnings_give_way_to_newer_ones() -> None:
+    """As many as there is room for, and the messages they hold are counted."""
+    kept = beginnings.Beginnings(4000)
+    parser = BodyParser()
+    for number in range(20):
+        sent = body(said([f"{number} {'x' * 500}"]), {})
+        request = parser.chat(sent)
+        kept.begun(sent, dict(request.fields), request.messages)
+        assert kept.held <= 4000
+    assert kept.continued(body(said([f"19 {'x' * 500}", "more"]), {})) is not None
+    assert kept.continued(body(said([f"0 {'x' * 500}", "more"]), {})) is None

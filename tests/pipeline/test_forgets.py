@@ -1,0 +1,59 @@
+"""``Forgets``: who keeps something of a conversation elsewhere hears of its end, before the store forgets it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from proxy.archive import Finding, Reading
+from proxy.archive.search_index import MessageSearch
+from proxy.core.errors import StoreError
+from proxy.store.conversations import RedisStore
+from tests.store.turns import assistant, turn_of, user
+
+
+class Elsewhere:
+    """Keeps things of conversations, and may be unable to let go of them."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str]] = []
+        self.stuck = False
+
+    async def forget(self, tenant: str, conversation: str) -> None:
+        """Delete all that is kept."""
+        if self.stuck:
+            raise StoreError("The file cannot be deleted.")
+        self.told.append((tenant, conversation))
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The store belongs to asyncio."""
+    return "asyncio"
+
+
+@pytest.fixture
+async def store(store_url: str, anyio_backend: str) -> AsyncIterator[RedisStore]:
+    """A store."""
+    opened = RedisStore(store_url, ttl_seconds=100, recall_timeout_seconds=5, record_timeout_seconds=5)
+    yield opened
+    await opened.close()
+
+
+async def test_who_keeps_something_is_told_and_may_refuse(store: RedisStore) -> None:
+    """Where something is left, the conversation is, too, and can be forgotten later."""
+    nothing = cast("Any", None)
+    finding = Finding(store=store, heads=nothing, road=nothing, upstream=nothing, choose=nothing, read=nothing)
+    elsewhere = Elsewhere()
+    reading = Reading(finding, MessageSearch(), [elsewhere], lambda: 2_000_000_000.0)
+    id_ = await store.record(turn_of("forgetful", [user("one"), assistant("two")]))
+    elsewhere.stuck = True
+    with pytest.raises(StoreError):
+        await reading.forget(id_, None)
+    assert await store.conversation(id_) is not None
+    elsewhere.stuck = False
+    assert (await reading.forget(id_, None))["deleted"] is True
+    assert elsewhere.told == [("forgetful", id_)]
+    assert await store.conversation(id_) is None

@@ -1,0 +1,136 @@
+"""What a request's turn and report hold, by name: both are made in the fields' order, where no slip would show."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, cast
+
+from proxy.core.conversation.prefix import chain_of, owner_of
+from proxy.core.conversation.records import Recollection, TurnRecord
+from proxy.core.conversation.summary import RunningSummary, SummaryRecipe
+from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
+from proxy.core.planning.calibration import Calibration
+from proxy.core.ports import Caller, RequestCount, Route
+from proxy.dialects.chat.request import BodyParser
+from proxy.pipeline.fit import Fitting
+from proxy.pipeline.identify import Identity, tenant_of
+from proxy.pipeline.pipeline import ChatPipeline
+from proxy.pipeline.values import Controls, Exchange, ReadReply, Report
+
+ROUTE = Route("wire", "asked", "served", "openai", "http://upstream/v1")
+PROFILE = ModelProfile("asked", ModelWindow(), CompactionPolicy(calibrate=True))
+CALLER = Caller(b"f" * 32, ())
+SUMMARY = RunningSummary(b"", 2, "It is there.", SummaryRecipe("llm", "", 0), "hybrid", "automatic", 0.0)
+KNOWN = Recollection(conversation="c" * 48, known=2, summary=SUMMARY, degraded=True)
+COUNT = RequestCount((5, 7, 11), 3, "o200k_base", exact=True, scheme="0f1e2d3c")
+SUMMARY_TOKENS = 2
+AS_DENSE = Calibration(counted=10, told=20, replies=1)
+SAID = [
+    {"role": "user", "content": "Where?"},
+    {"role": "assistant", "content": "There."},
+    {"role": "user", "content": "When?"},
+]
+OWN_SECONDS = 0.25
+"""Of the road itself, by the timer."""
+
+
+class _Ports:
+    """Everything outside the road, where each answer is another value."""
+
+    recipe = None
+
+    def __init__(self) -> None:
+        self.ticks = iter([1.0, 1.0 + OWN_SECONDS])
+
+    async def resolve(self, _: str) -> Route:
+        return ROUTE
+
+    async def profile(self, *_: object) -> ModelProfile:
+        return PROFILE
+
+    async def recall(self, *_: object) -> Recollection:
+        return KNOWN
+
+    async def count(self, *_: object, **__: object) -> RequestCount:
+        return COUNT
+
+    async def calibration(self, *_: object) -> Calibration:
+        return AS_DENSE
+
+    def count_message(self, *_: object) -> int:
+        return SUMMARY_TOKENS
+
+    async def send(self, *_: object, **__: object) -> ReadReply:
+        return ReadReply(200, (), b"{}")
+
+    def timer(self) -> float:
+        return next(self.ticks)
+
+
+def _exchanged(controls: Controls) -> tuple[Exchange, Any]:
+    ports = cast("Any", _Ports())
+    identity = Identity(
+        store=ports,
+        calibrations=ports,
+        counter=ports,
+        choose=lambda *_: ports,
+        emit=lambda _: None,
+        clock=lambda: 8.5,
+        timer=ports.timer,
+    )
+    fitting = Fitting(counter=ports, compactor=ports, preparation=ports, timer=ports.timer)
+    pipeline = ChatPipeline(
+        upstream=ports,
+        catalog=ports,
+        calibrations=ports,
+        identity=identity,
+        fitting=fitting,
+        clock=lambda: 9.5,
+        timer=ports.timer,
+    )
+    request = BodyParser().chat(json.dumps({"model": "asked", "messages": SAID}).encode())
+    exchange = asyncio.run(pipeline.run(request, CALLER, controls))
+    assert isinstance(exchange, Exchange)
+    return exchange, request
+
+
+def test_a_turn_and_its_report_hold_what_their_fields_are_called() -> None:
+    """Each field has the value of its name. Neighbours of one kind differ, or a slip would not show."""
+    exchange, request = _exchanged(Controls(conversation="mine"))
+    tenant = tenant_of(CALLER, ROUTE)
+    assert exchange.report == Report(
+        conversation="c" * 48,
+        tenant=tenant,
+        limit=budget_for(PROFILE, None).limit,
+        action="reused",
+        tokens_before=52,
+        tokens_after=32,
+        local_tokens=16,
+        summarized=2,
+        strategy="hybrid",
+        warning=None,
+        degraded=True,
+        overhead_seconds=OWN_SECONDS,
+        gap="",
+    )
+    assert exchange.turn.record == TurnRecord(
+        tenant=tenant,
+        conversation="c" * 48,
+        chain=chain_of(tenant, request.messages, conversation="mine"),
+        known=2,
+        messages=request.messages,
+        tokens=(5, 7, 11),
+        complete=False,
+        model="asked",
+        action="reused",
+        tokens_before=52,
+        tokens_after=32,
+        summarized=2,
+        created_at=9.5,
+        scheme="0f1e2d3c",
+        owner=owner_of(CALLER.fingerprint),
+        name="mine",
+    )
+    assert (exchange.turn.counted_as, exchange.turn.ahead) == ("served", None)
+    assert exchange.turn.learn is not None

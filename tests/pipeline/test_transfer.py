@@ -1,0 +1,173 @@
+"""Import beside what else goes on: the turn of its name is held and given back, and other requests are served."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, cast
+
+import pytest
+
+from proxy.archive import Finding, Page, Reading, Transfer, transfer
+from proxy.archive.search_index import MessageSearch
+from proxy.core.conversation.messages import ChatRequest, Message
+from proxy.core.conversation.prefix import chain_of
+from proxy.core.conversation.records import TurnRecord
+from proxy.core.errors import BadImport, ConversationConflict, StoreUnavailable
+from proxy.core.ports import BegunTurn, Caller, RequestCount, Route, Stored
+from proxy.dialects.chat.jsonl import read_lines
+from proxy.dialects.chat.request import read_messages
+from proxy.pipeline.identify import tenant_of
+from proxy.store.conversations import RedisStore
+from proxy.store.leases import RedisLeases
+from proxy.tokens import LocalTokenCounter
+from tests.pipeline.talk import Said, long, user
+from tests.pipeline.test_archive import lines
+
+ROUTE = Route("wire", "gpt-4o", "gpt-4o", "openai", "https://upstream.example/v1")
+NOTHING = cast("Any", None)
+
+
+class Troubled(RedisStore):
+    """A store that may not take what is recorded."""
+
+    full = False
+
+    async def record(self, turn: TurnRecord) -> str:
+        """Append it, or not."""
+        if self.full:
+            raise StoreUnavailable("The conversation store does not answer.")
+        return await super().record(turn)
+
+
+class Slow(LocalTokenCounter):
+    """A counter that takes its time."""
+
+    seconds = 0.0
+
+    async def count(
+        self, request: ChatRequest, model: str, *, known: int = 0, stored: Stored | None = None
+    ) -> RequestCount:
+        """Count, after a while."""
+        await asyncio.sleep(self.seconds)
+        return await super().count(request, model, known=known, stored=stored)
+
+
+class OneUpstream:
+    """Serves every model by the same upstream."""
+
+    async def resolve(self, _: str) -> Route:
+        """That one."""
+        return ROUTE
+
+
+class Desk:
+    """An archive with a store, and one caller; ``threads`` are those that stored messages were read in."""
+
+    def __init__(self, store: Troubled) -> None:
+        self.store = store
+        self.caller = Caller(uuid.uuid4().bytes, ())
+        self.counter = Slow()
+        self.threads: list[threading.Thread] = []
+        upstream = cast("Any", OneUpstream())
+        self.finding = Finding(
+            store=store, heads=NOTHING, road=NOTHING, upstream=upstream, choose=NOTHING, read=self._read
+        )
+        self.transfer = Transfer(self.finding, RedisLeases(store.ask), self.counter, lambda: 2_000_000_000.0)
+
+    async def bring_in(self, *said: Said, data: bytes = b"", name: str | None = "moved") -> dict[str, Any]:
+        """Import messages."""
+        return await self.transfer.bring_in(data or lines(*said), self.caller, "gpt-4o", name)
+
+    async def begun(self) -> BegunTurn:
+        """What somebody finds who wants the turn of the name."""
+        tenant = tenant_of(self.caller, ROUTE)
+        family = chain_of(tenant, (), conversation="moved").family
+        found = await self.store.begin_turn(family, "", tenant, 10)
+        assert found is not None
+        return found
+
+    def _read(self, raws: Sequence[bytes]) -> Sequence[Message]:
+        self.threads.append(threading.current_thread())
+        return read_messages(raws)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The store belongs to asyncio."""
+    return "asyncio"
+
+
+@pytest.fixture
+async def desk(store_url: str, anyio_backend: str) -> AsyncIterator[Desk]:
+    """A desk of the test's own."""
+    opened = Troubled(store_url, ttl_seconds=100, recall_timeout_seconds=5, record_timeout_seconds=5)
+    yield Desk(opened)
+    await opened.close()
+
+
+async def test_an_import_that_fails_gives_its_name_back(desk: Desk) -> None:
+    """Whether the store failed or the lines are none: the same name can be imported at once."""
+    desk.store.full = True
+    with pytest.raises(StoreUnavailable):
+        await desk.bring_in(user("Hi."))
+    desk.store.full = False
+    with pytest.raises(BadImport):
+        await desk.bring_in(data=b"nonsense")
+    assert (await desk.bring_in(user("Hi.")))["messages"] == 1
+
+
+async def test_a_name_whose_turn_is_under_way_is_to_be_tried_again(desk: Desk) -> None:
+    """There may be no conversation of it in the end, so it is not told that there is one."""
+    assert (await desk.begun()).lease is not None
+    with pytest.raises(ConversationConflict, match="is being answered") as refused:
+        await desk.bring_in(user("Hi."))
+    assert refused.value.retry_after == 1
+
+
+async def test_a_name_that_is_taken_costs_no_work(desk: Desk) -> None:
+    """It is looked up first: the lines are not even read. And its turn stays free."""
+    await desk.bring_in(user("Hi."))
+    with pytest.raises(ConversationConflict, match="There is a conversation 'moved' already") as refused:
+        await desk.bring_in(data=b"nonsense")
+    assert not refused.value.retry_after
+    assert (await desk.begun()).lease is not None
+
+
+async def test_the_name_is_held_as_long_as_an_import_takes(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer than a lease lasts: nobody comes in between."""
+    monkeypatch.setattr(transfer, "LEASE_SECONDS", 0.6)
+    desk.counter.seconds = 1.5
+    importing = asyncio.create_task(desk.bring_in(user("Hi.")))
+    await asyncio.sleep(1.1)
+    assert (await desk.begun()).lease is None
+    id_ = (await importing)["id"]
+    after = await desk.begun()
+    assert after.record is not None
+    assert (after.record.id, after.lease is None) == (id_, False)
+
+
+async def test_a_large_import_is_read_in_a_thread_and_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other requests go on meanwhile; the messages are those of its lines and are not parsed again."""
+    threads: list[threading.Thread] = []
+
+    def watched(data: bytes) -> Any:
+        threads.append(threading.current_thread())
+        return read_lines(data)
+
+    monkeypatch.setattr(transfer, "read_lines", watched)
+    told = await desk.bring_in(*[user(long(place)) for place in range(500)])
+    assert (told["messages"], len(threads), desk.threads) == (500, 1, [])
+    assert threads[0] is not threading.main_thread()
+
+
+async def test_a_large_history_is_searched_in_a_thread(desk: Desk) -> None:
+    """A small one is not worth the way there."""
+    reading = Reading(desk.finding, MessageSearch(), [], lambda: 0.0)
+    for name, count in (("small", 3), ("large", 500)):
+        id_ = (await desk.bring_in(*[user(long(place)) for place in range(count)], name=name))["id"]
+        found = await reading.search(str(id_), desk.caller, '"Point 2"', Page(200))
+        assert found["data"]
+    assert [thread is threading.main_thread() for thread in desk.threads] == [True, False]

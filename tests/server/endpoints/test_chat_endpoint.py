@@ -1,0 +1,284 @@
+"""The chat endpoint as an ASGI application: what becomes of a request that is being given up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, MutableMapping
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+from starlette.types import Receive
+
+from proxy.core.errors import BodyTooLarge, UpstreamBroken
+from proxy.core.events import Event, RequestServed
+from proxy.core.ports import Headers, UpstreamReply
+from proxy.dialects.chat.reply import Reply
+from proxy.dialects.chat.request import BodyParser
+from proxy.pipeline.pipeline import ChatPipeline
+from proxy.pipeline.relay import Deliver, Ending, PendingTurn, Relay
+from proxy.pipeline.values import Exchange, Report
+from proxy.server.access import ConversationAccess
+from proxy.server.asgi import Response
+from proxy.server.auth import PassthroughAuth
+from proxy.server.endpoints.chat import ChatEndpoint, EdgeLimits
+from proxy.server.operator import OperatorAccess
+from proxy.server.request_log import Visit
+
+BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).encode()
+
+
+class Slow:
+    """A pipeline that takes its time, also to be given up."""
+
+    def __init__(self) -> None:
+        self.running = asyncio.Event()
+        self.given_up = asyncio.Event()
+        self.ended = False
+
+    async def run(self, *_: Any, **__: Any) -> Any:
+        """Never answer."""
+        self.running.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.given_up.set()
+            await asyncio.sleep(0.05)
+            self.ended = True
+
+
+def endpoint(pipeline: object, told: list[Event], keepalive_seconds: float = 0, relay: object = None) -> ChatEndpoint:
+    """The endpoint before a pipeline."""
+    return ChatEndpoint(
+        pipeline=cast("ChatPipeline", pipeline),
+        relay=cast("Relay", relay),
+        parser=BodyParser(),
+        access=ConversationAccess(PassthroughAuth(b"s"), OperatorAccess("127.0.0.1")),
+        limits=EdgeLimits(1000, keepalive_seconds),
+        emit=told.append,
+        timer=lambda: 0.0,
+    )
+
+
+class Caller:
+    """A client that sends its request, and leaves when it is told to."""
+
+    def __init__(self) -> None:
+        self.leaves = asyncio.Event()
+        self._asked = False
+        self._body = BODY
+
+    def asking(self, body: bytes) -> Receive:
+        """ASGI's receive, of another request."""
+        self._body = body
+        return self.receive
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        """ASGI's receive."""
+        if not self._asked:
+            self._asked = True
+            return {"type": "http.request", "body": self._body, "more_body": False}
+        await self.leaves.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        """ASGI's send."""
+
+
+async def test_a_client_that_leaves_ends_the_work_before_the_request_is_over() -> None:
+    """One fact is told, when all that was done for it has ended."""
+    pipeline, told, caller = Slow(), list[Event](), Caller()
+    served = asyncio.create_task(endpoint(pipeline, told)({"path": "/", "headers": []}, caller.receive, caller.send))
+    await pipeline.running.wait()
+    caller.leaves.set()
+    await served
+    assert pipeline.ended
+    assert [(type(one), getattr(one, "outcome", "")) for one in told] == [(RequestServed, "disconnected")]
+
+
+class Refusal:
+    """An answer that is no stream, and waits to be read or closed."""
+
+    status = 400
+    headers: Headers = ((b"content-type", b"application/json"),)
+    closed = False
+
+    def body(self) -> AsyncIterator[bytes]:
+        """Never read here."""
+        raise AssertionError
+
+    async def close(self) -> None:
+        """Give the upstream's connection back."""
+        self.closed = True
+
+
+class Late:
+    """A pipeline whose answer comes when a comment is on its way already."""
+
+    def __init__(self, commenting: asyncio.Event) -> None:
+        self.reply = Refusal()
+        self._commenting = commenting
+
+    async def run(self, *_: Any, **__: Any) -> Exchange:
+        """Answer then."""
+        await self._commenting.wait()
+        return Exchange(self.reply, cast("PendingTurn", None), Report("c", "t", 1))
+
+
+async def test_an_answer_is_closed_when_its_client_leaves_over_a_comment() -> None:
+    """The client takes no bytes, the comment is stuck, and the answer that came meanwhile has no other owner yet."""
+    commenting, told, caller = asyncio.Event(), list[Event](), Caller()
+
+    async def send(_: MutableMapping[str, Any]) -> None:
+        commenting.set()
+        await asyncio.Event().wait()
+
+    pipeline = Late(commenting)
+    body = BODY[:-1] + b', "stream": true}'
+    served = asyncio.create_task(
+        endpoint(pipeline, told, 0.001)({"path": "/", "headers": []}, caller.asking(body), send)
+    )
+    async with asyncio.timeout(5):
+        await commenting.wait()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not pipeline.reply.closed
+        caller.leaves.set()
+        await served
+    assert pipeline.reply.closed
+
+
+class Answering:
+    """An upstream's answer of one kind, the pipeline that brings it, and the relay that carries it."""
+
+    def __init__(self, kind: bytes | None) -> None:
+        self.status = 200
+        self.headers = [(b"content-length", b"9"), *([(b"content-type", kind)] if kind is not None else [])]
+
+    async def run(self, *_: Any, **__: Any) -> Exchange:
+        """The pipeline's part."""
+        return Exchange(cast("UpstreamReply", self), cast("PendingTurn", None), Report("c", "t", 1))
+
+    async def whole(self, *_: Any) -> tuple[bytes, Ending]:
+        """The relay's part, for an answer that is gathered."""
+        return b"whole", Ending("complete")
+
+    async def stream(self, _: Any, __: Any, deliver: Deliver) -> Ending:
+        """The relay's part, for a stream."""
+        await deliver(b"piece")
+        return Ending("complete")
+
+
+@pytest.mark.parametrize("asked", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "streams"),
+    [
+        (b"application/json", False),
+        (b"text/event-stream", True),
+        (b" Text/Event-Stream ; charset=utf-8", True),
+        (b"text/plain", None),
+        (None, None),
+    ],
+)
+async def test_an_answer_goes_on_as_what_it_is(kind: bytes | None, *, streams: bool | None, asked: bool) -> None:
+    """A stream piece by piece, anything else in one with its length; what does not say which, as it was asked for."""
+    told, caller, sent = list[Event](), Caller(), list[MutableMapping[str, Any]]()
+    answering = Answering(kind)
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    body = BODY[:-1] + b', "stream": %b}' % (b"true" if asked else b"false")
+    await endpoint(answering, told, 60, answering)({"path": "/", "headers": []}, caller.asking(body), send)
+    streamed = asked if streams is None else streams
+    assert [one["body"] for one in sent[1:]] == ([b"piece", b""] if streamed else [b"whole"])
+    lengths = [value for name, value in sent[0]["headers"] if name == b"content-length"]
+    assert lengths == ([] if streamed else [b"5"])
+    assert [getattr(one, "outcome", "") for one in told] == ["complete"]
+
+
+async def test_giving_up_does_not_swallow_a_cancellation_of_the_request() -> None:
+    """The server stops while a client's leaving is dealt with: the request ends as cancelled, and is told once."""
+    pipeline, told, caller = Slow(), list[Event](), Caller()
+    served = asyncio.create_task(endpoint(pipeline, told)({"path": "/", "headers": []}, caller.receive, caller.send))
+    await pipeline.running.wait()
+    caller.leaves.set()
+    await pipeline.given_up.wait()
+    served.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await served
+    assert len(told) == 1
+
+
+async def test_a_client_that_does_not_wait_for_its_refusal_is_told_once() -> None:
+    """Its body is too large, and the connection is gone when it is to hear that."""
+    told, caller = list[Event](), Caller()
+
+    async def send(_: MutableMapping[str, Any]) -> None:
+        raise OSError("the connection is closed")
+
+    with pytest.raises(OSError, match="closed"):
+        await endpoint(Slow(), told)({"path": "/", "headers": []}, caller.asking(b" " * 1001), send)
+    assert told == [RequestServed("/", 499, "disconnected", 0.0, code=BodyTooLarge.code)]
+
+
+async def test_a_request_that_is_cancelled_while_its_body_comes_is_told_once() -> None:
+    """The server stops, and the client has not sent all of it yet."""
+    told, caller = list[Event](), Caller()
+
+    async def receive() -> MutableMapping[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    served = asyncio.create_task(endpoint(Slow(), told)({"path": "/", "headers": []}, receive, caller.send))
+    await asyncio.sleep(0)
+    served.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await served
+    assert told == [RequestServed("/", 499, "disconnected", 0.0)]
+
+
+def test_every_fact_of_a_visit_is_told_in_its_own_field() -> None:
+    """The fact is made by the order of its fields, so each has a value of its own here."""
+    times = iter((1.0, 1.5, 3.0))
+    visit = Visit("/path", Response(Caller().send), lambda: next(times))
+    visit.request = BodyParser().chat(BODY[:-1] + b', "stream": true}')
+    report = Report("conversation", "tenant", 1, "forced", 2, 3, 4, 5, "strategy", "warning", gap="gap")
+    visit.prepared(replace(report, degraded=True, overhead_seconds=0.25))
+    visit.failed(UpstreamBroken("said", internal="cause"))
+    visit.arrived()
+    usage = {"prompt_tokens": 6, "prompt_tokens_details": {"cached_tokens": 7}, "completion_tokens": 8}
+    visit.ending = Ending("complete", Reply(None, complete=True, usage=usage))
+    visit.outcome = "incomplete"
+    assert visit.served() == RequestServed(
+        path="/path",
+        status=499,
+        outcome="incomplete",
+        seconds=2.0,
+        first_byte_seconds=0.5,
+        overhead_seconds=0.25,
+        model="m",
+        stream=True,
+        conversation="conversation",
+        tenant="tenant",
+        action="forced",
+        tokens_before=2,
+        tokens_after=3,
+        limit=1,
+        summarized_messages=5,
+        strategy="strategy",
+        warning="warning",
+        store="degraded",
+        code=UpstreamBroken.code,
+        cause="cause",
+        prompt_tokens=6,
+        cached_tokens=7,
+        completion_tokens=8,
+    )
+
+
+def test_a_visit_of_which_nothing_is_known_tells_that_alone() -> None:
+    """A client that left before its request was there."""
+    visit = Visit("/path", Response(Caller().send), lambda: 1.0)
+    assert visit.served() == RequestServed("/path", 499, "disconnected", 0.0)

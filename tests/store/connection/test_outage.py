@@ -1,0 +1,113 @@
+"""The store is gone: every call says so at once, and goes on by itself when it is back."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from proxy.core.errors import ConfigError, StoreUnavailable
+from proxy.store.connection.outage import FIRST_SECONDS, LONGEST_SECONDS, Rest
+from proxy.store.conversations import RedisStore
+from proxy.store.embedded.server import EmbeddedValkey
+from tests.store.turns import Client, assistant, dialogue, raws
+
+
+async def test_a_missing_server_is_told_quickly_and_then_at_once(tmp_path: Path) -> None:
+    """A dead store must not slow requests down; the client is told no addresses."""
+    store = RedisStore(f"unix://{tmp_path}/nobody.sock", ttl_seconds=None)
+    client = Client(store, "ab")
+    with pytest.raises(StoreUnavailable) as first:
+        await client.recall(dialogue(1))
+    assert "nobody.sock" not in str(first.value)
+    assert "nobody.sock" in first.value.internal
+    assert first.value.__cause__ is not None
+    begun = time.monotonic()
+    for _ in range(100):
+        with pytest.raises(StoreUnavailable):
+            await client.recall(dialogue(1))
+    assert time.monotonic() - begun < 0.1
+    with pytest.raises(StoreUnavailable):
+        await store.ping()
+    await store.close()
+
+
+async def test_a_silent_server_is_waited_for_no_longer_than_said() -> None:
+    """It accepts the connection and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
+        store = RedisStore(url, ttl_seconds=None, recall_timeout_seconds=0.1)
+        begun = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            await Client(store, "ab").recall(dialogue(1))
+        assert 0.05 < time.monotonic() - begun < 1
+        await store.close()
+
+
+async def test_a_store_that_is_back_is_used_again(short_folder: Path) -> None:
+    """Append-only persistence: what was recorded before the restart is known after it."""
+    with EmbeddedValkey(short_folder) as server:
+        store = RedisStore(server.url, ttl_seconds=None, record_timeout_seconds=5, recall_timeout_seconds=5)
+        client = Client(store, "ab")
+        conversation = await client.send(dialogue(3), assistant("reply"))
+        server.stop()
+        with pytest.raises(StoreUnavailable):
+            await client.recall(dialogue(3))
+        server.start()
+        with pytest.raises(StoreUnavailable):
+            await client.recall(dialogue(3))
+        await asyncio.sleep(FIRST_SECONDS)
+        assert (await client.recall(dialogue(3))).conversation == conversation
+        assert await client.read(conversation) == raws([*dialogue(3), assistant("reply")])
+        await store.close()
+
+
+async def test_a_restart_between_two_calls_is_not_noticed(short_folder: Path) -> None:
+    """A pooled connection that the server closed is replaced at once."""
+    with EmbeddedValkey(short_folder) as server:
+        store = RedisStore(server.url, ttl_seconds=None, record_timeout_seconds=5, recall_timeout_seconds=5)
+        client = Client(store, "ab")
+        conversation = await client.send(dialogue(3), assistant("reply"))
+        server.stop()
+        server.start()
+        assert (await client.recall(dialogue(3))).conversation == conversation
+        await store.close()
+
+
+async def test_a_cancelled_call_leaves_no_answer_behind(client: Client) -> None:
+    """The client hung up: the next call on the connection does not read the last one's answer."""
+    conversation = await client.send(dialogue(3), assistant("reply"))
+    for delay in range(20):
+        task = asyncio.create_task(client.recall(dialogue(300, "others")))
+        await asyncio.sleep(delay / 20_000)
+        task.cancel()
+        assert (await client.recall(dialogue(3))).conversation == conversation
+
+
+@pytest.mark.parametrize("url", ["http://x", "nonsense", "redis://h?nonsense=1", "redis+cluster:///x/y?db=z"])
+async def test_an_address_that_cannot_be_used_is_a_configuration_error(url: str) -> None:
+    """At the start, and not at the first request."""
+    with pytest.raises(ConfigError):
+        RedisStore(url, ttl_seconds=None)
+
+
+def test_rest_doubles_up_to_ten_seconds() -> None:
+    """One call tries when a rest is over, the others wait for what it finds."""
+    rest, now = Rest(), 100.0
+    assert rest.admits(now)
+    expected = FIRST_SECONDS
+    for _ in range(6):
+        rest.failed(now)
+        rest.failed(now)
+        assert not rest.admits(now + expected - 0.01)
+        now += expected
+        assert rest.admits(now)
+        assert not rest.admits(now)
+        expected = min(2 * expected, LONGEST_SECONDS)
+    rest.succeeded(now)
+    assert rest.answered() == now
+    assert rest.admits(now)
+    assert rest.admits(now)

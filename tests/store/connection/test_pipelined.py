@@ -1,0 +1,272 @@
+"""A line of our own to the server: answers find their callers, and a lost or hanging server is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import MethodType
+from typing import cast
+
+import pytest
+import uvloop
+from redis.asyncio import Redis, RedisCluster
+
+from proxy.core.errors import StoreUnavailable
+from proxy.store.connection.client import connect
+from proxy.store.connection.pipelined import Line, Refused, Server, UnknownScript
+from proxy.store.conversations import RedisStore
+from proxy.store.embedded.server import EmbeddedValkey
+from tests.store.turns import Client, dialogue
+
+
+class Scripted:
+    """A server that answers each connection as it is told, and keeps what it was sent."""
+
+    def __init__(self, *answers: bytes | None) -> None:
+        self.received: list[bytes] = []
+        self.connections = 0
+        self._answers = list(answers)
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one connection: the handshake, then each piece that comes with the next answer; None hangs up."""
+        self.connections += 1
+        with contextlib.closing(writer):
+            await self._answer(reader, writer)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(65_536)
+        writer.write(b"%0\r\n")
+        while piece := await reader.read(65_536):
+            self.received.append(piece)
+            answer = self._answers.pop(0) if self._answers else b"+OK\r\n"
+            if answer is None:
+                break
+            writer.write(answer)
+
+
+@contextlib.asynccontextmanager
+async def serving(script: Scripted, folder: Path) -> AsyncIterator[Line]:
+    """A line to a scripted server."""
+    server = await asyncio.start_unix_server(script, folder / "s")
+    line = Line(Server(path=str(folder / "s")))
+    try:
+        yield line
+    finally:
+        await line.aclose()
+        server.close()
+        await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def socket_path(server: EmbeddedValkey) -> str:
+    """Where the real server listens."""
+    return server.url.removeprefix("unix://")
+
+
+async def test_of_many_callers_at_once_each_gets_its_own_answer(socket_path: str) -> None:
+    """Large and small answers, errors and nothing come back in the order of the commands, over one connection."""
+    line = Line(Server(path=socket_path))
+    await line.call("SET", "line:large", b"x" * 300_000)
+
+    async def asked(number: int) -> bool:
+        if number % 7 == 0:
+            return len(await line.call("GET", "line:large")) == 300_000
+        if number % 7 == 1:
+            with pytest.raises(Refused):
+                await line.call("NONSENSE", number)
+            return True
+        if number % 7 == 2:
+            return await line.call("GET", "line:nobody") is None
+        return bool(await line.call("ECHO", f"{number}") == str(number).encode())
+
+    assert all(await asyncio.gather(*(asked(number) for number in range(2000))))
+    clients = await line.call("CLIENT", "LIST")
+    assert clients.decode().count("cmd=client|list") == 1
+    await line.aclose()
+
+
+async def test_commands_of_one_moment_leave_together(tmp_path: Path) -> None:
+    """One write for a hundred callers: the server reads far fewer pieces than commands."""
+    script = Scripted(b"+OK\r\n" * 100)
+    async with serving(script, tmp_path) as line:
+        assert await asyncio.gather(*(line.call("PING") for _ in range(100))) == [b"OK"] * 100
+        assert script.received == [b"*1\r\n$4\r\nPING\r\n" * 100]
+
+
+async def test_answers_in_pieces_and_pushes_between_them_are_read(tmp_path: Path) -> None:
+    """The bytes may end anywhere; what a server says unasked is nobody's answer."""
+    script = Scripted(b">2\r\n$4\r\nnews\r\n$1\r\nx\r\n$6\r\nwho", b"le!\r\n+OK\r\n")
+    async with serving(script, tmp_path) as line:
+        waiting = asyncio.create_task(line.call("GET", "a"))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        second = asyncio.create_task(line.call("GET", "b"))
+        assert await asyncio.gather(waiting, second) == [b"whole!", b"OK"]  # type: ignore[comparison-overlap]
+
+
+async def test_a_connection_lost_while_an_answer_is_waited_for_is_replaced(tmp_path: Path) -> None:
+    """The command is repeated, and bears it: nobody who waited hears of a restart."""
+    script = Scripted(b"+OK\r\n", None)
+    async with serving(script, tmp_path) as line:
+        assert await line.call("PING") == b"OK"
+        assert await line.call("PING") == b"OK"
+        assert script.connections == 2
+
+
+async def test_a_server_that_hangs_up_on_everybody_is_an_outage(tmp_path: Path) -> None:
+    """Once more, and no more than that."""
+    script = Scripted(b"+OK\r\n", None, None, None, None)
+    async with serving(script, tmp_path) as line:
+        assert await line.call("PING") == b"OK"
+        with pytest.raises(ConnectionError):
+            await line.call("PING")
+        assert script.connections == 2
+
+
+async def test_what_is_no_answer_is_an_outage(tmp_path: Path) -> None:
+    """Bytes of another protocol, and answers that nobody asked for."""
+    script = Scripted(b"HTTP/1.1 400 Bad Request\r\n\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    async with serving(script, tmp_path) as line:
+        with pytest.raises(ConnectionError):
+            await line.call("PING")
+    script = Scripted(b"+OK\r\n+OK\r\n")
+    async with serving(script, tmp_path) as line:
+        assert await line.call("PING") == b"OK"
+        assert await line.call("PING") == b"OK"
+        assert script.connections == 2
+
+
+async def test_a_slow_server_keeps_nobody_else_waiting_on_the_next_connection(short_folder: Path) -> None:
+    """A call that is given up takes the next ones to a new connection, and no late answer is taken for another's."""
+    with EmbeddedValkey(short_folder) as server:
+        line = Line(Server(path=server.url.removeprefix("unix://")))
+        assert await line.call("ECHO", "before") == b"before"
+        blocked = asyncio.create_task(line.call("BLPOP", "nothing", 0))
+        await asyncio.sleep(0.01)
+        behind = asyncio.create_task(line.call("ECHO", "behind"))
+        await asyncio.sleep(0.01)
+        blocked.cancel()
+        assert await asyncio.wait_for(line.call("ECHO", "after"), 5) == b"after"
+        assert not behind.done()
+        await line.call("RPUSH", "nothing", "at last")
+        assert await asyncio.wait_for(behind, 5) == b"behind"
+        assert await line.call("LLEN", "nothing") == 0
+        await asyncio.sleep(0.1)
+        assert b"cmd=echo" not in await line.call("CLIENT", "LIST")  # what nobody waits for any more is closed
+        await line.aclose()
+
+
+async def test_a_server_that_stands_still_is_told_in_time_and_used_again(short_folder: Path) -> None:
+    """It is there and says nothing: every call ends by its own patience."""
+    with EmbeddedValkey(short_folder) as server:
+        store = RedisStore(server.url, ttl_seconds=None, recall_timeout_seconds=0.2)
+        client = Client(store, "ab")
+        await client.recall(dialogue(2))
+        pid = (await store.ask("INFO", "server")).decode().partition("process_id:")[2].split()[0]
+        os.kill(int(pid), signal.SIGSTOP)
+        try:
+            with pytest.raises(StoreUnavailable):
+                await client.recall(dialogue(2))
+        finally:
+            os.kill(int(pid), signal.SIGCONT)
+        await asyncio.sleep(1.1)
+        await client.recall(dialogue(2))
+        await store.close()
+
+
+async def test_who_waits_when_the_line_is_closed_opens_no_other(tmp_path: Path) -> None:
+    """The call ends, and nothing is left behind that nobody would close."""
+    script = Scripted(b"+OK\r\n", b"")
+    async with serving(script, tmp_path) as line:
+        assert await line.call("PING") == b"OK"
+        waiting = asyncio.create_task(line.call("PING"))
+        await asyncio.sleep(0.05)
+        await line.aclose()
+        with pytest.raises(ConnectionError):
+            await asyncio.wait_for(waiting, 5)
+        with pytest.raises(ConnectionError):
+            await line.call("PING")
+        assert script.connections == 1
+
+
+def test_a_connection_that_breaks_before_a_command_is_out_is_no_error_of_ours(tmp_path: Path) -> None:
+    """The command goes over the next one. uvloop raises where something is written to a closed transport."""
+    told: list[object] = []
+
+    async def asked() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        async with serving(Scripted(), tmp_path) as line:
+            assert await line.call("PING") == b"OK"
+            wire = line._wire  # noqa: SLF001 - the moment cannot be met from outside
+            assert wire is not None
+            waiting = asyncio.create_task(line.call("PING"))
+            assert wire._transport is not None  # noqa: SLF001
+            wire._transport.abort()  # noqa: SLF001
+            assert await waiting == b"OK"
+            await asyncio.sleep(0.01)
+
+    uvloop.run(asked())
+    assert told == []
+
+
+async def test_a_password_and_a_database_are_given_at_the_beginning(socket_path: str) -> None:
+    """As the URL says; without the right one there is no store, and the message holds no password."""
+    line = Line(Server(path=socket_path))
+    await line.call("ACL", "SETUSER", "guarded", "on", ">s3cret", "~*", "+@all")
+    second = Line(Server(path=socket_path, username="guarded", password="s3cret", db=2))
+    await second.call("SET", "here", 1)
+    assert await second.call("ACL", "WHOAMI") == b"guarded"
+    assert await second.call("DBSIZE") == 1
+    assert await line.call("GET", "here") is None
+    wrong = Line(Server(path=socket_path, username="guarded", password="wr0ng"))
+    with pytest.raises(ConnectionError) as told:
+        await wrong.call("PING")
+    assert "wr0ng" not in str(told.value)
+    for one in (line, second, wrong):
+        await one.aclose()
+
+
+async def test_a_user_without_a_password_is_not_taken_for_the_default_one(socket_path: str) -> None:
+    """The URL names who it is; the access list lets it in as that."""
+    line = Line(Server(path=socket_path))
+    await line.call("ACL", "SETUSER", "open", "on", "nopass", "~*", "+@all")
+    second = connect(f"unix://open@{socket_path}")
+    assert isinstance(second, Line)
+    assert await second.call("ACL", "WHOAMI") == b"open"
+    for one in (line, second):
+        await one.aclose()
+
+
+async def test_a_script_that_is_not_known_is_told_apart(socket_path: str) -> None:
+    """The adapter then sends the source."""
+    line = Line(Server(path=socket_path))
+    with pytest.raises(UnknownScript):
+        await line.call("EVALSHA", "0" * 40, 0)
+    await line.aclose()
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("redis://localhost", Line),
+        ("redis://me:pw@host:7000/3", Line),
+        ("unix:///run/valkey.sock?db=1", Line),
+        ("rediss://host", Redis),
+        ("redis://host?health_check_interval=5", Redis),
+        ("redis+cluster://host", RedisCluster),
+    ],
+)
+async def test_plain_addresses_only_are_spoken_to_by_a_line(url: str, kind: type) -> None:
+    """Clusters, TLS and options are redis-py's."""
+    carrier = connect(url)
+    assert isinstance(cast("MethodType", carrier.call).__self__, kind)
+    await carrier.aclose()
+
+
+def test_a_server_shows_no_password() -> None:
+    """Its repr goes into errors."""
+    assert "pw" not in repr(Server(host="host", username="me", password="pw"))

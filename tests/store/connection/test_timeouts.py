@@ -1,0 +1,179 @@
+"""The store's answers are bounded in time, and a busy worker does not take itself for a dead store."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import time
+
+import pytest
+
+from proxy.store.connection.timeouts import Patience
+
+
+async def test_who_does_not_answer_is_waited_for_no_longer_than_said() -> None:
+    """The loop is idle, so nothing else can be the reason."""
+    started = time.monotonic()
+    with pytest.raises(TimeoutError), Patience(0.1):
+        await asyncio.sleep(5)
+    assert time.monotonic() - started < 2
+
+
+async def test_an_answer_that_came_in_time_is_taken_however_busy_the_loop_was() -> None:
+    """Other work holds the loop for longer than the bound, again and again."""
+    answer = asyncio.get_running_loop().create_future()
+
+    async def busy() -> None:
+        for _ in range(3):
+            time.sleep(0.15)  # noqa: ASYNC251 - that is the point
+            await asyncio.sleep(0)
+        answer.set_result(True)
+
+    work = asyncio.create_task(busy())
+    with Patience(0.1):
+        assert await answer
+    await work
+
+
+async def test_a_loop_that_is_always_busy_is_waited_for_a_few_times_only() -> None:
+    """A request goes on without its history at last."""
+    stop = False
+
+    async def busy() -> None:
+        while not stop:
+            time.sleep(0.05)  # noqa: ASYNC251 - that is the point
+            await asyncio.sleep(0)
+
+    work = asyncio.create_task(busy())
+    with pytest.raises(TimeoutError), Patience(0.03):
+        await asyncio.sleep(30)
+    stop = True
+    await work
+
+
+async def test_a_store_that_answers_others_is_slow_and_not_gone() -> None:
+    """Each answer to anybody begins the wait anew; without one it ends as said."""
+    loop = asyncio.get_running_loop()
+    with Patience(0.1, loop.time):
+        await asyncio.sleep(0.35)
+    before = loop.time()
+    with pytest.raises(TimeoutError), Patience(0.1, lambda: before - 1):
+        await asyncio.sleep(0.35)
+
+
+async def test_who_is_cancelled_by_others_meanwhile_is_cancelled() -> None:
+    """A client that leaves is no store that is late, even where both happen in one moment."""
+    started = asyncio.get_running_loop().create_future()
+
+    async def asked() -> None:
+        with Patience(0.05):
+            started.set_result(None)
+            try:
+                await asyncio.sleep(5)
+            except asyncio.CancelledError:
+                task.cancel()  # by somebody else, before the end of the wait is told
+                raise
+
+    task = asyncio.create_task(asked())
+    await started
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert task.cancelled()
+
+
+async def test_an_outer_bound_is_not_taken_for_ones_own() -> None:
+    """Each takes back its own cancellation only, and the task goes on as if there had been none."""
+
+    async def asked() -> None:
+        with Patience(5):
+            await asyncio.sleep(5)
+
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asked(), 0.02)
+    task = asyncio.current_task()
+    assert task is not None
+    async with asyncio.timeout(5):
+        with pytest.raises(TimeoutError), Patience(0.02):
+            await asyncio.sleep(5)
+        assert task.cancelling() == 0
+        await asyncio.sleep(0)
+
+
+async def test_what_is_over_is_not_ended_later() -> None:
+    """No timer is left behind that would cancel the task in what it does next."""
+    with Patience(0.02):
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.1)
+
+
+async def test_an_answer_of_the_last_moment_comes_first() -> None:
+    """What arrives in the same turn of the loop as the end of the wait is taken."""
+    loop = asyncio.get_running_loop()
+    answer = loop.create_future()
+    with Patience(0.05):
+        loop.call_later(0.04, answer.set_result, "there")
+        time.sleep(0.06)  # noqa: ASYNC251 - both timers are due at once, and not late
+        assert await answer == "there"
+
+
+async def test_of_many_waits_each_ends_in_its_own_time() -> None:
+    """One timer looks after all of them, and none is ended with another's."""
+    patience, loop = Patience(0.1), asyncio.get_running_loop()
+    started = loop.time()
+
+    async def asked(after: float, seconds: float) -> float:
+        await asyncio.sleep(after)
+        try:
+            with patience:
+                await asyncio.sleep(seconds)
+        except TimeoutError:
+            return loop.time() - started
+        return 0.0
+
+    ended = await asyncio.gather(asked(0, 5), asked(0.05, 0.02), asked(0.06, 5), asked(0.12, 0.05), asked(0.15, 5))
+    assert [round(one, 1) > 0 for one in ended] == [True, False, True, False, True]
+    assert ended[0] >= 0.099
+    assert ended[2] >= 0.159
+    assert ended[4] >= 0.249
+    assert max(ended) < 2
+
+
+async def test_a_wait_is_not_shortened_by_the_ones_before_it() -> None:
+    """A timer that was set for a wait that is over finds nobody late, and the next end is not forgotten."""
+    patience, loop = Patience(0.1), asyncio.get_running_loop()
+    for _ in range(4):
+        with patience:
+            await asyncio.sleep(0.04)
+    started = loop.time()
+    with pytest.raises(TimeoutError), patience:
+        await asyncio.sleep(5)
+    assert 0.099 <= loop.time() - started < 2
+
+
+def test_a_wait_that_is_thrown_away_with_its_loop_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever closes a loop under its tasks hears of them by asyncio, and of nothing beside."""
+    unraised: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", unraised.append)
+
+    async def asked(patience: Patience) -> None:
+        with patience:
+            await asyncio.get_running_loop().create_future()
+
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda *_: None)
+    lost = loop.create_task(asked(Patience(5)))
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    del loop, lost
+    gc.collect()
+    assert unraised == []
+
+
+async def test_a_task_waits_once_at_a_time() -> None:
+    """Two bounds of one patience in one task would be one."""
+    patience = Patience(1)
+    with patience, pytest.raises(RuntimeError), patience:
+        pass
+    with patience:
+        await asyncio.sleep(0)
