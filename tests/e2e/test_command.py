@@ -535,7 +535,7 @@ def test_ctrl_c_inside_an_import_ends_with_the_exit_code(tmp_path: Path) -> None
     """A dataclass is made by `exec`; an interrupt that was caught there is not what ends the process."""
     (tmp_path / "late.py").write_text("raise KeyboardInterrupt", encoding="utf-8")
     (tmp_path / "interrupted.py").write_text(
-        "from proxy import cli\n@cli.cli.command()\ndef imports():\n    exec('import late')\ncli.main()\n",
+        "from proxy.cli import main as cli\n@cli.cli.command()\ndef imports():\n    exec('import late')\ncli.main()\n",
         encoding="utf-8",
     )
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
