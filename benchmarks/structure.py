@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import json
 import logging
-import sys
 import tempfile
 import threading
 import types
@@ -32,8 +31,6 @@ WARM_REQUESTS = 30
 """Caches are filled and connections are open before one request is followed."""
 
 
-
-
 class Follower:
     """Notes the file and function of every call in one thread. The mutable state is the list of these."""
 
@@ -47,7 +44,9 @@ class Follower:
             return
         name = frame.f_code.co_filename
         if name.startswith(str(ROOT)) and "<" not in frame.f_code.co_name:
-            self.entered.append((name[len(str(ROOT)) + 1 :], f"{frame.f_code.co_qualname}:{frame.f_code.co_firstlineno}"))
+            self.entered.append(
+                (name[len(str(ROOT)) + 1 :], f"{frame.f_code.co_qualname}:{frame.f_code.co_firstlineno}")
+            )
 
 
 def figures(entered: Sequence[tuple[str, str]]) -> Mapping[str, int]:

@@ -82,5 +82,7 @@ def test_the_wheel_carries_the_package_its_types_and_the_configuration(tmp_path:
     config = ROOT / "config"
     shipped = {f"proxy/_config/{path.relative_to(config).as_posix()}" for path in config.rglob("*.yaml")}
     assert "proxy/_config/presets/agent.yaml" in shipped
-    assert [name for name in names if name.endswith("/die_with_parent.py")] == ["proxy/store/embedded/die_with_parent.py"]
+    assert [name for name in names if name.endswith("/die_with_parent.py")] == [
+        "proxy/store/embedded/die_with_parent.py"
+    ]
     assert {"proxy/py.typed", "proxy/core/planning/plan.py", *shipped} <= names

@@ -16,7 +16,6 @@ from proxy.compaction.writer import Clock, CompactionOrder, NotSummarized
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.summary import RunningSummary, render_summary
 from proxy.core.errors import CompactionFailed, ContextLengthExceeded
-from proxy.core.events import Action
 from proxy.core.planning.assemble import assemble
 from proxy.core.planning.clip import clips_for, could_shrink
 from proxy.core.planning.plan import plan, plan_ahead, plan_at_once, would_help
@@ -30,11 +29,12 @@ from proxy.core.planning.situation import (
     SwapSummary,
 )
 from proxy.core.ports import Route, TokenCounter
+from proxy.core.report import Action, Report
 from proxy.core.values import value
 from proxy.pipeline.clip import clip
 from proxy.pipeline.identify import Understood
 from proxy.pipeline.relay import Ahead
-from proxy.pipeline.values import Refused, Report
+from proxy.pipeline.values import Refused
 
 Compacting = Callable[[int, int], None]
 """Told how many messages and tokens are being summarized while the client waits (FR-1.6.2)."""
