@@ -18,13 +18,14 @@ from proxy.core.events import CompactionStarted, ConversationCompacted, Listener
 from proxy.core.planning.budget import MIN_SUMMARY_TOKENS
 from proxy.core.planning.situation import Compact
 from proxy.core.ports import Caller, ConversationStore, MemoryFlush, Route, Summarizer, Upstream
+from proxy.core.report import Report
 from proxy.dialects.chat.echo import as_sent
 from proxy.pipeline.fit import Fitting, order_of
 from proxy.pipeline.identify import Place, Understood, tenant_of
 from proxy.pipeline.notices import by_hand_warning
 from proxy.pipeline.pipeline import ChatPipeline
 from proxy.pipeline.stored_conversation import Read, Readback, chain_of_stored, missing, request_read
-from proxy.pipeline.values import Controls, Refused, Report
+from proxy.pipeline.values import Controls, Refused
 
 NOBODY = Caller(b"", ())
 """In whose name the operator asks: the admin token goes to no upstream."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
-Action = Literal["none", "reused", "compacted", "forced", "bypassed", "failed"]
-"""``X-Tidemark-Action``: what was done to the request."""
+from .report import NO_USAGE, Report, Usage
+from .values import value
+
 BreakerState = Literal["closed", "open", "half_open"]
 """Of a summarizer's breaker; ``half_open`` lets one probe through."""
 Outcome = Literal["complete", "refused", "incomplete", "disconnected", "rejected", "error"]
@@ -19,11 +20,9 @@ Outcome = Literal["complete", "refused", "incomplete", "disconnected", "rejected
 client's leaving; with our own error to a bad request; with our own failure."""
 
 
-class RequestServed(NamedTuple):
-    """One request has been answered, or given up. Emitted once for each request.
-
-    A named tuple, unlike the others: of so many fields a frozen dataclass costs seven times as much to make.
-    """
+@value
+class RequestServed:
+    """One request has been answered, or given up. Emitted once for each request."""
 
     path: str
     status: int
@@ -31,28 +30,15 @@ class RequestServed(NamedTuple):
     seconds: float
     """From the first byte of the request to the last of the response."""
     first_byte_seconds: float | None = None
-    overhead_seconds: float | None = None
-    """Tidemark's own time from the model's profile to the upstream's turn, the making of a summary left out."""
     model: str = ""
     stream: bool = False
-    conversation: str = ""
-    tenant: str = ""
-    action: Action | None = None
-    tokens_before: int | None = None
-    tokens_after: int | None = None
-    limit: int | None = None
-    summarized_messages: int | None = None
-    strategy: str | None = None
-    warning: str | None = None
-    store: str | None = None
+    report: Report | None = None
+    """None where the request ended before anything was known of its conversation."""
+    usage: Usage = NO_USAGE
     code: str | None = None
     """The code of the error, where there was one."""
     cause: str | None = None
     """What lies behind the error: for the log, never for a client."""
-    prompt_tokens: int | None = None
-    """The upstream's own ``usage``."""
-    cached_tokens: int | None = None
-    completion_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from functools import partial
 from proxy.core.conversation.messages import ChatRequest
 from proxy.core.planning.clip import Clip, Scissors, clipped
 from proxy.core.ports import RequestCount, TokenCounter
+from proxy.core.report import Report
 from proxy.pipeline.identify import Understood
-from proxy.pipeline.values import Report
 
 
 @dataclass(frozen=True, slots=True)

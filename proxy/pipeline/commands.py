@@ -19,6 +19,7 @@ from proxy.core.errors import CompactionFailed, ContextLengthExceeded, StoreErro
 from proxy.core.events import Listener, StoreDegraded
 from proxy.core.planning.situation import Mode
 from proxy.core.ports import Caller, ConversationStore
+from proxy.core.report import Report
 from proxy.pipeline.command_text import (
     Command,
     ContextFacts,
@@ -35,7 +36,7 @@ from proxy.pipeline.command_text import (
 from proxy.pipeline.fit import Compacting, Fitting
 from proxy.pipeline.identify import Understood
 from proxy.pipeline.pipeline import Announce, ChatPipeline
-from proxy.pipeline.values import Controls, Exchange, Refused, Report
+from proxy.pipeline.values import Controls, Exchange, Refused
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from proxy.compaction.compactor import Compactor, Summarized
 from proxy.compaction.writer import Clock, CompactionOrder, NotSummarized
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.summary import RunningSummary, render_summary
-from proxy.core.events import Action
 from proxy.core.planning.assemble import assemble
 from proxy.core.planning.clip import Clip, clips_for, could_shrink
 from proxy.core.planning.plan import least_tokens, plan, plan_ahead, plan_at_once, would_help
@@ -31,6 +30,7 @@ from proxy.core.planning.situation import (
     SwapSummary,
 )
 from proxy.core.ports import Route, TokenCounter
+from proxy.core.report import Action, Report
 from proxy.core.values import value
 from proxy.offload.threads import beside_many
 from proxy.pipeline.clip import clip
@@ -44,7 +44,7 @@ from proxy.pipeline.notices import (
     with_full_warning,
 )
 from proxy.pipeline.record import Ahead
-from proxy.pipeline.values import Refused, Report
+from proxy.pipeline.values import Refused
 
 Compacting = Callable[[int, int], None]
 """Told how many messages and tokens are being summarized while the client waits (FR-1.6.2)."""

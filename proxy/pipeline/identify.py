@@ -17,13 +17,14 @@ from proxy.core.conversation.prefix import Chains, PrefixChain, owner_of
 from proxy.core.conversation.records import Recollection, told_id
 from proxy.core.conversation.summary import NO_SYSTEMS, InnerSystems, RunningSummary, SummaryRecipe, inner_systems
 from proxy.core.errors import StoreError
-from proxy.core.events import Action, Listener, StoreDegraded
+from proxy.core.events import Listener, StoreDegraded
 from proxy.core.models import model_id
 from proxy.core.planning.budget import Budget, ModelProfile, budget_for
 from proxy.core.planning.calibration import Measure, calibration_key
 from proxy.core.ports import CalibrationStore, Caller, ConversationStore, RequestCount, Route, TokenCounter
+from proxy.core.report import Action, Report
 from proxy.core.values import value
-from proxy.pipeline.values import Controls, Report
+from proxy.pipeline.values import Controls
 
 
 @value

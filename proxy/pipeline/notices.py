@@ -12,7 +12,7 @@ from proxy.compaction.writer import NotSummarized
 from proxy.core.errors import CompactionFailed, ContextLengthExceeded
 from proxy.core.planning.situation import Reason
 from proxy.pipeline.identify import Understood
-from proxy.pipeline.values import Report
+from proxy.core.report import Report
 
 WARNINGS = {
     "small_gain": "not compacted: it would free too little",

@@ -19,11 +19,12 @@ from proxy.core.events import ContextFull, Listener
 from proxy.core.planning.budget import ModelProfile, budget_for
 from proxy.core.planning.calibration import CalibrationKey
 from proxy.core.ports import CalibrationStore, Caller, ModelCatalog, Upstream
+from proxy.core.report import Report
 from proxy.dialects.chat.reply import Reply
 from proxy.pipeline.fit import Compacting, Fitted, Fitting
 from proxy.pipeline.identify import Identity, Place, Understood
 from proxy.pipeline.relay import Learn, PendingTurn
-from proxy.pipeline.values import Controls, Exchange, ReadReply, Refused, Report
+from proxy.pipeline.values import Controls, Exchange, ReadReply, Refused
 
 Announce = Callable[[Report], None]
 

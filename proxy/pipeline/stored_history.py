@@ -29,12 +29,13 @@ from proxy.core.ports import (
     Upstream,
     UpstreamReply,
 )
+from proxy.core.report import Report
 from proxy.pipeline.commands import Answered
 from proxy.pipeline.fit import Compacting
 from proxy.pipeline.identify import FULL, tenant_of
 from proxy.pipeline.pipeline import Announce
 from proxy.pipeline.stored_conversation import Readback, missing, under_way
-from proxy.pipeline.values import Controls, Exchange, Refused, Report
+from proxy.pipeline.values import Controls, Exchange, Refused
 
 OnConflict = Literal["reject", "wait"]
 _FIRST_LOOK_SECONDS = 0.02

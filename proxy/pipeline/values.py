@@ -12,9 +12,9 @@ from typing import Literal
 
 from proxy.core.conversation.summary import RunningSummary
 from proxy.core.errors import TidemarkError
-from proxy.core.events import Action
 from proxy.core.planning.situation import Mode
 from proxy.core.ports import Headers, UpstreamReply
+from proxy.core.report import Report
 from proxy.core.values import value
 from proxy.pipeline.relay import PendingTurn
 
@@ -32,28 +32,6 @@ class Controls:
     """Who has the conversation's earlier messages: the client, which sends them all, or the store."""
     acknowledge: bool = False
     """``X-Tidemark-Overflow: acknowledge``: send the request although it could not be compacted (FR-5.1.2)."""
-
-
-@value
-class Report:
-    """What was done to a request: the facts of the response headers and of the log line (promise 9)."""
-
-    conversation: str
-    tenant: str
-    limit: int
-    action: Action = "none"
-    tokens_before: int = 0
-    tokens_after: int = 0
-    local_tokens: int = 0
-    """What was forwarded, by our own count; ``tokens_after`` is calibrated where the model is."""
-    summarized: int = 0
-    strategy: str | None = None
-    warning: str | None = None
-    degraded: bool = False
-    overhead_seconds: float = 0.0
-    """Tidemark's own time from the model's profile to the upstream's turn, the making of a summary left out."""
-    gap: str = ""
-    """What of a stored history client and store do not both know (``core/conversation/alignment.py``)."""
 
 
 @value

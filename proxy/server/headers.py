@@ -8,7 +8,8 @@ from proxy.core.errors import InvalidRequest
 from proxy.core.http_headers import NOT_SENT, end_to_end
 from proxy.core.planning.situation import Mode
 from proxy.core.ports import Headers
-from proxy.pipeline.values import Controls, History, Report
+from proxy.core.report import Report
+from proxy.pipeline.values import Controls, History
 
 OWN_PREFIX = b"x-tidemark-"
 _OWN = slice(len(OWN_PREFIX))

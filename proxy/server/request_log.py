@@ -1,6 +1,6 @@
-"""One request at the edge: what is known of it so far, and the fact that is told at its end.
+"""One request at the server: what is known of it so far, and the fact that is emitted at its end.
 
-Beside ``chat.py``, which answers the request and notes here what became of it.
+Beside the endpoints of the dialects, which note here what became of a request.
 """
 
 from __future__ import annotations
@@ -10,23 +10,17 @@ from dataclasses import replace
 
 from proxy.core.conversation.messages import ChatRequest, JsonValue
 from proxy.core.errors import TidemarkError
-from proxy.core.events import Action, Outcome, RequestServed
+from proxy.core.events import Outcome, RequestServed
+from proxy.core.report import NO_USAGE, Report, Usage
 from proxy.pipeline.relay import Ending
-from proxy.pipeline.values import Report
 from proxy.server.asgi import Response
 from proxy.server.headers import report_lines
 
 MAX_COUNT = 2**53
 """Of tokens, as an upstream tells them: whole numbers beyond it are not summed exactly, if at all."""
-_Reported = tuple[
-    str, str, Action | None, int | None, int | None, int | None, int | None, str | None, str | None, str | None
-]
-_Usage = tuple[int | None, int | None, int | None]
-_NOT_REPORTED: _Reported = ("", "", None, None, None, None, None, None, None, None)
-_NO_USAGE: _Usage = (None, None, None)
 
 
-class Visit:
+class RequestLog:
     """What is known of one request so far; the fact of its end is made from it."""
 
     def __init__(self, path: str, response: Response, timer: Callable[[], float]) -> None:
@@ -64,46 +58,29 @@ class Visit:
         self.first_byte = self._timer() - self._started
 
     def served(self) -> RequestServed:
-        """The fact that the listeners get. Its fields are in their order: by name it takes three times as long."""
-        request, report = self.request, self.report
+        """The fact that the listeners get."""
+        request = self.request
         return RequestServed(
             self.path,
             self.response.status or 499,  # nginx's number for a client that left before the status
             self.outcome,
             self._timer() - self._started,
             self.first_byte,
-            report.overhead_seconds if report else None,
             request.model if request else "",
             request.stream if request else False,
-            *(_reported(report) if report else _NOT_REPORTED),
+            self.report,
+            _usage(self.ending) if self.ending else NO_USAGE,
             self.code,
             self.cause,
-            *(_usage(self.ending) if self.ending else _NO_USAGE),
         )
 
 
-def _reported(report: Report) -> _Reported:
-    """What was done to the request: the fields of the fact from ``conversation`` to ``store``."""
-    return (
-        report.conversation,
-        report.tenant,
-        report.action,
-        report.tokens_before,
-        report.tokens_after,
-        report.limit,
-        report.summarized,
-        report.strategy,
-        report.warning,
-        "degraded" if report.degraded else "ok",
-    )
-
-
-def _usage(ending: Ending) -> _Usage:
+def _usage(ending: Ending) -> Usage:
     """The upstream's own counts of prompt, cached prompt and completion, for monitoring (FR-1.1.5)."""
     usage = ending.reply.usage
     details = usage.get("prompt_tokens_details")
     cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
-    return _count(usage.get("prompt_tokens")), cached, _count(usage.get("completion_tokens"))
+    return Usage(_count(usage.get("prompt_tokens")), cached, _count(usage.get("completion_tokens")))
 
 
 def _count(value: JsonValue) -> int | None:

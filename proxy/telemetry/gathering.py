@@ -52,15 +52,14 @@ class Gathered:
         self.seconds.add(served.seconds)
         if served.first_byte_seconds is not None:
             self.first_byte.add(served.first_byte_seconds)
-        if served.overhead_seconds is not None:
-            self.overhead.add(served.overhead_seconds)
-        if (tokens := served.tokens_before) and tokens > 0:
-            self.before += tokens
-        if (tokens := served.tokens_after) and tokens > 0:
-            self.after += tokens
-        if (tokens := served.prompt_tokens) and tokens > 0:
+        if (report := served.report) is not None:
+            self.overhead.add(report.overhead_seconds)
+            self.before += report.tokens_before
+            self.after += report.tokens_after
+        usage = served.usage
+        if (tokens := usage.input_tokens) and tokens > 0:
             self.prompt += tokens
-        if (tokens := served.cached_tokens) and tokens > 0:
+        if (tokens := usage.cached_tokens) and tokens > 0:
             self.cached += tokens
-        if (tokens := served.completion_tokens) and tokens > 0:
+        if (tokens := usage.output_tokens) and tokens > 0:
             self.completion += tokens

@@ -1,7 +1,7 @@
-"""How a line of the log is written in JSON, that of a request above all, and the timestamp of a fact's line.
+"""A line of the log in JSON: the one of a request above all, and the timestamp of every line.
 
-Beside ``logging.py``, which writes them. Each request has such a line, so its fields are told to the encoder once and
-for all; what comes out is, byte by byte, what the same encoder makes of the masked fields of any other fact.
+Beside ``logging.py``, which writes them. Every request has such a line, so its fields are known to the encoder
+beforehand; what comes out is, byte by byte, what the same encoder makes of the masked fields of any other fact.
 """
 
 from __future__ import annotations
@@ -17,10 +17,38 @@ from proxy.core.events import RequestServed
 from proxy.telemetry.masking import DIGEST, fit_to_log, fit_word
 
 SECONDS_DIGITS = 6
-_FIELDS = [(name, Any, None) for name in (*RequestServed._fields, "event", "level", "timestamp")]
-_Line = msgspec.defstruct("_Line", _FIELDS, omit_defaults=True)
-"""What a request's line says; what is None is left out."""
 _ENCODER = msgspec.json.Encoder(enc_hook=str)
+
+
+class ServedLine(msgspec.Struct, omit_defaults=True):
+    """The fields of a request's line, in order; what is None is left out."""
+
+    path: str | None
+    status: int
+    outcome: str
+    seconds: float
+    first_byte_seconds: float | None = None
+    overhead_seconds: float | None = None
+    model: str | None = None
+    stream: bool | None = None
+    conversation: str | None = None
+    tenant: str | None = None
+    action: str | None = None
+    tokens_before: int | None = None
+    tokens_after: int | None = None
+    limit: int | None = None
+    summarized_messages: int | None = None
+    strategy: str | None = None
+    warning: str | None = None
+    store: str | None = None
+    code: str | None = None
+    cause: str | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    event: str | None = None
+    level: str | None = None
+    timestamp: str | None = None
 
 
 def as_json(fields: object, **_: Any) -> str:
@@ -28,39 +56,41 @@ def as_json(fields: object, **_: Any) -> str:
     return _ENCODER.encode(fields).decode()
 
 
-def served_line(fact: RequestServed, name: str, level: str) -> str:
-    """The line of a request: the fact's fields in their order, without what it does not know."""
-    (path, status, outcome, seconds, first_byte, overhead, model, stream, conversation, tenant, action) = fact[:11]
-    (before, after, limit, summarized, strategy, warning, store, code, cause, prompt, cached, completion) = fact[11:]
-    line = _Line(
-        _text(path),
-        status,
-        fit_word(outcome),
-        _seconds(seconds),
-        _seconds(first_byte),
-        _seconds(overhead),
-        _text(model),
-        stream,
-        _id(conversation),
-        _id(tenant),
-        fit_word(action) if action else None,
-        before,
-        after,
-        limit,
-        summarized,
-        _text(strategy),
-        _text(warning),
-        fit_word(store) if store else None,
-        _text(code),
-        _text(cause),
-        prompt,
-        cached,
-        completion,
-        name,
-        level,
-        timestamp(),
+def served_line(served: RequestServed, name: str | None = None, level: str | None = None) -> ServedLine:
+    """The line of a request, masked and without what is not known.
+
+    :param name: the event's name and ``level`` its level; left out where something else writes both
+    """
+    line = ServedLine(
+        _text(served.path),
+        served.status,
+        fit_word(served.outcome),
+        round(served.seconds, SECONDS_DIGITS),
+        _seconds(served.first_byte_seconds),
+        None,
+        _text(served.model),
+        served.stream,
     )
-    return as_json(line) + "\n"
+    report = served.report
+    if report is not None:
+        line.overhead_seconds = round(report.overhead_seconds, SECONDS_DIGITS)
+        line.conversation, line.tenant = _id(report.conversation), _id(report.tenant)
+        line.action = report.action
+        line.tokens_before, line.tokens_after, line.limit = report.tokens_before, report.tokens_after, report.limit
+        line.summarized_messages, line.strategy = report.summarized, _text(report.strategy)
+        line.warning, line.store = _text(report.warning), "degraded" if report.degraded else "ok"
+    line.code, line.cause = _text(served.code), _text(served.cause)
+    usage = served.usage
+    line.prompt_tokens, line.cached_tokens = usage.input_tokens, usage.cached_tokens
+    line.completion_tokens = usage.output_tokens
+    if name is not None:
+        line.event, line.level, line.timestamp = name, level, timestamp()
+    return line
+
+
+def served_fields(served: RequestServed) -> dict[str, Any]:
+    """The same fields by name, for a line that is no JSON."""
+    return {name: value for name, value in msgspec.structs.asdict(served_line(served)).items() if value is not None}
 
 
 def timestamp() -> str:
@@ -79,7 +109,7 @@ def _text(text: str | None) -> str | None:
 
 
 def _id(text: str) -> str | None:
-    """New in most lines, so it takes no place among what is remembered."""
+    """An id, masked past the cache: nearly every line has another one."""
     return text if DIGEST.fullmatch(text) else _text(text)
 
 

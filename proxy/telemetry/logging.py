@@ -36,7 +36,7 @@ from proxy.core.events import (
     SummaryPrepared,
     TurnStored,
 )
-from proxy.telemetry.lines import SECONDS_DIGITS, as_json, served_line, timestamp
+from proxy.telemetry.lines import SECONDS_DIGITS, as_json, served_fields, served_line, timestamp
 from proxy.telemetry.masking import fit_to_log, fit_traceback
 
 DEGRADED_SECONDS = 10.0
@@ -124,9 +124,9 @@ class FactLog:
             return
         lines = _json_lines()
         if lines is not None:
-            lines.line(served_line(served, _SERVED, _LEVELS[level]), _SERVED)
+            lines.line(as_json(served_line(served, _SERVED, _LEVELS[level])) + "\n", _SERVED)
         else:
-            self._log.log(level, _SERVED, **_fields(served))
+            self._log.log(level, _SERVED, **served_fields(served))
 
     def _due(self, operation: str) -> bool:
         now = self._clock()
@@ -271,7 +271,8 @@ def _fit(_logger: Any, _method: str, fields: MutableMapping[str, Any]) -> Mutabl
 def _loudness(served: RequestServed) -> int:
     if served.outcome == "error":
         return logging.ERROR
-    return logging.WARNING if served.outcome == "incomplete" or served.warning else logging.INFO
+    warned = served.report is not None and served.report.warning is not None
+    return logging.WARNING if served.outcome == "incomplete" or warned else logging.INFO
 
 
 def _fields(event: Event) -> dict[str, Any]:

@@ -192,7 +192,7 @@ class Metrics:
 
     def _served(self, event: RequestServed) -> None:
         model = event.model if event.model in self._models else self._label(event)
-        key = (model, event.status, event.action or "", event.outcome)
+        key = (model, event.status, event.report.action if event.report else "", event.outcome)
         gathered = self._gathered.get(key)
         if gathered is None:
             gathered = self._first(key)
@@ -233,7 +233,7 @@ class Metrics:
 
 def _has_answered(event: RequestServed) -> bool:
     """Whether a model answered, if only to begin with. Of an answer of our own, to a command, no tokens are counted."""
-    if event.tokens_after == 0:
+    if event.report is not None and event.report.tokens_after == 0:
         return False
     if event.outcome == "disconnected":  # a refusal may have been on its way as well
         return event.first_byte_seconds is not None and event.status < 400

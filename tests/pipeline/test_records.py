@@ -12,11 +12,12 @@ from proxy.core.conversation.summary import RunningSummary, SummaryRecipe
 from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
 from proxy.core.planning.calibration import Calibration
 from proxy.core.ports import Caller, RequestCount, Route
+from proxy.core.report import Report
 from proxy.dialects.chat.request import BodyParser
 from proxy.pipeline.fit import Fitting
 from proxy.pipeline.identify import Identity, tenant_of
 from proxy.pipeline.pipeline import ChatPipeline
-from proxy.pipeline.values import Controls, Exchange, ReadReply, Report
+from proxy.pipeline.values import Controls, Exchange, ReadReply
 
 ROUTE = Route("wire", "asked", "served", "openai", "http://upstream/v1")
 PROFILE = ModelProfile("asked", ModelWindow(), CompactionPolicy(calibrate=True))

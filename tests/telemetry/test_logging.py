@@ -18,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.events import (
-    Action,
     ConversationCompacted,
     Event,
     FlushDropped,
@@ -29,7 +28,8 @@ from proxy.core.events import (
     SummaryFailed,
     TurnStored,
 )
-from proxy.telemetry.lines import served_line, timestamp
+from proxy.core.report import Action, Report, Usage
+from proxy.telemetry.lines import as_json, served_line, timestamp
 from proxy.telemetry.logging import DEGRADED_SECONDS, FactLog, configure
 from proxy.telemetry.masking import MAX_CHARACTERS, fit_to_log
 
@@ -38,6 +38,20 @@ FAILED = SummaryFailed("c1", "gpt-4o", "llm", "no answer", "deterministic", 1.0)
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 SECONDS = st.floats(0, 1e9)
 COUNT = st.none() | st.integers()
+REPORTS = st.builds(
+    Report,
+    conversation=ANY_TEXT | st.from_regex("[0-9a-f]{14,18}", fullmatch=True),
+    tenant=ANY_TEXT,
+    limit=st.integers(),
+    action=st.sampled_from(get_args(Action)),
+    tokens_before=st.integers(),
+    tokens_after=st.integers(),
+    summarized=st.integers(),
+    strategy=st.none() | ANY_TEXT,
+    warning=st.none() | ANY_TEXT,
+    degraded=st.booleans(),
+    overhead_seconds=SECONDS,
+)
 Lines = Callable[[], list[dict[str, Any]]]
 
 
@@ -96,14 +110,8 @@ class TestFacts:
                 "complete",
                 1.23456789,
                 model="gpt-4o",
-                conversation="c1",
-                action="reused",
-                tokens_before=900,
-                tokens_after=400,
-                limit=1000,
-                summarized_messages=12,
-                store="ok",
                 stream=True,
+                report=Report("c1", "t1", 1000, "reused", 900, 400, summarized=12, overhead_seconds=0.5),
             )
         )
         (line,) = lines()
@@ -115,9 +123,11 @@ class TestFacts:
             "status": 200,
             "outcome": "complete",
             "seconds": 1.234568,
+            "overhead_seconds": 0.5,
             "model": "gpt-4o",
             "stream": True,
             "conversation": "c1",
+            "tenant": "t1",
             "action": "reused",
             "tokens_before": 900,
             "tokens_after": 400,
@@ -129,7 +139,9 @@ class TestFacts:
     def test_a_fact_is_written_as_structlog_would(self) -> None:
         """It goes past structlog because of its cost; who reads the log sees no difference."""
         stream, other = io.StringIO(), io.StringIO()
-        fact = RequestServed("/v1/ü", 200, "error", 1.5, model="sk-abcdef123456", cause="a\nb", tenant="0" * 32)
+        fact = RequestServed(
+            "/v1/ü", 200, "error", 1.5, model="sk-abcdef123456", cause="a\nb", report=Report("", "0" * 32, 1)
+        )
         configure("info", json=True, stream=stream)
         FactLog()(fact)
         configure("info", json=True, stream=other)
@@ -146,41 +158,55 @@ class TestFacts:
             RequestServed,
             path=st.text(min_size=1),
             outcome=st.sampled_from(get_args(Outcome)),
-            action=st.none() | st.sampled_from(get_args(Action)),
             seconds=SECONDS,
             first_byte_seconds=st.none() | SECONDS,
-            overhead_seconds=st.none() | SECONDS,
             model=ANY_TEXT,
             stream=st.booleans(),
-            conversation=ANY_TEXT | st.from_regex("[0-9a-f]{14,18}", fullmatch=True),
-            tenant=ANY_TEXT,
-            tokens_before=COUNT,
-            tokens_after=COUNT,
-            limit=COUNT,
-            summarized_messages=COUNT,
-            strategy=st.none() | ANY_TEXT,
-            warning=st.none() | ANY_TEXT,
-            store=st.none() | ANY_TEXT,
+            report=st.none() | REPORTS,
+            usage=st.builds(Usage, COUNT, COUNT, COUNT),
             code=st.none() | ANY_TEXT,
             cause=st.none() | ANY_TEXT | st.just("token=AbCd1234EfGh " * 40),
-            prompt_tokens=COUNT,
-            cached_tokens=COUNT,
-            completion_tokens=COUNT,
         )
     )
     def test_the_line_of_a_request_says_what_is_known_of_it(self, fact: RequestServed) -> None:
-        """In the order of the fact's fields, each under its name, and in one line whatever its texts hold."""
+        """In one order, each under its name, and in one line whatever its texts hold."""
         level = "error" if fact.outcome == "error" else "info"
-        line = served_line(fact, "request.served", level)
+        line = as_json(served_line(fact, "request.served", level))
+        report, usage = fact.report, fact.usage
+        facts: dict[str, Any] = {
+            "path": fact.path,
+            "status": fact.status,
+            "outcome": fact.outcome,
+            "seconds": fact.seconds,
+            "first_byte_seconds": fact.first_byte_seconds,
+            "overhead_seconds": report and report.overhead_seconds,
+            "model": fact.model,
+            "stream": fact.stream,
+            "conversation": report and report.conversation,
+            "tenant": report and report.tenant,
+            "action": report and report.action,
+            "tokens_before": report and report.tokens_before,
+            "tokens_after": report and report.tokens_after,
+            "limit": report and report.limit,
+            "summarized_messages": report and report.summarized,
+            "strategy": report and report.strategy,
+            "warning": report and report.warning,
+            "store": report and ("degraded" if report.degraded else "ok"),
+            "code": fact.code,
+            "cause": fact.cause,
+            "prompt_tokens": usage.input_tokens,
+            "cached_tokens": usage.cached_tokens,
+            "completion_tokens": usage.output_tokens,
+        }
         known = {
             name: fit_to_log(value) if isinstance(value, str) else round(value, 6)
-            for name, value in fact._asdict().items()
+            for name, value in facts.items()
             if value is not None and value != ""
         }
         usual = {**known, "stream": fact.stream, "event": "request.served", "level": level}
         said = json.loads(line)
         assert list(said.items()) == [*usual.items(), ("timestamp", said["timestamp"])]
-        assert line.splitlines(keepends=True) == [line]
+        assert line.splitlines() == [line]
 
     def test_a_timestamp_is_the_time_in_utc(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """To the microsecond that has begun; always of the same length."""
@@ -235,7 +261,7 @@ class TestFacts:
         self, lines: Lines, outcome: Outcome, warning: str | None, level: str
     ) -> None:
         """A client's mistake is no error of ours."""
-        FactLog()(RequestServed("/v1/x", 200, outcome, 0.1, warning=warning))
+        FactLog()(RequestServed("/v1/x", 200, outcome, 0.1, report=Report("c", "t", 1, warning=warning)))
         assert lines()[0]["level"] == level
 
     @pytest.mark.parametrize(
@@ -289,13 +315,13 @@ class TestForm:
     def test_a_terminal_gets_colours_and_everything_else_json(self) -> None:
         """Unless it is said otherwise."""
         shown = []
-        for stream, as_json in (
+        for stream, in_json in (
             (Terminal(), None),
             (io.StringIO(), None),
             (Terminal(), True),
             (io.StringIO(), False),
         ):
-            configure(stream=stream, json=as_json)
+            configure(stream=stream, json=in_json)
             FactLog()(SERVED)
             shown.append((stream.getvalue()[0] == "{", "\x1b[" in stream.getvalue()))
         assert shown == [(False, True), (True, False), (True, False), (False, False)]
@@ -410,15 +436,17 @@ class TestTexts:
         """What is cached is cut first: a client may send any length."""
         long = "very long " * 1000
         before = sys.getrefcount(long)
-        served_line(RequestServed(long, 200, "complete", 0.1, model=long, conversation=long), "request.served", "info")
+        report = Report(long, long, 1, strategy=long, warning=long)
+        served_line(RequestServed(long, 200, "complete", 0.1, model=long, report=report), "request.served", "info")
+        del report
         fit_to_log(long)
         assert sys.getrefcount(long) == before
 
     def test_a_made_up_model_name_makes_no_line_of_its_own(self) -> None:
         """On a terminal neither."""
-        for as_json in (True, False):
+        for in_json in (True, False):
             stream = io.StringIO()
-            configure(stream=stream, json=as_json)
+            configure(stream=stream, json=in_json)
             FactLog()(RequestServed("/v1/x", 404, "rejected", 0.1, model="a\n2026 [info] all is well\x1b[2J\ud800"))
             assert len(stream.getvalue().splitlines()) == 1
             assert "\x1b" not in stream.getvalue()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from proxy.core.events import (
     SummaryFailed,
     TurnStored,
 )
+from proxy.core.report import Report, Usage
 from proxy.telemetry.gathering import REQUEST_SECONDS
 from proxy.telemetry.metrics import MAX_MODELS, OTHER, Metrics
 
@@ -30,14 +32,9 @@ SERVED = RequestServed(
     "complete",
     0.75,
     first_byte_seconds=0.03,
-    overhead_seconds=0.002,
     model="gpt-4o",
-    action="compacted",
-    tokens_before=900,
-    tokens_after=400,
-    prompt_tokens=410,
-    cached_tokens=300,
-    completion_tokens=20,
+    report=Report("c", "t", 1000, "compacted", 900, 400, overhead_seconds=0.002),
+    usage=Usage(410, 300, 20),
 )
 
 WORKERS = """
@@ -176,8 +173,8 @@ NOT_SERVED = {
     "the client left before an answer": RequestServed("/v1/x", 499, "disconnected", 0.1),
     "and after a comment": RequestServed("/v1/x", 200, "disconnected", 0.1),
     "and while it was refused": RequestServed("/v1/x", 404, "disconnected", 0.1, 0.1),
-    "a command": RequestServed("/v1/x", 200, "complete", 0.1, 0.1, tokens_before=0, tokens_after=0),
-    "and the client left": RequestServed("/v1/x", 200, "disconnected", 0.1, 0.1, tokens_before=0, tokens_after=0),
+    "a command": RequestServed("/v1/x", 200, "complete", 0.1, 0.1, report=Report("", "t", 1000)),
+    "and the client left": RequestServed("/v1/x", 200, "disconnected", 0.1, 0.1, report=Report("", "t", 1000)),
 }
 
 
@@ -186,7 +183,7 @@ def test_a_model_that_nobody_serves_takes_no_label(ending: RequestServed) -> Non
     """Else made-up names could take them all before a real one comes."""
     metrics = Metrics()
     for number in range(MAX_MODELS):
-        metrics(ending._replace(model=f"made-up-{number}"))
+        metrics(replace(ending, model=f"made-up-{number}"))
     metrics(SERVED)
     assert value(metrics, "tidemark_request_seconds_count", model="gpt-4o") == 1
     assert value(metrics, "tidemark_request_seconds_count", model=OTHER) == MAX_MODELS
@@ -205,7 +202,7 @@ def test_a_model_whose_answer_had_begun_takes_a_label() -> None:
 def test_whatever_a_client_or_an_upstream_sends_can_be_rendered(model: str, tokens: int) -> None:
     """Half characters in a name, counts below 0: the page stays readable to Prometheus' own parser."""
     metrics = Metrics()
-    metrics(RequestServed("/v1/x", 200, "complete", 0.1, model=model, prompt_tokens=tokens))
+    metrics(RequestServed("/v1/x", 200, "complete", 0.1, model=model, usage=Usage(tokens)))
     page, content_type = metrics.render()
     assert content_type.startswith("text/plain")
     names = {family.name for family in text_string_to_metric_families(page.decode())}

@@ -15,19 +15,20 @@ from proxy.core.conversation.messages import ChatRequest
 from proxy.core.errors import ClientError, TidemarkError
 from proxy.core.events import Listener, Outcome
 from proxy.core.ports import Headers
+from proxy.core.report import Report
 from proxy.dialects.chat.completion import completion, event_stream
 from proxy.dialects.chat.request import LIGHT_BYTES, BodyParser
 from proxy.pipeline.commands import Answered
 from proxy.pipeline.relay import Relay
 from proxy.pipeline.stored_history import Road
-from proxy.pipeline.values import Exchange, Refused, Report
+from proxy.pipeline.values import Exchange, Refused
 from proxy.server.access import ConversationAccess
 from proxy.server.asgi import JSON, Attended, ClientGone, Response, read_body
 from proxy.server.encodings import decoded_body, is_encoded
 from proxy.server.errors import belated
 from proxy.server.headers import controls, returned
 from proxy.server.keepalive import EVENT_STREAM, KeepAlive
-from proxy.server.request_log import Visit
+from proxy.server.request_log import RequestLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,132 +66,132 @@ class ChatEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        visit = Visit(scope["path"], Response(send), self._timer)
+        log = RequestLog(scope["path"], Response(send), self._timer)
         try:
             body = await read_body(receive, scope["headers"], self._limits.max_body_bytes)
             if is_encoded(scope["headers"]):
                 body = await decoded_body(body, scope["headers"], self._limits.max_body_bytes)
             with Attended(receive):
-                visit.outcome = await self._answered(visit, scope, body)
+                log.outcome = await self._answered(log, scope, body)
         except ClientGone:
-            pass  # as which every visit counts until it has ended otherwise
+            pass  # as which every log counts until it has ended otherwise
         except ClientError as error:
-            visit.failed(error)
-            await visit.response.error(error)
-            visit.outcome = "rejected"
+            log.failed(error)
+            await log.response.error(error)
+            log.outcome = "rejected"
         finally:
-            self._emit(visit.served())
+            self._emit(log.served())
 
-    async def _answered(self, visit: Visit, scope: Scope, body: bytes) -> Outcome:
+    async def _answered(self, log: RequestLog, scope: Scope, body: bytes) -> Outcome:
         try:
-            return await self._answer(visit, scope, body)
+            return await self._answer(log, scope, body)
         except TidemarkError as error:
-            visit.failed(error)
-            await visit.response.error(error, visit.facts())
+            log.failed(error)
+            await log.response.error(error, log.facts())
             return "rejected" if isinstance(error, ClientError) else "error"
         except OSError:
             return "disconnected"
         except Exception:
             # The boundary of the process: whatever went wrong, the client gets OpenAI's envelope; the server logs it.
-            visit.outcome, visit.code = "error", TidemarkError.code
-            await visit.response.error(TidemarkError("Tidemark failed to serve this request; its log says why."))
+            log.outcome, log.code = "error", TidemarkError.code
+            await log.response.error(TidemarkError("Tidemark failed to serve this request; its log says why."))
             raise
 
-    async def _answer(self, visit: Visit, scope: Scope, body: bytes) -> Outcome:
+    async def _answer(self, log: RequestLog, scope: Scope, body: bytes) -> Outcome:
         light = len(body) <= LIGHT_BYTES
-        request = visit.request = self._parser.chat(body) if light else await self._parser.read(body)
+        request = log.request = self._parser.chat(body) if light else await self._parser.read(body)
         asked = controls(scope["headers"])
         caller = self._access.auth.caller(scope["headers"])
         if not request.stream:
-            brought = await self._pipeline.run(request, caller, asked, prepared=visit.prepared)
-            return await self._brought(visit, request, brought, None)
+            brought = await self._pipeline.run(request, caller, asked, prepared=log.prepared)
+            return await self._brought(log, request, brought, None)
         limits = self._limits
         async with KeepAlive(
-            visit.response, limits.keepalive_seconds, visit.facts, notice=limits.notice_seconds
+            log.response, limits.keepalive_seconds, log.facts, notice=limits.notice_seconds
         ) as keepalive:
 
             def prepared(report: Report) -> None:
                 keepalive.compacted()
-                visit.prepared(report)
+                log.prepared(report)
 
             brought = await self._pipeline.run(
                 request, caller, asked, prepared=prepared, compacting=keepalive.compacting
             )
-            return await self._brought(visit, request, brought, keepalive)
+            return await self._brought(log, request, brought, keepalive)
 
     async def _brought(
-        self, visit: Visit, request: ChatRequest, brought: Exchange | Refused | Answered, keepalive: KeepAlive | None
+        self, log: RequestLog, request: ChatRequest, brought: Exchange | Refused | Answered, keepalive: KeepAlive | None
     ) -> Outcome:
         """Bring to the client what its request has come to; only a stream was kept alive meanwhile."""
-        visit.prepared(brought.report)
+        log.prepared(brought.report)
         if isinstance(brought, Refused):
             raise brought.error
         if isinstance(brought, Answered):
             if keepalive is not None:
                 await keepalive.stop()
-            return await self._told(visit, request, brought)
+            return await self._told(log, request, brought)
         if brought.reply.status < 400 and _is_stream(brought.reply.headers, asked=request.stream):
-            return await self._stream(visit, brought, keepalive or KeepAlive(visit.response, 0, visit.facts))
+            return await self._stream(log, brought, keepalive or KeepAlive(log.response, 0, log.facts))
         if keepalive is not None:
             try:
                 await keepalive.stop()  # the status is known, and a comment would settle another
             except BaseException:  # the client left over a comment: nobody else has the answer to close it
                 await brought.reply.close()
                 raise
-        return await self._whole(visit, brought)
+        return await self._whole(log, brought)
 
-    async def _stream(self, visit: Visit, exchange: Exchange, keepalive: KeepAlive) -> Outcome:
+    async def _stream(self, log: RequestLog, exchange: Exchange, keepalive: KeepAlive) -> Outcome:
         """Bring a stream to the client, event by event."""
-        reply, response = exchange.reply, visit.response
+        reply, response = exchange.reply, log.response
         lines = returned(reply.headers)
         keepalive.status, keepalive.lines = reply.status, lines
 
         async def deliver(chunk: bytes) -> None:
-            if visit.first_byte is None:
+            if log.first_byte is None:
                 await keepalive.stop()
-                visit.arrived()
+                log.arrived()
                 if response.status is None:
-                    await response.start(reply.status, [*lines, *visit.facts()])
+                    await response.start(reply.status, [*lines, *log.facts()])
             await response.piece(chunk)
 
-        ending = visit.ending = await self._relay.stream(reply, exchange.turn, deliver)
+        ending = log.ending = await self._relay.stream(reply, exchange.turn, deliver)
         if not ending.stored:
-            visit.unstored()
+            log.unstored()
         await keepalive.stop()
         if ending.error is not None:
-            visit.failed(ending.error)
-            await response.error(ending.error, visit.facts())
+            log.failed(ending.error)
+            await response.error(ending.error, log.facts())
             return ending.outcome
         if response.status is None:
-            await response.start(reply.status, [*lines, *visit.facts()])
+            await response.start(reply.status, [*lines, *log.facts()])
         await response.end()
         return ending.outcome
 
-    async def _whole(self, visit: Visit, exchange: Exchange) -> Outcome:
+    async def _whole(self, log: RequestLog, exchange: Exchange) -> Outcome:
         """Bring an answer to the client that is no stream."""
-        reply, response = exchange.reply, visit.response
+        reply, response = exchange.reply, log.response
         data, ending = await self._relay.whole(reply, exchange.turn)
-        visit.ending = ending
+        log.ending = ending
         if not ending.stored:
-            visit.unstored()
+            log.unstored()
         if ending.error is not None:
-            visit.failed(ending.error)
-            await response.error(ending.error, visit.facts())
+            log.failed(ending.error)
+            await response.error(ending.error, log.facts())
             return ending.outcome
-        visit.arrived()
+        log.arrived()
         if response.status is None:
-            await response.whole(reply.status, [*returned(reply.headers), *visit.facts()], data)
+            await response.whole(reply.status, [*returned(reply.headers), *log.facts()], data)
         else:  # comments have gone out already, so the answer can only be an event
             await response.end(belated(reply.status, data))
         return ending.outcome
 
     @staticmethod
-    async def _told(visit: Visit, request: ChatRequest, answer: Answered) -> Outcome:
+    async def _told(log: RequestLog, request: ChatRequest, answer: Answered) -> Outcome:
         """Bring the client an answer of our own, as it would have got one of the model."""
-        response, facts = visit.response, visit.facts()
-        visit.arrived()
+        response, facts = log.response, log.facts()
+        log.arrived()
         # nothing went upstream, so nothing of it counts among what did
-        visit.report = replace(answer.report, tokens_before=0, tokens_after=0)
+        log.report = replace(answer.report, tokens_before=0, tokens_after=0)
         if not request.stream:
             await response.whole(200, [JSON, *facts], completion(request, answer))
         else:

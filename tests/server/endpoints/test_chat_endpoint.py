@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, MutableMapping
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -14,17 +13,18 @@ from starlette.types import Receive
 from proxy.core.errors import BodyTooLarge, UpstreamBroken
 from proxy.core.events import Event, RequestServed
 from proxy.core.ports import Headers, UpstreamReply
+from proxy.core.report import Report, Usage
 from proxy.dialects.chat.reply import Reply
 from proxy.dialects.chat.request import BodyParser
 from proxy.pipeline.pipeline import ChatPipeline
 from proxy.pipeline.relay import Deliver, Ending, PendingTurn, Relay
-from proxy.pipeline.values import Exchange, Report
+from proxy.pipeline.values import Exchange
 from proxy.server.access import ConversationAccess
 from proxy.server.asgi import Response
 from proxy.server.auth import PassthroughAuth
 from proxy.server.endpoints.chat import ChatEndpoint, EdgeLimits
 from proxy.server.operator import OperatorAccess
-from proxy.server.request_log import Visit
+from proxy.server.request_log import RequestLog
 
 BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).encode()
 
@@ -242,10 +242,10 @@ async def test_a_request_that_is_cancelled_while_its_body_comes_is_told_once() -
 def test_every_fact_of_a_visit_is_told_in_its_own_field() -> None:
     """The fact is made by the order of its fields, so each has a value of its own here."""
     times = iter((1.0, 1.5, 3.0))
-    visit = Visit("/path", Response(Caller().send), lambda: next(times))
+    visit = RequestLog("/path", Response(Caller().send), lambda: next(times))
     visit.request = BodyParser().chat(BODY[:-1] + b', "stream": true}')
     report = Report("conversation", "tenant", 1, "forced", 2, 3, 4, 5, "strategy", "warning", gap="gap")
-    visit.prepared(replace(report, degraded=True, overhead_seconds=0.25))
+    visit.prepared(report)
     visit.failed(UpstreamBroken("said", internal="cause"))
     visit.arrived()
     usage = {"prompt_tokens": 6, "prompt_tokens_details": {"cached_tokens": 7}, "completion_tokens": 8}
@@ -257,28 +257,16 @@ def test_every_fact_of_a_visit_is_told_in_its_own_field() -> None:
         outcome="incomplete",
         seconds=2.0,
         first_byte_seconds=0.5,
-        overhead_seconds=0.25,
         model="m",
         stream=True,
-        conversation="conversation",
-        tenant="tenant",
-        action="forced",
-        tokens_before=2,
-        tokens_after=3,
-        limit=1,
-        summarized_messages=5,
-        strategy="strategy",
-        warning="warning",
-        store="degraded",
+        report=report,
+        usage=Usage(input_tokens=6, cached_tokens=7, output_tokens=8),
         code=UpstreamBroken.code,
         cause="cause",
-        prompt_tokens=6,
-        cached_tokens=7,
-        completion_tokens=8,
     )
 
 
 def test_a_visit_of_which_nothing_is_known_tells_that_alone() -> None:
     """A client that left before its request was there."""
-    visit = Visit("/path", Response(Caller().send), lambda: 1.0)
+    visit = RequestLog("/path", Response(Caller().send), lambda: 1.0)
     assert visit.served() == RequestServed("/path", 499, "disconnected", 0.0)

@@ -1,0 +1,141 @@
+"""The path of one request through the code: calls, files, and moves between packages. ``make bench-structure``.
+
+A profiler in the server's own thread notes every Python function of ``proxy/`` that one request enters. The figures are
+exact: the same code gives the same figures on every machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import tempfile
+import threading
+import types
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import uvicorn
+
+from benchmarks.speed import load
+from benchmarks.speed.systems import UPSTREAM, start
+from proxy.app import create_app
+from proxy.config import load as load_settings
+from proxy.server.connections import Connection
+from proxy.store.embedded.server import EmbeddedValkey
+
+ROOT = Path(__file__).parents[1] / "proxy"
+WARM_REQUESTS = 30
+"""Caches are filled and connections are open before one request is followed."""
+
+
+class Follower:
+    """Notes the file and function of every call in one thread. The mutable state is the list of these."""
+
+    def __init__(self) -> None:
+        self.active = False
+        self.entered: list[tuple[str, str]] = []
+
+    def __call__(self, frame: types.FrameType, event: str, _: object) -> None:
+        """Called by the interpreter at every call and return."""
+        if not self.active or event != "call":
+            return
+        name = frame.f_code.co_filename
+        if name.startswith(str(ROOT)) and "<" not in frame.f_code.co_name:
+            self.entered.append(
+                (name[len(str(ROOT)) + 1 :], f"{frame.f_code.co_qualname}:{frame.f_code.co_firstlineno}")
+            )
+
+
+def figures(entered: Sequence[tuple[str, str]]) -> Mapping[str, int]:
+    """The figures of one followed request."""
+    files = [file for file, _ in entered]
+    packages = [file.rpartition("/")[0].partition("/")[0] or file for file in files]
+    return {
+        "calls": len(entered),
+        "functions": len(set(entered)),
+        "files": len(set(files)),
+        "packages": len(set(packages)),
+        "moves between files": _moves(files),
+        "moves between packages": _moves(packages),
+    }
+
+
+def _moves(places: Sequence[str]) -> int:
+    return sum(before != after for before, after in zip(places, places[1:], strict=False))
+
+
+def followed(port: int, follower: Follower, headers: Mapping[str, str], *, turns: int) -> Mapping[str, int]:
+    """The figures of the last of several turns of one conversation."""
+    talk: list[Mapping[str, str]] = []
+    stored = "X-Tidemark-History" in headers
+    for turn in range(turns):
+        new = {"role": "user", "content": f"Question {turn}: what comes next?"}
+        talk.append(new)
+        body = json.dumps({"model": "small", "messages": [new] if stored else talk}).encode()
+        request = urllib.request.Request(
+            f"http://{load.HOST}:{port}/v1/chat/completions",
+            body,
+            {"content-type": "application/json", "authorization": "Bearer key", **headers},
+        )
+        follower.entered = []
+        follower.active = turn == turns - 1
+        with urllib.request.urlopen(request) as answer:
+            talk.append(json.loads(answer.read())["choices"][0]["message"])
+        follower.active = False
+    return figures(follower.entered)
+
+
+def main() -> None:
+    """Follow a small request and a turn of stored history, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--show", action="store_true", help="print every call of the small request")
+    given = parser.parse_args()
+    logging.basicConfig(level=logging.CRITICAL)
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        upstream = start(UPSTREAM, "", folder / "upstream")
+        try:
+            with EmbeddedValkey(folder / "store") as store:
+                _follow(upstream.port, store.url, show=given.show)
+        finally:
+            upstream.stop()
+
+
+def _follow(upstream: int, store_url: str, *, show: bool) -> None:
+    environ = {"TIDEMARK_UPSTREAM": f"http://{load.HOST}:{upstream}/v1", "TIDEMARK_DATA_DIR": "/nonexistent"}
+    settings = load_settings(None, environ)
+    follower = Follower()
+    app = create_app(settings, store_url=store_url, secret=b"structure", warn=lambda _: None)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, http=Connection, log_config=None, access_log=False, ws="none"))
+    threading.setprofile(follower)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
+    thread.start()
+    threading.setprofile(None)
+    while not server.started:
+        threading.Event().wait(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    rows = {
+        "small request": followed(port, follower, {}, turns=WARM_REQUESTS // 10),
+    }
+    if show:
+        for file, function in follower.entered:
+            print(f"{file:<40}{function}")
+    rows["turn of stored history"] = followed(
+        port,
+        follower,
+        {"X-Tidemark-Conversation": "structure", "X-Tidemark-History": "stored"},
+        turns=2,
+    )
+    names = list(rows["small request"])
+    print(f"{'':<26}" + "".join(f"{name:>24}" for name in names))
+    for title, row in rows.items():
+        print(f"{title:<26}" + "".join(f"{row[name]:>24}" for name in names))
+    server.should_exit = True
+    thread.join(10)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""What became of one request: the facts of its response headers and of its log line (promise 9).
+
+The pipeline makes a report, the server renders it as headers, the telemetry as a log line and as metrics.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from .values import value
+
+Action = Literal["none", "reused", "compacted", "forced", "bypassed", "failed"]
+"""``X-Tidemark-Action``: what was done to the request."""
+
+
+@value
+class Report:
+    """What was done to one request. Tokens are the model's, counted locally."""
+
+    conversation: str
+    """The id that the client gets; empty where the conversation has none yet."""
+    tenant: str
+    limit: int
+    """The most tokens that may be forwarded."""
+    action: Action = "none"
+    tokens_before: int = 0
+    tokens_after: int = 0
+    local_tokens: int = 0
+    """Tokens of what was forwarded by our own count; ``tokens_after`` is calibrated where the model is."""
+    summarized: int = 0
+    """How many client messages the summary stands for."""
+    strategy: str | None = None
+    warning: str | None = None
+    degraded: bool = False
+    """Whether the store failed this request."""
+    overhead_seconds: float = 0.0
+    """Tidemark's own time from the model's profile to the upstream's turn, without the making of a summary."""
+    gap: str = ""
+    """What of a stored history client and store do not both know (``core/conversation/alignment.py``)."""
+
+
+@value
+class Usage:
+    """Tokens as the provider counted them, for monitoring only (FR-1.1.5); None where it does not say."""
+
+    input_tokens: int | None = None
+    cached_tokens: int | None = None
+    """The part of the input that came from the provider's prompt cache."""
+    output_tokens: int | None = None
+
+
+NO_USAGE = Usage()
