@@ -1,4 +1,4 @@
-"""The promises of DESIGN.md, held by the core alone, over generated conversations that grow turn by turn."""
+"""The promises of docs/promises.md, held by the core alone, over generated conversations that grow turn by turn."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 On the road of a request after the catalog and before the store, which is asked with the chain. Equal chains mean equal
 conversations, whoever sends them and through whichever worker; a fork or an edit changes every hash after it.
-System messages are left out, because agents write clocks into them (DESIGN.md, "Identity").
+System messages are left out, because agents write clocks into them (docs/adr/0001).
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class Budget:
 def budget_for(profile: ModelProfile, max_output_tokens: int | None, retention: int | None = None) -> Budget:
     """The budget of one request.
 
-    :param max_output_tokens: what the request itself asks for; the reply reserve follows it (DESIGN.md, "Budget")
+    :param max_output_tokens: what the request itself asks for; the reply reserve follows it (docs/compaction.md)
     :param retention: the request's own retention in tokens (FR-2.2.2), in place of the policy's
     """
     asked = (max_output_tokens, retention)

@@ -1,6 +1,6 @@
 """``/tidemark/conversations``: stored conversations listed, shown, searched, taken out, brought in and forgotten.
 
-Reached with the tenant's own credential, or with the admin token, which reaches all (DESIGN.md, "Interface").
+Reached with the tenant's own credential, or with the admin token, which reaches all (docs/history.md).
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class ListsModels(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ops:
-    """The endpoints; the paths are fixed by DESIGN.md, "Interface"."""
+    """The endpoints; docs/wire.md lists the paths."""
 
     store: ConversationStore
     models: ListsModels

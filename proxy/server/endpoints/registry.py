@@ -55,7 +55,7 @@ class KnowsModels(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The endpoints of the registry; the paths are fixed by DESIGN.md, "Interface"."""
+    """The endpoints of the registry; docs/wire.md lists the paths."""
 
     registry: KnowsModels
     auth: PassthroughAuth

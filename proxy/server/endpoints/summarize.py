@@ -1,6 +1,6 @@
 """``POST /tidemark/conversations/{id}/summarize``: a stored conversation is compacted by hand.
 
-Reached with the tenant's own credential, or with the admin token, which reaches all (DESIGN.md, "Interface").
+Reached with the tenant's own credential, or with the admin token, which reaches all (docs/history.md).
 """
 
 from __future__ import annotations

@@ -198,7 +198,7 @@ def test_a_summary_that_covers_the_newest_message_is_not_used(covered: int) -> N
 
 
 def test_system_messages_inside_the_prefix_go_into_the_summary_only_when_they_have_no_room() -> None:
-    """DESIGN.md, promise 2: kept verbatim as long as they fit; the oldest give way first."""
+    """Promise 2: kept verbatim as long as they fit; the oldest give way first."""
     said = [message(role="user", content="a")]
     said += [message(role="system", content=f"reminder {i}") for i in range(4)]
     said += [message(role="assistant", content="b"), message(role="user", content="c")]
