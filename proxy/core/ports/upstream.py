@@ -116,7 +116,7 @@ class ModelCatalog(Protocol):
     """What is known of models."""
 
     async def profile(self, route: Route, caller: Caller) -> ModelProfile:
-        """Window and policy of a model, by the sources of docs/models.md in order; never fails, the last is a default."""
+        """Window and policy of a model, by the sources of docs/models.md; never fails, the last is a default."""
         ...
 
     async def learn(
