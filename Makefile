@@ -41,6 +41,9 @@ bench-peers: $(VENV)/dev.stamp ## Install the peers of the benchmark, each into 
 bench-instructions: $(VENV)/dev.stamp ## Count the instructions of a small request, which noise cannot move; needs valgrind
 	@$(BIN)/python -m benchmarks.speed.instructions $(ARGS)
 
+bench-structure: $(VENV)/dev.stamp ## Count the calls, files and package moves of one request
+	PYTHONPATH=. $(BIN)/python -m benchmarks.structure
+
 bench-counting: $(VENV)/dev.stamp ## Measure token counting beside litellm's; ARGS: make bench-counting ARGS="--rounds 30"
 	@PYTHONPATH=. $(BIN)/python benchmarks/counting.py $(ARGS)
 

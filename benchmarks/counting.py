@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from proxy.core.conversation.messages import ChatRequest
+from proxy.core.conversation.messages import ModelRequest
 from proxy.dialects.chat.message import parse_message
 from proxy.tokens import LocalTokenCounter
 
@@ -59,10 +59,10 @@ def conversation() -> Values:
     return values
 
 
-def parsed(values: Values) -> ChatRequest:
+def parsed(values: Values) -> ModelRequest:
     """A request of these messages, as the edge parses it."""
     messages = [parse_message(json.dumps(value).encode(), value, place) for place, value in enumerate(values)]
-    return ChatRequest(b"", {}, MODEL, tuple(messages))
+    return ModelRequest(b"", {}, MODEL, tuple(messages))
 
 
 def timed(work: Callable[[], object]) -> float:

@@ -14,11 +14,11 @@ from typing import Protocol
 
 from benchmarks.shapes import PRIMING, Shape, shapes
 from proxy.core.conversation.messages import Message
-from proxy.core.conversation.summary import RunningSummary, SummaryRecipe, render_summary
+from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe, render_summary
 from proxy.core.planning.assemble import assemble
 from proxy.core.planning.budget import Budget, CompactionPolicy, ModelProfile, budget_for
 from proxy.core.planning.plan import plan, plan_ahead
-from proxy.core.planning.situation import CannotFit, Compact, NoCompaction, Situation, SwapSummary
+from proxy.core.planning.situation import CannotFit, Compact, NoCompaction, PlanInput, SwapSummary
 
 CACHED_PRICE = 0.1
 """Of a token that the cache holds, in new ones."""
@@ -116,14 +116,14 @@ class Planned:
     def replay(self, shape: Shape) -> Bill:
         """Walk the road of every request: plan, compact, assemble."""
         bill, budget = Bill(), self.budget(shape)
-        summary: RunningSummary | None = None
-        prepared: RunningSummary | None = None
-        making: tuple[int, RunningSummary] | None = None
+        summary: PrefixSummary | None = None
+        prepared: PrefixSummary | None = None
+        making: tuple[int, PrefixSummary] | None = None
         """The request from which on a summary is ready that is being made."""
         for number, (messages, tokens) in enumerate(shape.requests):
             if making is not None and number >= making[0]:
                 prepared, making = making[1], None
-            given = Situation(
+            given = PlanInput(
                 messages=messages,
                 tokens=tokens,
                 fixed=PRIMING,
@@ -195,12 +195,12 @@ def _written(replaced: int) -> int:
     return max(replaced // WRITTEN_RATIO, LEAST_WRITTEN)
 
 
-def _made(planned: Compact, bill: Bill, *, waits: bool) -> RunningSummary:
+def _made(planned: Compact, bill: Bill, *, waits: bool) -> PrefixSummary:
     """A summary as long as a model would write it, and its price."""
     tokens = min(planned.max_summary_tokens, _written(planned.replaced_tokens))
     bill.summarize(planned.replaced_tokens, tokens, waits=waits)
     text = f"the first {planned.covered}"
-    return RunningSummary(
+    return PrefixSummary(
         b"", planned.covered, text, RECIPE, "llm", "automatic", 0.0, tokens=tokens, absorbed=planned.absorbed
     )
 
@@ -210,7 +210,7 @@ def _parts(messages: Sequence[Message], tokens: Sequence[int]) -> Parts:
 
 
 def _sent(
-    sent: Sequence[Message], messages: Sequence[Message], tokens: Sequence[int], summary: RunningSummary | None
+    sent: Sequence[Message], messages: Sequence[Message], tokens: Sequence[int], summary: PrefixSummary | None
 ) -> Parts:
     """The parts of what is forwarded."""
     sizes = dict(_parts(messages, tokens))

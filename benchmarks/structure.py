@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import logging
 import tempfile
@@ -23,7 +24,7 @@ from benchmarks.speed import load
 from benchmarks.speed.systems import UPSTREAM, start
 from proxy.app import create_app
 from proxy.config import load as load_settings
-from proxy.server.connections import Connection
+from proxy.server.connections import ClientConnection
 from proxy.store.embedded.server import EmbeddedValkey
 
 ROOT = Path(__file__).parents[1] / "proxy"
@@ -64,7 +65,7 @@ def figures(entered: Sequence[tuple[str, str]]) -> Mapping[str, int]:
 
 
 def _moves(places: Sequence[str]) -> int:
-    return sum(before != after for before, after in zip(places, places[1:], strict=False))
+    return sum(before != after for before, after in itertools.pairwise(places))
 
 
 def followed(port: int, follower: Follower, headers: Mapping[str, str], *, turns: int) -> Mapping[str, int]:
@@ -82,7 +83,7 @@ def followed(port: int, follower: Follower, headers: Mapping[str, str], *, turns
         )
         follower.entered = []
         follower.active = turn == turns - 1
-        with urllib.request.urlopen(request) as answer:
+        with urllib.request.urlopen(request) as answer:  # noqa: S310 - the address is our own server's
             talk.append(json.loads(answer.read())["choices"][0]["message"])
         follower.active = False
     return figures(follower.entered)
@@ -109,7 +110,9 @@ def _follow(upstream: int, store_url: str, *, show: bool) -> None:
     settings = load_settings(None, environ)
     follower = Follower()
     app = create_app(settings, store_url=store_url, secret=b"structure", warn=lambda _: None)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, http=Connection, log_config=None, access_log=False, ws="none"))
+    server = uvicorn.Server(
+        uvicorn.Config(app, port=0, http=ClientConnection, log_config=None, access_log=False, ws="none")
+    )
     threading.setprofile(follower)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
     thread.start()

@@ -66,7 +66,7 @@ def request(path: str, body: bytes) -> bytes:
     )
 
 
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """One kept connection; one request at a time."""
 
     def __init__(self) -> None:
@@ -137,9 +137,9 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
 
-async def connect(port: int) -> Connection:
+async def connect(port: int) -> ClientConnection:
     """A new connection."""
-    _, made = await asyncio.get_running_loop().create_connection(Connection, HOST, port)
+    _, made = await asyncio.get_running_loop().create_connection(ClientConnection, HOST, port)
     return made
 
 
@@ -152,7 +152,7 @@ async def drive(port: int, requests: Sequence[bytes], concurrency: int, limit_se
     connections = [await connect(port) for _ in range(concurrency)]
     started = time.perf_counter()
 
-    async def work(connection: Connection) -> None:
+    async def work(connection: ClientConnection) -> None:
         try:
             for data in left:
                 if connection.closed:

@@ -1,4 +1,4 @@
-"""What is kept of a run: ratios that later runs are held against, the tables of the pages, and the plots."""
+"""What is kept of a run: ratios that later runs are held against, the tables of the page, and the plots."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from benchmarks.speed.systems import ROOT, TIDEMARK
 
 Told = Callable[[Report], str]
 RATIOS = Path(__file__).with_name("ratios.json")
-PAGES = {ROOT / "README.md": table.brief, ROOT / "docs" / "benchmarks.md": table.markdown}
+PAGE = ROOT / "docs" / "benchmarks.md"
+TABLES: Mapping[str, Told] = {"summary": table.brief, "figures": table.markdown}
+"""What ``make bench`` writes into the page, each between its two marks."""
 PLOTS = ROOT / "docs" / "plots"
-BEGIN, END = "<!-- figures: made by make bench -->", "<!-- end of figures -->"
 
 
 def compared(report: Report, path: Path = RATIOS) -> list[str]:
@@ -39,8 +40,8 @@ def same_machine(one: object, other: object) -> bool:
     return all(one.get(fact) == other.get(fact) for fact in ("system", "processor", "cores"))
 
 
-def keep(report: Report, path: Path = RATIOS, plots: Path = PLOTS, pages: Mapping[Path, Told] = PAGES) -> None:
-    """Write what is kept; the pages and plots show a full run only."""
+def keep(report: Report, path: Path = RATIOS, plots: Path = PLOTS, page: Path | None = PAGE) -> None:
+    """Write what is kept; the page and the plots show a full run only."""
     ratios = {"machine": dict(report.machine), "ratios": figures.ratios_of(report, TIDEMARK.name)}
     path.write_text(json.dumps(_kept(path) | {report.kind: ratios}, indent=1) + "\n", encoding="utf-8")
     if report.kind != "full":
@@ -48,13 +49,22 @@ def keep(report: Report, path: Path = RATIOS, plots: Path = PLOTS, pages: Mappin
     plots.mkdir(exist_ok=True)
     for name, drawn in plot.all_plots(report).items():
         (plots / f"{name}.svg").write_text(drawn, encoding="utf-8")
-    for page, told in pages.items():
-        if page.exists():
-            page.write_text(placed(page.read_text(encoding="utf-8"), told(report)), encoding="utf-8")
+    if page is None:
+        return
+    text = page.read_text(encoding="utf-8")
+    for name, told in TABLES.items():
+        text = placed(text, name, told(report))
+    page.write_text(text, encoding="utf-8")
 
 
-def placed(page: str, part: str) -> str:
-    """A page with its figures renewed; one that has no place for them stays as it is."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
+def marks(name: str) -> tuple[str, str]:
+    """The lines of a page between which a table stands."""
+    return f"<!-- {name}: made by make bench -->", f"<!-- end of {name} -->"
+
+
+def placed(page: str, name: str, part: str) -> str:
+    """A page with one table renewed; a page without marks for it stays as it is."""
+    first, last = marks(name)
+    before, begin, rest = page.partition(first)
+    _, end, after = rest.partition(last)
     return f"{before}{begin}\n{part}\n{end}{after}" if begin and end else page

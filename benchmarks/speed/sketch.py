@@ -21,7 +21,7 @@ import tiktoken
 from benchmarks.speed.relay import NOT_CARRIED
 from benchmarks.speed.upstream import serve
 from proxy.core.ports import Caller, Route
-from proxy.store.connection.pipelined import Line, Server
+from proxy.store.connection.pipelined import PipelinedConnection, StoreServer
 from proxy.store.embedded.server import EmbeddedValkey
 from proxy.tokens.vocabulary import vocabulary
 from proxy.upstream.wire import WireLane
@@ -35,7 +35,7 @@ _encode = msgspec.json.encode
 class Sketch:
     """The ASGI application."""
 
-    def __init__(self, upstream: str, store: Line) -> None:
+    def __init__(self, upstream: str, store: PipelinedConnection) -> None:
         self._lane = WireLane()
         self._route = Route("wire", "any", "any", "openai", upstream + "/v1")
         self._store = store
@@ -79,4 +79,4 @@ class Sketch:
 if __name__ == "__main__":
     with EmbeddedValkey(Path(sys.argv[3])) as valkey:
         path = valkey.url.removeprefix("unix://").partition("?")[0]
-        serve(Sketch(sys.argv[2], Line(Server(path=path))), int(sys.argv[1]))
+        serve(Sketch(sys.argv[2], PipelinedConnection(StoreServer(path=path))), int(sys.argv[1]))

@@ -86,7 +86,7 @@ def markdown(report: Report) -> str:
 
 
 def brief(report: Report) -> str:
-    """The README's table: the works that most users meet, CPU of the proxy per request."""
+    """The page's first table: the works that most users meet, CPU of the proxy per request."""
     works = [work for work in BRIEF if report.at(OURS, work)]
     lines = [f"Measured {machine_line(report)}.", ""]
     lines += [

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.app.flushing import Flushing
 from proxy.app.parts import Engine, StoredParts
-from proxy.archive import Contexts, Finding, Reading, Transfer
+from proxy.archive import ContextView, ConversationLocator, ConversationReader, Transfer
 from proxy.archive.search_index import MessageSearch
 from proxy.archive.summarize import ManualCompaction
 from proxy.config import Settings
@@ -32,17 +32,17 @@ from proxy.core.ports import MemoryFlush
 from proxy.dialects.chat.request import read_messages
 from proxy.pipeline.command_text import mark_of
 from proxy.pipeline.commands import Commands
-from proxy.pipeline.pipeline import ChatPipeline
+from proxy.pipeline.pipeline import Pipeline
 from proxy.pipeline.relay import Relay
 from proxy.pipeline.stored_history import StoredHistory, TurnRules
 from proxy.server.access import ConversationAccess
 from proxy.server.auth import MAX_REMEMBERED, PassthroughAuth
 from proxy.server.browsers import BrowserAccess
 from proxy.server.endpoints.chat import ChatEndpoint, EdgeLimits
-from proxy.server.endpoints.conversations import Archived
-from proxy.server.endpoints.ops import Ops
-from proxy.server.endpoints.registry import Models
-from proxy.server.endpoints.summarize import Conversations
+from proxy.server.endpoints.conversations import ConversationEndpoints
+from proxy.server.endpoints.ops import OperationsEndpoints
+from proxy.server.endpoints.registry import RegistryEndpoints
+from proxy.server.endpoints.summarize import SummarizeEndpoint
 from proxy.server.errors import envelope, status_of
 from proxy.server.operator import OperatorAccess
 from proxy.store.leases import RedisLeases
@@ -75,7 +75,7 @@ def create_app(
     flush = flushing.outbox if flushing.enabled else None
     stored.forgets.append(flushing)  # also while it is off: something may be left of when it was on
     engine = Engine(stored, emit, flush)
-    pipeline = ChatPipeline(
+    pipeline = Pipeline(
         upstream=parts.upstream,
         catalog=parts.catalog,
         calibrations=stored.calibrations,
@@ -124,7 +124,7 @@ def create_app(
 
     routes = [
         HttpRoute(CHAT, chat, methods=["POST"]),
-        *Ops(
+        *OperationsEndpoints(
             store=store,
             models=parts.catalog,
             auth=auth,
@@ -133,9 +133,9 @@ def create_app(
             resting=engine.writer.resting,
             max_body_bytes=max_body,
         ).routes(),
-        *Models(stored.registry, auth, access).routes(),
+        *RegistryEndpoints(stored.registry, auth, access).routes(),
         *_archived(stored, pipeline, engine, conversations).routes(),
-        *Conversations(_manual(stored, pipeline, engine, emit, flush), conversations).routes(),
+        *SummarizeEndpoint(_manual(stored, pipeline, engine, emit, flush), conversations).routes(),
     ]
     handlers = {404: _missing, 405: _missing, 500: _failed}
     browsers = BrowserAccess(settings.server.host, settings.server.allowed_origins, warn)
@@ -186,8 +186,8 @@ def _history(settings: Settings, stored: StoredParts, road: Commands) -> StoredH
     )
 
 
-def _archived(stored: StoredParts, road: ChatPipeline, engine: Engine, access: ConversationAccess) -> Archived:
-    finding = Finding(
+def _archived(stored: StoredParts, road: Pipeline, engine: Engine, access: ConversationAccess) -> ConversationEndpoints:
+    finding = ConversationLocator(
         store=stored.store,
         heads=stored.by_hand,
         road=road,
@@ -195,9 +195,9 @@ def _archived(stored: StoredParts, road: ChatPipeline, engine: Engine, access: C
         choose=stored.parts.summarizer_for,
         read=read_messages,
     )
-    return Archived(
-        reading=Reading(finding, MessageSearch(), stored.forgets, time.time),
-        contexts=Contexts(finding, engine.fitting),
+    return ConversationEndpoints(
+        reading=ConversationReader(finding, MessageSearch(), stored.forgets, time.time),
+        contexts=ContextView(finding, engine.fitting),
         transfer=Transfer(finding, RedisLeases(stored.store.ask), stored.parts.counter, time.time, stored.store.usage),
         access=access,
         max_body_bytes=stored.parts.settings.server.max_body_mb * 1024 * 1024,
@@ -205,7 +205,7 @@ def _archived(stored: StoredParts, road: ChatPipeline, engine: Engine, access: C
 
 
 def _manual(
-    stored: StoredParts, road: ChatPipeline, engine: Engine, emit: Listener, flush: MemoryFlush | None
+    stored: StoredParts, road: Pipeline, engine: Engine, emit: Listener, flush: MemoryFlush | None
 ) -> ManualCompaction:
     return ManualCompaction(
         road=road,

@@ -20,15 +20,15 @@ from proxy.memory_flush import (
     Courier,
     DailyFiles,
     EntryPointConsumer,
+    FlushWorker,
     Outbox,
     Recovery,
     Waits,
     Watch,
-    Worker,
     installed,
 )
 from proxy.store.conversations import RedisStore
-from proxy.store.flush_queue import Bounds, RedisFlushes
+from proxy.store.flush_queue import QueueBounds, RedisFlushQueue
 
 STORE_SECONDS = 10.0
 """The longest that one step waits for the store; no client waits for it."""
@@ -52,16 +52,16 @@ class Flushing:
         self._emit = emit
         self._waits = Waits(attempts=said.attempts)
         ttl_seconds = settings.store.ttl_days * SECONDS_A_DAY
-        bounds = Bounds(said.max_entries, said.max_mb * 2**20)
+        bounds = QueueBounds(said.max_entries, said.max_mb * 2**20)
         self.store = store = RedisStore(
             url, ttl_seconds=ttl_seconds, recall_timeout_seconds=STORE_SECONDS, record_timeout_seconds=STORE_SECONDS
         )
-        self.queue = RedisFlushes(store.ask, ttl_seconds=ttl_seconds, bounds=bounds)
-        notes = RedisFlushes((requests or store).ask, ttl_seconds=ttl_seconds, bounds=bounds)
+        self.queue = RedisFlushQueue(store.ask, ttl_seconds=ttl_seconds, bounds=bounds)
+        notes = RedisFlushQueue((requests or store).ask, ttl_seconds=ttl_seconds, bounds=bounds)
         self.outbox = Outbox(self.queue, store, notes=notes, emit=emit, clock=time.time, nudge=self._nudge)
         self.recovery = Recovery(self.queue, store, emit=emit, clock=time.time)
         self._watch = Watch(self.queue, emit)
-        self._worker: Worker | None = None
+        self._worker: FlushWorker | None = None
 
     def start(self, *, work: bool) -> None:
         """Begin, in the running loop.
@@ -74,7 +74,7 @@ class Flushing:
         if work:
             reader = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
             couriers = [self._courier(consumer, reader) for consumer in consumers]
-            self._worker = Worker(self.queue, couriers, self.recovery, reader=reader, emit=self._emit)
+            self._worker = FlushWorker(self.queue, couriers, self.recovery, reader=reader, emit=self._emit)
             self._worker.start()
 
     async def aclose(self) -> None:

@@ -13,23 +13,23 @@ from proxy.catalog.catalog import Catalog
 from proxy.catalog.litellm_data import LiteLLMModelData
 from proxy.catalog.overrides import LiveOverrides
 from proxy.catalog.registry import ModelRegistry
-from proxy.compaction.background import Preparation
+from proxy.compaction.background import BackgroundCompaction
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.writer import SummaryWriter
 from proxy.config import ModelEntry, Settings, StoreSettings, TenantSettings, WindowNote, read_override
 from proxy.core.conversation.summary import Strategy, Template
 from proxy.core.events import Listener
 from proxy.core.planning.budget import ModelProfile
-from proxy.core.ports import Caller, Forgets, LessonStore, MemoryFlush, Route, Summarizer
-from proxy.dialects.chat.request import BodyParser
-from proxy.pipeline.fit import Fitting
-from proxy.pipeline.identify import Identity
-from proxy.pipeline.offline import Stateless
+from proxy.core.ports import Caller, DeletionHook, LearnedWindowStore, MemoryFlush, Route, Summarizer
+from proxy.dialects.chat.request import RequestParser
+from proxy.pipeline.fit import BudgetFitter
+from proxy.pipeline.identify import Identifier
+from proxy.pipeline.offline import OfflineService
 from proxy.store.by_hand import RedisByHand
 from proxy.store.calibrations import RedisCalibrations
 from proxy.store.conversations import RedisStore
 from proxy.store.leases import RedisLeases
-from proxy.store.lessons import RedisLessons
+from proxy.store.lessons import RedisLearnedWindows
 from proxy.store.lifetimes import Lifetime, Lifetimes, lifetime
 from proxy.store.models import RedisModels
 from proxy.summarizers.extractive import ExtractiveSummarizer
@@ -55,10 +55,10 @@ class Parts:
         settings: Settings,
         warn: Callable[[str], None],
         live: LiveOverrides | None = None,
-        lessons: LessonStore | None = None,
+        lessons: LearnedWindowStore | None = None,
     ) -> None:
         self.settings = settings
-        self.parser = BodyParser()
+        self.parser = RequestParser()
         self.counter = LocalTokenCounter(on_failure=settings.tokenizer.on_failure, on_warning=warn)
         self.data = data = LiteLLMModelData()
         entries = [_entry(entry) for entry in settings.model_list]
@@ -110,9 +110,9 @@ class Parts:
             self._named[named] = summarizer
         return summarizer
 
-    def stateless(self) -> Stateless:
+    def stateless(self) -> OfflineService:
         """Counting and compacting of single requests."""
-        return Stateless(
+        return OfflineService(
             parser=self.parser,
             counter=self.counter,
             catalog=self.catalog,
@@ -142,13 +142,13 @@ class StoredParts:
             emit=emit,
             max_tenant_bytes=None if most is None else most * BYTES_A_MEGABYTE,
         )
-        self.forgets: list[Forgets] = []
+        self.forgets: list[DeletionHook] = []
         """Whoever keeps something of a conversation beside the store, and is told when it is forgotten."""
         self.by_hand = RedisByHand(self.store.ask, ttl_seconds=ttl_seconds, lifetimes=self.lifetimes)
         self.calibrations = RedisCalibrations(self.store.ask, ttl_seconds=ttl_seconds)
         models = RedisModels(self.store.ask)
         self.live = LiveOverrides(models, time.time)
-        self.parts = Parts(settings, warn, self.live, RedisLessons(self.store.ask, ttl_seconds=ttl_seconds))
+        self.parts = Parts(settings, warn, self.live, RedisLearnedWindows(self.store.ask, ttl_seconds=ttl_seconds))
         self.registry = ModelRegistry(
             store=models,
             calibrations=self.calibrations,
@@ -187,11 +187,11 @@ class Engine:
         self.compactor = Compactor(
             writer=writer, store=store, leases=leases, counter=parts.counter, emit=emit, flush=flush
         )
-        self.preparation = Preparation(writer=writer, store=store, leases=leases, emit=emit)
-        self.fitting = Fitting(
+        self.preparation = BackgroundCompaction(writer=writer, store=store, leases=leases, emit=emit)
+        self.fitting = BudgetFitter(
             counter=parts.counter, compactor=self.compactor, preparation=self.preparation, timer=time.perf_counter
         )
-        self.identity = Identity(
+        self.identity = Identifier(
             store=store,
             calibrations=stored.calibrations,
             counter=parts.counter,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from proxy.archive.context import Contexts
-from proxy.archive.locate import ArchiveStore, Finding
+from proxy.archive.context import ContextView
+from proxy.archive.locate import ArchiveStore, ConversationLocator
 from proxy.archive.pages import Page
-from proxy.archive.reading import Reading
+from proxy.archive.reading import ConversationReader
 from proxy.archive.transfer import Transfer
 
-__all__ = ["ArchiveStore", "Contexts", "Finding", "Page", "Reading", "Transfer"]
+__all__ = ["ArchiveStore", "ContextView", "ConversationLocator", "ConversationReader", "Page", "Transfer"]

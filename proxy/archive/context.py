@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from proxy.archive.locate import NOBODY, Finding
+from proxy.archive.locate import NOBODY, ConversationLocator
 from proxy.archive.pages import Told
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.records import StoredConversation, StoredMessage
@@ -15,16 +15,16 @@ from proxy.core.planning.situation import NoCompaction, ReuseSummary
 from proxy.core.ports import Caller
 from proxy.dialects.chat.echo import as_sent
 from proxy.pipeline.commands import at_rest
-from proxy.pipeline.fit import Fitting
+from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Place
 from proxy.pipeline.stored_conversation import chain_of_stored
 from proxy.pipeline.values import Controls, Refused
 
 
-class Contexts:
+class ContextView:
     """Takes ports only; holds no state of its own."""
 
-    def __init__(self, finding: Finding, fitting: Fitting) -> None:
+    def __init__(self, finding: ConversationLocator, fitting: BudgetFitter) -> None:
         self._finding = finding
         self._fitting = fitting
 

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from proxy.compaction.writer import ChooseSummarizer
-from proxy.core.conversation.messages import ChatRequest
+from proxy.core.conversation.messages import ModelRequest
 from proxy.core.conversation.prefix import is_id, owner_of
 from proxy.core.conversation.records import StoredConversation
-from proxy.core.conversation.summary import RunningSummary, SummaryRecipe
+from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
 from proxy.core.errors import ModelNotFound
-from proxy.core.ports import BegunTurn, Caller, ConversationStore, Upstream
-from proxy.pipeline.pipeline import ChatPipeline
-from proxy.pipeline.stored_conversation import Read, Readback, missing, request_of, request_read
+from proxy.core.ports import Caller, ConversationStore, RequestHeads, StartedTurn, Upstream
+from proxy.pipeline.pipeline import Pipeline
+from proxy.pipeline.stored_conversation import Read, StoredConversationReader, missing, request_of, request_read
 
 NOBODY = Caller(b"", ())
 """In whose name the operator looks: the admin token goes to no upstream."""
@@ -97,7 +97,7 @@ class ArchiveStore(ConversationStore, Protocol):
         """What was done in each turn, oldest first."""
         ...
 
-    async def summaries(self, conversation: str, *, standing: bool = False) -> Sequence[RunningSummary]:
+    async def summaries(self, conversation: str, *, standing: bool = False) -> Sequence[PrefixSummary]:
         """All summaries of a conversation, oldest first, or those only that stand for a beginning of it."""
         ...
 
@@ -113,7 +113,7 @@ class ArchiveStore(ConversationStore, Protocol):
         """The id of the conversation that a credential's client calls by a name."""
         ...
 
-    async def begin_turn(self, family: str, own: str, tenant: str, seconds: float) -> BegunTurn | None:
+    async def start_turn(self, family: str, own: str, tenant: str, seconds: float) -> StartedTurn | None:
         """Take the turn of a conversation."""
         ...
 
@@ -122,23 +122,15 @@ class ArchiveStore(ConversationStore, Protocol):
         ...
 
 
-class Heads(Protocol):
-    """The system messages of last requests."""
-
-    async def head(self, conversation: str) -> Sequence[bytes]:
-        """Those that began the conversation's last request, in the client's bytes."""
-        ...
-
-
-class Finding:
+class ConversationLocator:
     """Takes ports only; holds no state of its own."""
 
     def __init__(
         self,
         *,
         store: ArchiveStore,
-        heads: Heads,
-        road: ChatPipeline,
+        heads: RequestHeads,
+        road: Pipeline,
         upstream: Upstream,
         choose: ChooseSummarizer,
         read: Read,
@@ -147,7 +139,7 @@ class Finding:
         self.heads = heads
         self.road = road
         self.upstream = upstream
-        self.readback = Readback(store, upstream)
+        self.readback = StoredConversationReader(store, upstream)
         self._choose = choose
         self.read = read
 
@@ -164,11 +156,11 @@ class Finding:
             raise missing(conversation)
         return await self.readback.record(found, caller)
 
-    async def summaries(self, record: StoredConversation) -> Sequence[RunningSummary]:
+    async def summaries(self, record: StoredConversation) -> Sequence[PrefixSummary]:
         """Those that stand for a beginning of a conversation, oldest first: the road uses no others."""
         return await self.store.summaries(record.id, standing=True)
 
-    async def in_use(self, record: StoredConversation) -> RunningSummary | None:
+    async def in_use(self, record: StoredConversation) -> PrefixSummary | None:
         """The summary that the next request would use; of a model that is not served, the longest there is."""
         made = [one for one in await self.summaries(record) if one.covered < record.message_count]
         if not made:
@@ -183,6 +175,6 @@ class Finding:
         usable = [one for one in made if recipe is None or one.recipe == recipe]
         return max(usable, key=lambda one: (one.covered, one.created_at), default=None)
 
-    async def request(self, model: str, raws: Sequence[bytes]) -> ChatRequest:
+    async def request(self, model: str, raws: Sequence[bytes]) -> ModelRequest:
         """Messages as the request that a client would send them in."""
         return await request_read(self.read, model, raws)

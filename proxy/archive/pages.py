@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from proxy.archive.locate import Turn
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.records import StoredConversation, StoredMessage
-from proxy.core.conversation.summary import RunningSummary
+from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.cursors import cursor_of, place_of
 from proxy.core.errors import InvalidRequest
 
@@ -106,7 +106,7 @@ def told_gap(one: StoredMessage) -> Told:
     return {"unreadable": {"position": one.position, "id": one.message_id}}
 
 
-def told_summary(one: RunningSummary, ids: Sequence[str]) -> Told:
+def told_summary(one: PrefixSummary, ids: Sequence[str]) -> Told:
     """A summary, which one it took in, and which messages it stands for (S0-3, FR-4.2.1).
 
     :param ids: of the conversation's messages, in order; those that have expired are missing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from proxy.archive.locate import Finding
+from proxy.archive.locate import ConversationLocator
 from proxy.archive.pages import (
     Page,
     Told,
@@ -19,23 +19,25 @@ from proxy.archive.pages import (
 from proxy.compaction.writer import Clock
 from proxy.core.conversation.messages import JsonValue, Message
 from proxy.core.conversation.prefix import owner_of
-from proxy.core.conversation.summary import RunningSummary
+from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.cursors import cursor_of, place_of
 from proxy.core.errors import RecordUnreadable
-from proxy.core.ports import Caller, Forgets, Searchable, Searches
+from proxy.core.ports import Caller, DeletionHook, Searchable, Searches
 from proxy.pipeline.stored_conversation import beside
 
 MOST_IDS = 100_000
 """Of messages on a page of summaries, 3.5 MB of JSON; each summary names all that it stands for."""
 
 
-class Reading:
+class ConversationReader:
     """Takes ports only; holds no state of its own.
 
     :param forgets: who else keeps something of a conversation
     """
 
-    def __init__(self, finding: Finding, search: Searches, forgets: Sequence[Forgets], clock: Clock) -> None:
+    def __init__(
+        self, finding: ConversationLocator, search: Searches, forgets: Sequence[DeletionHook], clock: Clock
+    ) -> None:
         self._finding = finding
         self._search = search
         self._forgets = forgets
@@ -157,13 +159,13 @@ def _list(data: list[JsonValue], unreadable: list[JsonValue], cursor: str | None
     return {**listed, "unreadable": unreadable} if unreadable else listed
 
 
-def _within_ids(made: Sequence[RunningSummary]) -> Sequence[RunningSummary]:
+def _within_ids(made: Sequence[PrefixSummary]) -> Sequence[PrefixSummary]:
     """The first summaries, as many as a page can tell all messages of; one at least."""
     sizes = accumulate(one.covered for one in made)
     return made[: max(sum(size <= MOST_IDS for size in sizes), 1)]
 
 
-def _key(one: RunningSummary) -> tuple[bytes, str, tuple[bytes, ...]]:
+def _key(one: PrefixSummary) -> tuple[bytes, str, tuple[bytes, ...]]:
     return (one.prefix, one.recipe.key, one.absorbed)
 
 

@@ -1,7 +1,8 @@
 """Compaction by hand of a stored conversation: no client sends it, so it is read back and walks the same road.
 
-Beside ``pipeline/commands.py`` and above the pipeline, which plans and compacts as for a request that asks for it (FR-2.3.1).
-What no request can ask for is done here: making the newest summary anew, and summarizing without a credential.
+Beside ``pipeline/commands.py`` and above the pipeline, which plans and compacts as for a request that asks for it
+(FR-2.3.1). What no request can ask for is done here: making the newest summary anew, and summarizing without a
+credential.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Protocol
 
 from proxy.compaction.writer import NotSummarized, SummaryWriter, flush_of
 from proxy.core.conversation.records import StoredConversation
-from proxy.core.conversation.summary import RunningSummary, inner_systems
+from proxy.core.conversation.summary import PrefixSummary, inner_systems
 from proxy.core.errors import CompactionFailed, ModelNotFound, StoreUnavailable
 from proxy.core.events import CompactionStarted, ConversationCompacted, Listener
 from proxy.core.planning.budget import MIN_SUMMARY_TOKENS
@@ -20,31 +21,31 @@ from proxy.core.planning.situation import Compact
 from proxy.core.ports import Caller, ConversationStore, MemoryFlush, Route, Summarizer, Upstream
 from proxy.core.report import Report
 from proxy.dialects.chat.echo import as_sent
-from proxy.pipeline.fit import Fitting, order_of
-from proxy.pipeline.identify import Place, Understood, tenant_of
+from proxy.pipeline.fit import BudgetFitter, order_of
+from proxy.pipeline.identify import Place, RequestContext, tenant_of
 from proxy.pipeline.notices import by_hand_warning
-from proxy.pipeline.pipeline import ChatPipeline
-from proxy.pipeline.stored_conversation import Read, Readback, chain_of_stored, missing, request_read
+from proxy.pipeline.pipeline import Pipeline
+from proxy.pipeline.stored_conversation import Read, StoredConversationReader, chain_of_stored, missing, request_read
 from proxy.pipeline.values import Controls, Refused
 
 NOBODY = Caller(b"", ())
 """In whose name the operator asks: the admin token goes to no upstream."""
 
 
-class ByHandStore(Protocol):
+class SummaryReplacement(Protocol):
     """What this needs of the store beside ``ConversationStore``; both raise ``StoreUnavailable``."""
 
     async def head(self, conversation: str) -> Sequence[bytes]:
         """The system messages that began the conversation's last request, in the client's bytes."""
         ...
 
-    async def replace(self, tenant: str, conversation: str, summary: RunningSummary) -> None:
+    async def replace(self, tenant: str, conversation: str, summary: PrefixSummary) -> None:
         """Store a summary of a prefix of ``conversation``, whatever was stored for that prefix before."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SummarizeRequest:
     """What is asked for."""
 
     conversation: str
@@ -60,7 +61,7 @@ class Done:
     """What came of it."""
 
     report: Report
-    summary: RunningSummary | None
+    summary: PrefixSummary | None
     """The one that is in use now; None where there is nothing to summarize."""
 
 
@@ -70,12 +71,12 @@ class ManualCompaction:
     def __init__(
         self,
         *,
-        road: ChatPipeline,
-        fitting: Fitting,
+        road: Pipeline,
+        fitting: BudgetFitter,
         writer: SummaryWriter,
         upstream: Upstream,
         store: ConversationStore,
-        kept: ByHandStore,
+        kept: SummaryReplacement,
         read: Read,
         emit: Listener,
         flush: MemoryFlush | None = None,
@@ -90,7 +91,7 @@ class ManualCompaction:
         self._read = read
         self._emit = emit
 
-    async def summarize(self, wish: Wish, caller: Caller | None) -> Done:
+    async def summarize(self, wish: SummarizeRequest, caller: Caller | None) -> Done:
         """Compact a conversation now; its next request uses the summary.
 
         :param caller: None for the operator, who reaches every conversation and has no credential of an upstream's
@@ -114,7 +115,7 @@ class ManualCompaction:
             raise CompactionFailed(f"No summary could be made: {prepared.report.warning}.")
         return Done(prepared.report, prepared.summary)
 
-    async def _found(self, wish: Wish, caller: Caller | None) -> tuple[StoredConversation, Route]:
+    async def _found(self, wish: SummarizeRequest, caller: Caller | None) -> tuple[StoredConversation, Route]:
         """The record, if the caller may see it. Whether there is one of somebody else's cannot be told (promise 8)."""
         route = None if wish.model is None else await self._upstream.resolve(wish.model)
         record = await self._store.conversation(wish.conversation)
@@ -129,9 +130,11 @@ class ManualCompaction:
             raise missing(wish.conversation)
         return record, route
 
-    async def _understood(self, record: StoredConversation, route: Route, wish: Wish, caller: Caller) -> Understood:
+    async def _understood(
+        self, record: StoredConversation, route: Route, wish: SummarizeRequest, caller: Caller
+    ) -> RequestContext:
         """The stored conversation as a request that asks for a compaction."""
-        kept = await Readback(self._store, self._upstream).messages(record)
+        kept = await StoredConversationReader(self._store, self._upstream).messages(record)
         raws = [*await self._kept.head(record.id), *(as_sent(one.raw) for one in kept)]
         request = await request_read(self._read, route.name, raws)
         chain = chain_of_stored(record.id, kept)
@@ -141,7 +144,7 @@ class ManualCompaction:
             raise StoreUnavailable("The conversation store does not answer.")
         return replace(case, conversation=record.id)
 
-    async def _has_key(self, case: Understood) -> bool:
+    async def _has_key(self, case: RequestContext) -> bool:
         """Whether the summarizer's model has a key of the configuration, so that it can be asked in nobody's name."""
         route, named = case.route, case.profile.policy.summarizer_model
         if named not in ("", "auto"):
@@ -151,7 +154,7 @@ class ManualCompaction:
                 return False
         return route.api_key is not None or bool((route.params or {}).get("api_key"))
 
-    async def _written(self, case: Understood, planned: Compact, instead: Summarizer | None) -> Done:
+    async def _written(self, case: RequestContext, planned: Compact, instead: Summarizer | None) -> Done:
         """Write a summary that takes the place of what is stored for its prefix.
 
         Unlike a compaction that a request waits for, a failure changes nothing: a summary that was in use is better
@@ -185,7 +188,7 @@ class ManualCompaction:
         return Done(replace(report, summarized=covered, strategy=strategy, warning=warning), summary)
 
 
-def _anew(case: Understood, newest: RunningSummary, stored: Sequence[RunningSummary]) -> Compact:
+def _anew(case: RequestContext, newest: PrefixSummary, stored: Sequence[PrefixSummary]) -> Compact:
     """The newest summary once more: of the same messages, upon the same earlier summary where that is still there.
 
     System messages that it told are not told again: the next plan keeps them as they are, or has them told anew.

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from proxy.archive.locate import Finding
+from proxy.archive.locate import ConversationLocator
 from proxy.archive.pages import Told, told_conversation, told_gap
 from proxy.compaction.leases import LEASE_SECONDS, held
 from proxy.compaction.writer import Clock
-from proxy.core.conversation.messages import ChatRequest
+from proxy.core.conversation.messages import ModelRequest
 from proxy.core.conversation.prefix import PrefixChain, chain_of, conversation_id, owner_of
 from proxy.core.conversation.records import TurnRecord
 from proxy.core.errors import ConversationConflict, ConversationNotFound, StoreError
@@ -46,7 +46,7 @@ class Transfer:
     """Takes ports only; holds no state of its own."""
 
     def __init__(
-        self, finding: Finding, leases: LeaseStore, counter: TokenCounter, clock: Clock, imports: Imports
+        self, finding: ConversationLocator, leases: LeaseStore, counter: TokenCounter, clock: Clock, imports: Imports
     ) -> None:
         self._imports = imports
         self._finding = finding
@@ -101,7 +101,7 @@ class Transfer:
             self._turn(tenant, name) as lease,
         ):  # before the work, which a name that is taken does not cost
 
-            def read() -> tuple[ChatRequest, PrefixChain]:
+            def read() -> tuple[ModelRequest, PrefixChain]:
                 messages = [line.message for line in read_lines(data)]
                 return request_of(model, messages), chain_of(tenant, messages, conversation=name)
 
@@ -152,7 +152,7 @@ class Transfer:
             yield None
             return
         family = chain_of(tenant, (), conversation=name).family
-        begun = await self._finding.store.begin_turn(family, "", tenant, LEASE_SECONDS)
+        begun = await self._finding.store.start_turn(family, "", tenant, LEASE_SECONDS)
         if begun is not None and begun.record is None:
             if begun.lease is None:
                 raise under_way()

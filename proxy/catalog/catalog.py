@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from proxy.catalog.learned import lesson_of_reply, lessons_apart, lessons_in_one
-from proxy.catalog.learned_windows import Lessons
+from proxy.catalog.learned_windows import LearnedWindows
 from proxy.catalog.litellm_data import LiteLLMModelData
 from proxy.catalog.overrides import LiveOverrides
 from proxy.catalog.probe import Probe, entries_of, window_of
@@ -21,9 +21,9 @@ from proxy.catalog.windows import ModelInfo, Windows
 from proxy.core.bounded import remember
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import UpstreamError
-from proxy.core.models import NOTHING_SET, Overrides, Sighting
+from proxy.core.models import NOTHING_SET, ModelObservation, ModelOverrides
 from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow
-from proxy.core.ports import Caller, Lane, LessonStore, Route
+from proxy.core.ports import Caller, Lane, LearnedWindowStore, Route
 from proxy.upstream.bases import endpoint, trimmed
 from proxy.upstream.headers import caller_key
 from proxy.upstream.litellm import LiteLLMUpstream
@@ -43,11 +43,11 @@ OPENAI_KEYS = ("sk-proj-", "sk-svcacct-")
 class _Made:
     """What a request for a model was given, kept for the next one that all of it is the same for."""
 
-    of: tuple[Route, ModelWindow, CompactionPolicy, Overrides]
+    of: tuple[Route, ModelWindow, CompactionPolicy, ModelOverrides]
     """Where it went, the window as it was found, the configured policy, and what a person had set over both."""
     profile: ModelProfile
     """Without a lesson, which is one caller's alone."""
-    sighting: Sighting
+    sighting: ModelObservation
 
 
 class Catalog:
@@ -71,7 +71,7 @@ class Catalog:
         data: LiteLLMModelData | None = None,
         probe: Probe | None = None,
         live: LiveOverrides | None = None,
-        lessons: LessonStore | None = None,
+        lessons: LearnedWindowStore | None = None,
     ) -> None:
         self._upstream = upstream
         self._live = live
@@ -85,7 +85,7 @@ class Catalog:
         )
         self._made: dict[str, _Made] = {}
         """By the client's name."""
-        self.lessons = Lessons(lessons)
+        self.lessons = LearnedWindows(lessons)
 
     async def profile(self, route: Route, caller: Caller) -> ModelProfile:
         """Window and policy of a model; never fails, the last source is a default."""
@@ -109,7 +109,7 @@ class Catalog:
             return profile
         return ModelProfile(route.name, lesson.over(profile.window), profile.policy, lesson.density, lesson.whole_reply)
 
-    async def sighting(self, route: Route, caller: Caller) -> Sighting:
+    async def sighting(self, route: Route, caller: Caller) -> ModelObservation:
         """A model as it is found now, for the registry: without what a person set there."""
         return _sighting(route, await self._windows.found(route, caller), self._policy_for(route.name))
 
@@ -215,7 +215,7 @@ class Catalog:
         window = (await self.profile(route, caller)).window
         return entry if window.source == "default" else {**entry, "context_length": window.window}
 
-    def _said(self, route: Route) -> Overrides:
+    def _said(self, route: Route) -> ModelOverrides:
         return NOTHING_SET if self._live is None else self._live.of(route)
 
 
@@ -239,5 +239,7 @@ def _window_fields(window: ModelWindow) -> Mapping[str, JsonValue]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _sighting(route: Route, window: ModelWindow, policy: CompactionPolicy) -> Sighting:
-    return Sighting(route.provider, route.upstream_model, route.name, window, policy.threshold, policy.retention_tokens)
+def _sighting(route: Route, window: ModelWindow, policy: CompactionPolicy) -> ModelObservation:
+    return ModelObservation(
+        route.provider, route.upstream_model, route.name, window, policy.threshold, policy.retention_tokens
+    )

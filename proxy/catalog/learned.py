@@ -19,7 +19,7 @@ LEAST_RATIO = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class LearnedWindow:
     """What is known of a model since an overflow."""
 
     window: ModelWindow
@@ -40,7 +40,9 @@ class Lesson:
         )
 
 
-def lesson_of_reply(profile: ModelProfile, overflow: Overflow, sent_tokens: int, asked: int | None) -> Lesson | None:
+def lesson_of_reply(
+    profile: ModelProfile, overflow: Overflow, sent_tokens: int, asked: int | None
+) -> LearnedWindow | None:
     """What a refusal teaches whose cause is the reply alone: the input fits the window, both together do not.
 
     The window is not smaller for it than the upstream says; what is new is that the whole reply counts (vLLM).
@@ -62,10 +64,10 @@ def lesson_of_reply(profile: ModelProfile, overflow: Overflow, sent_tokens: int,
         size -= asked
     if not size <= told < size + asked:
         return None
-    return Lesson(learned, profile.density, whole_reply=True)
+    return LearnedWindow(learned, profile.density, whole_reply=True)
 
 
-def lessons_in_one(window: ModelWindow, overflow: Overflow, sent_tokens: int) -> tuple[Lesson, Lesson]:
+def lessons_in_one(window: ModelWindow, overflow: Overflow, sent_tokens: int) -> tuple[LearnedWindow, LearnedWindow]:
     """For the replay, and to remember, where the model is not calibrated.
 
     An upstream that counts more for the same text than we do has, in our tokens, a window that is smaller by
@@ -83,10 +85,12 @@ def lessons_in_one(window: ModelWindow, overflow: Overflow, sent_tokens: int) ->
         ratio = max(sent_tokens / requested, LEAST_RATIO)
     elif overflow.window_tokens is None or told == known:  # it told nothing new, and yet it was too much
         ratio = KEPT_RATIO
-    return Lesson(_shrunk(window, told, ratio)), Lesson(_shrunk(window, told, max(ratio, KEPT_RATIO)))
+    return LearnedWindow(_shrunk(window, told, ratio)), LearnedWindow(_shrunk(window, told, max(ratio, KEPT_RATIO)))
 
 
-def lessons_apart(window: ModelWindow, overflow: Overflow, sent_tokens: int, factor: float) -> tuple[Lesson, Lesson]:
+def lessons_apart(
+    window: ModelWindow, overflow: Overflow, sent_tokens: int, factor: float
+) -> tuple[LearnedWindow, LearnedWindow]:
     """For the replay, and to remember, where the model is calibrated: the window in the upstream's own tokens.
 
     Of an odd request's density, too, no more than ``KEPT_RATIO`` is remembered, until the first reply tells better.
@@ -108,7 +112,7 @@ def lessons_apart(window: ModelWindow, overflow: Overflow, sent_tokens: int, fac
             window = replace(window, max_input_tokens=told, context_window=None)
         learned = _shrunk(window, told, 1.0)
     kept = max(min(density, 1 / KEPT_RATIO), 1.0)
-    return Lesson(learned, min(density, 1 / LEAST_RATIO)), Lesson(learned, kept)
+    return LearnedWindow(learned, min(density, 1 / LEAST_RATIO)), LearnedWindow(learned, kept)
 
 
 def _shrunk(window: ModelWindow, told: int, ratio: float) -> ModelWindow:

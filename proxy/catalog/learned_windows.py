@@ -11,36 +11,36 @@ import contextlib
 import json
 from dataclasses import asdict
 
-from proxy.catalog.learned import Lesson
+from proxy.catalog.learned import LearnedWindow
 from proxy.core.bounded import remember
 from proxy.core.conversation.messages import digest_of
 from proxy.core.conversation.prefix import owner_of
 from proxy.core.errors import StoreError
-from proxy.core.models import Overrides
+from proxy.core.models import ModelOverrides
 from proxy.core.planning.budget import ModelWindow
-from proxy.core.ports import Caller, LessonStore, Route
+from proxy.core.ports import Caller, LearnedWindowStore, Route
 
 REMEMBERED = 1024
 """Lessons that are kept; clients choose names, so there must be a bound."""
 CREDENTIALS = 10_000
 """Remembered as asked for."""
-_Identity = tuple[str, str, str, bytes, Overrides]
+_Identity = tuple[str, str, str, bytes, ModelOverrides]
 """Address, provider, the upstream's name of the model, the credential's fingerprint, and what a person had set."""
 
 
-class Lessons:
+class LearnedWindows:
     """A bounded memory, the newest last.
 
     :param store: where they are kept for all workers; None where there is no store
     """
 
-    def __init__(self, store: LessonStore | None = None) -> None:
+    def __init__(self, store: LearnedWindowStore | None = None) -> None:
         self._store = store
-        self._learned: dict[_Identity, Lesson] = {}
+        self._learned: dict[_Identity, LearnedWindow] = {}
         self._asked: dict[bytes, bool] = {}
         """The credentials whose lessons the store was asked for."""
 
-    async def keep(self, route: Route, caller: Caller, said: Overrides, lesson: Lesson) -> None:
+    async def keep(self, route: Route, caller: Caller, said: ModelOverrides, lesson: LearnedWindow) -> None:
         """Remember what an overflow taught; without the store, for the life of the process.
 
         :param said: what a person has set; a new word ends the lesson, for it may be the answer to a larger server
@@ -53,7 +53,7 @@ class Lessons:
             with contextlib.suppress(StoreError):
                 await self._store.keep_lesson(owner_of(caller.fingerprint), name, packed)
 
-    async def of(self, route: Route, caller: Caller, said: Overrides) -> Lesson | None:
+    async def of(self, route: Route, caller: Caller, said: ModelOverrides) -> LearnedWindow | None:
         """What holds for a caller's requests."""
         if self._store is not None and caller.fingerprint not in self._asked:
             await self._recall(self._store, caller.fingerprint)
@@ -61,7 +61,7 @@ class Lessons:
             return None
         return self._learned.get(_identity(route, caller, said))
 
-    async def _recall(self, store: LessonStore, fingerprint: bytes) -> None:
+    async def _recall(self, store: LearnedWindowStore, fingerprint: bytes) -> None:
         try:
             packed = await store.lessons(owner_of(fingerprint))
         except StoreError:
@@ -71,7 +71,9 @@ class Lessons:
             if (read := _unpack(one, fingerprint)) is not None and read[0] not in self._learned:
                 remember(self._learned, read[0], read[1], most=REMEMBERED)
 
-    def shown(self, provider: str, model: str, said: Overrides, owner: str | None, window: ModelWindow) -> ModelWindow:
+    def shown(
+        self, provider: str, model: str, said: ModelOverrides, owner: str | None, window: ModelWindow
+    ) -> ModelWindow:
         """The window as an owner's credential meets it; for None, the operator, by the newest lesson of anybody's."""
         for (_, by, name, fingerprint, then), lesson in reversed(self._learned.items()):
             mine = owner is None or owner_of(fingerprint) == owner
@@ -80,11 +82,11 @@ class Lessons:
         return window
 
 
-def _identity(route: Route, caller: Caller, said: Overrides) -> _Identity:
+def _identity(route: Route, caller: Caller, said: ModelOverrides) -> _Identity:
     return (route.base_url, route.provider, route.upstream_model, caller.fingerprint, said)
 
 
-def _pack(identity: _Identity, lesson: Lesson) -> bytes:
+def _pack(identity: _Identity, lesson: LearnedWindow) -> bytes:
     """All but the credential, whose key it is stored under."""
     base_url, provider, model, _, said = identity
     about = {"base_url": base_url, "provider": provider, "model": model, "said": said.given}
@@ -92,12 +94,12 @@ def _pack(identity: _Identity, lesson: Lesson) -> bytes:
     return json.dumps({**about, **taught}).encode()
 
 
-def _unpack(packed: bytes, fingerprint: bytes) -> tuple[_Identity, Lesson] | None:
+def _unpack(packed: bytes, fingerprint: bytes) -> tuple[_Identity, LearnedWindow] | None:
     """None for what another version wrote and this one cannot read."""
     try:
         told = json.loads(packed)
-        identity = (told["base_url"], told["provider"], told["model"], fingerprint, Overrides(**told["said"]))
+        identity = (told["base_url"], told["provider"], told["model"], fingerprint, ModelOverrides(**told["said"]))
         whole_reply = told.get("whole_reply") is True  # what an older version wrote does not say
-        return identity, Lesson(ModelWindow(**told["window"]), float(told["density"]), whole_reply)
+        return identity, LearnedWindow(ModelWindow(**told["window"]), float(told["density"]), whole_reply)
     except (ValueError, TypeError, KeyError):
         return None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from proxy.core.bounded import remember
 from proxy.core.errors import StoreError
-from proxy.core.models import NOTHING_SET, ModelRecord, Overrides, RegistryVersion, Sighting, model_id
+from proxy.core.models import NOTHING_SET, ModelObservation, ModelOverrides, ModelRecord, RegistryVersion, model_id
 from proxy.core.ports import ModelStore, Route
 
 POLL_SECONDS = 0.4
@@ -31,7 +31,7 @@ REMEMBERED = 1024
 class _Noted:
     """A sighting that was noted."""
 
-    sighting: Sighting
+    sighting: ModelObservation
     epoch: str
     """Of the store that it was noted for; an emptied one has another."""
     noted_at: float
@@ -56,7 +56,7 @@ class LiveOverrides:
         self._refreshing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
-    def of(self, route: Route) -> Overrides:
+    def of(self, route: Route) -> ModelOverrides:
         """What a person set of the model that a route leads to."""
         if not self._records:
             return NOTHING_SET
@@ -65,7 +65,7 @@ class LiveOverrides:
             record = next((one for one in self._records.values() if one.name == route.name), None)
         return record.overrides if record else NOTHING_SET
 
-    def note(self, sighting: Sighting) -> None:
+    def note(self, sighting: ModelObservation) -> None:
         """Write down in the background what a request found of a model, where that is news or the last note is old."""
         model, now, epoch = model_id(sighting.provider, sighting.model), self._clock(), self._version.epoch
         known, changed_at = self._noted.get(model), now
@@ -78,7 +78,7 @@ class LiveOverrides:
         remember(self._noted, model, noted, most=REMEMBERED)
         remember(self._waiting, model, noted, most=REMEMBERED)
 
-    def noted(self, model: str) -> Sighting | None:
+    def noted(self, model: str) -> ModelObservation | None:
         """The newest sighting of a model in this worker, by id."""
         found = self._noted.get(model)
         return found.sighting if found else None

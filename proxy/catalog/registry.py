@@ -14,9 +14,9 @@ from proxy.catalog.litellm_data import LiteLLMModelData
 from proxy.catalog.overrides import LiveOverrides
 from proxy.core.conversation.messages import LONGEST_MODEL_NAME, JsonValue
 from proxy.core.errors import InvalidRequest, ModelNotFound
-from proxy.core.models import NOTHING_SET, FieldValue, ModelRecord, Overrides, Sighting, model_id
+from proxy.core.models import NOTHING_SET, FieldValue, ModelObservation, ModelOverrides, ModelRecord, model_id
 from proxy.core.planning.budget import CompactionPolicy, budget_for
-from proxy.core.planning.calibration import ANY_TOOLS, Reading
+from proxy.core.planning.calibration import ANY_TOOLS, CalibrationEntry
 from proxy.core.ports import CalibrationStore, Caller, ModelStore, Route
 from proxy.upstream.litellm import LiteLLMUpstream
 
@@ -98,7 +98,7 @@ class ModelRegistry:
         record = await self._find(name, caller)
         return await self._keep(record, lambda before: self._changed(record.name, before, fields), owner)
 
-    def _changed(self, name: str, before: Overrides, fields: Mapping[str, FieldValue]) -> Overrides:
+    def _changed(self, name: str, before: ModelOverrides, fields: Mapping[str, FieldValue]) -> ModelOverrides:
         """What is set of a model after a change; :raises InvalidRequest: it contradicts itself or the policy."""
         try:
             overrides = before.changed(fields)
@@ -128,7 +128,7 @@ class ModelRegistry:
         return await self._keep(record, lambda _: NOTHING_SET, owner)
 
     async def _keep(
-        self, record: ModelRecord, change: Callable[[Overrides], Overrides], owner: str | None
+        self, record: ModelRecord, change: Callable[[ModelOverrides], ModelOverrides], owner: str | None
     ) -> Described:
         await self._store.override(record, change, self._clock())
         await self._live.refresh()
@@ -168,7 +168,7 @@ class ModelRegistry:
         return _sighted(await self._catalog.sighting(route, caller), stored)
 
     def _described(
-        self, record: ModelRecord, readings: Mapping[str, Sequence[Reading]], owner: str | None
+        self, record: ModelRecord, readings: Mapping[str, Sequence[CalibrationEntry]], owner: str | None
     ) -> Described:
         profile = record.profile(self._policy_for(record.name))
         lessons = self._catalog.lessons
@@ -199,7 +199,7 @@ class ModelRegistry:
         }
 
 
-def _sighted(sighting: Sighting, stored: ModelRecord | None) -> ModelRecord:
+def _sighted(sighting: ModelObservation, stored: ModelRecord | None) -> ModelRecord:
     found = ModelRecord(sighting.provider, sighting.model, sighting.name, sighting)
     return found if stored is None else replace(stored, name=sighting.name, seen=sighting)
 
@@ -213,7 +213,7 @@ def _id_of(route: Route) -> str:
     return model_id(route.provider, route.upstream_model)
 
 
-def _calibration(readings: Sequence[Reading]) -> JsonValue:
+def _calibration(readings: Sequence[CalibrationEntry]) -> JsonValue:
     """The model's own calibration, and those of its tool sets beside it; null while nothing is learned."""
     told: list[Described] = [
         {

@@ -1,7 +1,7 @@
 """``tidemark conversations``: stored conversations from the command line, over HTTP to a running server.
 
-Beside ``cli/main.py``, whose group it joins. It asks as a client does, with the key of the environment, so it sees what that
-client sees; as the operator it sees everybody's.
+Beside ``cli/main.py``, whose group it joins. It asks as a client does, with the key of the environment, so it sees what
+that client sees; as the operator it sees everybody's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _limit = click.option("--limit", type=click.IntRange(1, 200), default=50, show_d
 _cursor = click.option("--cursor", help="Where the page begins: what the page before said.")
 
 
-class Refused(TidemarkError):
+class ServerRefusal(TidemarkError):
     """The server did not do what was asked."""
 
 
@@ -124,7 +124,7 @@ def export(conversation: str, output: str, **server: Any) -> None:
     except BrokenPipeError:
         raise  # whoever read has read enough; click ends quietly then
     except OSError as error:
-        raise Refused(f"{output} cannot be written: {error.strerror}.") from error
+        raise ServerRefusal(f"{output} cannot be written: {error.strerror}.") from error
 
 
 @conversations.command("import")
@@ -194,8 +194,8 @@ def _asked(server: Mapping[str, Any], method: str, path: str, body: bytes | None
             raise IncompleteRead(b"", answer.length)
     except (OSError, HTTPException) as error:
         if answer is not None:
-            raise Refused(f"The answer of Tidemark at {url.netloc} broke off: {error}. Try again.") from error
-        raise Refused(f"Tidemark does not answer at {url.netloc}: {error}. Is it running?") from error
+            raise ServerRefusal(f"The answer of Tidemark at {url.netloc} broke off: {error}. Try again.") from error
+        raise ServerRefusal(f"Tidemark does not answer at {url.netloc}: {error}. Is it running?") from error
     finally:
         connection.close()
 
@@ -213,7 +213,7 @@ def _refuse(answer: HTTPResponse) -> NoReturn:
         told = json.loads(answer.read())["error"]["message"]
     except (ValueError, KeyError, TypeError):
         told = f"the server answered with status {answer.status}"
-    raise Refused(str(told))
+    raise ServerRefusal(str(told))
 
 
 def _configured(config: Path | None) -> str:

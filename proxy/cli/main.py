@@ -25,7 +25,7 @@ from proxy.core.errors import ConfigError, TidemarkError
 
 if TYPE_CHECKING:
     from proxy.config import Settings
-    from proxy.pipeline.offline import Stateless
+    from proxy.pipeline.offline import OfflineService
     from proxy.server.connections import Bounds
 
 BACKLOG = 2048
@@ -111,7 +111,7 @@ def compact(config: Path | None, max_tokens: int | None, strategy: str, file: IO
     key = os.environ.get("OPENAI_API_KEY")
     caller = Caller(b"", ((b"authorization", b"Bearer " + key.encode()),) if key else ())
 
-    def run(stateless: Stateless) -> Awaitable[bytes]:
+    def run(stateless: OfflineService) -> Awaitable[bytes]:
         request = stateless.parser.chat(file.read(), anonymous=True)
         return stateless.compact_request(request, max_tokens, strategy, caller)
 
@@ -149,7 +149,7 @@ def _fail(message: str, code: int) -> NoReturn:
     sys.exit(code)
 
 
-def _stateless(config: Path | None, run: Callable[[Stateless], Awaitable[bytes]]) -> None:
+def _stateless(config: Path | None, run: Callable[[OfflineService], Awaitable[bytes]]) -> None:
     """Print the JSON that ``run`` makes of the parts that need neither store nor server."""
     from proxy.app import Parts
     from proxy.config import load

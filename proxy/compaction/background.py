@@ -14,7 +14,7 @@ from dataclasses import replace
 from proxy.compaction.leases import LEASE_SECONDS, awaited, held
 from proxy.compaction.writer import CompactionOrder, NotSummarized, SummaryWriter
 from proxy.core.conversation.prefix import PrefixChain, split_id
-from proxy.core.conversation.summary import RunningSummary, SummaryRecipe
+from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
 from proxy.core.errors import StoreError
 from proxy.core.events import CompactionStarted, Listener, StoreDegraded, SummaryPrepared
 from proxy.core.planning.budget import ModelProfile
@@ -26,7 +26,7 @@ MOST_EACH = 8
 """Of these for one credential, so that nobody's slow summarizer keeps the others from theirs (promise 8)."""
 
 
-class Preparation:
+class BackgroundCompaction:
     """Prepares summaries in the background. The mutable state is the tasks under way."""
 
     def __init__(self, *, writer: SummaryWriter, store: ConversationStore, leases: LeaseStore, emit: Listener) -> None:
@@ -72,7 +72,7 @@ class Preparation:
         seconds: float,
         *,
         absorbed: Sequence[bytes] = (),
-    ) -> RunningSummary | None:
+    ) -> PrefixSummary | None:
         """The summary that is being prepared, as soon as it is there; None where it comes too late or not at all.
 
         :param name: of the lease that it is prepared under

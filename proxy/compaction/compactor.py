@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from proxy.compaction.leases import LEASE_SECONDS, awaited, held
 from proxy.compaction.writer import CompactionOrder, NotSummarized, SummaryWriter, flush_of
 from proxy.core.conversation.messages import digest_of
-from proxy.core.conversation.summary import RunningSummary, Strategy, render_summary
+from proxy.core.conversation.summary import PrefixSummary, Strategy, render_summary
 from proxy.core.errors import StoreError
 from proxy.core.events import CompactionStarted, ConversationCompacted, Listener, StoreDegraded
 from proxy.core.ports import ConversationStore, Lease, LeaseStore, MemoryFlush, Summarizer, TokenCounter
@@ -23,7 +23,7 @@ from proxy.core.ports import ConversationStore, Lease, LeaseStore, MemoryFlush, 
 class Summarized:
     """There is a summary, and it is within its bound."""
 
-    summary: RunningSummary
+    summary: PrefixSummary
     tokens: int
     """Of the rendered message, for the order's model."""
     warning: str | None = None
@@ -97,7 +97,7 @@ class Compactor:
         if flight.task.done() and not flight.task.cancelled():
             self._given_up.pop(key, None)
 
-    async def adopt(self, order: CompactionOrder, summary: RunningSummary) -> Summarized:
+    async def adopt(self, order: CompactionOrder, summary: PrefixSummary) -> Summarized:
         """Put a prepared summary into use: it is there already, so nobody waits.
 
         It may have taken in others that were prepared before it and never used: what is stored names the used one.
@@ -193,8 +193,8 @@ class Compactor:
         return None if stored is None else self._told(wish, stored, warning, kept=kept)
 
     async def _stored(
-        self, order: CompactionOrder, summary: RunningSummary, lease: Lease | None
-    ) -> tuple[RunningSummary | None, bool]:
+        self, order: CompactionOrder, summary: PrefixSummary, lease: Lease | None
+    ) -> tuple[PrefixSummary | None, bool]:
         """The summary that counts for the prefix now, and whether the store keeps it.
 
         It is another worker's, if that was first and is of use here. None where another worker holds the lease by now,
@@ -217,23 +217,23 @@ class Compactor:
             return self._left(order, summary, stored=False), False
         return (None if stored is None else self._left(order, stored)), True
 
-    def _left(self, order: CompactionOrder, summary: RunningSummary, *, stored: bool = True) -> RunningSummary:
+    def _left(self, order: CompactionOrder, summary: PrefixSummary, *, stored: bool = True) -> PrefixSummary:
         """The summary, once it is told what leaves the context for it."""
         if self._flush is not None:
             self._flush.put(flush_of(order, summary, stored=stored))
         return summary
 
-    def _usable(self, order: CompactionOrder, stored: RunningSummary) -> bool:
+    def _usable(self, order: CompactionOrder, stored: PrefixSummary) -> bool:
         """Not one that was made for a larger window, or that tells other system messages."""
         return self._tokens(order, stored) <= order.plan.max_summary_tokens and set(stored.absorbed) == set(
             order.plan.absorbed
         )
 
-    def _tokens(self, order: CompactionOrder, summary: RunningSummary) -> int:
+    def _tokens(self, order: CompactionOrder, summary: PrefixSummary) -> int:
         return self._counter.count_message(render_summary(summary), order.route.upstream_model)
 
     def _told(
-        self, wish: _Wish, summary: RunningSummary, warning: str | None = None, *, kept: bool = True
+        self, wish: _Wish, summary: PrefixSummary, warning: str | None = None, *, kept: bool = True
     ) -> Summarized:
         order = wish.order
         tokens = self._tokens(order, summary)

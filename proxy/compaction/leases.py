@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from proxy.core.conversation.prefix import PrefixChain
-from proxy.core.conversation.summary import RunningSummary, SummaryRecipe
+from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
 from proxy.core.errors import StoreError
 from proxy.core.ports import ConversationStore, Lease, LeaseStore
 
@@ -35,7 +35,7 @@ async def held(leases: LeaseStore, lease: Lease, seconds: float = LEASE_SECONDS)
             await leases.release(lease)
 
 
-class Holder:
+class LeaseKeeper:
     """Holds a lease beyond a block of code, for as long as the task that took it runs."""
 
     def __init__(self, leases: LeaseStore, lease: Lease, seconds: float) -> None:
@@ -75,8 +75,8 @@ async def awaited(
     name: str,
     waiting: bool,
     absorbed: Sequence[bytes] = (),
-    usable: Callable[[RunningSummary], bool] = lambda _: True,
-) -> RunningSummary | None:
+    usable: Callable[[PrefixSummary], bool] = lambda _: True,
+) -> PrefixSummary | None:
     """The summary that another one is making under the lease ``name``; None once that is over without one.
 
     The caller bounds it in time.

@@ -10,19 +10,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from proxy.compaction.clipping import clip_request
 from proxy.compaction.writer import write_summary
-from proxy.core.conversation.messages import ChatRequest, render_body, render_messages
+from proxy.core.conversation.messages import ModelRequest, render_body, render_messages
 from proxy.core.conversation.prefix import chain_of
-from proxy.core.conversation.summary import RunningSummary, Strategy, render_text
+from proxy.core.conversation.summary import PrefixSummary, Strategy, render_text
 from proxy.core.errors import ContextLengthExceeded
 from proxy.core.planning.assemble import assemble
 from proxy.core.planning.budget import Budget, ModelProfile, budget_for
 from proxy.core.planning.clip import clips_for
 from proxy.core.planning.plan import plan
-from proxy.core.planning.situation import CannotFit, Compact, Situation
+from proxy.core.planning.situation import CannotFit, Compact, PlanInput
 from proxy.core.ports import Caller, Route, Summarizer, SummaryTask, TokenCounter
 from proxy.offload.threads import beside_many
-from proxy.pipeline.clip import clip_request
 
 FILL_RETENTION_RATIO = 0.25
 """Share of a given budget that the newest messages may take; what they leave is the summary's."""
@@ -44,7 +44,7 @@ class Compacted:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionWish:
+class OfflineOptions:
     """What is asked for."""
 
     strategy: Strategy
@@ -55,7 +55,7 @@ class CompactionWish:
 
 
 async def compact_once(
-    request: ChatRequest, profile: ModelProfile, wish: CompactionWish, counter: TokenCounter, choose: ChooseStrategy
+    request: ModelRequest, profile: ModelProfile, wish: OfflineOptions, counter: TokenCounter, choose: ChooseStrategy
 ) -> Compacted:
     """Compact one request.
 
@@ -70,7 +70,7 @@ async def compact_once(
     if count.total <= (budget.limit if wish.max_tokens is not None else budget.low_water):
         return Compacted(request.body, "", count.total, count.total, 0, wish.strategy)
     policy = replace(profile.policy, enabled=True, keep_last_messages=0)
-    situation = Situation(
+    situation = PlanInput(
         request.messages, count.messages, count.fixed, budget, policy, mode="force", summary_first=count.summary_first
     )
     many = len(request.messages)
@@ -110,9 +110,9 @@ async def compact_once(
 
 
 async def _perform(
-    request: ChatRequest,
+    request: ModelRequest,
     planned: Compact,
-    wish: CompactionWish,
+    wish: OfflineOptions,
     *,
     before: int,
     bound: int,
@@ -126,7 +126,7 @@ async def _perform(
     text = await write_summary(summarizer, task, planned.covered, counter)
     tokens = counter.count_message(render_text(text, planned.covered), model)
     chain = await beside_many(len(request.messages), partial(chain_of, "", request.messages))
-    summary = RunningSummary(
+    summary = PrefixSummary(
         prefix=chain.at(planned.covered),
         covered=planned.covered,
         text=text,

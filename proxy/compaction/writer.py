@@ -1,7 +1,8 @@
 """Writing a summary: a strategy is asked, its breaker heeded, its text checked and cut to its bound.
 
-Below ``compaction/compactor.py``, which wants a summary at once on the road of a request, and ``compaction/background.py``, which makes one
-while nobody waits. The strategies write texts; this file decides whether a text is a summary.
+Below ``compaction/compactor.py``, which wants a summary at once on the road of a request, and
+``compaction/background.py``, which makes one while nobody waits. The strategies write texts; this file decides whether
+a text is a summary.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from pathlib import PurePath
 
 from proxy.core.breaker import CLOSED, Breaker
 from proxy.core.conversation.flush import Flush, leaving
-from proxy.core.conversation.messages import ChatRequest, Message
+from proxy.core.conversation.messages import Message, ModelRequest
 from proxy.core.conversation.prefix import PrefixChain
-from proxy.core.conversation.summary import Cause, RunningSummary, Strategy, SummaryRecipe, render_text
+from proxy.core.conversation.summary import Cause, PrefixSummary, Strategy, SummaryRecipe, render_text
 from proxy.core.errors import SummaryOverdue, SummaryRejected, TidemarkError
 from proxy.core.events import BreakerChanged, Listener, SummaryFailed
 from proxy.core.planning.budget import ModelProfile
-from proxy.core.planning.cached_prefix import live_prefix
+from proxy.core.planning.cached_prefix import cached_prefix
 from proxy.core.planning.situation import Compact
 from proxy.core.ports import Caller, Route, Summarizer, SummaryTask, TokenCounter
 
@@ -52,17 +53,17 @@ class CompactionOrder:
     cause: Cause
     degraded: bool = False
     """Whether the store is down: then the summary is a deterministic one, the same for the same request."""
-    request: ChatRequest | None = None
+    request: ModelRequest | None = None
     """The request that the plan was made for: what a summarizer may continue (``core/planning/cached_prefix.py``)."""
     whole: Sequence[Message] = ()
     """The request's messages as the client sent them, where some were clipped since."""
     counted: Sequence[int] = ()
     """Tokens of each of ``whole``."""
-    in_use: RunningSummary | None = None
+    in_use: PrefixSummary | None = None
     """The summary that stands for the prefix until this one takes its place."""
 
 
-def flush_of(order: CompactionOrder, summary: RunningSummary, *, stored: bool = True) -> Flush:
+def flush_of(order: CompactionOrder, summary: PrefixSummary, *, stored: bool = True) -> Flush:
     """What leaves the context when ``summary`` takes its place (S0-4).
 
     :param stored: whether it is kept, so that the conversation goes on with it
@@ -178,10 +179,10 @@ class SummaryWriter:
         self._emit(SummaryFailed(order.conversation, model, strategy, str(error), policy, taken))
         return NotSummarized(str(error), overdue=True)
 
-    def summary_of(self, order: CompactionOrder, recipe: SummaryRecipe, text: str, made_by: Strategy) -> RunningSummary:
+    def summary_of(self, order: CompactionOrder, recipe: SummaryRecipe, text: str, made_by: Strategy) -> PrefixSummary:
         """The record of a text that was written for an order."""
         plan = order.plan
-        return RunningSummary(
+        return PrefixSummary(
             prefix=order.chain.at(plan.covered),
             covered=plan.covered,
             text=text,
@@ -204,7 +205,7 @@ class SummaryWriter:
             route=order.route,
             caller=order.caller,
             timeout_seconds=seconds,
-            live=live_prefix(order.request, plan, order.profile) if order.request else None,
+            live=cached_prefix(order.request, plan, order.profile) if order.request else None,
         )
         return await write_summary(summarizer, task, plan.covered, self._counter)
 

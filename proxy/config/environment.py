@@ -36,7 +36,7 @@ VARIABLES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Overrides:
+class EnvironmentOverrides:
     """What the environment says; None where it says nothing."""
 
     store_url: Address | None
@@ -44,12 +44,12 @@ class Overrides:
     secrets: Secrets
 
 
-def read_overrides(reader: Reader, environ: Mapping[str, str]) -> Overrides:
+def read_overrides(reader: Reader, environ: Mapping[str, str]) -> EnvironmentOverrides:
     """The variables that stand for keys or secrets; the reader notes what is wrong with them."""
     if environ.get("TIDEMARK_ENCRYPTION_KEY"):
         # nothing would tell a person that the history lies there in the clear
         reader.problem(0, "TIDEMARK_ENCRYPTION_KEY: encryption is not available yet; unset it")
-    return Overrides(
+    return EnvironmentOverrides(
         _said(reader, environ, "TIDEMARK_STORE_URL", STORE_URL),
         _said(reader, environ, "TIDEMARK_UPSTREAM", ROOT_KINDS["upstream"]),
         Secrets(

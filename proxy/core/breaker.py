@@ -1,7 +1,7 @@
 """A breaker: a summarizer that has failed again and again is left alone for a while.
 
 Beside the compaction on the road of a request; whoever asks a summarizer asks its breaker first. Three failures in a
-row open it, for 5 s, then for twice as long each time up to 5 min; one probe then decides (DESIGN.md, "Summaries").
+row open it, for 5 s, then for twice as long each time up to 5 min; one probe then decides (docs/compaction.md).
 No library is used: the ones there are know one fixed pause and keep their own clock.
 """
 

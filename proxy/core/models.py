@@ -16,7 +16,7 @@ FieldValue = int | float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Overrides:
+class ModelOverrides:
     """What a person set of a model, in the units of ``ModelWindow`` and ``CompactionPolicy``; None is not set."""
 
     max_input_tokens: int | None = None
@@ -36,7 +36,7 @@ class Overrides:
         values = {name: getattr(self, name) for name in SETTABLE}
         return {name: value for name, value in values.items() if value is not None}
 
-    def changed(self, said: Mapping[str, FieldValue]) -> Overrides:
+    def changed(self, said: Mapping[str, FieldValue]) -> ModelOverrides:
         """These with the fields of ``said`` in place of their own; None takes one back.
 
         :raises ValueError: the window for input and output is smaller than that for input
@@ -65,12 +65,12 @@ class Overrides:
         )
 
 
-SETTABLE = tuple(one.name for one in fields(Overrides))
-NOTHING_SET = Overrides()
+SETTABLE = tuple(one.name for one in fields(ModelOverrides))
+NOTHING_SET = ModelOverrides()
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class ModelObservation:
     """A model as a request found it, without what a person set in the registry."""
 
     provider: str
@@ -100,9 +100,9 @@ class ModelRecord:
     provider: str
     model: str
     name: str
-    seen: Sighting | None = None
+    seen: ModelObservation | None = None
     """None where a person set something before any request came."""
-    overrides: Overrides = NOTHING_SET
+    overrides: ModelOverrides = NOTHING_SET
     created_at: float | None = None
     """Unix time, seconds; None while nothing of it is stored."""
     updated_at: float | None = None
@@ -126,7 +126,7 @@ def model_id(provider: str, model: str) -> str:
     return f"{provider}:{model}"
 
 
-def sighted(record: ModelRecord | None, sighting: Sighting, now: float) -> ModelRecord | None:
+def merged_observation(record: ModelRecord | None, sighting: ModelObservation, now: float) -> ModelRecord | None:
     """The record after a request has found its model; None where that changes nothing.
 
     The newest word holds, but an assumption never takes the place of something found: a server that is asked

@@ -5,6 +5,7 @@ The pipeline makes a report, the server renders it as headers, the telemetry as 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from .values import value
@@ -37,6 +38,16 @@ class Report:
     """Tidemark's own time from the model's profile to the upstream's turn, without the making of a summary."""
     gap: str = ""
     """What of a stored history client and store do not both know (``core/conversation/alignment.py``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAnswer:
+    """An answer that Tidemark gives itself, in no dialect yet; no upstream was asked for it."""
+
+    text: str
+    id: str
+    created_at: float
+    """Unix time, seconds."""
 
 
 @value

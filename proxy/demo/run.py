@@ -22,7 +22,7 @@ from proxy.demo import children, llama
 from proxy.demo.children import Child
 from proxy.demo.screen import (
     HEADING,
-    Answered,
+    AnsweredTurn,
     Conversation,
     Failed,
     PlainScreen,
@@ -46,7 +46,7 @@ _THRESHOLD = 0.85
 """Ratio of the window at which compaction is due. Lower than the default, because the model's own tokenizer
 makes up to 11 % more tokens of this conversation than the tokenizers that Tidemark counts with."""
 _TARGET = 0.45
-"""Ratio of the limit to which a compaction brings a request: DESIGN.md's default."""
+"""Ratio of the limit to which a compaction brings a request: the default of docs/configuration.md."""
 _CONFIG = f"""\
 # No model is named: TIDEMARK_UPSTREAM says where it is, and its server how long its window is.
 compaction:
@@ -103,7 +103,7 @@ def main(
 
 
 def water(limit_tokens: int | None, window_tokens: int = llama.WINDOW_TOKENS) -> Water:
-    """Return the marks of a request whose limit is `limit_tokens`, by the rules of DESIGN.md under `_CONFIG`.
+    """Return the marks of a request whose limit is `limit_tokens`, by the rules of docs/compaction.md under `_CONFIG`.
 
     Without a limit, that is straight to the server, there are none.
     """
@@ -194,7 +194,7 @@ def _hold(to: Talker, questions: Sequence[Question], out: Screen, window_tokens:
     from proxy.demo.talk import converse  # noqa: PLC0415 - see `_compare`
 
     started = time.monotonic()
-    turns: list[Answered] = []
+    turns: list[AnsweredTurn] = []
     failure = None
     out.say(HEADING)
     for turn in converse(to, questions, out.listen):

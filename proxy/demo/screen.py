@@ -22,7 +22,7 @@ _COMPACTED = frozenset({"compacted", "forced"})
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnsweredTurn:
     """A turn that was answered."""
 
     side: Side
@@ -70,7 +70,7 @@ class Conversation:
     side: Side
     asked: int
     """How many turns the script has."""
-    turns: tuple[Answered, ...]
+    turns: tuple[AnsweredTurn, ...]
     failure: Failed | None
     seconds: float
 
@@ -110,7 +110,7 @@ class Verdict:
 HEADING = "turn  tokens before > after  action     cached/prompt  seconds  question | answer"
 
 
-def turn_line(turn: Answered | Failed, columns: int) -> str:
+def turn_line(turn: AnsweredTurn | Failed, columns: int) -> str:
     """Return one line of at most `columns` characters for `turn`."""
     if isinstance(turn, Failed):
         status = f"HTTP {turn.status}: " if turn.status else ""

@@ -15,7 +15,7 @@ import openai
 from openai.types import CompletionUsage
 from openai.types.chat import ChatCompletionMessageParam
 
-from proxy.demo.screen import Answered, Failed, Side
+from proxy.demo.screen import AnsweredTurn, Failed, Side
 from proxy.demo.script import SYSTEM, Question
 
 REPLY_TOKENS = 32
@@ -56,7 +56,9 @@ def talker(side: Side, port: int, model: str) -> Talker:
     return Talker(side, client, model)
 
 
-def converse(to: Talker, questions: Sequence[Question], listen: Callable[[str], None]) -> Iterator[Answered | Failed]:
+def converse(
+    to: Talker, questions: Sequence[Question], listen: Callable[[str], None]
+) -> Iterator[AnsweredTurn | Failed]:
     """Ask the questions in turn, always sending the whole history, and stop at the first failure.
 
     `listen` is called with the answer so far whenever more of it arrives.
@@ -98,10 +100,10 @@ def _ask(to: Talker, messages: Sequence[ChatCompletionMessageParam], listen: Cal
     return reply
 
 
-def _answered(side: Side, number: int, question: Question, reply: _Reply, seconds: float) -> Answered:
+def _answered(side: Side, number: int, question: Question, reply: _Reply, seconds: float) -> AnsweredTurn:
     details = reply.usage.prompt_tokens_details if reply.usage else None
     prompt_tokens = reply.usage.prompt_tokens if reply.usage else 0
-    return Answered(
+    return AnsweredTurn(
         side=side,
         number=number,
         question=question.text,

@@ -16,12 +16,13 @@ import msgspec
 
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import InvalidRequest
-from proxy.dialects.chat.message import HALF
 from proxy.dialects.json_bounds import MAX_MEMBER_VALUES, MAX_PART_VALUES, MAX_VALUES, check_values, is_utf8
 from proxy.dialects.json_steps import LARGE_BYTES, decoded_in_steps, end_of_value
 
 VAST_BYTES = 16_777_216
 """A larger body is taken apart step by step, which takes longer, but holds nobody."""
+HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+"""Where JSON may write half a character (RFC 8259, section 8.2)."""
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raws = msgspec.json.Decoder(list[msgspec.Raw])
 _decode = msgspec.json.Decoder().decode

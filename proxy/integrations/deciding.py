@@ -14,13 +14,13 @@ from math import inf
 from langchain_core.messages import BaseMessage
 
 from proxy.core.conversation.messages import Message, digest_of
-from proxy.core.conversation.summary import RunningSummary as CoreSummary
+from proxy.core.conversation.summary import PrefixSummary as CoreSummary
 from proxy.core.conversation.summary import SummaryRecipe, inner_systems
 from proxy.core.planning.assemble import assemble
 from proxy.core.planning.budget import Budget, CompactionPolicy
 from proxy.core.planning.cuts import open_cuts
 from proxy.core.planning.plan import plan
-from proxy.core.planning.situation import CannotFit, Compact, NoCompaction, ReuseSummary, Situation
+from proxy.core.planning.situation import CannotFit, Compact, NoCompaction, PlanInput, ReuseSummary
 from proxy.integrations.conversion import core_message
 
 TokenCounter = Callable[[Iterable[BaseMessage]], int]
@@ -56,7 +56,7 @@ class Told:
     """Of the rendered summary."""
 
 
-class Case:
+class GraphPlan:
     """A graph's messages and what is known of them; every member answers one question about it.
 
     :param messages: of the graph, in order, without the rendered summary
@@ -188,7 +188,7 @@ class Case:
         ids |= (self.told.ids if self.told else frozenset()) - left
         return frozenset(one for one in ids if one), self.said[covered - 1][1].id
 
-    def _situation(self) -> Situation:
+    def _situation(self) -> PlanInput:
         limits, summary = self.limits, self.summary
         skipped = {id(core) for core, _ in self.said[: self.covered]} if summary else set()
         skipped.add(id(_GONE))
@@ -214,7 +214,7 @@ class Case:
             max_summary=limits.max_summary,
             min_tokens=0,
         )
-        return Situation(
+        return PlanInput(
             self.messages,
             tokens,
             0,

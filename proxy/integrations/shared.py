@@ -23,8 +23,8 @@ from proxy.config import Settings, load
 from proxy.config.signing import kept_secret
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import PrefixChain, chain_of
-from proxy.core.conversation.records import told_id
-from proxy.core.conversation.summary import RunningSummary, SummaryRecipe, inner_systems, render_text
+from proxy.core.conversation.records import response_conversation_id
+from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe, inner_systems, render_text
 from proxy.core.errors import StoreError
 from proxy.integrations.summarizing import Find, Keep, Shared
 from proxy.pipeline.identify import tenant_of
@@ -147,14 +147,14 @@ class SharedSummaries:
 
     async def _found(
         self, stored: StoredParts, chain: PrefixChain, messages: Sequence[Message]
-    ) -> RunningSummary | None:
+    ) -> PrefixSummary | None:
         return (await stored.store.recall(chain, self._place.recipe, inner_systems(messages))).summary
 
-    async def _kept(self, stored: StoredParts, chain: PrefixChain, step: Keep) -> RunningSummary | None:
+    async def _kept(self, stored: StoredParts, chain: PrefixChain, step: Keep) -> PrefixSummary | None:
         place, shared, now = self._place, step.shared, time.time()
         memory = await stored.store.recall(chain, place.recipe, inner_systems(step.messages))
         tokens = stored.parts.counter.count_message(render_text(shared.text, shared.covered), place.upstream_model)
-        summary = RunningSummary(
+        summary = PrefixSummary(
             prefix=chain.at(shared.covered),
             covered=shared.covered,
             text=shared.text,
@@ -166,8 +166,10 @@ class SharedSummaries:
             tokens=tokens,
             absorbed=shared.absorbed,
         )
-        return await stored.store.keep_summary(place.tenant, told_id(memory, chain, now), chain, summary)
+        return await stored.store.keep_summary(
+            place.tenant, response_conversation_id(memory, chain, now), chain, summary
+        )
 
 
-def _shared(summary: RunningSummary | None) -> Shared | None:
+def _shared(summary: PrefixSummary | None) -> Shared | None:
     return None if summary is None else Shared(summary.text, summary.covered, summary.absorbed)

@@ -17,7 +17,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from proxy.core.conversation.messages import Message
 from proxy.core.errors import SummaryRejected
 from proxy.core.planning.situation import Compact, NoCompaction
-from proxy.integrations.deciding import Case, Limits, TokenCounter, Told
+from proxy.integrations.deciding import GraphPlan, Limits, TokenCounter, Told
 
 DEFAULT_MAX_SUMMARY_TOKENS = 256
 _INITIAL = (
@@ -229,14 +229,14 @@ def _without_rendered(messages: Sequence[AnyMessage], summary: RunningSummary | 
     return kept
 
 
-def _case(messages: Sequence[AnyMessage], summary: RunningSummary | None, wish: Wish) -> Case:
+def _case(messages: Sequence[AnyMessage], summary: RunningSummary | None, wish: Wish) -> GraphPlan:
     before = wish.max_tokens if wish.max_tokens_before_summary is None else wish.max_tokens_before_summary
     limits = Limits(wish.max_tokens, before, _allotted(wish)[0], wish.token_counter)
     if summary is None:
-        return Case(messages, limits, None)
+        return GraphPlan(messages, limits, None)
     tokens = wish.token_counter(_rendered(wish, summary.summary, [], []))
     ids = frozenset(summary.summarized_message_ids)
-    return Case(messages, limits, Told(summary.summary, ids, summary.last_summarized_message_id, tokens))
+    return GraphPlan(messages, limits, Told(summary.summary, ids, summary.last_summarized_message_id, tokens))
 
 
 def _rendered(wish: Wish, summary: str, head: Sequence[BaseMessage], rest: Sequence[BaseMessage]) -> list[AnyMessage]:
@@ -246,7 +246,7 @@ def _rendered(wish: Wish, summary: str, head: Sequence[BaseMessage], rest: Seque
     return rendered
 
 
-def _written(case: Case, planned: Compact, wish: Wish) -> Generator[Ask, Any, str]:
+def _written(case: GraphPlan, planned: Compact, wish: Wish) -> Generator[Ask, Any, str]:
     """The new summary: of the one before and what came since, a portion at a time."""
     text = planned.previous.text if planned.previous else None
     room = case.room(planned)

@@ -13,17 +13,17 @@ from proxy.memory_flush.daily import DailyFiles
 from proxy.memory_flush.entry_points import EntryPointConsumer, installed
 from proxy.memory_flush.outbox import Outbox
 from proxy.memory_flush.recovery import Recovery
-from proxy.memory_flush.worker import Watch, Worker
+from proxy.memory_flush.worker import FlushWorker, Watch
 
 __all__ = [
     "Consumer",
     "Courier",
     "DailyFiles",
     "EntryPointConsumer",
+    "FlushWorker",
     "Outbox",
     "Recovery",
     "Waits",
     "Watch",
-    "Worker",
     "installed",
 ]

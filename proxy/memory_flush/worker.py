@@ -30,7 +30,7 @@ WATCH_SECONDS = 5.0
 """Between two readings of the queue's state, for the metrics."""
 
 
-class Worker:
+class FlushWorker:
     """Delivers. The mutable state is whether it leads, until when that is sure, and when things were last done.
 
     One task holds the lease; the work is another, which is there while the lease is held. However long a step of it

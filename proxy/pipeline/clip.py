@@ -1,4 +1,4 @@
-"""Clipping performed: results that ``core/planning/clip.py`` found too large are made smaller, and what came of it is told.
+"""This step clips the results that ``core/planning/clip.py`` found too large, and reports what came of it.
 
 On the road of a request, between the plan that found that it cannot fit and the one that can. Only what is forwarded is
 clipped: identity, store and console keep the client's own messages (promise 6).
@@ -6,28 +6,26 @@ clipped: identity, store and console keep the client's own messages (promise 6).
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, replace
-from functools import partial
 
-from proxy.core.conversation.messages import ChatRequest
-from proxy.core.planning.clip import Clip, Scissors, clipped
-from proxy.core.ports import RequestCount, TokenCounter
+from proxy.compaction.clipping import clip_request
+from proxy.core.planning.clip import Clip
+from proxy.core.ports import TokenCounter
 from proxy.core.report import Report
-from proxy.pipeline.identify import Understood
+from proxy.pipeline.identify import RequestContext
 
 
 @dataclass(frozen=True, slots=True)
 class Clipped:
     """A request with smaller results."""
 
-    case: Understood
+    case: RequestContext
     """To plan with: its messages and counts are those of what may be forwarded."""
     clips: int
     before: int
     """Tokens of the clipped messages as they came."""
     after: int
-    original: Understood
+    original: RequestContext
 
     def told(self, report: Report, *, sent: bool) -> Report:
         """The report of the client's own request.
@@ -44,26 +42,9 @@ class Clipped:
         return replace(report, warning=f"{warning}; {report.warning}" if report.warning else warning)
 
 
-async def clip(case: Understood, clips: tuple[Clip, ...], counter: TokenCounter) -> Clipped:
+async def clip(case: RequestContext, clips: tuple[Clip, ...], counter: TokenCounter) -> Clipped:
     """Rewrite the messages that ``clips`` names and count them again."""
     before = sum(case.count.messages[one.place] for one in clips)
     request, count = await clip_request(case.request, case.count, clips, case.route.upstream_model, counter)
     after = sum(count.messages[one.place] for one in clips)
     return Clipped(replace(case, request=request, count=count, unclipped=case), len(clips), before, after, case)
-
-
-async def clip_request(
-    request: ChatRequest, count: RequestCount, clips: tuple[Clip, ...], model: str, counter: TokenCounter
-) -> tuple[ChatRequest, RequestCount]:
-    """The request with other messages, its body as it was, and its count. Off the event loop: messages are large."""
-    scissors = Scissors(
-        partial(counter.count_message, model=model),
-        partial(counter.count_text, model=model),
-        lambda text, most: counter.cut_text(text, model, most),
-    )
-    messages, tokens = list(request.messages), list(count.messages)
-    for one in clips:
-        place = one.place
-        messages[place] = await asyncio.to_thread(clipped, messages[place], tokens[place], one.max_tokens, scissors)
-        tokens[place] = counter.count_message(messages[place], model)
-    return replace(request, messages=tuple(messages)), replace(count, messages=tuple(tokens))

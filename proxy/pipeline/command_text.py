@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
-from proxy.core.conversation.messages import ChatRequest, Message, render_body
+from proxy.core.conversation.messages import Message, ModelRequest, render_body
 from proxy.core.errors import InvalidRequest
 from proxy.dialects.chat.message import parse_message
 
@@ -60,7 +60,7 @@ def command_in(messages: Sequence[Message]) -> tuple[Command, int] | None:
     return None
 
 
-def quiet(request: ChatRequest, mark: str) -> bool:
+def quiet(request: ModelRequest, mark: str) -> bool:
     """Whether no message is a command or bears our mark: all that commands cost a request without them.
 
     Where a request continues another, only its new messages are read.
@@ -81,7 +81,7 @@ def quiet(request: ChatRequest, mark: str) -> bool:
     return not heard
 
 
-def exchanges(request: ChatRequest, mark: str) -> tuple[frozenset[int], frozenset[int]]:
+def exchanges(request: ModelRequest, mark: str) -> tuple[frozenset[int], frozenset[int]]:
     """The places of what was said by commands: answers with the commands that they answer, and what lost its answer.
 
     The second are ours only where the model's commands are on; without them they are messages like any other.
@@ -135,7 +135,7 @@ def _stopped(message: Message, mark: str) -> bool:
     return message.digest == parse_message(b"", {"role": "assistant", "content": message.text}, 0).digest
 
 
-def without_exchanges(request: ChatRequest, gone: Collection[int]) -> ChatRequest:
+def without_exchanges(request: ModelRequest, gone: Collection[int]) -> ModelRequest:
     """The request as it would be had no command ever been asked; the very same one where none was.
 
     :raises InvalidRequest: nothing else is in it
@@ -147,7 +147,7 @@ def without_exchanges(request: ChatRequest, gone: Collection[int]) -> ChatReques
     return without(request, gone) if gone else request
 
 
-def without(request: ChatRequest, gone: Collection[int]) -> ChatRequest:
+def without(request: ModelRequest, gone: Collection[int]) -> ModelRequest:
     """The request without the messages at these places; what is left keeps its bytes, those between messages too."""
     before = request.fields["messages"]
     after = _cut(before, request.messages, gone)

@@ -1,7 +1,7 @@
 """Commands, performed: ``/context`` and ``/summarize`` are answered here, and no upstream is asked.
 
-Before the road of a request: what was said by commands earlier is taken out of it, a command is answered, and all
-else goes on to the pipeline. ``pipeline/command_text.py`` says which message is a command; the edge writes the answer in the
+Before the road of a request: what was said by commands earlier is taken out of it, a command is answered, and all else
+goes on to the pipeline. ``pipeline/command_text.py`` says which message is a command; the edge writes the answer in the
 request's own format.
 """
 
@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from proxy.compaction.writer import Clock
-from proxy.core.conversation.messages import ChatRequest, digest_of
-from proxy.core.conversation.summary import RunningSummary
+from proxy.core.conversation.messages import ModelRequest, digest_of
+from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.errors import CompactionFailed, ContextLengthExceeded, StoreError
 from proxy.core.events import Listener, StoreDegraded
 from proxy.core.planning.situation import Mode
 from proxy.core.ports import Caller, ConversationStore
-from proxy.core.report import Report
+from proxy.core.report import OwnAnswer, Report
 from proxy.pipeline.command_text import (
     Command,
     ContextFacts,
@@ -33,21 +33,18 @@ from proxy.pipeline.command_text import (
     without,
     without_exchanges,
 )
-from proxy.pipeline.fit import Compacting, Fitting
-from proxy.pipeline.identify import Understood
-from proxy.pipeline.pipeline import Announce, ChatPipeline
+from proxy.pipeline.fit import BudgetFitter, Compacting
+from proxy.pipeline.identify import RequestContext
+from proxy.pipeline.pipeline import Announce, Pipeline
 from proxy.pipeline.values import Controls, Exchange, Refused
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class CommandAnswer:
     """Tidemark's own answer to a command. Nothing of it is stored, and nothing was sent upstream."""
 
-    text: str
+    answer: OwnAnswer
     report: Report
-    id: str
-    created_at: float
-    """Unix time, seconds."""
 
 
 class Commands:
@@ -59,8 +56,8 @@ class Commands:
     def __init__(
         self,
         *,
-        road: ChatPipeline,
-        fitting: Fitting,
+        road: Pipeline,
+        fitting: BudgetFitter,
         store: ConversationStore,
         mark_for: Callable[[bytes], str],
         emit: Listener,
@@ -75,13 +72,13 @@ class Commands:
 
     def run(
         self,
-        request: ChatRequest,
+        request: ModelRequest,
         caller: Caller,
         controls: Controls,
         *,
         prepared: Announce = lambda _: None,
         compacting: Compacting = lambda _, __: None,
-    ) -> Coroutine[Any, Any, Exchange | Refused | Answered]:
+    ) -> Coroutine[Any, Any, Exchange | Refused | CommandAnswer]:
         """Answer a command, or bring the request to its upstream without those of before.
 
         :param prepared: told what was done to the request
@@ -93,8 +90,8 @@ class Commands:
         return self._heard(request, caller, controls, prepared, compacting)
 
     async def _heard(
-        self, request: ChatRequest, caller: Caller, controls: Controls, prepared: Announce, compacting: Compacting
-    ) -> Exchange | Refused | Answered:
+        self, request: ModelRequest, caller: Caller, controls: Controls, prepared: Announce, compacting: Compacting
+    ) -> Exchange | Refused | CommandAnswer:
         """The same where a message may be a command, or bears our mark."""
         mark = self._mark_for(caller.fingerprint)
         gone, lost = exchanges(request, mark)
@@ -113,15 +110,15 @@ class Commands:
                 return answer
         return await self._road.run(request, caller, controls, prepared=prepared, compacting=compacting)
 
-    async def _answered(self, command: Command, case: Understood, compacting: Compacting) -> Answered:
+    async def _answered(self, command: Command, case: RequestContext, compacting: Compacting) -> CommandAnswer:
         text, report = await (self._summarized(case, compacting) if command == "/summarize" else self._told(case))
         now = self._clock()
         if not len(case.chain):  # nothing was said yet: the conversation gets its id with its first message
             report = replace(report, conversation="")
         made = digest_of(case.chain.tip, command.encode(), repr(now).encode()).hex()
-        return Answered(text, report, f"chatcmpl-tidemark-{made}", now)
+        return CommandAnswer(OwnAnswer(text, f"chatcmpl-tidemark-{made}", now), report)
 
-    async def _told(self, case: Understood) -> tuple[str, Report]:
+    async def _told(self, case: RequestContext) -> tuple[str, Report]:
         """``/context``: the state of the conversation, and nothing is done to it (S2-6)."""
         report = (await self._fitting.fit(at_rest(case), lambda _, __: None)).report
         made = await self._summaries(case)
@@ -138,7 +135,7 @@ class Commands:
         )
         return context_text(self._mark_for(case.caller.fingerprint), facts), report
 
-    async def _summaries(self, case: Understood) -> list[RunningSummary] | None:
+    async def _summaries(self, case: RequestContext) -> list[PrefixSummary] | None:
         """Those that stand for a beginning of this very conversation; None where the store does not answer."""
         if case.memory.degraded:
             return None
@@ -150,7 +147,7 @@ class Commands:
             return None
         return [one for one in kept if one.covered <= len(chain) and one.prefix == chain.at(one.covered)]
 
-    async def _summarized(self, case: Understood, compacting: Compacting) -> tuple[str, Report]:
+    async def _summarized(self, case: RequestContext, compacting: Compacting) -> tuple[str, Report]:
         """``/summarize``: the same compaction as by ``X-Tidemark-Summarize: force``."""
         done = await self._fitting.fit(case, compacting)
         if isinstance(done, Refused):
@@ -173,7 +170,9 @@ class Commands:
         )
         return text, report
 
-    def _failed(self, case: Understood, error: CompactionFailed | ContextLengthExceeded | None, report: Report) -> str:
+    def _failed(
+        self, case: RequestContext, error: CompactionFailed | ContextLengthExceeded | None, report: Report
+    ) -> str:
         """What somebody in a chat is told: no header and no status helps there."""
         mark = self._mark_for(case.caller.fingerprint)
         full = report.tokens_before / report.limit if report.limit else None
@@ -183,12 +182,12 @@ class Commands:
         return failed_text(mark, reason, full=full, retry_seconds=error.retry_after if error else 0.0)
 
 
-def _on_what_is_stored(case: Understood) -> Understood:
+def _on_what_is_stored(case: RequestContext) -> RequestContext:
     """Where the stored conversation goes on after what the client sent, a request begins a fork; a command does not."""
     return replace(case, conversation=case.memory.conversation or case.conversation)
 
 
-def at_rest(case: Understood) -> Understood:
+def at_rest(case: RequestContext) -> RequestContext:
     """The same request where nothing is ever due, so that only what is sent as things are is told."""
     budget = replace(case.measure.budget, high_water=sys.maxsize, prepare_mark=sys.maxsize)
     return replace(case, measure=replace(case.measure, budget=budget))

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from proxy.compaction.background import Preparation
+from proxy.compaction.background import BackgroundCompaction
 from proxy.compaction.compactor import Compactor, Summarized
 from proxy.compaction.writer import Clock, CompactionOrder, NotSummarized
 from proxy.core.conversation.messages import Message
-from proxy.core.conversation.summary import RunningSummary, render_summary
+from proxy.core.conversation.summary import PrefixSummary, render_summary
 from proxy.core.planning.assemble import assemble
 from proxy.core.planning.clip import Clip, clips_for, could_shrink
 from proxy.core.planning.plan import least_tokens, plan, plan_ahead, plan_at_once, would_help
@@ -24,9 +24,9 @@ from proxy.core.planning.situation import (
     Compact,
     CompactionPlan,
     NoCompaction,
+    PlanInput,
     Reason,
     ReuseSummary,
-    Situation,
     SwapSummary,
 )
 from proxy.core.ports import Route, TokenCounter
@@ -34,7 +34,7 @@ from proxy.core.report import Action, Report
 from proxy.core.values import value
 from proxy.offload.threads import beside_many
 from proxy.pipeline.clip import clip
-from proxy.pipeline.identify import Understood
+from proxy.pipeline.identify import RequestContext
 from proxy.pipeline.notices import (
     by_hand_warning,
     compaction_failed,
@@ -51,32 +51,34 @@ Compacting = Callable[[int, int], None]
 
 
 @value
-class Fitted:
+class FittedRequest:
     """What will be forwarded."""
 
     messages: Sequence[Message]
     report: Report
     changed: bool = True
-    summary: RunningSummary | None = None
+    summary: PrefixSummary | None = None
     """The one that is in use now."""
     full: bool = False
     """Whether the request is critically near its limit, and no compaction would change that (FR-5.3.1c)."""
 
 
-class Fitting:
+class BudgetFitter:
     """Takes ports only; holds no state of its own."""
 
-    def __init__(self, *, counter: TokenCounter, compactor: Compactor, preparation: Preparation, timer: Clock) -> None:
+    def __init__(
+        self, *, counter: TokenCounter, compactor: Compactor, preparation: BackgroundCompaction, timer: Clock
+    ) -> None:
         self._counter = counter
         self._compactor = compactor
         self._preparation = preparation
         self._timer = timer
 
-    def plan(self, case: Understood) -> CompactionPlan:
+    def plan(self, case: RequestContext) -> CompactionPlan:
         """What is to be done with a request."""
         return _at_once(case) or plan(self._situation(case))
 
-    async def fit(self, case: Understood, compacting: Compacting) -> Fitted | Refused:
+    async def fit(self, case: RequestContext, compacting: Compacting) -> FittedRequest | Refused:
         """Plan, and perform the plan; a request that stays critically large is sent with a warning."""
         planned = _at_once(case) or await self._planned(case)
         if isinstance(planned, NoCompaction):
@@ -87,7 +89,9 @@ class Fitting:
             return done
         return self._judged(case, done, planned.reason if isinstance(planned, ReuseSummary) else None)
 
-    async def _fitted(self, case: Understood, planned: CompactionPlan, compacting: Compacting) -> Fitted | Refused:
+    async def _fitted(
+        self, case: RequestContext, planned: CompactionPlan, compacting: Compacting
+    ) -> FittedRequest | Refused:
         """Perform the plan; where that cannot fit, with tool results clipped (FR-5.3.1)."""
         clips: tuple[Clip, ...] = ()
         if isinstance(planned, CannotFit):
@@ -102,7 +106,7 @@ class Fitting:
         sent = fitted.changed or fitted.report.action != "failed"
         return replace(fitted, report=smaller.told(fitted.report, sent=sent), changed=sent)
 
-    def _judged(self, case: Understood, fitted: Fitted, reason: Reason | None) -> Fitted:
+    def _judged(self, case: RequestContext, fitted: FittedRequest, reason: Reason | None) -> FittedRequest:
         """Warn of a full context, unless the next compaction will make room (FR-5.3.1c).
 
         :param reason: why the plan left the request as it was; None where it did all that it could
@@ -111,15 +115,15 @@ class Fitting:
             return fitted
         return replace(fitted, report=with_full_warning(case, fitted.report), full=True)
 
-    async def _planned(self, case: Understood) -> CompactionPlan:
+    async def _planned(self, case: RequestContext) -> CompactionPlan:
         """The same as ``plan``, in a thread where there are very many messages."""
         return await beside_many(len(case.request.messages), partial(self.plan, case))
 
-    def could_shrink(self, case: Understood) -> bool:
+    def could_shrink(self, case: RequestContext) -> bool:
         """Whether there is another way than to forward the request as it came or to refuse it."""
         return could_shrink(self._situation(case))
 
-    def ahead(self, case: Understood, report: Report) -> Ahead | None:
+    def ahead(self, case: RequestContext, report: Report) -> Ahead | None:
         """What to do when the response is out; None where there is nothing to prepare."""
         if report.local_tokens <= case.budget.prepare_mark or report.action not in ("none", "reused"):
             return None
@@ -128,7 +132,7 @@ class Fitting:
             return None
         return self._preparing(case)
 
-    def _preparing(self, case: Understood) -> Ahead:
+    def _preparing(self, case: RequestContext) -> Ahead:
         """Prepares what the plan says, under the id that the turn was stored under."""
 
         async def begin(conversation: str) -> None:
@@ -139,11 +143,11 @@ class Fitting:
 
         return begin
 
-    def _situation(self, case: Understood) -> Situation:
+    def _situation(self, case: RequestContext) -> PlanInput:
         summary = case.memory.summary
         # Of a request with a retention of its own, nobody knew that before.
         prepared = case.memory.prepared if case.controls.retention is None else None
-        return Situation(
+        return PlanInput(
             messages=case.request.messages,
             tokens=case.count.messages,
             fixed=case.count.fixed,
@@ -157,18 +161,20 @@ class Fitting:
             summary_first=case.count.summary_first,
         )
 
-    def _summary_tokens(self, summary: RunningSummary, route: Route) -> int:
+    def _summary_tokens(self, summary: PrefixSummary, route: Route) -> int:
         return self._counter.count_message(render_summary(summary), route.upstream_model)
 
-    async def _performed(self, case: Understood, planned: CompactionPlan, compacting: Compacting) -> Fitted | Refused:
+    async def _performed(
+        self, case: RequestContext, planned: CompactionPlan, compacting: Compacting
+    ) -> FittedRequest | Refused:
         """Every outcome of ``core/planning/plan.py`` has its branch here."""
         if isinstance(planned, Compact):
             return await self._compacted(case, planned, compacting)
         return await self._at_hand(case, planned)
 
     async def _at_hand(
-        self, case: Understood, planned: NoCompaction | ReuseSummary | SwapSummary | CannotFit
-    ) -> Fitted | Refused:
+        self, case: RequestContext, planned: NoCompaction | ReuseSummary | SwapSummary | CannotFit
+    ) -> FittedRequest | Refused:
         """What needs no summary to be made."""
         if isinstance(planned, NoCompaction):
             return self._unchanged(case, planned)
@@ -179,7 +185,9 @@ class Fitting:
         error = does_not_fit(case, planned.tokens)
         return Refused(error, case.report("failed", planned.tokens, self._timer()))
 
-    async def _compacted(self, case: Understood, planned: Compact, compacting: Compacting) -> Fitted | Refused:
+    async def _compacted(
+        self, case: RequestContext, planned: Compact, compacting: Compacting
+    ) -> FittedRequest | Refused:
         """A summary has to be made, or is being made: the client waits, but no longer than the policy says."""
         compacting(planned.covered, planned.replaced_tokens)
         began, loop = self._timer(), asyncio.get_running_loop()
@@ -198,13 +206,13 @@ class Fitting:
         action: Action = "forced" if case.controls.mode == "force" else "compacted"
         return self._with_summary(case, result, planned.rest_tokens + result.tokens, action)
 
-    def _worth_waiting(self, case: Understood) -> bool:
+    def _worth_waiting(self, case: RequestContext) -> bool:
         """Whether a summary is being prepared, and is of use here as soon as it is there."""
         if not case.memory.preparing or case.controls.mode != "auto" or case.controls.retention is not None:
             return False
         return would_help(self._situation(case), case.memory.preparing, case.memory.preparing_absorbed)
 
-    async def _waited(self, case: Understood, seconds: float) -> Understood:
+    async def _waited(self, case: RequestContext, seconds: float) -> RequestContext:
         """The case with the summary that is being prepared, if it comes in time."""
         recipe = self._preparation.recipe_for(case.profile, case.route)
         memory = case.memory
@@ -213,21 +221,25 @@ class Fitting:
         )
         return replace(case, memory=replace(memory, prepared=prepared, preparing=0))
 
-    async def _swapped(self, case: Understood, planned: SwapSummary) -> Fitted | Refused:
+    async def _swapped(self, case: RequestContext, planned: SwapSummary) -> FittedRequest | Refused:
         """The prepared summary takes its place."""
         result = await self._compactor.adopt(order_of(case, _as_compaction(planned)), planned.summary)
         after = planned.tokens - self._summary_tokens(planned.summary, case.route) + result.tokens
         return self._with_summary(case, result, after, "compacted")
 
-    def _with_summary(self, case: Understood, result: Summarized, after: int, action: Action) -> Fitted | Refused:
+    def _with_summary(
+        self, case: RequestContext, result: Summarized, after: int, action: Action
+    ) -> FittedRequest | Refused:
         summary = result.summary
         warning = result.warning or by_hand_warning(case, after)
         report = case.report(action, after, self._timer(), summary=summary, warning=warning, degraded=result.degraded)
         if after > case.budget.limit:
             return Refused(does_not_fit(case, after), replace(report, action="failed"))
-        return Fitted(assemble(case.request.messages, summary), report, summary=summary)
+        return FittedRequest(assemble(case.request.messages, summary), report, summary=summary)
 
-    def _without_summary(self, case: Understood, planned: Compact, result: NotSummarized) -> Fitted | Refused:
+    def _without_summary(
+        self, case: RequestContext, planned: Compact, result: NotSummarized
+    ) -> FittedRequest | Refused:
         """No summary could be made: the failure policy decides (FR-5.1.1, FR-5.1.2)."""
         policy = case.profile.policy.on_failure
         warning = f"the summary failed ({policy}): {result.reason}"
@@ -241,26 +253,26 @@ class Fitting:
             fitted = self._unchanged(case, NoCompaction("fits", case.count.total))
         return replace(fitted, report=replace(fitted.report, action="failed", warning=warning))
 
-    def _unchanged(self, case: Understood, planned: NoCompaction) -> Fitted:
+    def _unchanged(self, case: RequestContext, planned: NoCompaction) -> FittedRequest:
         action: Action = "bypassed" if planned.reason == "off" else "none"
         report = case.report(action, planned.tokens, self._timer(), warning=not_done_warning(case, planned.reason))
-        return Fitted(case.request.messages, report, changed=False)
+        return FittedRequest(case.request.messages, report, changed=False)
 
-    def _reused(self, case: Understood, planned: ReuseSummary) -> Fitted:
+    def _reused(self, case: RequestContext, planned: ReuseSummary) -> FittedRequest:
         summary = planned.summary
         warning = not_done_warning(case, planned.reason)
         report = case.report("reused", planned.tokens, self._timer(), summary=summary, warning=warning)
-        return Fitted(assemble(case.request.messages, summary), report, summary=summary)
+        return FittedRequest(assemble(case.request.messages, summary), report, summary=summary)
 
 
-def _at_once(case: Understood) -> NoCompaction | None:
+def _at_once(case: RequestContext) -> NoCompaction | None:
     summarized = case.memory.summary is not None
     return plan_at_once(
         case.count.total, case.measure.marks, case.profile.policy, case.controls.mode, summarized=summarized
     )
 
 
-def order_of(case: Understood, planned: Compact) -> CompactionOrder:
+def order_of(case: RequestContext, planned: Compact) -> CompactionOrder:
     """What is to be made of a plan."""
     came, in_use = case.unclipped or case, (case.memory.summary, case.put_in_use)
     return CompactionOrder(

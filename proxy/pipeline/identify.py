@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from proxy.compaction.writer import ChooseSummarizer, Clock
-from proxy.core.conversation.messages import ChatRequest, Message, digest_of
-from proxy.core.conversation.prefix import Chains, PrefixChain, owner_of
-from proxy.core.conversation.records import Recollection, told_id
-from proxy.core.conversation.summary import NO_SYSTEMS, InnerSystems, RunningSummary, SummaryRecipe, inner_systems
+from proxy.core.conversation.messages import Message, ModelRequest, digest_of
+from proxy.core.conversation.prefix import ChainCache, PrefixChain, owner_of
+from proxy.core.conversation.records import StoredState, response_conversation_id
+from proxy.core.conversation.summary import NO_SYSTEMS, InnerSystems, PrefixSummary, SummaryRecipe, inner_systems
 from proxy.core.errors import StoreError
 from proxy.core.events import Listener, StoreDegraded
 from proxy.core.models import model_id
 from proxy.core.planning.budget import Budget, ModelProfile, budget_for
-from proxy.core.planning.calibration import Measure, calibration_key
+from proxy.core.planning.calibration import CalibratedBudget, calibration_key
 from proxy.core.ports import CalibrationStore, Caller, ConversationStore, RequestCount, Route, TokenCounter
 from proxy.core.report import Action, Report
 from proxy.core.values import value
@@ -28,26 +28,26 @@ from proxy.pipeline.values import Controls
 
 
 @value
-class Understood:
+class RequestContext:
     """A request whose identity and size are known."""
 
-    request: ChatRequest
+    request: ModelRequest
     controls: Controls
     caller: Caller
     route: Route
     profile: ModelProfile
     tenant: str
     chain: PrefixChain
-    memory: Recollection
+    memory: StoredState
     count: RequestCount
-    measure: Measure
+    measure: CalibratedBudget
     started: float
     """By the timer: when the request was taken up."""
     conversation: str
     """The id that the client is told."""
-    unclipped: Understood | None = None
+    unclipped: RequestContext | None = None
     """The same as it came, where tool results were made smaller since."""
-    put_in_use: RunningSummary | None = None
+    put_in_use: PrefixSummary | None = None
     """The summary that an earlier try of this very request put into use."""
 
     @property
@@ -61,7 +61,7 @@ class Understood:
         after: int,
         now: float,
         *,
-        summary: RunningSummary | None = None,
+        summary: PrefixSummary | None = None,
         warning: str | None = None,
         degraded: bool = False,
     ) -> Report:
@@ -123,7 +123,7 @@ def _tenant(fingerprint: bytes, provider: str, base_url: str) -> str:
     return digest_of(fingerprint, provider.encode(), base_url.encode()).hex()
 
 
-class Identity:
+class Identifier:
     """Understands requests; of its own it remembers chains, which saves time only."""
 
     def __init__(
@@ -150,18 +150,18 @@ class Identity:
         self._emit = emit
         self._clock = clock
         self._timer = timer
-        self._chains = Chains()
+        self._chains = ChainCache()
 
     async def understand(
         self,
-        request: ChatRequest,
+        request: ModelRequest,
         caller: Caller,
         controls: Controls,
         route: Route,
         profile: ModelProfile,
         *,
         stored: Place | None = None,
-    ) -> Understood:
+    ) -> RequestContext:
         """Identity and budget: one round trip to the store, and the counting of what is new.
 
         :param stored: where the request's messages were read from, where no client sent them
@@ -174,7 +174,7 @@ class Identity:
             tenant, chain = stored.tenant, stored.chain
         recipe = self._choose(profile, route).recipe
         systems = _systems_of(request.messages, len(chain.hashes))
-        measure = Measure(budget_for(profile, request.max_output_tokens, controls.retention))
+        measure = CalibratedBudget(budget_for(profile, request.max_output_tokens, controls.retention))
         if profile.policy.calibrate:
             model = model_id(route.provider, route.upstream_model)
             key = calibration_key(caller.fingerprint, model, route.base_url, request.fields)
@@ -190,12 +190,12 @@ class Identity:
             count = await self._counter.count(request, route.upstream_model)
         else:
             count = await self._counted(request, memory.conversation, memory.known, route.upstream_model)
-        conversation = told_id(memory, chain, self._clock())
-        return Understood(
+        conversation = response_conversation_id(memory, chain, self._clock())
+        return RequestContext(
             request, controls, caller, route, profile, tenant, chain, memory, count, measure, started, conversation
         )
 
-    def _counted(self, request: ChatRequest, conversation: str, known: int, model: str) -> Awaitable[RequestCount]:
+    def _counted(self, request: ModelRequest, conversation: str, known: int, model: str) -> Awaitable[RequestCount]:
         """Count a request; of a long conversation, what another worker counted and stored is taken over."""
 
         async def stored(mark: str, first: int) -> list[tuple[Message, int]]:
@@ -210,9 +210,9 @@ class Identity:
 
         return self._counter.count(request, model, known=known, stored=stored)
 
-    async def _recall(self, chain: PrefixChain, recipe: SummaryRecipe, systems: InnerSystems) -> Recollection:
+    async def _recall(self, chain: PrefixChain, recipe: SummaryRecipe, systems: InnerSystems) -> StoredState:
         try:
             return await self._store.recall(chain, recipe, systems)
         except StoreError as error:
             self._emit(StoreDegraded("recall", error.internal or str(error)))
-            return Recollection(degraded=True)
+            return StoredState(degraded=True)

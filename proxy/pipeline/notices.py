@@ -1,7 +1,7 @@
 """Notices: what a client is told in words of a request that could not be handled as asked.
 
-Below ``pipeline/fit.py`` and ``archive/summarize.py``, which decide that something is to be told. Warnings become ``X-Tidemark-Warning``,
-errors the answer.
+Below ``pipeline/fit.py`` and ``archive/summarize.py``, which decide that something is to be told. Warnings become
+``X-Tidemark-Warning``, errors the answer.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import replace
 from proxy.compaction.writer import NotSummarized
 from proxy.core.errors import CompactionFailed, ContextLengthExceeded
 from proxy.core.planning.situation import Reason
-from proxy.pipeline.identify import Understood
 from proxy.core.report import Report
+from proxy.pipeline.identify import RequestContext
 
 WARNINGS = {
     "small_gain": "not compacted: it would free too little",
@@ -24,7 +24,7 @@ FULL_RATIO = 0.95
 """FR-5.3.1c, FR-6.1.1: share of the limit above which a context is critically full."""
 
 
-def not_done_warning(case: Understood, reason: Reason) -> str | None:
+def not_done_warning(case: RequestContext, reason: Reason) -> str | None:
     """Say why no summary was made; None where nobody waited for one."""
     if reason != "retained":
         return WARNINGS.get(reason)
@@ -36,7 +36,7 @@ def not_done_warning(case: Understood, reason: Reason) -> str | None:
     )
 
 
-def by_hand_warning(case: Understood, after: int) -> str | None:
+def by_hand_warning(case: RequestContext, after: int) -> str | None:
     """Warn of a compaction by hand that had little to gain, and was done all the same (FR-5.4.2)."""
     if case.controls.mode != "force":
         return None
@@ -48,12 +48,12 @@ def by_hand_warning(case: Understood, after: int) -> str | None:
     return None
 
 
-def is_full(case: Understood, tokens: int) -> bool:
+def is_full(case: RequestContext, tokens: int) -> bool:
     """Whether so many tokens, counted locally, fill the request's limit critically."""
     return tokens > FULL_RATIO * case.measure.marks.limit
 
 
-def with_full_warning(case: Understood, report: Report) -> Report:
+def with_full_warning(case: RequestContext, report: Report) -> Report:
     """Add the warning of a full context to what is told of a request (FR-5.3.1c)."""
     limit = case.measure.budget.limit
     notice = (
@@ -63,7 +63,7 @@ def with_full_warning(case: Understood, report: Report) -> Report:
     return replace(report, warning=f"{report.warning}; {notice}" if report.warning else notice)
 
 
-def compaction_failed(case: Understood, result: NotSummarized) -> CompactionFailed:
+def compaction_failed(case: RequestContext, result: NotSummarized) -> CompactionFailed:
     """The refusal where no summary could be made and the policy lets nothing else go out (FR-5.1.1, FR-5.1.2)."""
     if case.controls.mode == "force":
         words = (
@@ -78,7 +78,7 @@ def compaction_failed(case: Understood, result: NotSummarized) -> CompactionFail
     return CompactionFailed(words, internal=result.reason, retry_after=result.retry_after)
 
 
-def does_not_fit(case: Understood, least: int) -> ContextLengthExceeded:
+def does_not_fit(case: RequestContext, least: int) -> ContextLengthExceeded:
     """The refusal of a request that is too large, in OpenAI's words and with the numbers (FR-5.3.1)."""
     measure = case.measure
     window, limit = measure.budget.window, measure.budget.limit

@@ -10,12 +10,12 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from proxy.compaction.offline import ChooseStrategy, Compacted, CompactionWish, compact_once
-from proxy.core.conversation.messages import ChatRequest
+from proxy.compaction.offline import ChooseStrategy, Compacted, OfflineOptions, compact_once
+from proxy.core.conversation.messages import ModelRequest
 from proxy.core.conversation.summary import Strategy
 from proxy.core.errors import InvalidRequest
 from proxy.core.ports import Caller, ModelCatalog, Route, TokenCounter, Upstream
-from proxy.dialects.chat.request import LIGHT_BYTES, BodyParser
+from proxy.dialects.chat.request import LIGHT_BYTES, RequestParser
 from proxy.dialects.raw_json import decoded, members
 
 STRATEGIES: dict[str, Strategy] = {"extractive": "extractive", "llm": "llm", "hybrid": "hybrid"}
@@ -25,10 +25,10 @@ COMPACT_MEMBERS = ("request", "max_tokens", "strategy")
 
 
 @dataclass(frozen=True, slots=True)
-class Stateless:
+class OfflineService:
     """What counting and compacting one request takes."""
 
-    parser: BodyParser
+    parser: RequestParser
     counter: TokenCounter
     catalog: ModelCatalog
     upstream: Upstream
@@ -74,7 +74,7 @@ class Stateless:
         return await self.compact_request(request, _max_tokens(fields), _strategy(fields), caller)
 
     async def compact_request(
-        self, request: ChatRequest, max_tokens: int | None, strategy: str, caller: Caller
+        self, request: ModelRequest, max_tokens: int | None, strategy: str, caller: Caller
     ) -> bytes:
         """The same for a request that is parsed already."""
         if strategy not in STRATEGIES:
@@ -89,7 +89,7 @@ class Stateless:
         nowhere = Route("wire", request.model, request.model, provider="", base_url="")
         route = nowhere if chosen == "extractive" else await self.upstream.resolve(request.model)
         profile = await self.catalog.profile(route, caller)
-        wish = CompactionWish(chosen, max_tokens, route, caller)
+        wish = OfflineOptions(chosen, max_tokens, route, caller)
         return _told(await compact_once(request, profile, wish, self.counter, self.choose))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from proxy.compaction.writer import Clock
-from proxy.core.conversation.messages import ChatRequest, render_body, render_messages
+from proxy.core.conversation.messages import ModelRequest, render_body, render_messages
 from proxy.core.conversation.prefix import owner_of
 from proxy.core.conversation.records import TurnRecord
 from proxy.core.errors import UpstreamError
@@ -21,15 +21,15 @@ from proxy.core.planning.calibration import CalibrationKey
 from proxy.core.ports import CalibrationStore, Caller, ModelCatalog, Upstream
 from proxy.core.report import Report
 from proxy.dialects.chat.reply import Reply
-from proxy.pipeline.fit import Compacting, Fitted, Fitting
-from proxy.pipeline.identify import Identity, Place, Understood
+from proxy.pipeline.fit import BudgetFitter, Compacting, FittedRequest
+from proxy.pipeline.identify import Identifier, Place, RequestContext
 from proxy.pipeline.relay import Learn, PendingTurn
 from proxy.pipeline.values import Controls, Exchange, ReadReply, Refused
 
 Announce = Callable[[Report], None]
 
 
-class ChatPipeline:
+class Pipeline:
     """Takes ports only; holds no state of its own."""
 
     def __init__(
@@ -38,8 +38,8 @@ class ChatPipeline:
         upstream: Upstream,
         catalog: ModelCatalog,
         calibrations: CalibrationStore,
-        identity: Identity,
-        fitting: Fitting,
+        identity: Identifier,
+        fitting: BudgetFitter,
         emit: Listener = lambda _: None,
         clock: Clock,
         timer: Clock,
@@ -55,7 +55,7 @@ class ChatPipeline:
 
     async def run(
         self,
-        request: ChatRequest,
+        request: ModelRequest,
         caller: Caller,
         controls: Controls,
         *,
@@ -75,21 +75,21 @@ class ChatPipeline:
         return await self._replay(case, sent, prepared, compacting)
 
     async def understand(
-        self, request: ChatRequest, caller: Caller, controls: Controls, *, stored: Place | None = None
-    ) -> Understood:
+        self, request: ModelRequest, caller: Caller, controls: Controls, *, stored: Place | None = None
+    ) -> RequestContext:
         """The first steps of the road: what is known of a request before anything is decided."""
         route = await self._upstream.resolve(request.model)
         profile = await self._catalog.profile(route, caller)
         return await self._identity.understand(request, caller, controls, route, profile, stored=stored)
 
-    async def profile(self, request: ChatRequest, caller: Caller) -> ModelProfile:
+    async def profile(self, request: ModelRequest, caller: Caller) -> ModelProfile:
         """Window and policy of the model that a request names.
 
         :raises ModelNotFound: nobody serves it
         """
         return await self._catalog.profile(await self._upstream.resolve(request.model), caller)
 
-    async def _send(self, case: Understood, announce: Announce, compacting: Compacting) -> Exchange | Refused:
+    async def _send(self, case: RequestContext, announce: Announce, compacting: Compacting) -> Exchange | Refused:
         """Plan, compact, assemble and forward one understood request."""
         fitted = await self._fitting.fit(case, compacting)
         if isinstance(fitted, Refused):
@@ -108,7 +108,7 @@ class ChatPipeline:
         return Exchange(reply, self._turn(case, fitted.report), fitted.report, summary)
 
     async def _replay(
-        self, case: Understood, sent: Exchange, announce: Announce, compacting: Compacting
+        self, case: RequestContext, sent: Exchange, announce: Announce, compacting: Compacting
     ) -> Exchange | Refused:
         """An upstream's context overflow before the first byte: learn the window, compact, send again, once."""
         try:
@@ -140,7 +140,7 @@ class ChatPipeline:
         also = resent.report.warning
         return replace(resent, report=replace(resent.report, warning=f"{note}; {also}" if also else note))
 
-    def _body(self, case: Understood, fitted: Fitted) -> bytes:
+    def _body(self, case: RequestContext, fitted: FittedRequest) -> bytes:
         """The bytes to send: the client's own where nothing is to be changed (promise 1)."""
         request, model = case.request, case.route.upstream_model
         if not fitted.changed and model == request.model:
@@ -152,7 +152,7 @@ class ChatPipeline:
             replaced["model"] = json.dumps(model).encode()
         return render_body(request.fields, replaced)
 
-    def _turn(self, case: Understood, report: Report) -> PendingTurn:
+    def _turn(self, case: RequestContext, report: Report) -> PendingTurn:
         request, count = case.request, case.count
         record = TurnRecord(  # in the fields' order: see ``TurnRecord.answered``
             case.tenant,
@@ -177,7 +177,7 @@ class ChatPipeline:
         lesson = None if key is None else self._lesson(key, request, report.local_tokens)
         return PendingTurn(record, case.route.upstream_model, lesson, self._fitting.ahead(case, report))
 
-    def _lesson(self, key: CalibrationKey, request: ChatRequest, counted: int) -> Learn | None:
+    def _lesson(self, key: CalibrationKey, request: ModelRequest, counted: int) -> Learn | None:
         """What becomes of the upstream's own count; that of images and files says nothing of its tokenizer."""
         if any(message.media for message in request.messages):
             return None

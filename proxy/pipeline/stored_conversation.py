@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from proxy.core.conversation.gaps import without_gaps
-from proxy.core.conversation.messages import ChatRequest, Message, render_body, render_messages
+from proxy.core.conversation.messages import Message, ModelRequest, render_body, render_messages
 from proxy.core.conversation.prefix import PrefixChain, owner_of
 from proxy.core.conversation.records import StoredConversation, StoredMessage
 from proxy.core.errors import ConversationConflict, ConversationNotFound, ModelNotFound, RecordUnreadable
@@ -47,7 +47,7 @@ def under_way() -> ConversationConflict:
 
 
 @dataclass(frozen=True, slots=True)
-class Readback:
+class StoredConversationReader:
     """Reads; it holds no state."""
 
     store: ConversationStore
@@ -113,13 +113,13 @@ def chain_of_stored(conversation: str, kept: Sequence[StoredMessage]) -> PrefixC
     return PrefixChain(family if named else b"", hashes, named)
 
 
-def request_of(model: str, messages: Sequence[Message]) -> ChatRequest:
+def request_of(model: str, messages: Sequence[Message]) -> ModelRequest:
     """Messages as the request that a client would send them in."""
     fields = {"model": json.dumps(model).encode(), "messages": render_messages(messages)}
-    return ChatRequest(render_body(fields, {}), fields, model, tuple(messages))
+    return ModelRequest(render_body(fields, {}), fields, model, tuple(messages))
 
 
-async def request_read(read: Read, model: str, raws: Sequence[bytes]) -> ChatRequest:
+async def request_read(read: Read, model: str, raws: Sequence[bytes]) -> ModelRequest:
     """The same, of messages that are yet to be parsed."""
     return await beside(lambda: request_of(model, read(raws)), raws)
 

@@ -13,34 +13,35 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coro
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
-from proxy.compaction.leases import LEASE_SECONDS, Holder
+from proxy.compaction.leases import LEASE_SECONDS, LeaseKeeper
 from proxy.core.conversation.alignment import Alignment, align
-from proxy.core.conversation.messages import ChatRequest, Message, render_body
+from proxy.core.conversation.messages import Message, ModelRequest, render_body
 from proxy.core.conversation.prefix import chain_of, is_id, owner_of, split_id
 from proxy.core.conversation.records import StoredConversation
 from proxy.core.errors import ConversationConflict, ConversationNotFound, StoreFull
 from proxy.core.ports import (
-    BegunTurn,
     Caller,
     ConversationStore,
     Lease,
     LeaseStore,
+    RequestHeads,
+    StartedTurn,
     TurnStore,
     Upstream,
     UpstreamReply,
 )
 from proxy.core.report import Report
-from proxy.pipeline.commands import Answered
+from proxy.pipeline.commands import CommandAnswer
 from proxy.pipeline.fit import Compacting
 from proxy.pipeline.identify import FULL, tenant_of
 from proxy.pipeline.pipeline import Announce
-from proxy.pipeline.stored_conversation import Readback, missing, under_way
+from proxy.pipeline.stored_conversation import StoredConversationReader, missing, under_way
 from proxy.pipeline.values import Controls, Exchange, Refused
 
 OnConflict = Literal["reject", "wait"]
 _FIRST_LOOK_SECONDS = 0.02
 _LOOK_SECONDS = 0.5
-Parse = Callable[[bytes], Awaitable[ChatRequest]]
+Parse = Callable[[bytes], Awaitable[ModelRequest]]
 """A body, of any number of messages."""
 
 
@@ -49,22 +50,14 @@ class Road(Protocol):
 
     async def run(
         self,
-        request: ChatRequest,
+        request: ModelRequest,
         caller: Caller,
         controls: Controls,
         *,
         prepared: Announce,
         compacting: Compacting = ...,
-    ) -> Exchange | Refused | Answered:
+    ) -> Exchange | Refused | CommandAnswer:
         """Bring a request to its upstream, or answer it."""
-        ...
-
-
-class Heads(Protocol):
-    """What this needs of the store beside the ports."""
-
-    async def head(self, conversation: str) -> Sequence[bytes]:
-        """The system messages that began the conversation's last request, in the client's bytes."""
         ...
 
 
@@ -87,7 +80,7 @@ class StoredHistory:
         upstream: Upstream,
         store: ConversationStore,
         turns: TurnStore,
-        heads: Heads,
+        heads: RequestHeads,
         leases: LeaseStore,
         parse: Parse,
         rules: TurnRules,
@@ -100,7 +93,7 @@ class StoredHistory:
         self._full = full
         self._road = road
         self._upstream = upstream
-        self._readback = Readback(store, upstream)
+        self._readback = StoredConversationReader(store, upstream)
         self._turns = turns
         self._heads = heads
         self._leases = leases
@@ -109,13 +102,13 @@ class StoredHistory:
 
     def run(
         self,
-        request: ChatRequest,
+        request: ModelRequest,
         caller: Caller,
         controls: Controls,
         *,
         prepared: Announce = lambda _: None,
         compacting: Compacting = lambda _, __: None,
-    ) -> Coroutine[Any, Any, Exchange | Refused | Answered]:
+    ) -> Coroutine[Any, Any, Exchange | Refused | CommandAnswer]:
         """Bring a request on its way, with the conversation's earlier messages where the store has them.
 
         :raises ConversationNotFound: there is no conversation with the id that was given
@@ -130,20 +123,20 @@ class StoredHistory:
 
     async def _supplied(
         self,
-        request: ChatRequest,
+        request: ModelRequest,
         caller: Caller,
         controls: Controls,
         name: str,
         *,
         prepared: Announce,
         compacting: Compacting,
-    ) -> Exchange | Refused | Answered:
+    ) -> Exchange | Refused | CommandAnswer:
         """Bring a request on its way as one turn of the conversation ``name``."""
         if owner_of(caller.fingerprint) in self._full:
             raise StoreFull(FULL)
         tenant = tenant_of(caller, await self._upstream.resolve(request.model))
         begun, lease = await self._begun(tenant, name)
-        holder = Holder(self._leases, lease, LEASE_SECONDS)
+        holder = LeaseKeeper(self._leases, lease, LEASE_SECONDS)
         try:
             whole, asked, gap = await self._whole(request, tenant, controls, begun)
 
@@ -165,7 +158,7 @@ class StoredHistory:
         turn = replace(done.turn, record=record, unstored=self._turns.give_up)
         return replace(done, reply=_HeldReply(done.reply, holder), turn=turn)
 
-    async def _begun(self, tenant: str, name: str) -> tuple[BegunTurn, Lease]:
+    async def _begun(self, tenant: str, name: str) -> tuple[StartedTurn, Lease]:
         """The conversation's turn, at once or, where that is the rule, when its predecessor has ended."""
         family, own = chain_of(tenant, (), conversation=name).family, ""
         if is_id(name):
@@ -173,7 +166,7 @@ class StoredHistory:
         loop = asyncio.get_running_loop()
         until, pause = loop.time() + self._rules.wait_seconds, _FIRST_LOOK_SECONDS
         while True:
-            begun = await self._turns.begin_turn(family, own, tenant, LEASE_SECONDS)
+            begun = await self._turns.start_turn(family, own, tenant, LEASE_SECONDS)
             if begun is None:
                 raise missing(name)
             if begun.lease is not None:
@@ -184,8 +177,8 @@ class StoredHistory:
             pause = min(pause * 1.5, _LOOK_SECONDS)
 
     async def _whole(
-        self, request: ChatRequest, tenant: str, controls: Controls, begun: BegunTurn
-    ) -> tuple[ChatRequest, Controls, str]:
+        self, request: ModelRequest, tenant: str, controls: Controls, begun: StartedTurn
+    ) -> tuple[ModelRequest, Controls, str]:
         """The request with all its messages, the controls that it goes on with, and what is not known to both."""
         record = begun.record
         if record is None:
@@ -207,7 +200,7 @@ class StoredHistory:
         gap = f"unreadable={unreadable}" if unreadable else ""
         return whole, asked, ", ".join(one for one in (gap, found.gap) if one)
 
-    async def _parsed(self, request: ChatRequest, raws: Sequence[bytes]) -> Sequence[Message]:
+    async def _parsed(self, request: ModelRequest, raws: Sequence[bytes]) -> Sequence[Message]:
         body = render_body({"model": request.fields["model"]}, {"messages": b"[%b]" % b",".join(raws)})
         return (await self._parse(body)).messages
 
@@ -215,7 +208,7 @@ class StoredHistory:
 class _HeldReply:
     """An answer on its way, whose end is the turn's: what is recorded gives the lease back."""
 
-    def __init__(self, reply: UpstreamReply, holder: Holder) -> None:
+    def __init__(self, reply: UpstreamReply, holder: LeaseKeeper) -> None:
         self._reply = reply
         self._holder = holder
         self.status = reply.status

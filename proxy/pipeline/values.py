@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Literal
 
-from proxy.core.conversation.summary import RunningSummary
+from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.errors import TidemarkError
 from proxy.core.planning.situation import Mode
 from proxy.core.ports import Headers, UpstreamReply
@@ -41,7 +41,7 @@ class Exchange:
     reply: UpstreamReply
     turn: PendingTurn
     report: Report
-    summary: RunningSummary | None = None
+    summary: PrefixSummary | None = None
     """The one that is in use now, if the store keeps it."""
 
 

@@ -18,7 +18,7 @@ from proxy.core.ports import Headers
 from proxy.server.errors import envelope, error_lines, event, status_of
 
 JSON = (b"content-type", b"application/json")
-UNATTENDED_SECONDS = 0.005
+DISCONNECT_WATCH_DELAY_SECONDS = 0.005
 """So late it begins to be noticed that a client leaves."""
 
 
@@ -60,7 +60,7 @@ async def disconnected(receive: Receive) -> None:
         pass
 
 
-class Attended:
+class CancelOnDisconnect:
     """Cancels what is done inside when the client goes, and ends with it; only after the body has been read.
 
     Listening costs a task, so it begins a moment later: most small requests are answered by then, and a client that
@@ -77,7 +77,7 @@ class Attended:
         if task is None:
             raise RuntimeError("outside of a task")
         self._task = task
-        self._timer = task.get_loop().call_later(UNATTENDED_SECONDS, self._listen)
+        self._timer = task.get_loop().call_later(DISCONNECT_WATCH_DELAY_SECONDS, self._listen)
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: object) -> bool:
         self._over = True

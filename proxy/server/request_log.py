@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from proxy.core.conversation.messages import ChatRequest, JsonValue
+from proxy.core.conversation.messages import JsonValue, ModelRequest
 from proxy.core.errors import TidemarkError
 from proxy.core.events import Outcome, RequestServed
 from proxy.core.report import NO_USAGE, Report, Usage
@@ -26,7 +26,7 @@ class RequestLog:
     def __init__(self, path: str, response: Response, timer: Callable[[], float]) -> None:
         self.path = path
         self.response = response
-        self.request: ChatRequest | None = None
+        self.request: ModelRequest | None = None
         self.report: Report | None = None
         self.ending: Ending | None = None
         self.outcome: Outcome = "disconnected"

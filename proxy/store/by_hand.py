@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from proxy.core.conversation.prefix import split_id
-from proxy.core.conversation.summary import RunningSummary
+from proxy.core.conversation.summary import PrefixSummary
 from proxy.store import codec, keys, scripts
 from proxy.store.lifetimes import Lifetimes, lifetime
 from proxy.store.models import Ask
@@ -41,7 +41,7 @@ class RedisByHand:
         found = await self._ask("HMGET", keys.system_hash(conversation), *digests) if digests else ()
         return [raw for raw in found if raw is not None]
 
-    async def replace(self, tenant: str, conversation: str, summary: RunningSummary) -> None:
+    async def replace(self, tenant: str, conversation: str, summary: PrefixSummary) -> None:
         """Store a summary of a prefix of ``conversation``, whatever was stored for that prefix before.
 
         :raises StoreUnavailable: the store did not answer in time

@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from proxy.core.errors import StoreError, StoreUnavailable
-from proxy.core.planning.calibration import ANY_TOOLS, UNCALIBRATED, Calibration, CalibrationKey, Reading
+from proxy.core.planning.calibration import ANY_TOOLS, UNCALIBRATED, Calibration, CalibrationEntry, CalibrationKey
 from proxy.store import keys
 from proxy.store.models import MOST_MODELS, Ask
 
@@ -72,15 +72,15 @@ class RedisCalibrations:
                 return own
         raise StoreUnavailable("Too many replies end at once.")
 
-    async def readings(self, owner: str | None) -> Mapping[str, Sequence[Reading]]:
+    async def readings(self, owner: str | None) -> Mapping[str, Sequence[CalibrationEntry]]:
         """By model id, the calibration of the model first; for None the newest of anybody's."""
         key = keys.models_part("k") if owner is None else keys.calibrations(owner)
-        found: dict[str, list[Reading]] = {}
+        found: dict[str, list[CalibrationEntry]] = {}
         for field, packed in sorted((await self._ask("HGETALL", key)).items()):
             model, _, rest = field.decode().partition("\0")
             tools = rest.partition("\0")[2] if rest else ANY_TOOLS
             if calibration := _unpack(packed):
-                found.setdefault(model, []).append(Reading(tools, calibration))
+                found.setdefault(model, []).append(CalibrationEntry(tools, calibration))
         return {model: sorted(own, key=lambda one: one.tools != ANY_TOOLS) for model, own in found.items()}
 
     async def _held(self, key: CalibrationKey, *, briefly: bool = False) -> Sequence[bytes | None]:

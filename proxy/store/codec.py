@@ -17,7 +17,7 @@ import msgspec
 from proxy.core.conversation.messages import DIGEST_BYTES, Message, digest_of
 from proxy.core.conversation.prefix import PrefixChain
 from proxy.core.conversation.records import StoredMessage, TurnRecord
-from proxy.core.conversation.summary import Cause, InnerSystems, RunningSummary, Strategy, SummaryRecipe
+from proxy.core.conversation.summary import Cause, InnerSystems, PrefixSummary, Strategy, SummaryRecipe
 from proxy.core.errors import RecordUnreadable
 from proxy.core.values import value
 from proxy.dialects.chat.message import ROLES
@@ -227,7 +227,7 @@ def recipe_digest(recipe: SummaryRecipe) -> bytes:
     return digest_of(_REFERENCES, recipe.key.encode())[:RECIPE_BYTES]
 
 
-def pack_reference(summary: RunningSummary) -> bytes:
+def pack_reference(summary: PrefixSummary) -> bytes:
     """A reference to a summary: position (4 bytes, big-endian), prefix, recipe, absorbed. The scripts read it."""
     return reference(summary.covered, summary.prefix, summary.recipe, summary.absorbed)
 
@@ -260,7 +260,7 @@ def pack_systems(systems: InnerSystems) -> bytes:
     return b"".join(position.to_bytes(_COVERED_BYTES, "big") + digest for digest, position in systems.items())
 
 
-def pack_summary(summary: RunningSummary) -> bytes:
+def pack_summary(summary: PrefixSummary) -> bytes:
     """A summary's record."""
     recipe = summary.recipe
     return VERSION + _pack(
@@ -282,10 +282,10 @@ def pack_summary(summary: RunningSummary) -> bytes:
     )
 
 
-def unpack_summary(packed: bytes) -> RunningSummary:
+def unpack_summary(packed: bytes) -> PrefixSummary:
     """The summary of a record."""
     read = _read(_SUMMARY, packed)
-    return RunningSummary(
+    return PrefixSummary(
         prefix=read.prefix,
         covered=read.covered,
         text=read.text,
@@ -299,7 +299,7 @@ def unpack_summary(packed: bytes) -> RunningSummary:
     )
 
 
-def readable_summary(packed: bytes) -> RunningSummary | None:
+def readable_summary(packed: bytes) -> PrefixSummary | None:
     """The same, or None where another version wrote it: a summary is only a shortcut, and is made anew."""
     try:
         return unpack_summary(packed)

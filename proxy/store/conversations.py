@@ -16,29 +16,29 @@ from functools import partial
 from typing import Any
 
 from proxy.core.conversation.prefix import PrefixChain, is_id, split_id
-from proxy.core.conversation.records import Recollection, TurnRecord
-from proxy.core.conversation.summary import NO_SYSTEMS, InnerSystems, RunningSummary, SummaryRecipe
+from proxy.core.conversation.records import StoredState, TurnRecord
+from proxy.core.conversation.summary import NO_SYSTEMS, InnerSystems, PrefixSummary, SummaryRecipe
 from proxy.core.errors import StoreError, StoreFull, StoreUnavailable
 from proxy.core.events import Listener
-from proxy.core.ports import BegunTurn, Lease
+from proxy.core.ports import Lease, StartedTurn
 from proxy.offload.threads import MANY_BYTES, MANY_MESSAGES
 from proxy.store import codec, keys, scripts
 from proxy.store.amends import Amends
-from proxy.store.connection.call import LARGE_BYTES, Asking, AskingForLong
+from proxy.store.connection.call import LARGE_BYTES, AskingForLong, StoreCall
 from proxy.store.connection.client import UNKNOWN_SCRIPT, connect
-from proxy.store.connection.outage import Rest
+from proxy.store.connection.outage import OutageBackoff
 from proxy.store.connection.probing import Probing
 from proxy.store.lifetimes import Lifetimes, lifetime
 from proxy.store.listing import Listing, Used
 from proxy.store.records import RecordReader
-from proxy.store.seen import Seen
-from proxy.store.usage import FULL, OUT_OF_MEMORY, STORE_FULL, Usage
+from proxy.store.seen import BoundedSet
+from proxy.store.usage import FULL, OUT_OF_MEMORY, STORE_FULL, TenantUsage
 
 RECALL_SECONDS = 0.25
 """A client waits for it before its request is forwarded; on one machine it takes a thousandth."""
 RECORD_SECONDS = 1.0
 """The last byte of the response waits for it."""
-NOTHING_KNOWN = Recollection()
+NOTHING_KNOWN = StoredState()
 _PROBE_SECONDS = 60
 """So long the key of a probe stands."""
 
@@ -68,21 +68,21 @@ class RedisStore(RecordReader):
         super().__init__(emit)
         self._carrier = connect(url)
         self._lifetimes = lifetimes or Lifetimes(lifetime(ttl_seconds))
-        self._rest = rest = Rest(self._probe)
+        self._rest = rest = OutageBackoff(self._probe)
         self._probes = Probing(rest, self.ping)
         self._amends = Amends()
-        self._recalling = Asking(rest, recall_timeout_seconds)
+        self._recalling = StoreCall(rest, recall_timeout_seconds)
         self._record_seconds = record_timeout_seconds
-        self._recording = Asking(rest, record_timeout_seconds)
-        self._probing = Asking(rest, record_timeout_seconds, probe=True)
-        self._seen = Seen()
+        self._recording = StoreCall(rest, record_timeout_seconds)
+        self._probing = StoreCall(rest, record_timeout_seconds, probe=True)
+        self._seen = BoundedSet()
         longest = self._lifetimes.longest
         self.listing = Listing(self.ask, longest)
-        self.usage = Usage(self.ask, self._weigh, max_bytes=max_tenant_bytes, keep_seconds=longest)
+        self.usage = TenantUsage(self.ask, self._weigh, max_bytes=max_tenant_bytes, keep_seconds=longest)
 
     async def recall(
         self, chain: PrefixChain, recipe: SummaryRecipe, systems: InnerSystems = NO_SYSTEMS
-    ) -> Recollection:
+    ) -> StoredState:
         """What is known of a request's conversation; whose it is, is in the chain.
 
         The newest prefixes are sent first; all only where none of those is known and there are more.
@@ -101,7 +101,7 @@ class RedisStore(RecordReader):
             return NOTHING_KNOWN
         own, known, held, packed, waiting, lease, name = found
         preparing, absorbed = codec.prepared_for(lease, chain, recipe, systems) if lease else (0, ())
-        recollection = Recollection(
+        recollection = StoredState(
             conversation=chain.family + own.decode() if own else None,
             known=known,
             diverges=held > known,
@@ -160,12 +160,12 @@ class RedisStore(RecordReader):
         tenant: str,
         conversation: str,
         chain: PrefixChain,
-        summary: RunningSummary,
+        summary: PrefixSummary,
         *,
         waiting: bool = False,
         lease: Lease | None = None,
         replacing: bool = False,
-    ) -> RunningSummary | None:
+    ) -> PrefixSummary | None:
         """Store a summary of the first ``summary.covered`` messages of ``chain``; the first one stays.
 
         :returns: the one that is stored now; None where there is none and the lease is somebody else's by now
@@ -203,7 +203,7 @@ class RedisStore(RecordReader):
         *,
         absorbed: Sequence[bytes] = (),
         waiting: bool = False,
-    ) -> RunningSummary | None:
+    ) -> PrefixSummary | None:
         """The stored summary of the first ``covered`` messages of ``chain``, or the one that waits for its use.
 
         :param absorbed: digests of exactly the system messages that it tells
@@ -213,7 +213,7 @@ class RedisStore(RecordReader):
         packed = await self.ask("GET", keys.summary(chain.family, digest, prefix, absorbed, waiting=waiting))
         return codec.readable_summary(packed) if packed else None
 
-    async def begin_turn(self, family: str, own: str, tenant: str, seconds: float) -> BegunTurn | None:
+    async def start_turn(self, family: str, own: str, tenant: str, seconds: float) -> StartedTurn | None:
         """Take the turn of a conversation of which the client sends new messages only.
 
         :param own: empty for the one that the family's name leads to, which may be yet to begin
@@ -230,7 +230,7 @@ class RedisStore(RecordReader):
                 return None
             head, flat, name, *value = found
             lease = Lease(family, name.decode(), value[0]) if value and value[0] is not None else None
-            return BegunTurn(self.described(family, (head, flat)) if head else None, head.decode(), lease)
+            return StartedTurn(self.described(family, (head, flat)) if head else None, head.decode(), lease)
         except (StoreError, asyncio.CancelledError):
             if sent:  # it may be taken all the same, and nobody would give it back
                 self._amends.owe(family, lambda: self._given_back(family, own, tenant, word))
@@ -307,7 +307,7 @@ class RedisStore(RecordReader):
         given = scripts.recall_arguments(chain, before, recipe, systems)
         return self._run(scripts.RECALL, chain.family, *given)
 
-    def _recording_of(self, turn: TurnRecord, parts: codec.TurnParts) -> Asking:
+    def _recording_of(self, turn: TurnRecord, parts: codec.TurnParts) -> StoreCall:
         """What waits for a turn's record; of much new text, for as long as its size takes.
 
         Of stored history nobody else has the turn, so it is tried even where the store was left alone.

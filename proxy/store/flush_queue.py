@@ -38,20 +38,20 @@ _LEAD, _STATE = (_script(name) for name in ("lead", "state"))
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class QueueBounds:
     """How much the queue holds, and as much again of dead letters; the oldest make way."""
 
     entries: int
     bytes_held: int
 
 
-class RedisFlushes:
+class RedisFlushQueue:
     """The queue in Redis. All state is the server's.
 
     :param ttl_seconds: how long a conversation that nobody uses is kept; None keeps it for good
     """
 
-    def __init__(self, ask: Ask, *, ttl_seconds: float | None, bounds: Bounds) -> None:
+    def __init__(self, ask: Ask, *, ttl_seconds: float | None, bounds: QueueBounds) -> None:
         self._ask = ask
         self._ttl = max(MARKS_SECONDS, math.ceil(ttl_seconds)) if ttl_seconds else 0
         self._bounds = (bounds.entries, bounds.bytes_held)

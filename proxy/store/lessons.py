@@ -1,4 +1,4 @@
-"""The adapter of ``LessonStore``: what overflows taught, by credential, as the room upstream packs it.
+"""The adapter of ``LearnedWindowStore``: what overflows taught, by credential, as the room upstream packs it.
 
 Beside the road of a request: read once by each worker for each credential, written when an upstream has refused a
 request for its length.
@@ -21,7 +21,7 @@ if ttl ~= '0' then redis.call('EXPIRE', at, ttl) end
 """
 
 
-class RedisLessons:
+class RedisLearnedWindows:
     """Lessons in Redis. All state is the server's.
 
     :param ttl_seconds: how long they are kept after the last one; None keeps them for good

@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from proxy.core.errors import StoreUnavailable
-from proxy.core.models import NOTHING_SET, ModelRecord, Overrides, RegistryVersion, Sighting, model_id, sighted
+from proxy.core.models import (
+    NOTHING_SET,
+    ModelObservation,
+    ModelOverrides,
+    ModelRecord,
+    RegistryVersion,
+    merged_observation,
+    model_id,
+)
 from proxy.core.planning.budget import ModelWindow
 from proxy.store import keys
 
@@ -59,16 +67,18 @@ class RedisModels:
         seen = {model: await self._ask("HGET", keys.models_part("r"), model)}
         return next(iter(_merged(overridden, seen)), None)
 
-    async def sight(self, sighting: Sighting, now: float) -> None:
+    async def sight(self, sighting: ModelObservation, now: float) -> None:
         """Keep what a request found of a model, unless it is known already, and when it was seen last."""
         model = model_id(sighting.provider, sighting.model)
-        record = sighted(await self.record(model), sighting, now)
+        record = merged_observation(await self.record(model), sighting, now)
         if record is None:
             await self._ask("ZADD", keys.models_part("t"), "XX", now, model)
         else:
             await self._run(_SIGHT, model, _pack(record, asdict(sighting)), now, MOST_MODELS)
 
-    async def override(self, record: ModelRecord, change: Callable[[Overrides], Overrides], now: float) -> None:
+    async def override(
+        self, record: ModelRecord, change: Callable[[ModelOverrides], ModelOverrides], now: float
+    ) -> None:
         """Keep what a person set, upon what others have set meanwhile; nothing set leaves nothing behind.
 
         :raises StoreUnavailable: the store did not answer in time, or others were faster again and again
@@ -141,8 +151,8 @@ def _read(packed: bytes | None, told: Callable[[Any], Mapping[str, Any]]) -> Mod
 
 
 def _sighting(told: Any) -> Mapping[str, Any]:
-    return {"seen": Sighting(**{**told, "window": ModelWindow(**told["window"])})}
+    return {"seen": ModelObservation(**{**told, "window": ModelWindow(**told["window"])})}
 
 
 def _overrides(told: Any) -> Mapping[str, Any]:
-    return {"overrides": Overrides(**told)}
+    return {"overrides": ModelOverrides(**told)}

@@ -14,7 +14,7 @@ from typing import Any
 
 from proxy.core.conversation.prefix import split_id
 from proxy.core.conversation.records import StoredConversation, StoredMessage
-from proxy.core.conversation.summary import RunningSummary
+from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.errors import RecordUnreadable, StoreError
 from proxy.core.events import Listener, RecordBroken
 from proxy.store import codec, keys, scripts
@@ -87,7 +87,7 @@ class RecordReader:
                 pages.append([hashes[i : i + 16].hex() for i in range(0, len(hashes), 16)])
         return [one for page in reversed(pages) for one in page]
 
-    async def summaries(self, conversation: str, *, standing: bool = False) -> Sequence[RunningSummary]:
+    async def summaries(self, conversation: str, *, standing: bool = False) -> Sequence[PrefixSummary]:
         """All summaries of a conversation, oldest first.
 
         :param standing: those only that stand for a beginning of what is stored; a turn that was never recorded may

@@ -17,7 +17,7 @@ from proxy.core.conversation.records import TurnRecord
 from proxy.core.conversation.summary import InnerSystems, SummaryRecipe
 from proxy.store import codec
 from proxy.store.lifetimes import Lifetime
-from proxy.store.seen import Seen
+from proxy.store.seen import BoundedSet
 
 NEAR = 64
 """So many prefixes, newest first, are sent at first: a turn adds two or three. ``tree.lua`` has it too."""
@@ -73,7 +73,7 @@ def recall_arguments(
 
 
 def record_arguments(
-    turn: TurnRecord, parts: codec.TurnParts, created: str, *, known: int, lifetime: Lifetime, seen: Seen
+    turn: TurnRecord, parts: codec.TurnParts, created: str, *, known: int, lifetime: Lifetime, seen: BoundedSet
 ) -> Sequence[Argument]:
     """What ``record.lua`` is given: the new messages, and a bounded piece of the chain before them.
 

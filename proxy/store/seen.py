@@ -10,7 +10,7 @@ _LIMIT = 20_000
 """About 2 MB; an agent with a clock in its system prompt adds one for each turn."""
 
 
-class Seen:
+class BoundedSet:
     """The newest pairs of conversation and digest, the oldest forgotten first."""
 
     def __init__(self, limit: int = _LIMIT) -> None:

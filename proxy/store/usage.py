@@ -46,7 +46,7 @@ OUT_OF_MEMORY = "used memory > 'maxmemory'"
 _NUMBER = {name: re.compile(rb"\b%b:(\d+)" % name.encode()) for name in ("used_memory", "maxmemory")}
 
 
-class Usage:
+class TenantUsage:
     """Counts. The mutable state is what is yet to be written, who is at the bound, and who is known to be accepted.
 
     :param max_bytes: of one credential, in the store's memory; None for no bound

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-from proxy.core.conversation.messages import LivePrefix, Message
+from proxy.core.conversation.messages import CachedPrefix, Message
 from proxy.core.conversation.summary import SummaryRecipe, Template
 from proxy.core.errors import (
     ModelNotFound,
@@ -143,7 +143,7 @@ class LlmSummarizer:
         tokens = await asyncio.to_thread(self._live_tokens, prefix, prompt, task.model)
         return _Live(prefix, route, prompt) if tokens <= prefix.limit else None
 
-    def _live_tokens(self, prefix: LivePrefix, prompt: str, model: str) -> int:
+    def _live_tokens(self, prefix: CachedPrefix, prompt: str, model: str) -> int:
         count = self._counter.count_text
         fields = sum(count(raw.decode("utf-8", "replace"), model) for raw in prefix.fields.values())
         said = sum(self._counter.count_message(message, model) for message in prefix.messages)
@@ -162,10 +162,10 @@ class LlmSummarizer:
 
     def _accepted_live(self, answer: str, task: SummaryTask) -> str:
         tokens = sum(self._counter.count_message(message, task.model) for message in task.messages)
-        piece = _Piece("\n".join(one.line for one in utterances(task.messages)), tokens)
+        piece = _Portion("\n".join(one.line for one in utterances(task.messages)), tokens)
         return self._accepted(answer, task, piece, task.previous or "", task.max_tokens)
 
-    async def _ask(self, call: _Call, piece: _Piece, summary: str) -> str:
+    async def _ask(self, call: _Call, piece: _Portion, summary: str) -> str:
         left = call.deadline - self._clock()
         if left <= 0:
             raise UpstreamTimedOut("The summarizer did not answer in time.")
@@ -183,7 +183,7 @@ class LlmSummarizer:
         large = len(piece.text) + len(answer) > LARGE_CHARS
         return await _apart(self._accepted, answer, call.task, piece, previous or "", call.bound, large=large)
 
-    def _accepted(self, answer: str, task: SummaryTask, piece: _Piece, previous: str, bound: int) -> str:
+    def _accepted(self, answer: str, task: SummaryTask, piece: _Portion, previous: str, bound: int) -> str:
         """The answer's text within its bound. The piece is not counted anew: it may be as long as the window.
 
         :raises SummaryRejected: it is no summary
@@ -197,23 +197,23 @@ class LlmSummarizer:
         )
         return cut_to_bound(text, task, self._counter, bound)
 
-    def _pieces(self, call: _Call, reading: Deadline = UNBOUNDED) -> list[_Piece]:
+    def _pieces(self, call: _Call, reading: Deadline = UNBOUNDED) -> list[_Portion]:
         """The transcript in pieces that fit the window beside prompt, previous summary and answer."""
         count, model = self._counter.count_text, call.task.model
         fixed = count(overhead_text(self._template, call.bound), model) + 2 * call.bound
         room = max(_LEAST_PIECE_TOKENS, int(call.window * (1 - _MARGIN)) - fixed)
-        pieces: list[_Piece] = []
+        pieces: list[_Portion] = []
         gathered: list[str] = []
         left = room
         for line in self._lines(call.task.messages, model, room):
             reading.check()
             cost = count(line, model) + 1
             if cost > left and gathered:
-                pieces.append(_Piece("\n".join(gathered), room - left))
+                pieces.append(_Portion("\n".join(gathered), room - left))
                 gathered, left = [], room
             gathered.append(line)
             left -= cost
-        return [*pieces, _Piece("\n".join(gathered), room - left)] if gathered else pieces
+        return [*pieces, _Portion("\n".join(gathered), room - left)] if gathered else pieces
 
     def _lines(self, messages: Sequence[Message], model: str, room: int) -> Iterator[str]:
         """Each utterance; the end of one that is too long is left out, and a mark says so."""
@@ -259,13 +259,13 @@ async def _apart(work: Callable[..., _Done], *arguments: Any, large: bool) -> _D
 class _Live:
     """The conversation itself, and what is asked at its end."""
 
-    prefix: LivePrefix
+    prefix: CachedPrefix
     route: Route
     prompt: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _Portion:
     """A part of the transcript that goes into one call."""
 
     text: str

@@ -16,7 +16,7 @@ FIRST_BYTE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30
 OVERHEAD_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 
 
-class Spread:
+class DurationCounts:
     """Times as a histogram has them: how many fall below which bound, and their sum."""
 
     __slots__ = ("_bounds", "counts", "number", "seconds")
@@ -35,16 +35,16 @@ class Spread:
         self.counts[bisect_left(self._bounds, seconds)] += 1
 
 
-class Gathered:
+class RequestTotals:
     """What requests of one kind came to; tokens are by model alone, but few kinds of a model are met."""
 
     __slots__ = ("after", "before", "cached", "completion", "first_byte", "number", "overhead", "prompt", "seconds")
 
     def __init__(self) -> None:
         self.number = self.before = self.after = self.prompt = self.cached = self.completion = 0
-        self.seconds = Spread(REQUEST_SECONDS)
-        self.first_byte = Spread(FIRST_BYTE_SECONDS)
-        self.overhead = Spread(OVERHEAD_SECONDS)
+        self.seconds = DurationCounts(REQUEST_SECONDS)
+        self.first_byte = DurationCounts(FIRST_BYTE_SECONDS)
+        self.overhead = DurationCounts(OVERHEAD_SECONDS)
 
     def add(self, served: RequestServed) -> None:
         """Take one request in. Of tokens only what is above 0: an upstream might send less, and counters only grow."""

@@ -33,7 +33,13 @@ from proxy.core.events import (
     SummaryFailed,
     SummaryPrepared,
 )
-from proxy.telemetry.gathering import FIRST_BYTE_SECONDS, OVERHEAD_SECONDS, REQUEST_SECONDS, Gathered, Spread
+from proxy.telemetry.gathering import (
+    FIRST_BYTE_SECONDS,
+    OVERHEAD_SECONDS,
+    REQUEST_SECONDS,
+    DurationCounts,
+    RequestTotals,
+)
 
 MAX_MODELS = 100
 """Distinct values of the label ``model``. Clients choose the names, and each costs some 50 time series."""
@@ -62,7 +68,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._shared = shared
         self._models: set[str] = set()
-        self._gathered: dict[tuple[str, int, str, str], Gathered] = {}
+        self._gathered: dict[tuple[str, int, str, str], RequestTotals] = {}
         self.registry.register(self)  # the first that it asks
         if shared is None:
             ProcessCollector(registry=self.registry)
@@ -198,11 +204,11 @@ class Metrics:
             gathered = self._first(key)
         gathered.add(event)
 
-    def _first(self, key: tuple[str, int, str, str]) -> Gathered:
+    def _first(self, key: tuple[str, int, str, str]) -> RequestTotals:
         """A place for requests of a kind; with the first of all, the time of the next handing over is set."""
         if self._shared is not None and not self._gathered:
             asyncio.get_running_loop().call_later(HAND_OVER_SECONDS, self.hand_over)
-        self._gathered[key] = Gathered()
+        self._gathered[key] = RequestTotals()
         return self._gathered[key]
 
     def _label(self, event: RequestServed) -> str:
@@ -243,7 +249,7 @@ def _has_answered(event: RequestServed) -> bool:
 class _Times(Histogram):
     """A histogram that takes many observations at once."""
 
-    def take(self, gathered: Spread) -> None:
+    def take(self, gathered: DurationCounts) -> None:
         """Add what was gathered with the same bounds."""
         self._sum.inc(gathered.seconds)
         for bucket, count in zip(self._buckets, gathered.counts, strict=True):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from proxy.core.conversation.messages import ChatRequest, JsonValue, Message
+from proxy.core.conversation.messages import JsonValue, Message, ModelRequest
 from proxy.core.conversation.summary import render_text
 from proxy.dialects.chat.message import LEGACY_CALL
 from proxy.tokens.families import Family, family_for
@@ -97,7 +97,7 @@ def message_tokens(message: Message, text: Tally, scheme: Scheme) -> int:
     return count
 
 
-def fixed_tokens(request: ChatRequest, text: Tally) -> tuple[int, int]:
+def fixed_tokens(request: ModelRequest, text: Tally) -> tuple[int, int]:
     """All that is billed once a request: tools, choice of a tool, response_format, priming of the reply.
 
     :returns: the tokens, and by how many they change when a summary becomes the first system message
@@ -109,7 +109,7 @@ def fixed_tokens(request: ChatRequest, text: Tally) -> tuple[int, int]:
         return PRIMING + NAMESPACE + sum(text(words(value)) for value in request.counted.values()), 0
 
 
-def _fixed_tokens(request: ChatRequest, text: Tally) -> tuple[int, int]:
+def _fixed_tokens(request: ModelRequest, text: Tally) -> tuple[int, int]:
     count, change = PRIMING, 0
     tools, others = split_tools(request.counted.get("tools") or [])
     functions, unknown = split_tools(request.counted.get("functions") or [])

@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, cast
 
-from proxy.core.conversation.messages import ChatRequest, Message, digest_of, hashed
+from proxy.core.conversation.messages import Message, ModelRequest, digest_of, hashed
 from proxy.core.errors import TokenizerFailed
 from proxy.core.ports import RequestCount, Stored
 from proxy.tokens.accounting import BARE, PER_MESSAGE, Scheme, fixed_tokens, message_tokens, scheme_for
 from proxy.tokens.media import IMAGES, kind_of
-from proxy.tokens.memory import Key, Remembered
+from proxy.tokens.memory import CountCache, Key
 from proxy.tokens.tools import serialised
 from proxy.tokens.vocabulary import OWNER, Vocabulary, vocabulary
 
@@ -63,11 +63,11 @@ class LocalTokenCounter:
         self._owner_works = False
         self._loaded: dict[str, Vocabulary] = {}
         self._missing: dict[str, TokenizerFailed] = {}
-        self._messages = Remembered(REMEMBERED_MESSAGES)
-        self._texts = Remembered(REMEMBERED_TEXTS)
+        self._messages = CountCache(REMEMBERED_MESSAGES)
+        self._texts = CountCache(REMEMBERED_TEXTS)
 
     async def count(
-        self, request: ChatRequest, model: str, *, known: int = 0, stored: Stored | None = None
+        self, request: ModelRequest, model: str, *, known: int = 0, stored: Stored | None = None
     ) -> RequestCount:
         """Count a request; new text beyond ``THREAD_CHARS`` in sum is counted in a thread.
 
@@ -168,7 +168,7 @@ class LocalTokenCounter:
 
     def _fill(
         self,
-        request: ChatRequest,
+        request: ModelRequest,
         added: Sequence[Message],
         scheme: Scheme,
         found: Sequence[int | None],
@@ -234,14 +234,14 @@ def _key(message: Message, scheme: Scheme) -> Key:
     return scheme.key, message.digest, message.wording
 
 
-async def _fixed_key_of(request: ChatRequest, scheme: Scheme) -> Key:
+async def _fixed_key_of(request: ModelRequest, scheme: Scheme) -> Key:
     """The key of what is billed beside the messages; of megabytes it is made in a thread."""
     if len(request.body) <= HASHED_BYTES:
         return _fixed_key(request, scheme)
     return await asyncio.to_thread(_fixed_key, request, scheme)
 
 
-def _fixed_key(request: ChatRequest, scheme: Scheme) -> Key:
+def _fixed_key(request: ModelRequest, scheme: Scheme) -> Key:
     """By the raw bytes where the request has them: hashing them is quicker than writing them anew."""
     system = next((message.digest for message in request.messages if message.is_system), b"")
     members = request.counted.items()
@@ -254,7 +254,7 @@ def _change_key(fixed: Key) -> Key:
     return *fixed[:2], _CHANGE
 
 
-def _missing(request: ChatRequest, found: Sequence[int | None], known: int) -> tuple[int, int]:
+def _missing(request: ModelRequest, found: Sequence[int | None], known: int) -> tuple[int, int]:
     """Of the stored messages that are not remembered: the position of the first, and the characters of all."""
     pairs = zip(request.messages, found, strict=True)
     said = [(message, count) for message, count in pairs if not message.is_system][:known]

@@ -1,6 +1,6 @@
 """Parts that are neither text nor image: audio, video and files count by what is said about them.
 
-Below ``counting``. Their content is never counted (REQUIREMENTS.md, open 3: attachments by metadata).
+Below ``counting``. Their content is never counted (docs/promises.md, open question 3: attachments by metadata).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ two figures. The memory is one for all tenants, so a key must say all that the c
 """
 
 
-class Remembered:
+class CountCache:
     """Forgets what was not asked for longest, in two generations.
 
     Each step is one dict operation, so threads share it without a lock.

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from proxy.core.bounded import remember
-from proxy.core.conversation.messages import LONGEST_MODEL_NAME, JsonValue, LivePrefix
+from proxy.core.conversation.messages import LONGEST_MODEL_NAME, CachedPrefix, JsonValue
 from proxy.core.errors import ModelNotFound, UpstreamError
 from proxy.core.ports import Caller, Lane, Route, UpstreamReply
 from proxy.upstream import providers
@@ -114,7 +114,7 @@ class LiteLLMUpstream:
         *,
         max_tokens: int,
         timeout_seconds: float,
-        live: LivePrefix | None = None,
+        live: CachedPrefix | None = None,
     ) -> str:
         """One short text for a summarizer, not streamed.
 

@@ -27,7 +27,7 @@ DEFAULT_TIMEOUT_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class ModelEntry:
+class RouteEntry:
     """One entry of ``model_list``."""
 
     name: str
@@ -113,7 +113,7 @@ class Destination:
 
 def read_entries(
     model_list: Iterable[Mapping[str, JsonValue]], lanes: Mapping[str, str] | None = None
-) -> tuple[ModelEntry, ...]:
+) -> tuple[RouteEntry, ...]:
     """Read ``model_list``.
 
     :param lanes: lane by glob on the model's name; an entry's own ``lane`` (beside ``litellm_params`` or in
@@ -133,11 +133,11 @@ def read_entries(
         expanded = {str(key): expand(value) for key, value in params.items()}
         if isinstance(info, Mapping) and "base_model" in info:  # what an Azure deployment's name stands for
             expanded.setdefault("base_model", info["base_model"])
-        entries.append(ModelEntry(name, expanded, cast("LaneChoice", lane)))
+        entries.append(RouteEntry(name, expanded, cast("LaneChoice", lane)))
     return tuple(entries)
 
 
-def served_at(entry: ModelEntry, upstream_base_url: str | None) -> ModelEntry:
+def served_at(entry: RouteEntry, upstream_base_url: str | None) -> RouteEntry:
     """The entry where one base URL serves every model: an OpenAI entry without an address of its own is there, too."""
     provider = entry.params.get("custom_llm_provider") or entry.target.partition("/")[0]
     if upstream_base_url is None or provider != "openai" or {"api_base", "base_url"} & entry.params.keys():
@@ -145,7 +145,7 @@ def served_at(entry: ModelEntry, upstream_base_url: str | None) -> ModelEntry:
     return replace(entry, params={**entry.params, "api_base": upstream_base_url})
 
 
-def find(entries: Sequence[ModelEntry], model: str) -> Destination | None:
+def find(entries: Sequence[RouteEntry], model: str) -> Destination | None:
     """The destination of a model: its own entry, else the longest pattern's; the first of equals."""
     for entry in entries:
         if entry.name == model:

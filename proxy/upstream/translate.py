@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from proxy.core.conversation.messages import JsonValue, LivePrefix, render_body, render_messages
+from proxy.core.conversation.messages import CachedPrefix, JsonValue, render_body, render_messages
 from proxy.core.errors import UpstreamError, UpstreamTimedOut
 from proxy.core.ports import Caller, Headers, Route, UpstreamReply
 from proxy.upstream.answers import error_envelope, text_of, upstream_refused
@@ -104,7 +104,7 @@ class TranslateLane:
         *,
         max_tokens: int,
         timeout_seconds: float,
-        live: LivePrefix | None = None,
+        live: CachedPrefix | None = None,
     ) -> str:
         """One text, not streamed.
 

@@ -17,7 +17,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import msgspec
 
-from proxy.core.conversation.messages import JsonValue, LivePrefix
+from proxy.core.conversation.messages import CachedPrefix, JsonValue
 from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamTimedOut, UpstreamUnreachable
 from proxy.core.http_headers import end_to_end
 from proxy.core.ports import Caller, Headers, Route, UpstreamReply
@@ -49,7 +49,7 @@ JSON_CONTENT = (b"content-type", b"application/json")
 Lines = Sequence[tuple[bytes, bytes]]
 
 
-class Answer(Protocol):
+class WireAnswer(Protocol):
     """What both clients answer with: ``http1``'s and the one for proxies."""
 
     @property
@@ -80,7 +80,7 @@ class WireReply:
     It is the iterator of its own body: an async generator is announced to the event loop and taken off again.
     """
 
-    def __init__(self, answer: Answer, route: Route) -> None:
+    def __init__(self, answer: WireAnswer, route: Route) -> None:
         self._answer = answer
         self._route = route
         self.status: int = answer.status
@@ -143,7 +143,7 @@ class WireLane:
         *,
         max_tokens: int,
         timeout_seconds: float,
-        live: LivePrefix | None = None,
+        live: CachedPrefix | None = None,
     ) -> str:
         """One text, not streamed.
 
@@ -205,7 +205,7 @@ class WireLane:
             raise UpstreamError(f"The upstream of {route.name!r} answered with something that is no JSON.") from error
         return value
 
-    async def _ask(self, route: Route, method: str, url: str, headers: Lines, body: bytes | None) -> Answer:
+    async def _ask(self, route: Route, method: str, url: str, headers: Lines, body: bytes | None) -> WireAnswer:
         """Send, and wait for status and headers."""
         clock = asyncio.get_running_loop().time
         began = clock()

@@ -207,7 +207,7 @@ def test_ratios_are_held_against_those_of_the_same_machine_only(tmp_path: Path) 
     """A kept run is what the next one is compared with."""
     path = tmp_path / "ratios.json"
     assert saved.compared(report(), path) == []
-    saved.keep(report(), path, tmp_path / "plots", pages={})
+    saved.keep(report(), path, tmp_path / "plots", page=None)
     assert saved.compared(report(), path) == []
     slower = report(made_up(1.5, 1.5))
     assert saved.compared(slower, path) == [
@@ -216,7 +216,7 @@ def test_ratios_are_held_against_those_of_the_same_machine_only(tmp_path: Path) 
     ]
     assert saved.compared(replace(slower, machine={**MACHINE, "processor": "another"}), path) == []
     assert saved.compared(replace(slower, kind="quick"), path) == []
-    saved.keep(replace(slower, kind="quick"), path, tmp_path / "none", pages={})
+    saved.keep(replace(slower, kind="quick"), path, tmp_path / "none", page=None)
     assert saved.compared(slower, path) != []
     assert not (tmp_path / "none").exists()
 
@@ -250,14 +250,27 @@ def test_the_table_shows_every_system_with_its_ratio() -> None:
 
 def test_a_page_gets_the_figures_where_it_has_a_place_for_them() -> None:
     """Twice gives the same."""
-    page = f"before\n{saved.BEGIN}\nold\n{saved.END}\nafter\n"
-    once = saved.placed(page, table.markdown(report()))
+    begin, end = saved.marks("figures")
+    page = f"before\n{begin}\nold\n{end}\nafter\n"
+    once = saved.placed(page, "figures", table.markdown(report()))
     assert once.startswith("before\n")
     assert once.endswith("\nafter\n")
     assert "| small request | 0.50 (1.0) | 1.00 (2.0) | 40.00 (80.0) |" in once
     assert "| small request | 0.5 | 1 | 40 |" in once
-    assert saved.placed(once, table.markdown(report())) == once
-    assert saved.placed("no place", "figures") == "no place"
+    assert saved.placed(once, "figures", table.markdown(report())) == once
+    assert saved.placed("no place", "figures", "a table") == "no place"
+
+
+def test_the_committed_page_has_a_place_for_every_table(tmp_path: Path) -> None:
+    """A full run that is kept renews them all, and nothing beside them."""
+    page = tmp_path / "benchmarks.md"
+    page.write_text(saved.PAGE.read_text(encoding="utf-8"), encoding="utf-8")
+    full = report()
+    saved.keep(full, tmp_path / "ratios.json", tmp_path / "plots", page)
+    text = page.read_text(encoding="utf-8")
+    for name, table_of in saved.TABLES.items():
+        begin, end = saved.marks(name)
+        assert f"{begin}\n{table_of(full)}\n{end}" in text
 
 
 def test_the_page_says_how_many_requests_failed() -> None:
@@ -277,7 +290,7 @@ def test_a_plot_is_a_drawing_with_a_line_for_each_system() -> None:
     assert plot.all_plots(replace(report(), figures={})) == {}
 
 
-def test_the_readme_shows_machine_date_and_the_works_that_users_meet() -> None:
+def test_the_summary_shows_machine_date_and_the_works_that_users_meet() -> None:
     """Short: one row for each system, and each work that was measured."""
     told = table.brief(report())
     assert told.startswith("Measured ")

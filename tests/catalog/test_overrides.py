@@ -12,7 +12,7 @@ from proxy.catalog.catalog import Catalog
 from proxy.catalog.litellm_data import LiteLLMModelData
 from proxy.catalog.overrides import NOTED_SECONDS, REMEMBERED, WRITTEN_AT_ONCE, LiveOverrides
 from proxy.core.errors import StoreUnavailable
-from proxy.core.models import NOTHING_SET, ModelRecord, Overrides, RegistryVersion, Sighting
+from proxy.core.models import NOTHING_SET, ModelObservation, ModelOverrides, ModelRecord, RegistryVersion
 from proxy.core.planning.budget import ModelWindow
 from proxy.core.ports import Route
 from proxy.upstream.litellm import LiteLLMUpstream
@@ -28,7 +28,7 @@ class Shelf:
     def __init__(self) -> None:
         self.here = True
         self.kept: dict[str, ModelRecord] = {}
-        self.sightings: list[Sighting] = []
+        self.sightings: list[ModelObservation] = []
         self.asked = 0
         self.number = 0
         self.epoch = "first"
@@ -52,11 +52,13 @@ class Shelf:
         """One."""
         return self.kept.get(model)
 
-    async def sight(self, sighting: Sighting, now: float) -> None:
+    async def sight(self, sighting: ModelObservation, now: float) -> None:
         """Written down."""
         self.sightings.append(sighting)
 
-    async def override(self, record: ModelRecord, change: Callable[[Overrides], Overrides], now: float) -> None:
+    async def override(
+        self, record: ModelRecord, change: Callable[[ModelOverrides], ModelOverrides], now: float
+    ) -> None:
         """Set."""
         self.number += 1
         before = self.kept.get(record.id)
@@ -100,7 +102,7 @@ async def catalog(live: LiveOverrides, tmp_path: Path, anyio_backend: str) -> As
     await upstream.aclose()
 
 
-async def put(shelf: Shelf, live: LiveOverrides, overrides: Overrides) -> None:
+async def put(shelf: Shelf, live: LiveOverrides, overrides: ModelOverrides) -> None:
     """A person sets something of ``openai:m``."""
     await shelf.override(ModelRecord("openai", "m", "mine"), lambda _: overrides, 0.0)
     await live.refresh()
@@ -109,7 +111,7 @@ async def put(shelf: Shelf, live: LiveOverrides, overrides: Overrides) -> None:
 async def test_an_override_holds_for_its_model_by_whatever_name(shelf: Shelf, live: LiveOverrides) -> None:
     """By provider and upstream model; a request that goes nowhere is known by the client's name."""
     assert live.of(ROUTE) == NOTHING_SET
-    own = Overrides(max_input_tokens=5)
+    own = ModelOverrides(max_input_tokens=5)
     await put(shelf, live, own)
     assert live.of(ROUTE) == live.of(Route("translate", "alias", "m", "openai", "")) == own
     assert live.of(Route("wire", "mine", "mine", "", "")) == own
@@ -119,7 +121,7 @@ async def test_an_override_holds_for_its_model_by_whatever_name(shelf: Shelf, li
 
 async def test_a_request_asks_the_store_nothing(shelf: Shelf, live: LiveOverrides, catalog: Catalog) -> None:
     """However many there are, and though each finds a model."""
-    await put(shelf, live, Overrides(threshold=0.5))
+    await put(shelf, live, ModelOverrides(threshold=0.5))
     asked = shelf.asked
     for _ in range(100):
         assert (await catalog.profile(ROUTE, ALICE)).policy.threshold == 0.5
@@ -128,13 +130,13 @@ async def test_a_request_asks_the_store_nothing(shelf: Shelf, live: LiveOverride
 
 async def test_without_the_store_the_last_known_holds(shelf: Shelf, live: LiveOverrides) -> None:
     """And an emptied store's answer is believed."""
-    await put(shelf, live, Overrides(threshold=0.5))
+    await put(shelf, live, ModelOverrides(threshold=0.5))
     shelf.here = False
     with pytest.raises(StoreUnavailable):
         await live.refresh()
     await live.start()
     await live.aclose()
-    assert live.of(ROUTE) == Overrides(threshold=0.5)
+    assert live.of(ROUTE) == ModelOverrides(threshold=0.5)
     shelf.here, shelf.kept, shelf.number = True, {}, 0
     await live.refresh()
     assert live.of(ROUTE) == NOTHING_SET
@@ -151,7 +153,7 @@ async def test_a_sighting_is_written_once_and_a_wavering_one_once_a_minute(
     await live.aclose()
     assert [(one.provider, one.model, one.name) for one in shelf.sightings] == [("openai", "m", "mine")]
     seen = shelf.sightings[0]
-    wavering = [Sighting("openai", "m", f"name-{number % 2}", seen.window, 0.9, 1) for number in range(10)]
+    wavering = [ModelObservation("openai", "m", f"name-{number % 2}", seen.window, 0.9, 1) for number in range(10)]
     for one in wavering:
         live.note(one)
     await live.aclose()
@@ -165,7 +167,7 @@ async def test_a_sighting_is_written_once_and_a_wavering_one_once_a_minute(
 
 async def test_what_is_used_is_written_again_once_a_minute(shelf: Shelf, live: LiveOverrides, clock: Clock) -> None:
     """Or it would leave as something long forgotten; what changes is not held up by that."""
-    sighting = Sighting("openai", "m", "n", ModelWindow(), 0.9, 1)
+    sighting = ModelObservation("openai", "m", "n", ModelWindow(), 0.9, 1)
     await live.refresh()
     for second in range(int(NOTED_SECONDS) * 3):
         clock.now = float(second)
@@ -179,7 +181,7 @@ async def test_what_is_used_is_written_again_once_a_minute(shelf: Shelf, live: L
 
 async def test_after_the_store_was_emptied_what_is_seen_is_written_at_once(shelf: Shelf, live: LiveOverrides) -> None:
     """After a change it is not."""
-    sighting = Sighting("openai", "m", "n", ModelWindow(), 0.9, 1)
+    sighting = ModelObservation("openai", "m", "n", ModelWindow(), 0.9, 1)
     await live.refresh()
     for epoch, written in (("first", 1), ("first", 1), ("second", 2), ("second", 2)):
         shelf.epoch, shelf.number = epoch, shelf.number + 1
@@ -191,13 +193,13 @@ async def test_after_the_store_was_emptied_what_is_seen_is_written_at_once(shelf
 
 async def test_what_is_found_while_an_older_sighting_is_written_is_written_next(clock: Clock) -> None:
     """It takes the older one's place in the row, and must not leave with it."""
-    first = Sighting("openai", "m", "n", ModelWindow(), 0.9, 1)
+    first = ModelObservation("openai", "m", "n", ModelWindow(), 0.9, 1)
     then = replace(first, name="other")
 
     class Busy(Shelf):
         """One on which time passes, and a model is found otherwise, while it is written to."""
 
-        async def sight(self, sighting: Sighting, now: float) -> None:
+        async def sight(self, sighting: ModelObservation, now: float) -> None:
             """Written down."""
             await super().sight(sighting, now)
             clock.now += NOTED_SECONDS
@@ -218,7 +220,7 @@ async def test_a_store_that_is_emptied_while_it_is_written_to_is_written_to_agai
     class Emptied(Shelf):
         """One that is emptied, and looked at for another's sake, before its first answer is there."""
 
-        async def sight(self, sighting: Sighting, now: float) -> None:
+        async def sight(self, sighting: ModelObservation, now: float) -> None:
             """Written down, and lost at once."""
             await super().sight(sighting, now)
             if self.epoch == "first":
@@ -239,7 +241,7 @@ async def test_a_store_that_is_emptied_while_it_is_written_to_is_written_to_agai
 async def test_many_sightings_do_not_hold_up_what_is_set(shelf: Shelf, live: LiveOverrides) -> None:
     """They are written a few at a time, and the version is asked for in between."""
     for number in range(3 * WRITTEN_AT_ONCE):
-        live.note(Sighting("openai", f"m{number}", "n", ModelWindow(), 0.9, 1))
+        live.note(ModelObservation("openai", f"m{number}", "n", ModelWindow(), 0.9, 1))
     await live.start()
     assert (len(shelf.sightings), shelf.asked) == (WRITTEN_AT_ONCE, 1)
     await live.aclose()
@@ -250,7 +252,7 @@ async def test_sightings_wait_for_the_store_and_are_bounded(shelf: Shelf, live: 
     """Clients choose names; of too many the oldest are forgotten."""
     shelf.here = False
     for number in range(REMEMBERED + 10):
-        live.note(Sighting("openai", f"m{number}", "n", ModelWindow(), 0.9, 1))
+        live.note(ModelObservation("openai", f"m{number}", "n", ModelWindow(), 0.9, 1))
     await live.aclose()
     assert shelf.sightings == []
     shelf.here = True
@@ -264,11 +266,11 @@ async def test_a_persons_new_word_ends_what_an_overflow_taught(
 ) -> None:
     """The server may have been made larger; if not, the next overflow teaches it again."""
     body = b'{"error": {"message": "maximum context length is 8192 tokens", "code": "context_length_exceeded"}}'
-    await put(shelf, live, Overrides(max_input_tokens=100_000))
+    await put(shelf, live, ModelOverrides(max_input_tokens=100_000))
     profile = await catalog.profile(ROUTE, ALICE)
     assert await catalog.learn(ROUTE, ALICE, profile, status=400, body=body, sent_tokens=9000) is not None
     assert (await catalog.profile(ROUTE, ALICE)).window.window == 8192
-    await put(shelf, live, Overrides(max_input_tokens=50_000))
+    await put(shelf, live, ModelOverrides(max_input_tokens=50_000))
     assert (await catalog.profile(ROUTE, ALICE)).window.window == 50_000
 
 
@@ -276,7 +278,7 @@ async def test_an_override_leaves_the_reply_to_the_next_source(live: LiveOverrid
     """What a person did not say of the longest reply, our own data does."""
     shipped = {"m": {"max_input_tokens": 100_000, "max_output_tokens": 9}}
     catalog = Catalog(LiteLLMUpstream(), data=LiteLLMModelData(Path("none.json")), shipped=shipped, live=live)
-    await put(shelf, live, Overrides(context_window=7000))
+    await put(shelf, live, ModelOverrides(context_window=7000))
     assert (await catalog.profile(ROUTE, ALICE)).window == ModelWindow(7000, 9, 7000, "manual")
-    await put(shelf, live, Overrides(max_output_tokens=77))
+    await put(shelf, live, ModelOverrides(max_output_tokens=77))
     assert (await catalog.profile(ROUTE, ALICE)).window == ModelWindow(100_000, 77, None, "api")

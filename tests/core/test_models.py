@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from proxy.core.models import NOTHING_SET, SETTABLE, ModelRecord, Overrides, Sighting, sighted
+from proxy.core.models import NOTHING_SET, SETTABLE, ModelObservation, ModelOverrides, ModelRecord, merged_observation
 from proxy.core.planning.budget import CompactionPolicy, ModelWindow, budget_for
 
 TOKENS = st.integers(1, 2_000_000)
@@ -26,11 +26,17 @@ FIELDS = st.fixed_dictionaries(
     },
 )
 SIGHTINGS = st.builds(
-    Sighting, st.just("openai"), st.just("m"), st.sampled_from("ab"), WINDOWS, st.floats(0.1, 1), st.integers(0, 5000)
+    ModelObservation,
+    st.just("openai"),
+    st.just("m"),
+    st.sampled_from("ab"),
+    WINDOWS,
+    st.floats(0.1, 1),
+    st.integers(0, 5000),
 )
 
 
-def set_to(said: dict[str, int | float | None], start: Overrides = NOTHING_SET) -> Overrides:
+def set_to(said: dict[str, int | float | None], start: ModelOverrides = NOTHING_SET) -> ModelOverrides:
     """Overrides after ``said``, where it does not contradict itself."""
     try:
         return start.changed(said)
@@ -93,15 +99,15 @@ def test_a_smaller_whole_than_its_part_is_refused() -> None:
 
 @given(SIGHTINGS, SIGHTINGS, FIELDS)
 def test_sightings_keep_what_was_set_and_when_it_began(
-    first: Sighting, then: Sighting, said: dict[str, int | float | None]
+    first: ModelObservation, then: ModelObservation, said: dict[str, int | float | None]
 ) -> None:
     """The newest sighting holds, except that an assumption never takes the place of something found."""
-    new = sighted(None, first, 1.0)
+    new = merged_observation(None, first, 1.0)
     assert new is not None
     assert (new.created_at, new.updated_at, new.seen) == (1.0, 1.0, first)
-    assert sighted(new, first, 2.0) is None
+    assert merged_observation(new, first, 2.0) is None
     record = replace(new, overrides=set_to(said))
-    after = sighted(record, then, 3.0)
+    after = merged_observation(record, then, 3.0)
     if after is None:
         assert then == first or (then.window.source == "default" != first.window.source)
     else:
@@ -110,10 +116,10 @@ def test_sightings_keep_what_was_set_and_when_it_began(
 
 def test_a_model_that_was_set_before_it_was_seen_keeps_both() -> None:
     """FR-3.2.3: a person may state a model that no request has named yet."""
-    own = Overrides(max_input_tokens=32_768)
+    own = ModelOverrides(max_input_tokens=32_768)
     record = ModelRecord("openai", "house", "house", None, own, created_at=1.0, updated_at=1.0)
-    sighting = Sighting("openai", "house", "mine", ModelWindow(), 0.9, 10)
-    after = sighted(record, sighting, 5.0)
+    sighting = ModelObservation("openai", "house", "mine", ModelWindow(), 0.9, 10)
+    after = merged_observation(record, sighting, 5.0)
     assert after is not None
     assert after.profile(CompactionPolicy()).window.max_input_tokens == 32_768
     assert (after.name, after.created_at, after.seen) == ("mine", 1.0, sighting)

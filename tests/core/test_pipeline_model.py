@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from proxy.core.conversation.messages import Message, render_messages
 from proxy.core.conversation.prefix import chain_of
-from proxy.core.conversation.summary import RunningSummary, render_summary
+from proxy.core.conversation.summary import PrefixSummary, render_summary
 from proxy.core.planning.assemble import assemble
 from proxy.core.planning.budget import ModelProfile, budget_for
 from proxy.core.planning.cuts import open_cuts
 from proxy.core.planning.plan import plan, plan_ahead
-from proxy.core.planning.situation import CannotFit, Compact, NoCompaction, Situation, SwapSummary
+from proxy.core.planning.situation import CannotFit, Compact, NoCompaction, PlanInput, SwapSummary
 from tests.core.histories import TEXTS, conversations, message, profiles, size, turns
 from tests.core.test_promises import Step, assert_prefix_only, assert_valid, summarized
 
@@ -43,8 +43,8 @@ class Road:
     fill: float
     """How much of its bound a summary takes, from 0 to 1."""
     ahead: bool
-    used: dict[bytes, RunningSummary] = field(default_factory=dict)
-    waiting: dict[bytes, RunningSummary] = field(default_factory=dict)
+    used: dict[bytes, PrefixSummary] = field(default_factory=dict)
+    waiting: dict[bytes, PrefixSummary] = field(default_factory=dict)
     """Summaries by the prefix that they stand for: those in use, and those made ahead."""
     _sent: tuple[Step, bytes] | None = None
 
@@ -52,7 +52,7 @@ class Road:
         """Send one request, and hold every promise that the core can keep."""
         budget = budget_for(self.profile, 64)
         summary, prepared = self._newest(self.used, request), self._newest(self.waiting, request)
-        given = Situation(
+        given = PlanInput(
             messages=request,
             tokens=[size(one) for one in request],
             fixed=FIXED,
@@ -83,7 +83,7 @@ class Road:
         if self.ahead:
             self._prepare(given, summary)
 
-    def _hold_frozen(self, step: Step, recalled: RunningSummary | None) -> None:
+    def _hold_frozen(self, step: Step, recalled: PrefixSummary | None) -> None:
         """Promise 5: what goes on without a new summary begins with the bytes that were sent before.
 
         After a rewind to where the newest stored summary would part a call from its result, the messages go out as they
@@ -105,33 +105,33 @@ class Road:
             assert recalled is not None
             assert not _usable(recalled, step.messages), "it could be used now"
 
-    def _prepare(self, given: Situation, summary: RunningSummary | None) -> None:
+    def _prepare(self, given: PlanInput, summary: PrefixSummary | None) -> None:
         """What is made when the response is out; promise 3 holds for the cut, and the newest message is not in it."""
         coming = plan_ahead(replace(given, summary=summary, summary_tokens=_tokens(summary)))
         if coming is not None:
             assert 0 < coming.covered < sum(not one.is_system for one in given.messages)
             self._keep(self.waiting, given.messages, self._shortened(summarized(given.messages, coming)))
 
-    def _newest(self, kept: dict[bytes, RunningSummary], request: Request) -> RunningSummary | None:
+    def _newest(self, kept: dict[bytes, PrefixSummary], request: Request) -> PrefixSummary | None:
         """The one that stands for most of what the request begins with, as the store recalls it."""
         hashes = reversed(chain_of("t", request).hashes[:-1])  # one of all of them would stand for the newest, too
         return next((kept[one] for one in hashes if one in kept), None)
 
-    def _keep(self, kept: dict[bytes, RunningSummary], request: Request, summary: RunningSummary) -> RunningSummary:
+    def _keep(self, kept: dict[bytes, PrefixSummary], request: Request, summary: PrefixSummary) -> PrefixSummary:
         kept[chain_of("t", request).at(summary.covered)] = summary
         return summary
 
-    def _shortened(self, summary: RunningSummary) -> RunningSummary:
+    def _shortened(self, summary: PrefixSummary) -> PrefixSummary:
         return replace(summary, text=summary.text[: int(self.fill * len(summary.text))])
 
 
-def _usable(summary: RunningSummary, request: Request) -> bool:
+def _usable(summary: PrefixSummary, request: Request) -> bool:
     """Whether it stands before the newest message and parts no call from its result."""
     said = [one for one in request if not one.is_system]
     return summary.covered < len(said) and open_cuts(said)[summary.covered]
 
 
-def _tokens(summary: RunningSummary | None) -> int:
+def _tokens(summary: PrefixSummary | None) -> int:
     return size(render_summary(summary)) if summary else 0
 
 

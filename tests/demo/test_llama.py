@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from proxy.demo import children, llama
-from proxy.demo.screen import Answered, Failed
+from proxy.demo.screen import AnsweredTurn, Failed
 from proxy.demo.script import Question
 from proxy.demo.talk import REPLY_TOKENS, converse, talker
 
@@ -59,7 +59,7 @@ def test_a_conversation_is_answered_from_the_prompt_cache(model_port: int) -> No
     with to.client:
         turns = list(converse(to, [Question("Hello, boat!"), Question("Where to?")], heard.append))
     second = turns[1]
-    assert isinstance(second, Answered)
+    assert isinstance(second, AnsweredTurn)
     assert second.cached_tokens > second.prompt_tokens / 2
     assert 0 < second.reply_tokens <= REPLY_TOKENS
     assert heard[-1] == second.answer

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.demo.run import water
 from proxy.demo.screen import (
-    Answered,
+    AnsweredTurn,
     Conversation,
     Failed,
     PlainScreen,
@@ -21,7 +21,7 @@ from proxy.demo.screen import (
     verdict,
 )
 
-ANSWERED = Answered(
+ANSWERED = AnsweredTurn(
     side="tidemark",
     number=21,
     question="What is the name\nof our boat?",
@@ -47,7 +47,7 @@ OVERFLOW = Failed(
 )
 
 
-def conversation(side: Side, *turns: Answered, failure: Failed | None = None, asked: int = 1) -> Conversation:
+def conversation(side: Side, *turns: AnsweredTurn, failure: Failed | None = None, asked: int = 1) -> Conversation:
     """Build a conversation that took ten seconds."""
     return Conversation(side=side, asked=asked, turns=turns, failure=failure, seconds=10.0)
 
@@ -66,7 +66,7 @@ class TestTurnLine:
 
     @pytest.mark.parametrize("columns", [20, 60, 79, 80, 120])
     @pytest.mark.parametrize("turn", [ANSWERED, OVERFLOW, dataclasses.replace(ANSWERED, answer="x" * 400)])
-    def test_is_never_wider_than_the_terminal(self, turn: Answered | Failed, columns: int) -> None:
+    def test_is_never_wider_than_the_terminal(self, turn: AnsweredTurn | Failed, columns: int) -> None:
         """A line that is too long is cut with an ellipsis."""
         assert len(turn_line(turn, columns)) <= columns
 

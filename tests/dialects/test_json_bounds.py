@@ -21,7 +21,7 @@ from proxy.dialects import raw_json as members
 from proxy.dialects.chat import message as chat
 from proxy.dialects.chat import request as bodies
 from proxy.dialects.chat.message import parse_message
-from proxy.dialects.chat.request import LIGHT_BYTES, BodyParser
+from proxy.dialects.chat.request import LIGHT_BYTES, RequestParser
 from proxy.dialects.json_bounds import (
     MAX_MEMBER_VALUES,
     MAX_MESSAGES,
@@ -115,10 +115,10 @@ def test_a_text_takes_no_more_memory_than_its_bound(monkeypatch: pytest.MonkeyPa
     for text, served in (("a" * 7_000_000, True), ("a" * 7_000_000 + "😀", False), ("a" * 1_500_000 + "😀", True)):
         body = b'{"model": "m", "messages": [{"role": "user", "content": "%b"}]}' % (text + half).encode()
         if served and not (half and len(text) > 4_000_000):
-            BodyParser().chat(body)
+            RequestParser().chat(body)
             continue
         with pytest.raises(InvalidRequest, match="are the most") as refused:
-            BodyParser().chat(body)
+            RequestParser().chat(body)
         assert refused.value.code == "string_above_max_length"
 
 
@@ -127,7 +127,7 @@ def test_a_vast_body_is_taken_apart_in_steps_and_says_the_same(monkeypatch: pyte
     """Members of one name too; what is no JSON is refused as in any other body."""
     talk = b'[ {"role":"user","content":"hi%b"} , {"role":"user","content":""} ]' % cut.encode()
     body = b' { "model" :"m", "x": {"a": [1, "}"]}, "messages":[], "messages": %b,"n":1.5 } ' % talk
-    expected = BodyParser().chat(body)
+    expected = RequestParser().chat(body)
     broken = [
         body[:-3],
         body.replace(b"1.5", b"1.5.5"),
@@ -139,11 +139,11 @@ def test_a_vast_body_is_taken_apart_in_steps_and_says_the_same(monkeypatch: pyte
     told = []
     for size in (members.VAST_BYTES, 0):
         monkeypatch.setattr(members, "VAST_BYTES", size)
-        read = BodyParser().chat(body)
+        read = RequestParser().chat(body)
         assert (read.messages, read.fields) == (expected.messages, expected.fields)
         for one in broken:
             with pytest.raises(InvalidRequest) as refused:
-                BodyParser().chat(one)
+                RequestParser().chat(one)
             told.append((refused.value.code, refused.value.param))
     assert told[: len(broken)] == told[len(broken) :]
 
@@ -187,20 +187,20 @@ def test_a_body_holds_no_more_than_its_bounds(
     if half:
         body = body.replace(b'"model"', b'"cut": "\\ud83d", "model"')
     with pytest.raises(InvalidRequest, match=bound) as refused:
-        BodyParser().chat(body)
+        RequestParser().chat(body)
     assert (refused.value.param, refused.value.code) == (param, code)
 
 
 def test_as_much_as_the_bounds_is_read() -> None:
     """And what stands in texts is no member, however much it looks like one."""
-    assert len(BodyParser().chat(request(said(*["a"] * MAX_MESSAGES))).messages) == MAX_MESSAGES
+    assert len(RequestParser().chat(request(said(*["a"] * MAX_MESSAGES))).messages) == MAX_MESSAGES
     looking_so = json.dumps([{"a": [1, 2]}] * MAX_VALUES)
-    assert BodyParser().chat(request(said(looking_so))).messages[0].text == looking_so
+    assert RequestParser().chat(request(said(looking_so))).messages[0].text == looking_so
 
 
 def test_a_conversation_that_goes_on_meets_the_same_bound() -> None:
     """Where only its end is parsed; of what the store has, any number is read."""
-    parser, talk = BodyParser(), said(*["a"] * MAX_MESSAGES)
+    parser, talk = RequestParser(), said(*["a"] * MAX_MESSAGES)
     parser.chat(request(talk))
     longer = request([*talk, *said("one more")])
     with pytest.raises(InvalidRequest, match="at most"):
@@ -212,7 +212,7 @@ async def test_much_that_is_new_is_parsed_while_the_loop_goes_on() -> None:
     """Of a conversation that goes on only its end is new, so its next turn needs no thread."""
     threads: set[int] = set()
 
-    class Watched(BodyParser):
+    class Watched(RequestParser):
         def _parsed(self, raws: Any, first: int) -> Any:
             threads.add(threading.get_ident())
             return super()._parsed(raws, first)
@@ -231,7 +231,7 @@ async def test_much_that_is_new_is_parsed_while_the_loop_goes_on() -> None:
 
 def test_threads_share_one_parser() -> None:
     """Its caches are for time only: what is read is the same, and they keep within their room."""
-    parser = BodyParser(200_000)
+    parser = RequestParser(200_000)
     sent = [request(said(*[f"{number} {place} words" for place in range(60 + number)])) for number in range(24)]
     read: list[tuple[int, Any]] = []
 
@@ -244,4 +244,4 @@ def test_threads_share_one_parser() -> None:
     for one in threads:
         one.join()
     assert len(read) == 72
-    assert all(one.messages == BodyParser().chat(sent[place]).messages for place, one in read)
+    assert all(one.messages == RequestParser().chat(sent[place]).messages for place, one in read)

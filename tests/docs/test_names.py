@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import click
 import pytest
@@ -175,12 +175,6 @@ def test_every_variable_that_is_mentioned_exists() -> None:
     assert set(re.findall(r"\bTIDEMARK_[A-Z_]+\b", EVERYTHING + compose)) <= set(VARIABLES)
 
 
-def test_the_readmes_keys_are_those_of_the_configuration() -> None:
-    """Names and defaults; the full table is held to the code elsewhere."""
-    row = re.compile(r"^\| `([a-z_.]+)` \| `([^`]*)` \|", re.MULTILINE)
-    assert set(row.findall(text_of("README.md"))) <= set(row.findall(text_of("docs/configuration.md")))
-
-
 def test_endpoints_are_listed_both_ways(tmp_path: Path) -> None:
     """Method and path, as the application has them."""
     settings = load(None, {"HOME": str(tmp_path)})
@@ -215,23 +209,47 @@ def test_the_worked_example_is_right() -> None:
     assert shorter.high_water == shorter.limit
 
 
-def test_the_contracts_are_told_in_prose() -> None:
-    """Those of import-linter, by name, in order."""
-    pyproject = tomllib.loads(text_of("pyproject.toml"))
-    names = [contract["name"] for contract in pyproject["tool"]["importlinter"]["contracts"]]
-    told = section_of("docs/architecture.md", "The contracts")
-    assert re.findall(r"^- \*\*(.+?)\*\*: ", told, re.MULTILINE) == names
+def contracts() -> list[dict[str, Any]]:
+    """The contracts of import-linter."""
+    found: list[dict[str, Any]] = tomllib.loads(text_of("pyproject.toml"))["tool"]["importlinter"]["contracts"]
+    return found
 
 
-def test_the_rooms_are_all_on_the_list() -> None:
-    """Every file and folder at the top of the package."""
-    told = {name.rstrip("/") for name in named("docs/architecture.md", "room")}
-    there = {
+def test_every_import_contract_is_explained() -> None:
+    """By name, in order."""
+    section = section_of("docs/architecture.md", "Import contracts")
+    names = [contract["name"] for contract in contracts()]
+    assert re.findall(r"^- \*\*(.+?)\*\*: ", section, re.MULTILINE) == names
+
+
+def test_every_layer_is_explained() -> None:
+    """Those of the first contract, from the top down, with the packages of each."""
+    layers = [{package.strip() for package in layer.split("|")} for layer in contracts()[0]["layers"]]
+    assert [set(quoted(row[0])) for row in cells("docs/architecture.md", "layer")] == layers
+
+
+def test_every_package_is_on_the_page() -> None:
+    """Every file and folder at the top of ``proxy/``."""
+    listed = {name.rstrip("/") for name in named("docs/architecture.md", "package")}
+    packages = {
         f"proxy/{path.name}"
         for path in (ROOT / "proxy").iterdir()
         if (path.suffix == ".py" or (path / "__init__.py").exists()) and not path.name.startswith("_")
     }
-    assert told == there
+    assert listed == packages
+
+
+def test_the_readme_is_read_in_minutes() -> None:
+    """Fewer than 1,200 words, with a picture of the request's path."""
+    readme = text_of("README.md")
+    assert len(readme.split()) < 1200
+    assert "docs/pictures/path.svg" in links(ROOT / "README.md")
+
+
+def test_the_glossary_has_each_term_once_in_order() -> None:
+    """A term that stands twice would have two meanings."""
+    terms = [row[0] for row in cells("docs/glossary.md", "term")]
+    assert terms == sorted(set(terms))
 
 
 def test_no_path_that_is_named_is_dead() -> None:

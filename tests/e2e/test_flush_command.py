@@ -18,7 +18,7 @@ import redis
 from proxy.memory_flush import Recovery
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
-from proxy.store.flush_queue import Bounds, RedisFlushes
+from proxy.store.flush_queue import QueueBounds, RedisFlushQueue
 from tests.e2e.test_command import WAIT_SECONDS, Machine, machine
 from tests.memory_flush.test_webhook import Receiver
 from tests.pipeline.talk import Said, assistant, history, user
@@ -92,7 +92,7 @@ def sweep(url: str) -> int:
 
     async def run() -> int:
         store = RedisStore(url, ttl_seconds=86_400, record_timeout_seconds=5)
-        queue = RedisFlushes(store.ask, ttl_seconds=86_400, bounds=Bounds(100, 10**8))
+        queue = RedisFlushQueue(store.ask, ttl_seconds=86_400, bounds=QueueBounds(100, 10**8))
         try:
             return await Recovery(queue, store, emit=lambda _: None, clock=time.time).sweep(settled_seconds=0)
         finally:

@@ -12,7 +12,7 @@ import pytest
 from proxy.core.ports import FlushEntry
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
-from proxy.store.flush_queue import Bounds, RedisFlushes
+from proxy.store.flush_queue import QueueBounds, RedisFlushQueue
 
 TENANT = "ab" * 16
 
@@ -39,9 +39,9 @@ async def store(valkey: EmbeddedValkey, anyio_backend: str) -> AsyncIterator[Red
 
 
 @pytest.fixture
-def queue(store: RedisStore) -> RedisFlushes:
+def queue(store: RedisStore) -> RedisFlushQueue:
     """An empty queue."""
-    return RedisFlushes(store.ask, ttl_seconds=86_400, bounds=Bounds(1000, 10**8))
+    return RedisFlushQueue(store.ask, ttl_seconds=86_400, bounds=QueueBounds(1000, 10**8))
 
 
 def entry(number: int, conversation: str = "c1", at: float | None = None) -> FlushEntry:

@@ -10,11 +10,11 @@ import pytest
 from proxy.core.errors import FlushNotTaken, FlushRefused
 from proxy.core.events import Event, FlushBuried, FlushDelivered, FlushFailed, FlushLost, FlushWaiting
 from proxy.core.ports import FlushEntry
-from proxy.memory_flush import Courier, Recovery, Waits, Watch, Worker
+from proxy.memory_flush import Courier, FlushWorker, Recovery, Waits, Watch
 from proxy.memory_flush.courier import PAGE
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
-from proxy.store.flush_queue import Bounds, RedisFlushes
+from proxy.store.flush_queue import QueueBounds, RedisFlushQueue
 from tests.memory_flush.conftest import entry
 
 QUICK = Waits(first=0.02, longest=0.1, attempts=4)
@@ -46,7 +46,7 @@ class Taker:
         self.closed = True
 
 
-Start = Callable[..., Worker]
+Start = Callable[..., FlushWorker]
 
 
 @pytest.fixture
@@ -56,13 +56,13 @@ async def told(anyio_backend: str) -> list[Event]:
 
 
 @pytest.fixture
-async def start(queue: RedisFlushes, store: RedisStore, told: list[Event]) -> AsyncIterator[Start]:
+async def start(queue: RedisFlushQueue, store: RedisStore, told: list[Event]) -> AsyncIterator[Start]:
     """Starts workers; all are stopped in the end."""
-    workers: list[Worker] = []
+    workers: list[FlushWorker] = []
 
-    def begin(*takers: Taker, lease_seconds: float = 10.0, name: str = "one") -> Worker:
+    def begin(*takers: Taker, lease_seconds: float = 10.0, name: str = "one") -> FlushWorker:
         couriers = [Courier(one, queue, name, waits=QUICK, emit=told.append, clock=lambda: 0.0) for one in takers]
-        worker = Worker(
+        worker = FlushWorker(
             queue,
             couriers,
             Recovery(queue, store, emit=told.append, clock=lambda: 0.0),
@@ -87,7 +87,7 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_every_consumer_takes_every_entry(queue: RedisFlushes, start: Start, told: list[Event]) -> None:
+async def test_every_consumer_takes_every_entry(queue: RedisFlushQueue, start: Start, told: list[Event]) -> None:
     """Each at its own pace."""
     one, other = Taker("one"), Taker("other")
     start(one, other)
@@ -98,7 +98,7 @@ async def test_every_consumer_takes_every_entry(queue: RedisFlushes, start: Star
     assert len([fact for fact in told if isinstance(fact, FlushDelivered)]) == 140
 
 
-async def test_an_entry_that_fails_holds_up_its_own_conversation_only(queue: RedisFlushes, start: Start) -> None:
+async def test_an_entry_that_fails_holds_up_its_own_conversation_only(queue: RedisFlushQueue, start: Start) -> None:
     """And is taken before those that came after it."""
     taker = Taker()
     taker.failures = {0: [FlushNotTaken("not now"), ValueError("ours"), FlushNotTaken("not yet")]}
@@ -112,7 +112,9 @@ async def test_an_entry_that_fails_holds_up_its_own_conversation_only(queue: Red
     assert taker.taken.index(("c1", 5)) < taker.taken.index(("c0", 0))
 
 
-async def test_a_conversation_with_many_entries_that_wait_keeps_no_other_out(queue: RedisFlushes, start: Start) -> None:
+async def test_a_conversation_with_many_entries_that_wait_keeps_no_other_out(
+    queue: RedisFlushQueue, start: Start
+) -> None:
     """What waits behind an entry that is not taken is more than is read at once."""
     taker = Taker()
     taker.failures = {0: [FlushNotTaken("not now", retry_after=30)]}
@@ -124,7 +126,7 @@ async def test_a_conversation_with_many_entries_that_wait_keeps_no_other_out(que
 
 
 async def test_after_its_attempts_an_entry_is_a_dead_letter(
-    queue: RedisFlushes, start: Start, told: list[Event]
+    queue: RedisFlushQueue, start: Start, told: list[Event]
 ) -> None:
     """With the reason of the last one; the conversation goes on, and a replay delivers it."""
     taker = Taker()
@@ -141,7 +143,7 @@ async def test_after_its_attempts_an_entry_is_a_dead_letter(
     await until(lambda: taker.taken == [("c1", 1), ("c1", 0)])
 
 
-async def test_nonsense_is_a_dead_letter_at_once(queue: RedisFlushes, start: Start) -> None:
+async def test_nonsense_is_a_dead_letter_at_once(queue: RedisFlushQueue, start: Start) -> None:
     """Nothing is lost: it can be replayed."""
     taker = Taker()
     taker.failures = {0: [FlushRefused("it returned str, and not None or True")]}
@@ -154,7 +156,7 @@ async def test_nonsense_is_a_dead_letter_at_once(queue: RedisFlushes, start: Sta
 
 
 async def test_what_is_forgotten_between_two_attempts_is_not_delivered_again(
-    queue: RedisFlushes, start: Start, told: list[Event]
+    queue: RedisFlushQueue, start: Start, told: list[Event]
 ) -> None:
     """Nor does it come back as a dead letter; other conversations go on."""
     taker = Taker()
@@ -179,7 +181,7 @@ async def test_what_is_forgotten_between_two_attempts_is_not_delivered_again(
     assert not [fact for fact in told if isinstance(fact, FlushBuried)]
 
 
-async def test_what_is_replayed_for_one_consumer_reaches_no_other(queue: RedisFlushes, start: Start) -> None:
+async def test_what_is_replayed_for_one_consumer_reaches_no_other(queue: RedisFlushQueue, start: Start) -> None:
     """The others take it as done."""
     one, other = Taker("one"), Taker("other")
     start(one, other)
@@ -192,7 +194,7 @@ async def test_what_is_replayed_for_one_consumer_reaches_no_other(queue: RedisFl
     assert [number for _, number in other.taken] == [1, 2]
 
 
-async def test_one_worker_of_all_delivers_and_another_follows(queue: RedisFlushes, start: Start) -> None:
+async def test_one_worker_of_all_delivers_and_another_follows(queue: RedisFlushQueue, start: Start) -> None:
     """One that stops gives way at once, and what it was given and did not finish is the other's."""
     first, second = Taker(), Taker()
     one = start(first, name="one")
@@ -209,7 +211,9 @@ async def test_one_worker_of_all_delivers_and_another_follows(queue: RedisFlushe
     assert sorted(number for _, number in second.taken) == list(range(5))
 
 
-async def test_an_entry_that_ends_every_process_is_a_dead_letter_in_the_end(queue: RedisFlushes, start: Start) -> None:
+async def test_an_entry_that_ends_every_process_is_a_dead_letter_in_the_end(
+    queue: RedisFlushQueue, start: Start
+) -> None:
     """Attempts are counted before they are made, so a crash counts too."""
     await queue.add(entry(0))
     (given,) = await queue.read("taker", "dead", 1)
@@ -224,7 +228,7 @@ async def test_an_entry_that_ends_every_process_is_a_dead_letter_in_the_end(queu
 
 
 async def test_redis_may_be_killed_and_started_again_while_entries_are_delivered(
-    queue: RedisFlushes, start: Start, valkey: EmbeddedValkey
+    queue: RedisFlushQueue, start: Start, valkey: EmbeddedValkey
 ) -> None:
     """Append-only: what was added is there, with its attempts; what was taken meanwhile is told when it is back."""
     taker = Taker()
@@ -263,7 +267,7 @@ async def test_waits_double_up_to_the_longest_and_heed_the_consumer() -> None:
 
 async def test_losses_and_lengths_are_told(store: RedisStore, told: list[Event]) -> None:
     """Once for each change, since somebody should widen the bounds or mend the consumer."""
-    tight = RedisFlushes(store.ask, ttl_seconds=60, bounds=Bounds(2, 10**8))
+    tight = RedisFlushQueue(store.ask, ttl_seconds=60, bounds=QueueBounds(2, 10**8))
     watch = Watch(tight, told.append)
     await tight.add(entry(0))
     await tight.read("slow", "one", 1)

@@ -9,19 +9,19 @@ import pytest
 
 from proxy.core.events import Event
 from proxy.core.ports import FlushEntry
-from proxy.memory_flush import Courier, Recovery, Worker, worker
+from proxy.memory_flush import Courier, FlushWorker, Recovery, worker
 from proxy.store.conversations import RedisStore
-from proxy.store.flush_queue import RedisFlushes
+from proxy.store.flush_queue import RedisFlushQueue
 from tests.memory_flush.conftest import entry
 from tests.memory_flush.test_delivery import QUICK, Taker, until
 
 LEASE_SECONDS = 1.2
 
 
-class Notes(RedisFlushes):
+class Notes(RedisFlushQueue):
     """The queue of one worker, whose sweep over the notes can be made to take long."""
 
-    def __init__(self, queue: RedisFlushes) -> None:
+    def __init__(self, queue: RedisFlushQueue) -> None:
         vars(self).update(vars(queue))
         self.free = asyncio.Event()
         self.free.set()
@@ -34,20 +34,20 @@ class Notes(RedisFlushes):
         return await super().intents()
 
 
-Start = Callable[[str, RedisFlushes, Taker], Worker]
+Start = Callable[[str, RedisFlushQueue, Taker], FlushWorker]
 
 
 @pytest.fixture
 async def start(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Start]:
     """Starts workers that sweep all the time; all are stopped in the end."""
     monkeypatch.setattr(worker, "SWEEP_SECONDS", 0.05)
-    workers: list[Worker] = []
+    workers: list[FlushWorker] = []
     told: list[Event] = []
 
-    def begin(name: str, queue: RedisFlushes, taker: Taker) -> Worker:
+    def begin(name: str, queue: RedisFlushQueue, taker: Taker) -> FlushWorker:
         courier = Courier(taker, queue, name, waits=QUICK, emit=told.append, clock=lambda: 0.0)
         recovery = Recovery(queue, store, emit=told.append, clock=lambda: 0.0)
-        made = Worker(
+        made = FlushWorker(
             queue, [courier], recovery, reader=name, emit=told.append, lease_seconds=LEASE_SECONDS, poll_seconds=0.02
         )
         made.start()
@@ -59,7 +59,9 @@ async def start(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         await one.aclose()
 
 
-async def test_a_sweep_that_is_longer_than_the_lease_makes_no_second_leader(queue: RedisFlushes, start: Start) -> None:
+async def test_a_sweep_that_is_longer_than_the_lease_makes_no_second_leader(
+    queue: RedisFlushQueue, start: Start
+) -> None:
     """The lease is renewed meanwhile; each entry is delivered once, by the same worker, in order."""
     slow, first, second = Notes(queue), Taker(), Taker()
     one = start("one", slow, first)
@@ -79,7 +81,7 @@ async def test_a_sweep_that_is_longer_than_the_lease_makes_no_second_leader(queu
 
 
 async def test_who_loses_the_lease_lets_go_of_everything_in_the_middle_of_a_sweep(
-    store: RedisStore, queue: RedisFlushes, start: Start
+    store: RedisStore, queue: RedisFlushQueue, start: Start
 ) -> None:
     """What it held and did not finish is the next leader's, and it is given nothing more."""
     slow, first, second = Notes(queue), Taker(), Taker()
@@ -105,7 +107,7 @@ async def test_who_loses_the_lease_lets_go_of_everything_in_the_middle_of_a_swee
 
 
 async def test_who_cannot_renew_the_lease_is_given_nothing_more(
-    queue: RedisFlushes, start: Start, monkeypatch: pytest.MonkeyPatch
+    queue: RedisFlushQueue, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It does not know whether it leads; once it does, it goes on."""
     taker = Taker()
@@ -126,7 +128,7 @@ async def test_who_cannot_renew_the_lease_is_given_nothing_more(
 
 
 async def test_who_was_cut_off_takes_nothing_over_before_its_lease_is_renewed(
-    queue: RedisFlushes, start: Start, monkeypatch: pytest.MonkeyPatch
+    queue: RedisFlushQueue, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its claim failed while the store was away; when that is back, another one may lead and hold everything."""
     claims: list[str] = []

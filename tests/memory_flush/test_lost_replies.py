@@ -13,19 +13,19 @@ from proxy.memory_flush import Courier
 from proxy.memory_flush.courier import PAGE
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
-from proxy.store.flush_queue import Bounds, RedisFlushes
+from proxy.store.flush_queue import QueueBounds, RedisFlushQueue
 from tests.memory_flush.conftest import entry
 from tests.memory_flush.test_delivery import QUICK, Taker
 from tests.support.losing import Losing
 
 
 async def test_entries_whose_reply_was_lost_are_delivered_before_later_ones(
-    queue: RedisFlushes, valkey: EmbeddedValkey, tmp_path: Path
+    queue: RedisFlushQueue, valkey: EmbeddedValkey, tmp_path: Path
 ) -> None:
     """The reading was done, and is repeated: the order within a conversation holds, and nothing waits for minutes."""
     async with Losing(valkey.url, tmp_path).open() as way:
         store = RedisStore(way.url, ttl_seconds=86_400, record_timeout_seconds=5)
-        lossy, taker = RedisFlushes(store.ask, ttl_seconds=86_400, bounds=Bounds(1000, 10**8)), Taker()
+        lossy, taker = RedisFlushQueue(store.ask, ttl_seconds=86_400, bounds=QueueBounds(1000, 10**8)), Taker()
         courier = Courier(taker, lossy, "one", waits=QUICK, emit=lambda _: None, clock=lambda: 0.0)
         for number in range(3):
             await queue.add(entry(number))
@@ -45,7 +45,7 @@ async def test_entries_whose_reply_was_lost_are_delivered_before_later_ones(
 
 
 async def test_entries_that_came_too_late_are_read_once_more(
-    queue: RedisFlushes, monkeypatch: pytest.MonkeyPatch
+    queue: RedisFlushQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store gave them and was given up: the next look begins with them, less what was forgotten meanwhile."""
     taker = Taker()

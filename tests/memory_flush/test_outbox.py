@@ -15,14 +15,14 @@ from proxy.config import load
 from proxy.core.conversation.flush import Flush, leaving
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import chain_of
-from proxy.core.conversation.summary import RunningSummary, SummaryRecipe
+from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
 from proxy.core.events import Event, FlushDelayed, FlushDropped, FlushQueued
 from proxy.memory_flush import Outbox, Recovery
 from proxy.memory_flush import outbox as outbox_module
 from proxy.memory_flush.recovery import GIVEN_UP_SECONDS, SETTLED_SECONDS
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
-from proxy.store.flush_queue import RedisFlushes
+from proxy.store.flush_queue import RedisFlushQueue
 from tests.core.histories import message, size
 from tests.memory_flush.conftest import TENANT
 from tests.store.turns import Client
@@ -38,7 +38,7 @@ def told() -> list[Event]:
 
 
 @pytest.fixture
-async def outbox(queue: RedisFlushes, store: RedisStore, told: list[Event]) -> AsyncIterator[Outbox]:
+async def outbox(queue: RedisFlushQueue, store: RedisStore, told: list[Event]) -> AsyncIterator[Outbox]:
     """An outbox whose clock stands still."""
     made = Outbox(queue, store, emit=told.append, clock=lambda: NOW)
     yield made
@@ -57,7 +57,7 @@ def flush(messages: list[Message], covered: int, conversation: str = "", *, stor
     """What leaves when the first messages are summarized, the system messages among them."""
     chain = chain_of(TENANT, messages)
     absorbed = tuple(one.digest for one in messages if one.is_system)
-    summary = RunningSummary(
+    summary = PrefixSummary(
         chain.at(covered), covered, "It was.", RECIPE, "extractive", "automatic", NOW, absorbed=absorbed
     )
     first, gone = leaving(messages, [size(one) for one in messages], summary, None)
@@ -72,7 +72,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def test_a_summary_made_anew_does_not_silence_what_left_for_it_before(
-    outbox: Outbox, queue: RedisFlushes, told: list[Event]
+    outbox: Outbox, queue: RedisFlushQueue, told: list[Event]
 ) -> None:
     """Nothing leaves with it, and the first one's note stands: its process may have died, or not queued it yet."""
     whole = flush(talk(6), 4)
@@ -90,7 +90,7 @@ async def test_a_summary_made_anew_does_not_silence_what_left_for_it_before(
 
 
 async def test_system_messages_that_leave_later_for_the_same_prefix_are_told(
-    outbox: Outbox, queue: RedisFlushes, told: list[Event]
+    outbox: Outbox, queue: RedisFlushQueue, told: list[Event]
 ) -> None:
     """A summary of the same messages that takes them in as well: nothing else leaves with it."""
     both = flush(talk(6, systems=2), 4)
@@ -129,7 +129,7 @@ async def test_a_store_that_does_not_come_back_does_not_keep_the_process(
 
 
 async def test_a_note_is_made_up_for_from_the_history(
-    outbox: Outbox, queue: RedisFlushes, store: RedisStore, told: list[Event]
+    outbox: Outbox, queue: RedisFlushQueue, store: RedisStore, told: list[Event]
 ) -> None:
     """Word for word what the dead process would have queued, system messages in their places, under the same key."""
     said = talk(8, systems=2)
@@ -151,7 +151,7 @@ async def test_a_note_is_made_up_for_from_the_history(
 
 
 async def test_a_note_without_its_messages_waits_for_them_and_is_given_up_in_the_end(
-    outbox: Outbox, queue: RedisFlushes, store: RedisStore, told: list[Event]
+    outbox: Outbox, queue: RedisFlushQueue, store: RedisStore, told: list[Event]
 ) -> None:
     """They come with the client's next request, or its answer never came, so that it has them itself."""
     said = talk(8)

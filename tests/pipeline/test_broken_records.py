@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 import redis
 
-from proxy.archive import Finding, Page, Reading
+from proxy.archive import ConversationLocator, ConversationReader, Page
 from proxy.archive.search_index import MessageSearch
 from proxy.core.events import Event, RecordBroken
 from proxy.store.conversations import RedisStore
@@ -181,8 +181,10 @@ async def test_one_broken_record_hides_no_other_of_the_operators_list(store_url:
     told: list[Event] = []
     store = RedisStore(store_url, ttl_seconds=100, recall_timeout_seconds=5, record_timeout_seconds=5, emit=told.append)
     nothing = cast("Any", None)
-    finding = Finding(store=store, heads=nothing, road=nothing, upstream=nothing, choose=nothing, read=nothing)
-    reading = Reading(finding, MessageSearch(), [], lambda: 0.0)
+    finding = ConversationLocator(
+        store=store, heads=nothing, road=nothing, upstream=nothing, choose=nothing, read=nothing
+    )
+    reading = ConversationReader(finding, MessageSearch(), [], lambda: 0.0)
     sound, broken = [await store.record(turn_of("lists", [asked(text), assistant("a")])) for text in "xy"]
     admin.zadd("tm:i:all", {b"\xff no id": 4_000_000_000})
     admin.delete(key(broken, "c"))

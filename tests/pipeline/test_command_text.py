@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import ChatRequest
+from proxy.core.conversation.messages import ModelRequest
 from proxy.core.errors import InvalidRequest
-from proxy.dialects.chat.request import BodyParser
+from proxy.dialects.chat.request import RequestParser
 from proxy.pipeline.command_text import (
     ContextFacts,
     answered,
@@ -44,12 +44,12 @@ DUMPS: list[dict[str, Any]] = [
 HOLDERS: list[Any] = [lambda text: text, lambda text: [{"type": "text", "text": text}], lambda text: f" {text}\n"]
 
 
-def parsed(said: list[Any], dump: dict[str, Any], **more: Any) -> ChatRequest:
+def parsed(said: list[Any], dump: dict[str, Any], **more: Any) -> ModelRequest:
     """A request as a client sends it."""
-    return BodyParser().chat(json.dumps({"model": "m", "messages": said, **more}, **dump).encode())
+    return RequestParser().chat(json.dumps({"model": "m", "messages": said, **more}, **dump).encode())
 
 
-def spared(request: ChatRequest, *, commands: bool = True) -> ChatRequest:
+def spared(request: ModelRequest, *, commands: bool = True) -> ModelRequest:
     """What is left of a request where commands are on, or not."""
     gone, lost = exchanges(request, MARK)
     if quiet(request, MARK):

@@ -270,7 +270,7 @@ def test_an_agent_loop_is_compacted_inside_its_only_turn(bench: Bench, client: C
 
 
 def test_an_upstreams_overflow_is_learned_and_replayed_once(bench: Bench, client: Client) -> None:
-    """DESIGN.md: a window that proves too large is replayed at the smaller size, before the first byte."""
+    """As docs/wire.md says, a window that proves too large is replayed at the smaller size, before the first byte."""
 
     def tight(request: Received) -> Answer:
         size = len(request.body) // 4

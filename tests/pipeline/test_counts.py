@@ -13,7 +13,7 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import ChatRequest
+from proxy.core.conversation.messages import ModelRequest
 from proxy.core.conversation.prefix import chain_of
 from proxy.core.conversation.records import TurnRecord
 from proxy.store.conversations import RedisStore
@@ -121,7 +121,7 @@ def test_a_worker_takes_over_the_counts_of_another(bench: Bench, store_url: str)
         told = await store.conversation(first)
         assert told is not None
         said = [message(**user(text)), message(**assistant("Fine."))]
-        mark = (await LocalTokenCounter().count(ChatRequest(b"", {}, "m", tuple(said)), "scripted")).scheme
+        mark = (await LocalTokenCounter().count(ModelRequest(b"", {}, "m", tuple(said)), "scripted")).scheme
         chain = chain_of(told.tenant, said)
         await store.record(
             TurnRecord(

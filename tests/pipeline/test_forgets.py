@@ -1,4 +1,4 @@
-"""``Forgets``: who keeps something of a conversation elsewhere hears of its end, before the store forgets it."""
+"""``DeletionHook``: who keeps something of a conversation elsewhere hears of its end, before the store forgets it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from proxy.archive import Finding, Reading
+from proxy.archive import ConversationLocator, ConversationReader
 from proxy.archive.search_index import MessageSearch
 from proxy.core.errors import StoreError
 from proxy.store.conversations import RedisStore
@@ -45,9 +45,11 @@ async def store(store_url: str, anyio_backend: str) -> AsyncIterator[RedisStore]
 async def test_who_keeps_something_is_told_and_may_refuse(store: RedisStore) -> None:
     """Where something is left, the conversation is, too, and can be forgotten later."""
     nothing = cast("Any", None)
-    finding = Finding(store=store, heads=nothing, road=nothing, upstream=nothing, choose=nothing, read=nothing)
+    finding = ConversationLocator(
+        store=store, heads=nothing, road=nothing, upstream=nothing, choose=nothing, read=nothing
+    )
     elsewhere = Elsewhere()
-    reading = Reading(finding, MessageSearch(), [elsewhere], lambda: 2_000_000_000.0)
+    reading = ConversationReader(finding, MessageSearch(), [elsewhere], lambda: 2_000_000_000.0)
     id_ = await store.record(turn_of("forgetful", [user("one"), assistant("two")]))
     elsewhere.stuck = True
     with pytest.raises(StoreError):

@@ -108,7 +108,7 @@ def test_results_with_broken_ids_are_not_torn_from_their_call(
 def test_a_store_that_is_gone_needs_no_model_to_summarize(
     bench: Bench, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """DESIGN.md, "Store": compacted deterministically from the request alone, the same bytes each time."""
+    """As docs/operations.md says: compacted deterministically from the request alone, the same bytes each time."""
     with EmbeddedValkey(tmp_path / "own") as server:
         client = bench.client(request.node.nodeid, store=server.url, strategy="llm")
     bodies = set()
@@ -142,7 +142,7 @@ def test_an_answer_asked_for_twice_has_two_conversations(bench: Bench, client: C
 
 
 def test_the_default_policy_is_the_one_of_the_design() -> None:
-    """DESIGN.md's YAML, in the core's words."""
+    """The defaults of docs/configuration.md, in the core's words."""
     policy = CompactionPolicy()
     found = (policy.threshold, policy.prepare, policy.target, policy.retention_tokens, policy.retention_ratio)
     assert found == (0.95, 0.70, 0.45, 1000, 0.25)

@@ -7,23 +7,23 @@ import json
 from typing import Any, cast
 
 from proxy.core.conversation.prefix import chain_of, owner_of
-from proxy.core.conversation.records import Recollection, TurnRecord
-from proxy.core.conversation.summary import RunningSummary, SummaryRecipe
+from proxy.core.conversation.records import StoredState, TurnRecord
+from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
 from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
 from proxy.core.planning.calibration import Calibration
 from proxy.core.ports import Caller, RequestCount, Route
 from proxy.core.report import Report
-from proxy.dialects.chat.request import BodyParser
-from proxy.pipeline.fit import Fitting
-from proxy.pipeline.identify import Identity, tenant_of
-from proxy.pipeline.pipeline import ChatPipeline
+from proxy.dialects.chat.request import RequestParser
+from proxy.pipeline.fit import BudgetFitter
+from proxy.pipeline.identify import Identifier, tenant_of
+from proxy.pipeline.pipeline import Pipeline
 from proxy.pipeline.values import Controls, Exchange, ReadReply
 
 ROUTE = Route("wire", "asked", "served", "openai", "http://upstream/v1")
 PROFILE = ModelProfile("asked", ModelWindow(), CompactionPolicy(calibrate=True))
 CALLER = Caller(b"f" * 32, ())
-SUMMARY = RunningSummary(b"", 2, "It is there.", SummaryRecipe("llm", "", 0), "hybrid", "automatic", 0.0)
-KNOWN = Recollection(conversation="c" * 48, known=2, summary=SUMMARY, degraded=True)
+SUMMARY = PrefixSummary(b"", 2, "It is there.", SummaryRecipe("llm", "", 0), "hybrid", "automatic", 0.0)
+KNOWN = StoredState(conversation="c" * 48, known=2, summary=SUMMARY, degraded=True)
 COUNT = RequestCount((5, 7, 11), 3, "o200k_base", exact=True, scheme="0f1e2d3c")
 SUMMARY_TOKENS = 2
 AS_DENSE = Calibration(counted=10, told=20, replies=1)
@@ -50,7 +50,7 @@ class _Ports:
     async def profile(self, *_: object) -> ModelProfile:
         return PROFILE
 
-    async def recall(self, *_: object) -> Recollection:
+    async def recall(self, *_: object) -> StoredState:
         return KNOWN
 
     async def count(self, *_: object, **__: object) -> RequestCount:
@@ -71,7 +71,7 @@ class _Ports:
 
 def _exchanged(controls: Controls) -> tuple[Exchange, Any]:
     ports = cast("Any", _Ports())
-    identity = Identity(
+    identity = Identifier(
         store=ports,
         calibrations=ports,
         counter=ports,
@@ -80,8 +80,8 @@ def _exchanged(controls: Controls) -> tuple[Exchange, Any]:
         clock=lambda: 8.5,
         timer=ports.timer,
     )
-    fitting = Fitting(counter=ports, compactor=ports, preparation=ports, timer=ports.timer)
-    pipeline = ChatPipeline(
+    fitting = BudgetFitter(counter=ports, compactor=ports, preparation=ports, timer=ports.timer)
+    pipeline = Pipeline(
         upstream=ports,
         catalog=ports,
         calibrations=ports,
@@ -90,7 +90,7 @@ def _exchanged(controls: Controls) -> tuple[Exchange, Any]:
         clock=lambda: 9.5,
         timer=ports.timer,
     )
-    request = BodyParser().chat(json.dumps({"model": "asked", "messages": SAID}).encode())
+    request = RequestParser().chat(json.dumps({"model": "asked", "messages": SAID}).encode())
     exchange = asyncio.run(pipeline.run(request, CALLER, controls))
     assert isinstance(exchange, Exchange)
     return exchange, request

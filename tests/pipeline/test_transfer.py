@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import pytest
 
-from proxy.archive import Finding, Page, Reading, Transfer, transfer
+from proxy.archive import ConversationLocator, ConversationReader, Page, Transfer, transfer
 from proxy.archive.search_index import MessageSearch
-from proxy.core.conversation.messages import ChatRequest, Message
+from proxy.core.conversation.messages import Message, ModelRequest
 from proxy.core.conversation.prefix import chain_of
 from proxy.core.conversation.records import TurnRecord
 from proxy.core.errors import BadImport, ConversationConflict, StoreUnavailable
-from proxy.core.ports import BegunTurn, Caller, RequestCount, Route, Stored
+from proxy.core.ports import Caller, RequestCount, Route, StartedTurn, Stored
 from proxy.dialects.chat.jsonl import read_lines
 from proxy.dialects.chat.request import read_messages
 from proxy.pipeline.identify import tenant_of
@@ -48,7 +48,7 @@ class Slow(LocalTokenCounter):
     seconds = 0.0
 
     async def count(
-        self, request: ChatRequest, model: str, *, known: int = 0, stored: Stored | None = None
+        self, request: ModelRequest, model: str, *, known: int = 0, stored: Stored | None = None
     ) -> RequestCount:
         """Count, after a while."""
         await asyncio.sleep(self.seconds)
@@ -72,7 +72,7 @@ class Desk:
         self.counter = Slow()
         self.threads: list[threading.Thread] = []
         upstream = cast("Any", OneUpstream())
-        self.finding = Finding(
+        self.finding = ConversationLocator(
             store=store, heads=NOTHING, road=NOTHING, upstream=upstream, choose=NOTHING, read=self._read
         )
         self.transfer = Transfer(
@@ -83,11 +83,11 @@ class Desk:
         """Import messages."""
         return await self.transfer.bring_in(data or lines(*said), self.caller, "gpt-4o", name)
 
-    async def begun(self) -> BegunTurn:
+    async def begun(self) -> StartedTurn:
         """What somebody finds who wants the turn of the name."""
         tenant = tenant_of(self.caller, ROUTE)
         family = chain_of(tenant, (), conversation="moved").family
-        found = await self.store.begin_turn(family, "", tenant, 10)
+        found = await self.store.start_turn(family, "", tenant, 10)
         assert found is not None
         return found
 
@@ -167,7 +167,7 @@ async def test_a_large_import_is_read_in_a_thread_and_once(desk: Desk, monkeypat
 
 async def test_a_large_history_is_searched_in_a_thread(desk: Desk) -> None:
     """A small one is not worth the way there."""
-    reading = Reading(desk.finding, MessageSearch(), [], lambda: 0.0)
+    reading = ConversationReader(desk.finding, MessageSearch(), [], lambda: 0.0)
     for name, count in (("small", 3), ("large", 500)):
         id_ = (await desk.bring_in(*[user(long(place)) for place in range(count)], name=name))["id"]
         found = await reading.search(str(id_), desk.caller, '"Point 2"', Page(200))

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 
 from proxy.core.conversation.records import StoredConversation, StoredMessage
-from proxy.core.conversation.summary import OPENING, RunningSummary
+from proxy.core.conversation.summary import OPENING, PrefixSummary
 from proxy.store.codec import StoredTurn
 from proxy.store.conversations import RedisStore
 from tests.pipeline.conftest import Bench, Client
@@ -58,7 +58,7 @@ class Stored:
 
     record: StoredConversation
     messages: Sequence[StoredMessage]
-    summaries: Sequence[RunningSummary]
+    summaries: Sequence[PrefixSummary]
     turns: Sequence[StoredTurn]
 
 

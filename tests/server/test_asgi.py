@@ -11,7 +11,7 @@ import pytest
 from starlette.requests import Request
 
 from proxy.core.errors import CompactionFailed, NotAuthenticated, TidemarkError, UpstreamBroken, UpstreamError
-from proxy.server.asgi import UNATTENDED_SECONDS, Attended, Response
+from proxy.server.asgi import DISCONNECT_WATCH_DELAY_SECONDS, CancelOnDisconnect, Response
 from proxy.server.endpoints.ops import told
 from proxy.server.errors import belated, event
 
@@ -103,7 +103,7 @@ def test_a_refusal_in_openais_words_is_passed_on() -> None:
     assert belated(429, b'{"error":\n {"message": "slow"}}') == b'\n\ndata: {"error": {"message": "slow"}}\n\n'
 
 
-class Connection:
+class ClientConnection:
     """A client, as the server sees it; it leaves when it is told to."""
 
     def __init__(self) -> None:
@@ -119,10 +119,10 @@ class Connection:
 
 async def test_who_leaves_ends_what_is_done_for_him() -> None:
     """At any step, and what comes after it goes on."""
-    client, told = Connection(), []
+    client, told = ClientConnection(), []
 
     async def answer() -> str:
-        with Attended(client.receive):
+        with CancelOnDisconnect(client.receive):
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
@@ -131,7 +131,7 @@ async def test_who_leaves_ends_what_is_done_for_him() -> None:
         return "over"
 
     task = asyncio.create_task(answer())
-    await asyncio.sleep(2 * UNATTENDED_SECONDS)
+    await asyncio.sleep(2 * DISCONNECT_WATCH_DELAY_SECONDS)
     client.left.set()
     assert await asyncio.wait_for(task, 5) == "over"
     assert told == ["cancelled"]
@@ -140,43 +140,43 @@ async def test_who_leaves_ends_what_is_done_for_him() -> None:
 
 async def test_who_has_left_before_anybody_listened_is_missed_all_the_same() -> None:
     """The server says it whenever it is asked."""
-    client = Connection()
+    client = ClientConnection()
     client.left.set()
     async with asyncio.timeout(5):
-        with Attended(client.receive):
+        with CancelOnDisconnect(client.receive):
             await asyncio.Event().wait()
 
 
 async def test_nobody_listens_for_the_end_of_what_is_quick() -> None:
     """Listening has its price."""
-    client = Connection()
-    with Attended(client.receive):
+    client = ClientConnection()
+    with CancelOnDisconnect(client.receive):
         await asyncio.sleep(0)
-    await asyncio.sleep(2 * UNATTENDED_SECONDS)
+    await asyncio.sleep(2 * DISCONNECT_WATCH_DELAY_SECONDS)
     assert client.asked == 0
 
 
 async def test_a_client_that_leaves_after_the_end_cancels_nothing() -> None:
     """The same task goes on to other things."""
-    client = Connection()
-    with Attended(client.receive):
-        await asyncio.sleep(2 * UNATTENDED_SECONDS)
+    client = ClientConnection()
+    with CancelOnDisconnect(client.receive):
+        await asyncio.sleep(2 * DISCONNECT_WATCH_DELAY_SECONDS)
     client.left.set()
-    await asyncio.sleep(2 * UNATTENDED_SECONDS)
+    await asyncio.sleep(2 * DISCONNECT_WATCH_DELAY_SECONDS)
     assert client.asked == 1
 
 
 async def test_a_cancellation_from_outside_goes_on_outwards() -> None:
     """The shutdown's, even where the client leaves at the same moment."""
     for leaves in (False, True):
-        client = Connection()
+        client = ClientConnection()
 
-        async def answer(client: Connection = client) -> None:
-            with Attended(client.receive):
+        async def answer(client: ClientConnection = client) -> None:
+            with CancelOnDisconnect(client.receive):
                 await asyncio.Event().wait()
 
         task = asyncio.create_task(answer())
-        await asyncio.sleep(2 * UNATTENDED_SECONDS)
+        await asyncio.sleep(2 * DISCONNECT_WATCH_DELAY_SECONDS)
         if leaves:
             client.left.set()
         task.cancel()
@@ -186,11 +186,11 @@ async def test_a_cancellation_from_outside_goes_on_outwards() -> None:
 
 async def test_an_error_inside_is_told_whether_the_client_is_there_or_not() -> None:
     """It is never taken for the client's leaving."""
-    client = Connection()
+    client = ClientConnection()
     client.left.set()
 
     async def answer() -> None:
-        with Attended(client.receive):
+        with CancelOnDisconnect(client.receive):
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:

@@ -10,7 +10,7 @@ from proxy.core.conversation.prefix import chain_of
 from proxy.core.errors import StoreError
 from proxy.store import codec
 from proxy.store.connection.url import read_address
-from proxy.store.seen import Seen
+from proxy.store.seen import BoundedSet
 from tests.store.turns import RECIPE, dialogue, summary_of, turn_of, user
 
 CHAIN = chain_of("ab", dialogue(4))
@@ -72,7 +72,7 @@ def test_an_address_tells_a_cluster(url: str, plain: str, *, cluster: bool) -> N
 
 def test_seen_forgets_the_oldest() -> None:
     """It stays small; what is forgotten is only sent again."""
-    seen = Seen(limit=2)
+    seen = BoundedSet(limit=2)
     for digest in (b"1", b"2", b"1", b"3"):
         seen.add(("c", digest))
     assert [("c", digest) in seen for digest in (b"1", b"2", b"3")] == [True, False, True]

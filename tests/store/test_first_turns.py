@@ -17,7 +17,7 @@ from proxy.core.conversation.records import TurnRecord
 from proxy.store import codec, keys, scripts
 from proxy.store.conversations import RedisStore
 from proxy.store.lifetimes import Lifetime
-from proxy.store.seen import Seen
+from proxy.store.seen import BoundedSet
 from tests.store.turns import RECIPE, Client, assistant, dialogue, raws, summary_of, system, turn_of, user
 
 LUA = Path(scripts.__file__).with_name("lua")
@@ -54,7 +54,7 @@ def write(admin: redis.Redis, turn: TurnRecord, lasting: Lifetime, *parts: str) 
         scripts.moment(turn.created_at),
         known=turn.known,
         lifetime=lasting,
-        seen=Seen(),
+        seen=BoundedSet(),
     )
     admin.eval(source, 1, keys.family_prefix(turn.chain.family), *given)
 

@@ -10,9 +10,9 @@ import redis
 from proxy.core.errors import StoreUnavailable
 from proxy.core.ports import FlushEntry
 from proxy.store.conversations import RedisStore
-from proxy.store.flush_queue import PAGE, Bounds, RedisFlushes
+from proxy.store.flush_queue import PAGE, QueueBounds, RedisFlushQueue
 
-ROOMY = Bounds(1000, 10**9)
+ROOMY = QueueBounds(1000, 10**9)
 
 
 def entry(number: int, conversation: str = "c" * 48, size: int = 20) -> FlushEntry:
@@ -31,14 +31,14 @@ def keys_of(entries: list[FlushEntry]) -> list[int]:
 
 
 @pytest.fixture
-async def queue(store: RedisStore) -> RedisFlushes:
+async def queue(store: RedisStore) -> RedisFlushQueue:
     """An empty queue with room for all."""
     for key in ("s", "d", "o", "n", "l", *(f"a:{one}" for one in "ab"), *(f"k:{number:032x}" for number in range(99))):
         await store.ask("DEL", f"tm:{{flush}}:{key}")
-    return RedisFlushes(store.ask, ttl_seconds=60, bounds=ROOMY)
+    return RedisFlushQueue(store.ask, ttl_seconds=60, bounds=ROOMY)
 
 
-async def test_an_entry_is_added_once_for_its_key(queue: RedisFlushes) -> None:
+async def test_an_entry_is_added_once_for_its_key(queue: RedisFlushQueue) -> None:
     """The second time nothing is appended, and the note of it is gone."""
     await queue.intend(entry(1).key, b"note")
     assert await queue.intents() == {entry(1).key: b"note"}
@@ -48,14 +48,14 @@ async def test_an_entry_is_added_once_for_its_key(queue: RedisFlushes) -> None:
     assert (await queue.state()).length == 1
 
 
-async def test_a_key_without_a_body_is_only_marked(queue: RedisFlushes) -> None:
+async def test_a_key_without_a_body_is_only_marked(queue: RedisFlushQueue) -> None:
     """Nothing leaves: nothing is delivered, now or later."""
     assert await queue.add(FlushEntry(entry(1).key, "t", "c", b"", 0.0))
     assert not await queue.add(entry(1))
     assert (await queue.state()).length == 0
 
 
-async def test_every_consumer_is_given_every_entry_in_order(queue: RedisFlushes) -> None:
+async def test_every_consumer_is_given_every_entry_in_order(queue: RedisFlushQueue) -> None:
     """A consumer that comes later begins with the oldest that the queue holds."""
     for number in range(3):
         await queue.add(entry(number))
@@ -66,7 +66,7 @@ async def test_every_consumer_is_given_every_entry_in_order(queue: RedisFlushes)
     assert keys_of(list(await queue.read("b", "one", 10))) == [0, 1, 2]
 
 
-async def test_what_a_dead_reader_held_is_anothers(queue: RedisFlushes) -> None:
+async def test_what_a_dead_reader_held_is_anothers(queue: RedisFlushQueue) -> None:
     """All of it, in order, over many pages; what was taken is not offered again."""
     total = 2 * PAGE + 3
     for number in range(total):
@@ -78,7 +78,7 @@ async def test_what_a_dead_reader_held_is_anothers(queue: RedisFlushes) -> None:
     assert await queue.claim("a", "third", 60) == []
 
 
-async def test_attempts_survive_their_reader(queue: RedisFlushes) -> None:
+async def test_attempts_survive_their_reader(queue: RedisFlushQueue) -> None:
     """They are counted before they are made, and forgotten when the entry is done."""
     await queue.add(entry(1))
     (given,) = await queue.read("a", "one", 1)
@@ -87,7 +87,7 @@ async def test_attempts_survive_their_reader(queue: RedisFlushes) -> None:
     assert await queue.begin("a", given) == 1
 
 
-async def test_a_dead_letter_is_kept_with_its_reason_and_can_be_replayed(queue: RedisFlushes) -> None:
+async def test_a_dead_letter_is_kept_with_its_reason_and_can_be_replayed(queue: RedisFlushQueue) -> None:
     """For the consumer that it died of, and nobody else; once."""
     await queue.add(entry(1))
     (given,) = await queue.read("a", "one", 1)
@@ -104,9 +104,9 @@ async def test_a_dead_letter_is_kept_with_its_reason_and_can_be_replayed(queue: 
     assert [one async for one in queue.dead()] == []
 
 
-async def test_the_oldest_make_way_and_are_counted_as_lost(store: RedisStore, queue: RedisFlushes) -> None:
+async def test_the_oldest_make_way_and_are_counted_as_lost(store: RedisStore, queue: RedisFlushQueue) -> None:
     """For each consumer that had not taken them; what was taken is no loss."""
-    bounded = RedisFlushes(store.ask, ttl_seconds=60, bounds=Bounds(3, 10**9))
+    bounded = RedisFlushQueue(store.ask, ttl_seconds=60, bounds=QueueBounds(3, 10**9))
     await bounded.add(entry(1))
     (given,) = await bounded.read("a", "one", 1)
     await bounded.done("a", given)
@@ -119,20 +119,20 @@ async def test_the_oldest_make_way_and_are_counted_as_lost(store: RedisStore, qu
     assert keys_of(list(await bounded.newest(10))) == [3, 4, 5]
 
 
-async def test_the_queue_is_bounded_in_bytes_too(store: RedisStore, queue: RedisFlushes) -> None:
+async def test_the_queue_is_bounded_in_bytes_too(store: RedisStore, queue: RedisFlushQueue) -> None:
     """The newest entry stays, however large it is."""
-    bounded = RedisFlushes(store.ask, ttl_seconds=60, bounds=Bounds(1000, 40))
+    bounded = RedisFlushQueue(store.ask, ttl_seconds=60, bounds=QueueBounds(1000, 40))
     for number in range(5):
         await bounded.add(entry(number))
     state = await bounded.state()
     assert state.length < 5
     assert state.bytes_held <= 40
-    tight = RedisFlushes(store.ask, ttl_seconds=60, bounds=Bounds(1000, 1))
+    tight = RedisFlushQueue(store.ask, ttl_seconds=60, bounds=QueueBounds(1000, 1))
     await tight.add(entry(9))
     assert keys_of([one async for one in tight.since("-")]) == [9]
 
 
-async def test_the_state_tells_what_waits_and_since_when(queue: RedisFlushes) -> None:
+async def test_the_state_tells_what_waits_and_since_when(queue: RedisFlushQueue) -> None:
     """Waiting, pending, taken; the age is that of the oldest that was not taken."""
     assert (await queue.state()).consumers == []
     await queue.add(entry(1))
@@ -153,7 +153,7 @@ async def test_the_state_tells_what_waits_and_since_when(queue: RedisFlushes) ->
     assert (one.waiting, one.pending, one.oldest_at, one.delivered) == (0, 0, None, 1)
 
 
-async def test_one_reader_of_all_leads(queue: RedisFlushes) -> None:
+async def test_one_reader_of_all_leads(queue: RedisFlushQueue) -> None:
     """Until it gives that up, or is silent for too long."""
     assert await queue.lead("one", 60)
     assert not await queue.lead("two", 60)
@@ -165,7 +165,7 @@ async def test_one_reader_of_all_leads(queue: RedisFlushes) -> None:
     assert await queue.lead("one", 60)
 
 
-async def test_a_conversation_is_forgotten_in_all_parts(queue: RedisFlushes) -> None:
+async def test_a_conversation_is_forgotten_in_all_parts(queue: RedisFlushQueue) -> None:
     """Queue, dead letters, notes; others' stay."""
     gone, kept = "a" * 48, "b" * 48
     for number in range(40):
@@ -182,7 +182,7 @@ async def test_a_conversation_is_forgotten_in_all_parts(queue: RedisFlushes) -> 
 
 
 async def test_what_was_forgotten_begins_no_attempt_and_becomes_no_dead_letter(
-    store: RedisStore, queue: RedisFlushes
+    store: RedisStore, queue: RedisFlushQueue
 ) -> None:
     """Its reader holds it still: it hears that it is gone, and nothing of it is left; its count of attempts neither."""
     await queue.add(entry(1))
@@ -198,9 +198,9 @@ async def test_what_was_forgotten_begins_no_attempt_and_becomes_no_dead_letter(
     assert await store.ask("EXISTS", "tm:{flush}:a:a") == 0
 
 
-async def test_what_made_way_while_it_was_held_is_counted_once(store: RedisStore, queue: RedisFlushes) -> None:
+async def test_what_made_way_while_it_was_held_is_counted_once(store: RedisStore, queue: RedisFlushQueue) -> None:
     """As lost: it is neither delivered nor a dead letter."""
-    bounded = RedisFlushes(store.ask, ttl_seconds=60, bounds=Bounds(2, 10**9))
+    bounded = RedisFlushQueue(store.ask, ttl_seconds=60, bounds=QueueBounds(2, 10**9))
     await bounded.add(entry(1))
     await bounded.add(entry(2))
     first, second = await bounded.read("a", "one", 2)
@@ -213,7 +213,7 @@ async def test_what_made_way_while_it_was_held_is_counted_once(store: RedisStore
 
 
 async def test_a_step_that_fails_midway_loses_nothing(
-    store: RedisStore, queue: RedisFlushes, url: str, admin: redis.Redis
+    store: RedisStore, queue: RedisFlushQueue, url: str, admin: redis.Redis
 ) -> None:
     """A server without room or rights refuses a script in its middle and takes back nothing.
 

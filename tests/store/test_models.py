@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from proxy.core.errors import StoreUnavailable
-from proxy.core.models import NOTHING_SET, ModelRecord, Overrides, Sighting
+from proxy.core.models import NOTHING_SET, ModelObservation, ModelOverrides, ModelRecord
 from proxy.core.planning.budget import ModelWindow
 from proxy.store import keys
 from proxy.store.conversations import RedisStore
@@ -23,9 +23,9 @@ from proxy.store.models import MOST_MODELS, TRIES, RedisModels
 WINDOW = ModelWindow(272_000, 128_000, 400_000, "api")
 
 
-def seen(model: str, window: ModelWindow = WINDOW) -> Sighting:
+def seen(model: str, window: ModelWindow = WINDOW) -> ModelObservation:
     """A sighting of a model at OpenAI."""
-    return Sighting("openai", model, f"my-{model}", window, 0.95, 1000)
+    return ModelObservation("openai", model, f"my-{model}", window, 0.95, 1000)
 
 
 def blank(model: str) -> ModelRecord:
@@ -33,7 +33,7 @@ def blank(model: str) -> ModelRecord:
     return ModelRecord("openai", model, model)
 
 
-def to(overrides: Overrides) -> Callable[[Overrides], Overrides]:
+def to(overrides: ModelOverrides) -> Callable[[ModelOverrides], ModelOverrides]:
     """A change to these, whatever was set before."""
     return lambda _: overrides
 
@@ -70,7 +70,7 @@ async def test_an_override_is_kept_beside_what_was_found_and_comes_off(models: R
     versions = [await models.version()]
     record = await models.record(f"openai:{name}")
     assert record is not None
-    own = Overrides(max_input_tokens=5000, threshold=0.8)
+    own = ModelOverrides(max_input_tokens=5000, threshold=0.8)
     await models.override(record, to(own), 20.0)
     versions.append(await models.version())
     after = await models.record(f"openai:{name}")
@@ -87,16 +87,16 @@ async def test_an_override_is_kept_beside_what_was_found_and_comes_off(models: R
 
 async def test_changes_at_the_same_instant_are_made_one_upon_the_other(models: RedisModels, name: str) -> None:
     """As many as there are tries; each is asked again for what it makes of the others' word."""
-    asked: list[Overrides] = []
+    asked: list[ModelOverrides] = []
 
-    def more(before: Overrides) -> Overrides:
+    def more(before: ModelOverrides) -> ModelOverrides:
         asked.append(before)
         return replace(before, retention_tokens=(before.retention_tokens or 0) + 1)
 
     await asyncio.gather(*(models.override(blank(name), more, 10.0 + number) for number in range(TRIES)))
     record = await models.record(f"openai:{name}")
     assert record is not None
-    assert record.overrides == Overrides(retention_tokens=TRIES)
+    assert record.overrides == ModelOverrides(retention_tokens=TRIES)
     assert record.created_at is not None
     assert record.created_at < 10.0 + TRIES <= 10.0 + len(asked)
 
@@ -107,7 +107,7 @@ async def test_a_change_that_others_forestall_forever_changes_nothing(
     """It is given up after a bounded number of tries, and says so; what a change raises ends it as well."""
     models, tries = RedisModels(alone.ask), itertools.count()
 
-    def forestalled(before: Overrides) -> Overrides:
+    def forestalled(before: ModelOverrides) -> ModelOverrides:
         admin.hset(keys.models_part("o"), f"openai:{name}", f"{{another hand's {next(tries)}")
         return replace(before, threshold=0.5)
 
@@ -116,11 +116,11 @@ async def test_a_change_that_others_forestall_forever_changes_nothing(
         await models.override(blank(name), forestalled, 1.0)
     assert next(tries) == TRIES
     with pytest.raises(ZeroDivisionError):
-        await models.override(blank(name), lambda _: Overrides(threshold=1 / 0), 1.0)
+        await models.override(blank(name), lambda _: ModelOverrides(threshold=1 / 0), 1.0)
     assert await models.record(f"openai:{name}") is None
     assert await models.version() == version
-    await models.override(blank(name), to(Overrides(threshold=0.6)), 1.0)
-    assert (await models.record(f"openai:{name}") or blank(name)).overrides == Overrides(threshold=0.6)
+    await models.override(blank(name), to(ModelOverrides(threshold=0.6)), 1.0)
+    assert (await models.record(f"openai:{name}") or blank(name)).overrides == ModelOverrides(threshold=0.6)
 
 
 async def test_a_sighting_changes_no_version(models: RedisModels, name: str) -> None:
@@ -133,7 +133,7 @@ async def test_a_sighting_changes_no_version(models: RedisModels, name: str) -> 
 async def test_sightings_are_bounded_and_overrides_stay(alone: RedisStore, admin: redis.Redis, name: str) -> None:
     """Clients choose names; the one seen longest ago goes, what a person set does not."""
     models = RedisModels(alone.ask)
-    await models.override(blank(name), to(Overrides(threshold=0.5)), 1.0)
+    await models.override(blank(name), to(ModelOverrides(threshold=0.5)), 1.0)
     await models.sight(seen(name), 2.0)
     for number in range(5):
         await models.sight(seen(f"{name}-{number}"), 1e9 + number)
@@ -143,7 +143,7 @@ async def test_sightings_are_bounded_and_overrides_stay(alone: RedisStore, admin
     assert await models.record(f"openai:{name}-0") is None
     kept = await models.record(f"openai:{name}")
     assert kept is not None
-    assert kept.overrides == Overrides(threshold=0.5)
+    assert kept.overrides == ModelOverrides(threshold=0.5)
     admin.zremrangebyscore(keys.models_part("t"), 5e9, 5e9)
 
 
@@ -175,14 +175,14 @@ async def test_an_emptied_store_has_another_epoch_and_a_change_has_not(short_fol
         models, epochs = RedisModels(store.ask), []
         for _ in range(2):
             begun = [(await models.changed())[0] for _ in range(2)]
-            await models.override(blank("m"), to(Overrides(threshold=0.5)), 1.0)
+            await models.override(blank("m"), to(ModelOverrides(threshold=0.5)), 1.0)
             then = await models.version()
             assert begun[0] == begun[1]
             assert (then.epoch, then != begun[0]) == (begun[0].epoch, True)
             epochs.append(then.epoch)
             emptying.flushall()
             assert await models.version() != then
-        await models.override(blank("m"), to(Overrides(threshold=0.5)), 1.0)
+        await models.override(blank("m"), to(ModelOverrides(threshold=0.5)), 1.0)
         epochs.append((await models.changed())[0].epoch)
         assert len({"", *epochs}) == 4
         emptying.config_set("min-replicas-to-write", 1)  # nothing may be written, and yet reading goes on

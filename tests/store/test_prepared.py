@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from proxy.core.conversation.prefix import chain_of, split_id
-from proxy.core.conversation.records import Recollection
+from proxy.core.conversation.records import StoredState
 from proxy.store.leases import RedisLeases
 from tests.store.turns import RECIPE, Client, assistant, dialogue, summary_of, user
 
@@ -99,7 +99,7 @@ async def test_a_preparation_under_way_is_recalled_by_the_branch_that_it_is_for(
     assert (await client.recall(dialogue(11))).preparing == 7
     assert (await client.recall([*dialogue(6), user("edited")])).preparing == 0
     assert (await client.recall(dialogue(3))).preparing == 0
-    assert Recollection().preparing == 0
+    assert StoredState().preparing == 0
 
 
 async def test_a_fork_inherits_what_waits_and_what_is_being_prepared(client: Client) -> None:

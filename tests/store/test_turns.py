@@ -12,7 +12,7 @@ from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import chain_of, conversation_id
 from proxy.core.conversation.records import TurnRecord
 from proxy.core.errors import StoreError
-from proxy.core.ports import BegunTurn, Lease
+from proxy.core.ports import Lease, StartedTurn
 from proxy.store.conversations import RedisStore
 from proxy.store.leases import RedisLeases
 from proxy.store.lifetimes import Lifetime, Lifetimes
@@ -27,14 +27,14 @@ def family(tenant: str) -> str:
     return chain_of(tenant, (), conversation=NAME).family
 
 
-async def begun(store: RedisStore, tenant: str, own: str = "") -> BegunTurn:
+async def begun(store: RedisStore, tenant: str, own: str = "") -> StartedTurn:
     """A turn of it."""
-    found = await store.begin_turn(family(tenant), own, tenant, 10)
+    found = await store.start_turn(family(tenant), own, tenant, 10)
     assert found is not None
     return found
 
 
-def named(tenant: str, said: list[Message], known: int, turn: BegunTurn) -> TurnRecord:
+def named(tenant: str, said: list[Message], known: int, turn: StartedTurn) -> TurnRecord:
     """The record of such a turn."""
     chain = chain_of(tenant, said, conversation=NAME)
     assert turn.lease is not None
@@ -74,8 +74,8 @@ async def test_a_turn_can_be_given_back(store: RedisStore, tenant: str) -> None:
 async def test_another_tenants_turn_cannot_be_taken(store: RedisStore, tenant: str) -> None:
     """Nor held up: no lease is taken."""
     id_ = await store.record(named(tenant, [user("one")], 0, await begun(store, tenant)))
-    assert await store.begin_turn(family(tenant), id_[32:], "somebody else", 10) is None
-    assert await store.begin_turn(family(tenant), "0" * 16, tenant, 10) is None
+    assert await store.start_turn(family(tenant), id_[32:], "somebody else", 10) is None
+    assert await store.start_turn(family(tenant), "0" * 16, tenant, 10) is None
     assert (await begun(store, tenant, id_[32:])).lease is not None
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from proxy.core.conversation.messages import Message, Role, digest_of
 from proxy.core.conversation.prefix import PrefixChain, chain_of, conversation_id
-from proxy.core.conversation.records import Recollection, TurnRecord
-from proxy.core.conversation.summary import RunningSummary, SummaryRecipe, inner_systems
+from proxy.core.conversation.records import StoredState, TurnRecord
+from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe, inner_systems
 from proxy.store.conversations import RedisStore
 
 RECIPE = SummaryRecipe("extractive", "general", 1)
@@ -59,9 +59,9 @@ def summary_of(
     text: str = "so far",
     recipe: SummaryRecipe = RECIPE,
     absorbed: Sequence[Message] = (),
-) -> RunningSummary:
+) -> PrefixSummary:
     """A summary of the first ``covered`` messages of a chain, and of these system messages."""
-    return RunningSummary(
+    return PrefixSummary(
         prefix=chain.at(covered),
         covered=covered,
         text=text,
@@ -116,7 +116,7 @@ class Client:
     tenant: str
     told: list[str] = field(default_factory=list)
 
-    async def recall(self, messages: Sequence[Message]) -> Recollection:
+    async def recall(self, messages: Sequence[Message]) -> StoredState:
         """What the store knows of a request."""
         return await self.store.recall(chain_of(self.tenant, messages), RECIPE, inner_systems(messages))
 
@@ -125,7 +125,7 @@ class Client:
         memory = await self.recall(messages)
         return await self.finish(messages, reply, memory)
 
-    async def finish(self, messages: Sequence[Message], reply: Message | None, memory: Recollection) -> str:
+    async def finish(self, messages: Sequence[Message], reply: Message | None, memory: StoredState) -> str:
         """The end of a turn whose beginning was ``memory``."""
         chain = chain_of(self.tenant, messages)
         goes_on = memory.conversation is not None and not memory.diverges

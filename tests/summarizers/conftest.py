@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from proxy.core.conversation.messages import JsonValue, LivePrefix, Message
+from proxy.core.conversation.messages import CachedPrefix, JsonValue, Message
 from proxy.core.errors import ModelNotFound, TidemarkError
 from proxy.core.ports import Caller, Route, UpstreamReply
 from proxy.dialects.chat.message import parse_message
@@ -26,7 +26,7 @@ class Asked:
     max_tokens: int
     timeout_seconds: float
     caller: Caller
-    live: LivePrefix | None = None
+    live: CachedPrefix | None = None
 
     @property
     def prompt(self) -> str:
@@ -61,7 +61,7 @@ class ScriptedUpstream:
         *,
         max_tokens: int,
         timeout_seconds: float,
-        live: LivePrefix | None = None,
+        live: CachedPrefix | None = None,
     ) -> str:
         """The next answer; an error is raised."""
         answer = self.answers[min(len(self.asked), len(self.answers) - 1)]

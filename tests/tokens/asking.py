@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 
-from proxy.core.conversation.messages import ChatRequest, JsonValue, Message
+from proxy.core.conversation.messages import JsonValue, Message, ModelRequest
 from proxy.dialects.chat.message import parse_message
 from proxy.tokens import LocalTokenCounter
 
@@ -18,13 +18,13 @@ def message(value: JsonValue) -> Message:
     return parse_message(json.dumps(value).encode(), value, 0)
 
 
-def request(body: Mapping[str, JsonValue]) -> ChatRequest:
+def request(body: Mapping[str, JsonValue]) -> ModelRequest:
     """A chat request; everything but its messages may be billed."""
     messages = body["messages"]
     assert isinstance(messages, list)
     counted = {name: value for name, value in body.items() if name != "messages"}
     fields = {name: json.dumps(value).encode() for name, value in counted.items()}
-    return ChatRequest(b"", fields, "m", tuple(map(message, messages)), counted=counted)
+    return ModelRequest(b"", fields, "m", tuple(map(message, messages)), counted=counted)
 
 
 def total(body: Mapping[str, JsonValue], model: str = "gpt-4o", counter: LocalTokenCounter = COUNTER) -> int:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import ChatRequest, JsonValue, Message
+from proxy.core.conversation.messages import JsonValue, Message, ModelRequest
 from proxy.dialects.chat.message import parse_message
 from proxy.tokens import LocalTokenCounter, encoding_for
 
@@ -30,10 +30,10 @@ def message(value: JsonValue) -> Message:
     return parse_message(json.dumps(value).encode(), value, 0)
 
 
-def request(*values: JsonValue, **counted: JsonValue) -> ChatRequest:
+def request(*values: JsonValue, **counted: JsonValue) -> ModelRequest:
     """A chat request as the edge reads it."""
     fields = {name: json.dumps(value).encode() for name, value in counted.items()}
-    return ChatRequest(b"", fields, "m", tuple(map(message, values)), counted=counted)
+    return ModelRequest(b"", fields, "m", tuple(map(message, values)), counted=counted)
 
 
 def schema(required: tuple[str, ...] = (), **properties: JsonValue) -> JsonValue:

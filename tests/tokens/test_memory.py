@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import ChatRequest, JsonValue, Message
+from proxy.core.conversation.messages import JsonValue, Message, ModelRequest
 from proxy.dialects.chat.message import parse_message
 from proxy.tokens import LocalTokenCounter
 from proxy.tokens.accounting import scheme_for
@@ -46,7 +46,7 @@ def calling(arguments: str, role: str = "assistant") -> Message:
 
 def counted(counter: LocalTokenCounter, one: Message, model: str = "gpt-4o") -> int:
     """Tokens of a message by the way that a request takes."""
-    return asyncio.run(counter.count(ChatRequest(b"", {}, model, (one,)), model)).messages[0]
+    return asyncio.run(counter.count(ModelRequest(b"", {}, model, (one,)), model)).messages[0]
 
 
 def forged(length: int) -> str:

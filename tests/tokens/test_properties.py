@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import ChatRequest, JsonValue, Message
+from proxy.core.conversation.messages import JsonValue, Message, ModelRequest
 from proxy.core.conversation.summary import render_text
 from proxy.tokens import LocalTokenCounter
 from tests.tokens.asking import COUNTER, message, request, total
@@ -197,7 +197,7 @@ async def test_a_count_that_another_worker_made_is_taken_over() -> None:
         asked.append(mark)
         return [(value, 777)]
 
-    request = ChatRequest(b"", {}, "gpt-4o", (value,))
+    request = ModelRequest(b"", {}, "gpt-4o", (value,))
     assert (await LocalTokenCounter().count(request, "gpt-4o", stored=stored)).messages > (777,)
     assert not asked, "what is not stored is not asked for"
     count = await counter.count(request, "gpt-4o", known=1, stored=stored)

@@ -12,8 +12,8 @@ from contextlib import suppress
 
 import pytest
 
-from proxy.upstream.http1.answer import HELD_BYTES, LINE_BYTES, MAX_HEADERS, UNHEARD_BYTES, Answer
-from proxy.upstream.http1.connection import JOINED_BYTES, WHOLE_BYTES, Connection
+from proxy.upstream.http1.answer import HELD_BYTES, LINE_BYTES, MAX_HEADERS, UNHEARD_BYTES, HttpAnswer
+from proxy.upstream.http1.connection import JOINED_BYTES, WHOLE_BYTES, UpstreamConnection
 from proxy.upstream.http1.failures import AnswerBroken, ConnectionGone, ConnectTimedOut
 from proxy.upstream.http1.pool import Pool
 from tests.upstream.scripted import Exchange, ScriptedServer, serving
@@ -38,14 +38,14 @@ async def pool() -> AsyncIterator[Pool]:
     await made.aclose()
 
 
-async def ask(pool: Pool, server: ScriptedServer, body: bytes | None = b"{}", seconds: float = 5) -> Answer:
+async def ask(pool: Pool, server: ScriptedServer, body: bytes | None = b"{}", seconds: float = 5) -> HttpAnswer:
     """One request, and the head of its answer."""
     due = asyncio.get_running_loop().time() + seconds
     method = "GET" if body is None else "POST"
     return await pool.ask(method, server.base_url, [(b"x-one", b"1")], body, due)
 
 
-async def rest(answer: Answer, seconds: float = 5) -> bytes:
+async def rest(answer: HttpAnswer, seconds: float = 5) -> bytes:
     """The whole body."""
     pieces = []
     while piece := await answer.read(seconds):
@@ -345,8 +345,8 @@ class Slow(asyncio.Transport):
 @pytest.mark.parametrize("unsent", [0, 1])
 async def test_an_answer_that_overtakes_its_request_is_the_last(unsent: int) -> None:
     """However little is left to send: whoever came next would wait behind what the server may never read."""
-    kept: list[Connection] = []
-    connection, transport = Connection(asyncio.get_running_loop(), kept.append, lambda _: None), Slow(unsent)
+    kept: list[UpstreamConnection] = []
+    connection, transport = UpstreamConnection(asyncio.get_running_loop(), kept.append, lambda _: None), Slow(unsent)
     connection.connection_made(transport)
     asking = asyncio.create_task(connection.ask(b"", b"{}", asyncio.get_running_loop().time() + 5))
     await asyncio.sleep(0)
@@ -536,7 +536,7 @@ async def test_what_failed_is_not_held_by_its_own_failure(pool: Pool, raw: bytes
         exchange.writer.close()
 
     def held() -> int:
-        return sum(type(thing) is Answer for thing in gc.get_objects())
+        return sum(type(thing) is HttpAnswer for thing in gc.get_objects())
 
     async with serving(script) as server:
         gc.collect()

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.upstream.http1.answer import Answer
+from proxy.upstream.http1.answer import HttpAnswer
 
 CHUNKS = st.lists(st.binary(min_size=1, max_size=30), max_size=6)
 CUTS = st.lists(st.integers(0, 400), max_size=12)
@@ -38,7 +38,7 @@ def fed(raw: bytes, cuts: list[int]) -> tuple[int, list[tuple[bytes, bytes]], by
     """What an answer is whose bytes come in these parts."""
     loop = asyncio.new_event_loop()
     try:
-        answer = Answer(Wire(), loop)
+        answer = HttpAnswer(Wire(), loop)
         places = sorted({0, len(raw), *[cut for cut in cuts if cut < len(raw)]})
         for begin, end in pairwise(places):
             answer.feed(raw[begin:end])

@@ -11,7 +11,7 @@ import httpx
 import pytest
 import respx
 
-from proxy.core.conversation.messages import JsonValue, LivePrefix
+from proxy.core.conversation.messages import CachedPrefix, JsonValue
 from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamStalled, UpstreamTimedOut, UpstreamUnreachable
 from proxy.core.ports import Route, UpstreamReply
 from proxy.dialects.chat.message import parse_message
@@ -352,7 +352,7 @@ async def test_a_live_prefix_goes_first(upstream: LiteLLMUpstream, provider: res
     answered = {"role": "assistant", "content": "Yes."}
     tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
     messages = tuple(parse_message(json.dumps(one).encode(), one, 0) for one in (said, answered))
-    live = LivePrefix(messages, {"tools": json.dumps([tool]).encode(), "prompt_cache_retention": b'"24h"'}, 100)
+    live = CachedPrefix(messages, {"tools": json.dumps([tool]).encode(), "prompt_cache_retention": b'"24h"'}, 100)
     question = [{"role": "user", "content": "Summarize."}]
     assert await upstream.complete(route, question, ALICE, max_tokens=50, timeout_seconds=5, live=live) == "In short."
     sent = json.loads(provider.calls.last.request.content)

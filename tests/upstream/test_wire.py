@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxy.catalog.probe import Probe
-from proxy.core.conversation.messages import JsonValue, LivePrefix
+from proxy.core.conversation.messages import CachedPrefix, JsonValue
 from proxy.core.errors import (
     SummaryRejected,
     UpstreamBroken,
@@ -606,7 +606,7 @@ async def test_a_live_prefix_goes_first_byte_by_byte(wire: WireLane) -> None:
         await exchange.answer(b'{"choices":[{"message":{"content":"In short."}}]}')
 
     raw = b'{ "role":"user",\t"content":"caf\\u00e9 \\ud83d", "x":1.0e2}'
-    live = LivePrefix((parse_message(raw, json.loads(raw), 0),), {"tools": b'[ {"type": "function"} ]'}, 100)
+    live = CachedPrefix((parse_message(raw, json.loads(raw), 0),), {"tools": b'[ {"type": "function"} ]'}, 100)
     async with serving(script) as server:
         question = [{"role": "user", "content": "Summarize."}]
         await wire.complete(route_to(server), question, calling(), max_tokens=9, timeout_seconds=5, live=live)

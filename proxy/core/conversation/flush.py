@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from proxy.core.conversation.messages import Message, digest_of
 from proxy.core.conversation.prefix import PrefixChain
-from proxy.core.conversation.summary import RunningSummary
+from proxy.core.conversation.summary import PrefixSummary
 
 VERSION = 1
 """Of the document. A field that is added leaves it as it is."""
@@ -37,7 +37,7 @@ class Flush:
     conversation: str
     model: str
     chain: PrefixChain
-    summary: RunningSummary
+    summary: PrefixSummary
     first: int
     """Position of the first client message that leaves; beyond ``summary.covered`` where none does."""
     leaving: tuple[Leaving, ...]
@@ -58,7 +58,7 @@ class Flush:
         """Bytes of the messages."""
         return sum(len(one.message.raw) for one in self.leaving)
 
-    def after(self, known: RunningSummary) -> Flush:
+    def after(self, known: PrefixSummary) -> Flush:
         """The same without what had left when ``known`` took its place."""
         absorbed = set(known.absorbed)
         left = tuple(one for one in self.leaving if not _had_left(one, known.covered, absorbed))
@@ -74,7 +74,7 @@ def flush_key(family: str, prefix: bytes, covered: int, absorbed: Sequence[bytes
 
 
 def leaving(
-    messages: Sequence[Message], tokens: Sequence[int], summary: RunningSummary, in_use: RunningSummary | None
+    messages: Sequence[Message], tokens: Sequence[int], summary: PrefixSummary, in_use: PrefixSummary | None
 ) -> tuple[int, tuple[Leaving, ...]]:
     """The position of the first client message that leaves when ``summary`` takes its place, and all that leave.
 

@@ -137,7 +137,7 @@ def _wording(message: Message) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lineage:
+class ReuseHints:
     """What a request has from an earlier one that it continues, so that a turn's work grows with what is new only.
 
     Steps of the road leave in ``found`` what they found of all messages, under a key of their own, and look into
@@ -153,7 +153,7 @@ class Lineage:
 
 
 @value
-class ChatRequest:
+class ModelRequest:
     """A chat request as it came in: ``POST /v1/chat/completions``."""
 
     body: bytes
@@ -167,18 +167,18 @@ class ChatRequest:
     """``max_completion_tokens`` or else ``max_tokens``, in tokens."""
     counted: Mapping[str, JsonValue] = field(default_factory=dict)
     """Decoded members that the provider bills as input: tools, tool_choice, functions, response_format, ..."""
-    parsed: Lineage | None = field(default=None, compare=False, repr=False)
+    parsed: ReuseHints | None = field(default=None, compare=False, repr=False)
     """Where the request is a long one."""
 
     @property
-    def lineage(self) -> Lineage | None:
+    def lineage(self) -> ReuseHints | None:
         """What is known of exactly these messages; none where some were taken out since they were parsed."""
         parsed = self.parsed
         return parsed if parsed is not None and parsed.messages is self.messages else None
 
 
 @dataclass(frozen=True, slots=True)
-class LivePrefix:
+class CachedPrefix:
     """The beginning of a conversation exactly as it is forwarded: what a provider has in its prompt cache."""
 
     messages: tuple[Message, ...]

@@ -2,7 +2,7 @@
 
 On the road of a request after the catalog and before the store, which is asked with the chain. Equal chains mean equal
 conversations, whoever sends them and through whichever worker; a fork or an edit changes every hash after it.
-System messages are left out, because agents write clocks into them (DESIGN.md, "Identity").
+System messages are left out, because agents write clocks into them (docs/adr/0001).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def chain_of(tenant: str, messages: Sequence[Message], *, conversation: str | No
     return PrefixChain(seed, tuple(_links(seed, messages)), conversation is not None)
 
 
-class Chains:
+class ChainCache:
     """Chains that were made before, so that a turn hashes only what is new. Losing them costs time only.
 
     State: the digests and hashes of the newest chains, by their beginning; the oldest go first.

@@ -1,6 +1,6 @@
 """What the store knows of a conversation, and what a finished turn adds to it.
 
-Between the pipeline and the store: ``Recollection`` comes in with the one round trip before forwarding,
+Between the pipeline and the store: ``StoredState`` comes in with the one round trip before forwarding,
 ``TurnRecord`` goes out with the one write at the end of the response.
 """
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 from proxy.core.conversation.messages import Message, digest_of
 from proxy.core.conversation.prefix import OWN_CHARACTERS, PrefixChain, conversation_id
-from proxy.core.conversation.summary import RunningSummary
+from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.values import value
 
 
 @value
-class Recollection:
+class StoredState:
     """What is known of a request's conversation before it is forwarded."""
 
     conversation: str | None = None
@@ -25,9 +25,9 @@ class Recollection:
     """How many leading non-system messages of the request are stored already."""
     diverges: bool = False
     """Whether that conversation went on in another way after ``known``, so that this turn begins a fork."""
-    summary: RunningSummary | None = None
+    summary: PrefixSummary | None = None
     """The newest stored summary whose prefix is a prefix of the request."""
-    prepared: RunningSummary | None = None
+    prepared: PrefixSummary | None = None
     """One that was made in the background, of a longer prefix than ``summary``, and waits for its use."""
     preparing: int = 0
     """How many messages the summary stands for that is being made in the background; 0 when none is."""
@@ -43,7 +43,7 @@ class Recollection:
     """Whether nothing more is stored for the caller."""
 
 
-def told_id(memory: Recollection, chain: PrefixChain, now: float) -> str:
+def response_conversation_id(memory: StoredState, chain: PrefixChain, now: float) -> str:
     """The id that a client is told for a request, before its reply is known.
 
     The conversation that it goes on with, or the one that begins where it parts from what is stored. A request

@@ -65,7 +65,7 @@ class SummaryRecipe:
 
 
 @dataclass(frozen=True, slots=True)
-class RunningSummary:
+class PrefixSummary:
     """A summary of the first ``covered`` non-system messages of a conversation (S0-3, FR-1.4.5)."""
 
     prefix: bytes
@@ -111,7 +111,7 @@ def inner_systems(messages: Sequence[Message]) -> InnerSystems:
     return found
 
 
-def render_summary(summary: RunningSummary) -> Message:
+def render_summary(summary: PrefixSummary) -> Message:
     """The ONE system message that a summary becomes; equal summaries give equal bytes (promise 5)."""
     return render_text(summary.text, summary.covered)
 

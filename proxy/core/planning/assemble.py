@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from proxy.core.conversation.messages import Message
-from proxy.core.conversation.summary import RunningSummary, render_summary
+from proxy.core.conversation.summary import PrefixSummary, render_summary
 
 
-def assemble(messages: Sequence[Message], summary: RunningSummary) -> tuple[Message, ...]:
+def assemble(messages: Sequence[Message], summary: PrefixSummary) -> tuple[Message, ...]:
     """Put ``summary`` in the place of the first ``summary.covered`` non-system messages (FR-1.5.1).
 
     The client's leading system messages come first; system messages that stood inside the replaced prefix

@@ -85,7 +85,8 @@ class CompactionPolicy:
     wait_seconds: float = 30.0
     """The longest that a request waits for a summary that another one is making."""
     oversize: Oversize = "clip"
-    """What becomes of single tool results that are too large even for a compacted request (``core/planning/clip.py``)."""
+    """What becomes of single tool results that are too large even for a compacted request
+    (``core/planning/clip.py``)."""
     commands: bool = True
     """Whether ``/context`` and ``/summarize`` are answered (``pipeline/command_text.py``)."""
     calibrate: bool = False
@@ -132,7 +133,7 @@ class Budget:
 def budget_for(profile: ModelProfile, max_output_tokens: int | None, retention: int | None = None) -> Budget:
     """The budget of one request.
 
-    :param max_output_tokens: what the request itself asks for; the reply reserve follows it (DESIGN.md, "Budget")
+    :param max_output_tokens: what the request itself asks for; the reply reserve follows it (docs/compaction.md)
     :param retention: the request's own retention in tokens (FR-2.2.2), in place of the policy's
     """
     asked = (max_output_tokens, retention)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proxy.core.conversation.messages import ChatRequest, LivePrefix, Message
-from proxy.core.conversation.summary import RunningSummary, inner_systems
+from proxy.core.conversation.messages import CachedPrefix, Message, ModelRequest
+from proxy.core.conversation.summary import PrefixSummary, inner_systems
 from proxy.core.planning.assemble import assemble
 from proxy.core.planning.budget import ModelProfile, budget_for
 from proxy.core.planning.situation import Compact
@@ -32,7 +32,7 @@ _JSON = b'"json'
 """``json_object`` and ``json_schema``."""
 
 
-def live_prefix(request: ChatRequest, planned: Compact, profile: ModelProfile) -> LivePrefix | None:
+def cached_prefix(request: ModelRequest, planned: Compact, profile: ModelProfile) -> CachedPrefix | None:
     """The forwarded beginning of ``request``, up to the last message that the planned summary stands for.
 
     None where its call could not be answered by a summary: the request wants JSON or the call of a tool, or the summary
@@ -47,14 +47,14 @@ def live_prefix(request: ChatRequest, planned: Compact, profile: ModelProfile) -
     inner = any(position <= planned.covered for position in inner_systems(request.messages).values())
     if inner or any(message.is_system for message in planned.messages):
         return None
-    return LivePrefix(
+    return CachedPrefix(
         messages=_forwarded(request.messages, planned.previous, planned.covered),
         fields={name: fields[name] for name in CACHED_FIELDS if name in fields},
         limit=budget_for(profile, planned.max_summary_tokens).limit,
     )
 
 
-def _forwarded(messages: Sequence[Message], previous: RunningSummary | None, covered: int) -> tuple[Message, ...]:
+def _forwarded(messages: Sequence[Message], previous: PrefixSummary | None, covered: int) -> tuple[Message, ...]:
     """What is forwarded without the planned summary, up to the last message that it will stand for."""
     kept_from = [place for place, message in enumerate(messages) if not message.is_system][covered]
     whole = assemble(messages, previous) if previous else tuple(messages)

@@ -80,7 +80,7 @@ UNCALIBRATED = Calibration()
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CalibrationEntry:
     """A calibration and the tool set that it is of."""
 
     tools: str
@@ -88,7 +88,7 @@ class Reading:
 
 
 @value
-class Measure:
+class CalibratedBudget:
     """What one request is measured by."""
 
     budget: Budget

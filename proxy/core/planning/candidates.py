@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import accumulate, product
 
 from proxy.core.conversation.messages import Message
-from proxy.core.conversation.summary import RunningSummary, inner_systems
+from proxy.core.conversation.summary import PrefixSummary, inner_systems
 from proxy.core.planning.budget import MIN_SUMMARY_TOKENS
 from proxy.core.planning.cuts import open_cuts
 from proxy.core.planning.situation import (
@@ -19,17 +19,17 @@ from proxy.core.planning.situation import (
     Compact,
     CompactionPlan,
     NoCompaction,
+    PlanInput,
     Reason,
     ReuseSummary,
-    Situation,
     SwapSummary,
 )
 
 
-class Case:
+class Candidates:
     """One situation with its sums; every method answers one question about it."""
 
-    def __init__(self, situation: Situation, cuts: list[bool] | None = None) -> None:
+    def __init__(self, situation: PlanInput, cuts: list[bool] | None = None) -> None:
         if cuts is not None:
             self.cuts = cuts
         self.given = situation
@@ -62,7 +62,7 @@ class Case:
     def _stays(self, message: Message) -> bool:
         return message.is_system and message.digest not in self.told
 
-    def _usable_summary(self) -> RunningSummary | None:
+    def _usable_summary(self) -> PrefixSummary | None:
         """The summary, if it leaves the newest message, tears no tool call, and tells only what the request holds."""
         summary = self.given.summary
         if summary is None or not 0 < summary.covered < len(self.said) or not self.cuts[summary.covered]:
@@ -79,13 +79,13 @@ class Case:
         kept = self.given.summary_tokens + self.inner(summary.covered) + self.tail(summary.covered)
         return ReuseSummary(summary, self.head + kept)
 
-    def prepared(self) -> Case | None:
+    def prepared(self) -> Candidates | None:
         """The same with the prepared summary in its place, if that stands for more than the present one."""
         prepared = self.given.prepared
         if prepared is None or prepared.covered <= self.start:
             return None
         swapped = replace(self.given, summary=prepared, summary_tokens=self.given.prepared_tokens, prepared=None)
-        case = Case(swapped, self.cuts)
+        case = Candidates(swapped, self.cuts)
         return case if case.summary is not None else None
 
     def swap(self, current: NoCompaction | ReuseSummary) -> SwapSummary | None:

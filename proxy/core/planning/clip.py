@@ -7,18 +7,14 @@ rewrites one. What is stored stays the original, and the newest message is never
 
 from __future__ import annotations
 
-import json
-import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
-from proxy.core.conversation.messages import JsonValue, Message, printable
+from proxy.core.conversation.messages import Message
 from proxy.core.planning.cuts import open_cuts
 from proxy.core.planning.plan import plan
-from proxy.core.planning.situation import CannotFit, Compact, NoCompaction, ReuseSummary, Situation, SwapSummary
-from proxy.dialects.chat.message import TEXT_PARTS, parse_message
+from proxy.core.planning.situation import CannotFit, Compact, NoCompaction, PlanInput, ReuseSummary, SwapSummary
 
 LEAST_TOKENS = 64
 """Of a clipped message: its frame, the mark, and a line or two of each end."""
@@ -27,9 +23,6 @@ LEAST_GAIN_TOKENS = 32
 HEAD_SHARE = 0.5
 """Of what is kept: a result's beginning says what it is, its end how it came out."""
 MARK = "[... {tokens:,} tokens clipped by Tidemark ...]"
-_FRAMED = "\n{mark}\n"
-_SPACE = re.compile(r"[ \t\n\r]*")
-_READ = json.JSONDecoder().raw_decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +37,17 @@ class Clip:
 
 @dataclass(frozen=True, slots=True)
 class Scissors:
-    """What clipping asks of a tokenizer, for one model."""
+    """What clipping asks of a tokenizer, for one model, and of the message's dialect."""
 
     count_message: Callable[[Message], int]
     count_text: Callable[[str], int]
     cut_text: Callable[[str, int], str]
     """The longest beginning of at most that many tokens."""
+    replace_middle: Callable[[Message, int, int, str], Message]
+    """The message with a mark in place of the characters between two places of its text; the dialect knows how."""
 
 
-def clips_for(situation: Situation) -> tuple[Clip, ...]:
+def clips_for(situation: PlanInput) -> tuple[Clip, ...]:
     """The fewest clips with which a request fits that does not fit otherwise; none where clipping does not help.
 
     The same sequence of clips is gone through for the same messages and limit: the largest first, down a ladder of
@@ -67,13 +62,13 @@ def clips_for(situation: Situation) -> tuple[Clip, ...]:
     return (_fewest(situation, steps, kept=True) if within else ()) or _fewest(situation, steps, kept=False)
 
 
-def could_shrink(situation: Situation) -> bool:
+def could_shrink(situation: PlanInput) -> bool:
     """Whether there is another way than to forward the request as it came or to refuse it."""
     planned = plan(situation)
     return not isinstance(planned, NoCompaction | CannotFit) or bool(clips_for(situation))
 
 
-def _fewest(situation: Situation, steps: Sequence[Clip], *, kept: bool) -> tuple[Clip, ...]:
+def _fewest(situation: PlanInput, steps: Sequence[Clip], *, kept: bool) -> tuple[Clip, ...]:
     """The shortest beginning of ``steps`` with which the plan comes out; the more are taken, the smaller it gets."""
 
     def fits(count: int) -> bool:
@@ -101,7 +96,7 @@ def _sizes(tokens: Sequence[int], steps: Sequence[Clip]) -> list[int]:
     return sizes
 
 
-def _steps(situation: Situation) -> list[Clip]:
+def _steps(situation: PlanInput) -> list[Clip]:
     """Every clip there could be, in the order in which they are made: the largest result first, rung by rung."""
     sizes = {place: situation.tokens[place] for place in _clippable(situation.messages)}
     steps: list[Clip] = []
@@ -138,12 +133,12 @@ def clipped(message: Message, tokens: int, max_tokens: int, scissors: Scissors) 
     """
     text = message.text
     framed = tokens - scissors.count_text(text)
-    room = max_tokens - scissors.count_message(_rewritten(message, 0, len(text), _mark(tokens)))
+    room = max_tokens - scissors.count_message(scissors.replace_middle(message, 0, len(text), _mark(tokens)))
     while True:
         head = scissors.cut_text(text, int(room * HEAD_SHARE)) if room > 0 else ""
         tail = _end_of(text[len(head) :], room - int(room * HEAD_SHARE), scissors)
         gone = tokens - framed - scissors.count_text(head) - scissors.count_text(tail)
-        made = _rewritten(message, len(head), len(text) - len(tail), _mark(gone))
+        made = scissors.replace_middle(message, len(head), len(text) - len(tail), _mark(gone))
         over = scissors.count_message(made) - max_tokens
         if over <= 0 or room <= 0:
             return made
@@ -162,82 +157,3 @@ def _end_of(text: str, max_tokens: int, scissors: Scissors) -> str:
     while end and (tokens := scissors.count_text(end)) > max_tokens:
         end = end[len(end) - int(len(end) * max_tokens / tokens * 0.98) :]
     return end
-
-
-def _rewritten(message: Message, head: int, tail: int, mark: str) -> Message:
-    """The message with ``mark`` in place of the characters ``head`` to ``tail`` of its text."""
-    framed = _FRAMED.format(mark=mark)
-    made = _replaced(message.raw.decode(), "content", lambda raw: _content(raw, head, tail, framed)).encode()
-    return parse_message(made, json.loads(made), 0)
-
-
-def _content(raw: str, head: int, tail: int, framed: str) -> str:
-    """A member ``content``, a string or a list of parts; parts that stand in the middle as a whole are left out."""
-    value = json.loads(raw)
-    if isinstance(value, str):
-        text = printable(value)
-        return json.dumps(text[:head] + framed + text[tail:], ensure_ascii=False)
-    parts: list[str] = []
-    at, marked = 0, False
-    for part, start, end in _elements(raw):
-        text = _text_of(part)
-        first, last = max(head - at, 0), max(tail - at, 0)
-        kept = text[last:] if marked else text[:first]
-        if text and not marked and len(text) >= first:
-            kept, marked = text[:first] + framed + text[last:], True
-        at += len(text) + 1 if text else 0  # what joins them in ``Message.text``
-        if kept == text:
-            parts.append(raw[start:end])
-        elif kept:
-            parts.append(_replaced(raw[start:end], "text", partial(_as_json, kept)))
-    return "[" + ",".join(parts) + "]"
-
-
-def _as_json(text: str, _raw: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
-def _text_of(part: JsonValue) -> str:
-    if not isinstance(part, dict) or part.get("type") not in TEXT_PARTS:
-        return ""
-    text = part.get("text")
-    return printable(text) if isinstance(text, str) else ""
-
-
-def _replaced(raw: str, name: str, change: Callable[[str], str]) -> str:
-    """An object with one member's value changed, all else as it is written."""
-    pieces: list[str] = []
-    done = 0
-    for member, start, end in _members(raw):
-        if member == name:
-            pieces += [raw[done:start], change(raw[start:end])]
-            done = end
-    return "".join([*pieces, raw[done:]])
-
-
-def _members(raw: str) -> Iterator[tuple[str, int, int]]:
-    """Each member of an object: its name, and where its value begins and ends. The text is known to be JSON."""
-    at = _past(raw, raw.index("{") + 1)
-    while raw[at] != "}":
-        name, at = _READ(raw, at)
-        start = _past(raw, raw.index(":", at) + 1)
-        _, end = _READ(raw, start)
-        yield name, start, end
-        at = _past(raw, end)
-        at = _past(raw, at + 1) if raw[at] == "," else at
-
-
-def _elements(raw: str) -> Iterator[tuple[JsonValue, int, int]]:
-    """Each element of a list, and where it begins and ends."""
-    at = _past(raw, raw.index("[") + 1)
-    while raw[at] != "]":
-        value, end = _READ(raw, at)
-        yield value, at, end
-        at = _past(raw, end)
-        at = _past(raw, at + 1) if raw[at] == "," else at
-
-
-def _past(raw: str, at: int) -> int:
-    """The place after any white space."""
-    space = _SPACE.match(raw, at)
-    return space.end() if space else at

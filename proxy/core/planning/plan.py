@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proxy.core.conversation.summary import RunningSummary, SummaryRecipe
+from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
 from proxy.core.planning.budget import Budget, CompactionPolicy
-from proxy.core.planning.candidates import Case
-from proxy.core.planning.situation import CannotFit, Compact, CompactionPlan, Mode, NoCompaction, Situation
+from proxy.core.planning.candidates import Candidates
+from proxy.core.planning.situation import CannotFit, Compact, CompactionPlan, Mode, NoCompaction, PlanInput
 
 _UNKNOWN = SummaryRecipe("extractive", "", 0)
 FAR_RATIO = 0.25
@@ -28,13 +28,13 @@ SOON_TURNS = 2
 """The high water is near where so many turns would cross it."""
 
 
-def plan(situation: Situation) -> CompactionPlan:
+def plan(situation: PlanInput) -> CompactionPlan:
     """Decide what to do with a request (FR-1.2, FR-1.3, FR-2.2, FR-5.3, FR-5.4)."""
     given, budget = situation, situation.budget
     at_once = plan_at_once(given.total, budget, given.policy, given.mode, summarized=given.summary is not None)
     if at_once is not None:
         return at_once
-    case = Case(situation)
+    case = Candidates(situation)
     current = case.current()
     if situation.mode == "force":
         planned = case.forced(current)
@@ -64,7 +64,7 @@ def plan_at_once(
     return None
 
 
-def plan_ahead(situation: Situation) -> Compact | None:
+def plan_ahead(situation: PlanInput) -> Compact | None:
     """What to prepare while nobody waits; None while that is too early, done already, or would bring too little.
 
     The summary is used when the high water is crossed, and the messages that bring the conversation there will
@@ -74,7 +74,7 @@ def plan_ahead(situation: Situation) -> Compact | None:
     early = situation.summary is None and situation.total <= budget.prepare_mark
     if situation.mode != "auto" or not policy.enabled or early:
         return None
-    case = Case(situation)
+    case = Candidates(situation)
     current = case.current()
     if not budget.prepare_mark < current.tokens <= budget.high_water:
         return None
@@ -90,7 +90,7 @@ def plan_ahead(situation: Situation) -> Compact | None:
     return made
 
 
-def _next(case: Case, coming: int) -> Compact | None:
+def _next(case: Candidates, coming: int) -> Compact | None:
     """The next summary, if ``coming`` tokens come before it is used."""
     retention = case.budget.retention
     # Whoever crosses the high water brings a message more, so one less of today's is needed.
@@ -100,7 +100,7 @@ def _next(case: Case, coming: int) -> Compact | None:
     return case.ahead(candidates[max(len(candidates) - len(kept) - (coming < retention), 0) :], coming)
 
 
-def _nearer(case: Case, waiting: Case, coming: int) -> Compact | None:
+def _nearer(case: Candidates, waiting: Candidates, coming: int) -> Compact | None:
     """A summary in place of the one that waits, where that would leave far more beside it than has to stay.
 
     A summary that was prepared early is followed by all that is said up to the high water. Where the policy asks for
@@ -123,17 +123,17 @@ def _nearer(case: Case, waiting: Case, coming: int) -> Compact | None:
     return made if gain >= wanted * (standing - must_stay) else None
 
 
-def least_tokens(situation: Situation) -> int:
+def least_tokens(situation: PlanInput) -> int:
     """The fewest tokens that a request could be brought to by a summary of all that a cut may take."""
-    return Case(situation).least()
+    return Candidates(situation).least()
 
 
-def would_help(situation: Situation, covered: int, absorbed: tuple[bytes, ...] = ()) -> bool:
+def would_help(situation: PlanInput, covered: int, absorbed: tuple[bytes, ...] = ()) -> bool:
     """Whether a summary that is being prepared is worth waiting for: of so many messages, at its bound.
 
     :param absorbed: digests of the system messages that it will tell
     """
-    case = Case(situation)
-    expected = RunningSummary(b"", covered, "", _UNKNOWN, "extractive", "prepared", 0.0, absorbed=absorbed)
+    case = Candidates(situation)
+    expected = PrefixSummary(b"", covered, "", _UNKNOWN, "extractive", "prepared", 0.0, absorbed=absorbed)
     given = replace(situation, prepared=expected, prepared_tokens=situation.budget.max_summary)
-    return Case(given, case.cuts).swap(case.current()) is not None
+    return Candidates(given, case.cuts).swap(case.current()) is not None

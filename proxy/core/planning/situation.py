@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from proxy.core.conversation.messages import Message
-from proxy.core.conversation.summary import RunningSummary
+from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.planning.budget import Budget, CompactionPolicy
 from proxy.core.values import value
 
@@ -21,7 +21,7 @@ Reason = Literal["fits", "off", "disabled", "below_minimum", "small_gain", "noth
 
 
 @value
-class Situation:
+class PlanInput:
     """All that the plan depends on."""
 
     messages: Sequence[Message]
@@ -32,10 +32,10 @@ class Situation:
     budget: Budget
     policy: CompactionPolicy
     mode: Mode = "auto"
-    summary: RunningSummary | None = None
+    summary: PrefixSummary | None = None
     summary_tokens: int = 0
     """Of the summary's rendered message."""
-    prepared: RunningSummary | None = None
+    prepared: PrefixSummary | None = None
     """One that was made in the background and waits for the high water."""
     prepared_tokens: int = 0
     summary_first: int = 0
@@ -59,7 +59,7 @@ class NoCompaction:
 class ReuseSummary:
     """The stored summary stands for the prefix once more; the forwarded prefix stays as it was (promise 5)."""
 
-    summary: RunningSummary
+    summary: PrefixSummary
     tokens: int
     reason: Reason = "fits"
 
@@ -68,7 +68,7 @@ class ReuseSummary:
 class SwapSummary:
     """The prepared summary takes its place: a compaction that nobody waits for (promise 7)."""
 
-    summary: RunningSummary
+    summary: PrefixSummary
     tokens: int
     replaced_tokens: int
     """Of all that the summary message takes the place of, a previous summary included."""
@@ -82,7 +82,7 @@ class Compact:
     """How many leading non-system messages the summary will stand for."""
     messages: tuple[Message, ...]
     """What is new to the summary, oldest first: not covered by ``previous``."""
-    previous: RunningSummary | None
+    previous: PrefixSummary | None
     max_summary_tokens: int
     """Bound of the whole summary message."""
     absorbed: tuple[bytes, ...]

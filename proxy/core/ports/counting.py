@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from proxy.core.conversation.messages import ChatRequest, Message
+from proxy.core.conversation.messages import Message, ModelRequest
 from proxy.core.values import value
 
 
@@ -42,7 +42,7 @@ class TokenCounter(Protocol):
     """Local, exact counting."""
 
     async def count(
-        self, request: ChatRequest, model: str, *, known: int = 0, stored: Stored | None = None
+        self, request: ModelRequest, model: str, *, known: int = 0, stored: Stored | None = None
     ) -> RequestCount:
         """Count a request for a model; large new text is counted off the event loop.
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from proxy.core.conversation.prefix import PrefixChain
-from proxy.core.conversation.records import Recollection, StoredConversation, StoredMessage, TurnRecord
-from proxy.core.conversation.summary import NO_SYSTEMS, InnerSystems, RunningSummary, SummaryRecipe
-from proxy.core.models import ModelRecord, Overrides, RegistryVersion, Sighting
-from proxy.core.planning.calibration import Calibration, CalibrationKey, Reading
+from proxy.core.conversation.records import StoredConversation, StoredMessage, StoredState, TurnRecord
+from proxy.core.conversation.summary import NO_SYSTEMS, InnerSystems, PrefixSummary, SummaryRecipe
+from proxy.core.models import ModelObservation, ModelOverrides, ModelRecord, RegistryVersion
+from proxy.core.planning.calibration import Calibration, CalibrationEntry, CalibrationKey
 
 
 class ConversationStore(Protocol):
@@ -18,7 +18,7 @@ class ConversationStore(Protocol):
 
     async def recall(
         self, chain: PrefixChain, recipe: SummaryRecipe, systems: InnerSystems = NO_SYSTEMS
-    ) -> Recollection:
+    ) -> StoredState:
         """What is known of a request's conversation, whose tenant is in the chain: one round trip in the common case.
 
         :param systems: the request's own; a summary that absorbed any other system message is passed over
@@ -41,12 +41,12 @@ class ConversationStore(Protocol):
         tenant: str,
         conversation: str,
         chain: PrefixChain,
-        summary: RunningSummary,
+        summary: PrefixSummary,
         *,
         waiting: bool = False,
         lease: Lease | None = None,
         replacing: bool = False,
-    ) -> RunningSummary | None:
+    ) -> PrefixSummary | None:
         """Store a summary of the first ``summary.covered`` messages of ``chain``; of two for one prefix, the first.
 
         Summaries of one prefix that absorbed other system messages stand beside each other.
@@ -67,7 +67,7 @@ class ConversationStore(Protocol):
         *,
         absorbed: Sequence[bytes] = (),
         waiting: bool = False,
-    ) -> RunningSummary | None:
+    ) -> PrefixSummary | None:
         """The stored summary of the first ``covered`` messages of ``chain``, or the one that waits for its use.
 
         :param absorbed: digests of exactly the system messages that it tells
@@ -86,7 +86,7 @@ class ConversationStore(Protocol):
         """
         ...
 
-    async def summaries(self, conversation: str) -> Sequence[RunningSummary]:
+    async def summaries(self, conversation: str) -> Sequence[PrefixSummary]:
         """All summaries of a conversation, oldest first."""
         ...
 
@@ -109,7 +109,7 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class BegunTurn:
+class StartedTurn:
     """A turn of a conversation whose history is the store's (``X-Tidemark-History: stored``)."""
 
     record: StoredConversation | None
@@ -123,7 +123,7 @@ class BegunTurn:
 class TurnStore(Protocol):
     """Turns of stored history. Raises ``StoreUnavailable`` when the store did not answer in time."""
 
-    async def begin_turn(self, family: str, own: str, tenant: str, seconds: float) -> BegunTurn | None:
+    async def start_turn(self, family: str, own: str, tenant: str, seconds: float) -> StartedTurn | None:
         """Take the turn of a conversation: of this id, or, where ``own`` is empty, of the family's name.
 
         :returns: None where the id's conversation is another tenant's, or there is none
@@ -139,7 +139,15 @@ class TurnStore(Protocol):
         ...
 
 
-class Forgets(Protocol):
+class RequestHeads(Protocol):
+    """The system messages that began the last request of a conversation. Raises ``StoreUnavailable``."""
+
+    async def head(self, conversation: str) -> Sequence[bytes]:
+        """Those of one conversation, in the client's bytes."""
+        ...
+
+
+class DeletionHook(Protocol):
     """Whoever keeps something of a conversation beside the store: called before the store itself forgets it."""
 
     async def forget(self, tenant: str, conversation: str) -> None:
@@ -204,11 +212,13 @@ class ModelStore(Protocol):
         """The record with this id."""
         ...
 
-    async def sight(self, sighting: Sighting, now: float) -> None:
-        """Keep what a request found of a model, as ``sighted`` says, and that it was seen now."""
+    async def sight(self, sighting: ModelObservation, now: float) -> None:
+        """Keep what a request found of a model, as ``merged_observation`` says, and that it was seen now."""
         ...
 
-    async def override(self, record: ModelRecord, change: Callable[[Overrides], Overrides], now: float) -> None:
+    async def override(
+        self, record: ModelRecord, change: Callable[[ModelOverrides], ModelOverrides], now: float
+    ) -> None:
         """Keep what a person set, in place of what was set before; it is the record's id that counts.
 
         :param change: from what is set to what shall be; asked again where somebody else was faster. What it raises
@@ -228,7 +238,7 @@ class CalibrationStore(Protocol):
         """Take in one more reply, for the tool set and for the model; in vain where the store does not answer."""
         ...
 
-    async def readings(self, owner: str | None) -> Mapping[str, Sequence[Reading]]:
+    async def readings(self, owner: str | None) -> Mapping[str, Sequence[CalibrationEntry]]:
         """By model id, what is known to an owner; for None, the operator, the newest of each model.
 
         :raises StoreUnavailable: the store did not answer in time
@@ -236,7 +246,7 @@ class CalibrationStore(Protocol):
         ...
 
 
-class LessonStore(Protocol):
+class LearnedWindowStore(Protocol):
     """What overflows taught, by credential; packed by whoever learns. Raises ``StoreUnavailable``."""
 
     async def lessons(self, owner: str) -> Sequence[bytes]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from proxy.core.conversation.messages import LivePrefix, Message
+from proxy.core.conversation.messages import CachedPrefix, Message
 from proxy.core.conversation.summary import SummaryRecipe
 from proxy.core.ports.upstream import Caller, Route
 
@@ -27,7 +27,7 @@ class SummaryTask:
     """Where the conversation's model is served; None outside a request (``tidemark compact``)."""
     caller: Caller | None = None
     timeout_seconds: float = 60.0
-    live: LivePrefix | None = None
+    live: CachedPrefix | None = None
     """The same conversation as it is forwarded, for a summarizer that is to continue the provider's prompt cache."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from proxy.core.conversation.messages import JsonValue, LivePrefix
+from proxy.core.conversation.messages import CachedPrefix, JsonValue
 from proxy.core.planning.budget import ModelProfile
 from proxy.core.values import value
 
@@ -113,7 +113,7 @@ class Upstream(Protocol):
         *,
         max_tokens: int,
         timeout_seconds: float,
-        live: LivePrefix | None = None,
+        live: CachedPrefix | None = None,
     ) -> str:
         """One short text for a summarizer, not streamed.
 
@@ -128,7 +128,7 @@ class ModelCatalog(Protocol):
     """What is known of models."""
 
     async def profile(self, route: Route, caller: Caller) -> ModelProfile:
-        """Window and policy of a model, from the sources in DESIGN.md's order; never fails, the last is a default."""
+        """Window and policy of a model, by the sources of docs/models.md; never fails, the last is a default."""
         ...
 
     async def learn(

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from proxy.core.conversation.messages import ChatRequest, JsonValue
+from proxy.core.conversation.messages import JsonValue, ModelRequest
+from proxy.core.report import OwnAnswer
 from proxy.dialects.raw_json import decoded
-from proxy.pipeline.commands import Answered
 
 NO_TOKENS: Mapping[str, JsonValue] = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 """No model was asked, so nothing is billed."""
@@ -18,7 +18,7 @@ MOST_CHOICES = 128
 """The reference's maximum of ``n``."""
 
 
-def completion(request: ChatRequest, answer: Answered) -> bytes:
+def completion(request: ModelRequest, answer: OwnAnswer) -> bytes:
     """The answer as one object; each of ``n`` choices is the same."""
     message: JsonValue = {"role": "assistant", "content": answer.text, "refusal": None, "annotations": []}
     choices = [
@@ -27,7 +27,7 @@ def completion(request: ChatRequest, answer: Answered) -> bytes:
     return _dumped({**_head("chat.completion", request, answer), "choices": choices, "usage": NO_TOKENS})
 
 
-def event_stream(request: ChatRequest, answer: Answered) -> bytes:
+def event_stream(request: ModelRequest, answer: OwnAnswer) -> bytes:
     """The answer as a whole stream of events; with ``include_usage`` the usage comes last, as the reference says."""
     wanted = _wants_usage(request)
     head = _head("chat.completion.chunk", request, answer) | ({"usage": None} if wanted else {})
@@ -46,17 +46,17 @@ def event_stream(request: ChatRequest, answer: Answered) -> bytes:
     return b"".join([b"data: " + _dumped(chunk) + b"\n\n" for chunk in chunks]) + b"data: [DONE]\n\n"
 
 
-def _head(kind: str, request: ChatRequest, answer: Answered) -> dict[str, JsonValue]:
+def _head(kind: str, request: ModelRequest, answer: OwnAnswer) -> dict[str, JsonValue]:
     return {"id": answer.id, "object": kind, "created": int(answer.created_at), "model": request.model}
 
 
-def _choices(request: ChatRequest) -> range:
+def _choices(request: ModelRequest) -> range:
     """The indices of the choices that are asked for."""
     asked = decoded(request.fields.get("n", b"null"), "n")
     return range(min(max(asked, 1), MOST_CHOICES) if isinstance(asked, int) else 1)
 
 
-def _wants_usage(request: ChatRequest) -> bool:
+def _wants_usage(request: ModelRequest) -> bool:
     options = decoded(request.fields.get("stream_options", b"null"), "stream_options")
     return isinstance(options, dict) and options.get("include_usage") is True
 

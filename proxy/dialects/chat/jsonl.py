@@ -19,26 +19,26 @@ MOST_PROBLEMS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class JsonLine:
     """A message and where it stands, counted from 1."""
 
     number: int
     message: Message
 
 
-def read_lines(data: bytes) -> list[Line]:
+def read_lines(data: bytes) -> list[JsonLine]:
     """The messages, each in the bytes of its line; empty lines are passed over.
 
     :raises BadImport: a line is no message, or a tool call and its results have come apart; nothing is taken then
     """
-    lines: list[Line] = []
+    lines: list[JsonLine] = []
     problems: list[str] = []
     for number, raw in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         if not raw.strip():
             continue
         try:
             value = json.loads(raw.decode(), parse_constant=_refuse, parse_float=_finite)
-            lines.append(Line(number, parse_message(raw.strip(), value, len(lines))))
+            lines.append(JsonLine(number, parse_message(raw.strip(), value, len(lines))))
         except InvalidRequest as error:
             problems.append(f"line {number}: {error}")
         except (ValueError, RecursionError):
@@ -61,7 +61,7 @@ def _finite(said: str) -> float:
     return number if math.isfinite(number) else _refuse(said)
 
 
-def broken_pairs(lines: list[Line]) -> list[str]:
+def broken_pairs(lines: list[JsonLine]) -> list[str]:
     """Where a result answers no call, or a call has no result although the talk goes on; at the end one may be open."""
     problems: list[str] = []
     waiting: dict[str, int] = {}

@@ -7,12 +7,12 @@ file of their own beside this one. Source: OpenAI API reference, "Create chat co
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 
 from proxy.core.conversation.digest import Part, long_meaning, meaning
 from proxy.core.conversation.messages import STEP_CHARS, JsonValue, Message, Role, ToolCall, framed, hashed, printable
 from proxy.core.errors import InvalidRequest
+from proxy.dialects.raw_json import HALF
 
 ROLES: Mapping[str, Role] = {
     "system": "system",
@@ -23,8 +23,6 @@ ROLES: Mapping[str, Role] = {
     "function": "tool",
 }
 TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal"})
-HALF = re.compile(rb"\\u[dD][89a-fA-F]")
-"""Where the JSON may write half a character (RFC 8259, section 8.2)."""
 _PLAIN_ROLES: Mapping[str, Role] = {said: role for said, role in ROLES.items() if said != "function"}
 """Whose messages are one text, nearly always; a function's is read by its name, too."""
 _BESIDE = ("name", "refusal", "tool_calls", "function_call", "audio")

@@ -12,7 +12,7 @@ _BARE_BYTES = ENTRY_BYTES + 2 * getsizeof(None) + getsizeof(()) + getsizeof(byte
 """Of a message that is a text alone, beside that text and the bytes of ``raw``."""
 
 
-def held_bytes(message: Message) -> int:
+def message_bytes(message: Message) -> int:
     """Memory that a message in the cache takes.
 
     Text with an emoji in it takes four bytes a letter, and small objects twenty times their JSON, so it is

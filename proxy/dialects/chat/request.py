@@ -1,4 +1,4 @@
-"""The first step on the road of a request: a body's bytes become a ``ChatRequest``.
+"""The first step on the road of a request: a body's bytes become a ``ModelRequest``.
 
 Every member and every message keeps its own bytes, so that what is not changed is forwarded as it came. A message that
 was seen before is not parsed again, and what takes long is parsed in a thread.
@@ -11,11 +11,11 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from threading import Lock
 
-from proxy.core.conversation.messages import LONGEST_MODEL_NAME, ChatRequest, JsonValue, Message, printable
+from proxy.core.conversation.messages import LONGEST_MODEL_NAME, JsonValue, Message, ModelRequest, printable
 from proxy.core.errors import InvalidRequest
 from proxy.dialects.chat.message import parse_message
-from proxy.dialects.chat.message_bytes import held_bytes
-from proxy.dialects.chat.reuse import Beginning, Beginnings, continued, unknown_bytes
+from proxy.dialects.chat.message_bytes import message_bytes
+from proxy.dialects.chat.reuse import KnownBody, PrefixReuse, continued, unknown_bytes
 from proxy.dialects.json_bounds import check_messages
 from proxy.dialects.json_steps import LARGE_BYTES
 from proxy.dialects.raw_json import decoded, elements, members
@@ -33,7 +33,7 @@ MAX_OUTPUT_TOKENS = 100_000_000
 """Above this a reply length is a slip, not a wish."""
 
 
-class BodyParser:
+class RequestParser:
     """Parses chat requests, in any thread.
 
     The mutable state is the cache of messages, oldest first, and that of beginnings. Reading takes no lock, since each
@@ -43,10 +43,10 @@ class BodyParser:
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self._messages: OrderedDict[bytes, Message] = OrderedDict()
         self._room = cache_bytes
-        self._beginnings = Beginnings(cache_bytes // BEGINNINGS_SHARE)
+        self._beginnings = PrefixReuse(cache_bytes // BEGINNINGS_SHARE)
         self._changing = Lock()
 
-    async def read(self, body: bytes, *, anonymous: bool = False, bounded: bool = True) -> ChatRequest:
+    async def read(self, body: bytes, *, anonymous: bool = False, bounded: bool = True) -> ModelRequest:
         """The same as ``chat``, in a thread where much of the body is new."""
         if len(body) <= LIGHT_BYTES:
             return self.chat(body, anonymous=anonymous, bounded=bounded)
@@ -55,7 +55,7 @@ class BodyParser:
             return self._chat(body, shared, anonymous=anonymous, bounded=bounded)
         return await asyncio.to_thread(self._chat, body, shared, anonymous=anonymous, bounded=bounded)
 
-    def chat(self, body: bytes, *, anonymous: bool = False, bounded: bool = True) -> ChatRequest:
+    def chat(self, body: bytes, *, anonymous: bool = False, bounded: bool = True) -> ModelRequest:
         """Parse the body of ``POST /v1/chat/completions``.
 
         :param anonymous: whether ``model`` may be left out, where nothing is forwarded
@@ -64,7 +64,7 @@ class BodyParser:
         """
         return self._chat(body, self._beginnings.shared(body), anonymous=anonymous, bounded=bounded)
 
-    def _chat(self, body: bytes, shared: Beginning | None, *, anonymous: bool, bounded: bool) -> ChatRequest:
+    def _chat(self, body: bytes, shared: KnownBody | None, *, anonymous: bool, bounded: bool) -> ModelRequest:
         going_on = None if shared is None else continued(body, shared)
         fields = members(body, bounded=bounded) if going_on is None else going_on.fields
         model = "" if anonymous and "model" not in fields else _model(fields)
@@ -83,7 +83,7 @@ class BodyParser:
         counted: dict[str, JsonValue] = {}
         if not _COUNTED.isdisjoint(fields):
             counted = {name: decoded(fields[name], name) for name in COUNTED if name in fields}
-        return ChatRequest(body, fields, model, messages, stream, max_output_tokens, counted, parsed)
+        return ModelRequest(body, fields, model, messages, stream, max_output_tokens, counted, parsed)
 
     def _all_messages(self, fields: dict[str, bytes], *, bounded: bool) -> tuple[Message, ...]:
         if "messages" not in fields:
@@ -120,7 +120,7 @@ class BodyParser:
         message = _read(raw, index)
         if len(raw) >= LARGE_BYTES:
             return message  # to look it up would take as long as to read it
-        held = held_bytes(message)
+        held = message_bytes(message)
         with self._changing:
             if raw not in self._messages:
                 self._messages[raw] = message
@@ -134,7 +134,7 @@ class BodyParser:
             with self._changing:  # for each by itself: another thread may wait
                 if self._messages:
                     _, oldest = self._messages.popitem(last=False)
-                    self._room += held_bytes(oldest)
+                    self._room += message_bytes(oldest)
 
 
 def read_messages(raws: Sequence[bytes]) -> tuple[Message, ...]:

@@ -13,8 +13,8 @@ from threading import Lock
 
 import msgspec
 
-from proxy.core.conversation.messages import Lineage, Message
-from proxy.dialects.chat.message_bytes import held_bytes
+from proxy.core.conversation.messages import Message, ReuseHints
+from proxy.dialects.chat.message_bytes import message_bytes
 from proxy.dialects.json_bounds import MAX_VALUES, check_values, is_utf8
 
 LONG_BYTES = 16_384
@@ -22,7 +22,7 @@ LONG_BYTES = 16_384
 MOST = 64
 """Beginnings that are kept, each of another conversation or fork."""
 
-FOUND_BYTES = 64
+HINT_BYTES = 64
 """What steps of the road remember of a message: its tokens, and places in three tuples."""
 
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -37,14 +37,14 @@ _KNOWN = b"null"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Beginning:
+class KnownBody:
     """An earlier request, as far as a later one may begin with it."""
 
     text: bytes
     """Its body up to the end of its last message."""
     opened: int
     """Where its array of messages begins, after the bracket."""
-    lineage: Lineage
+    lineage: ReuseHints
     held: int
     """Bytes of memory, the messages and what is found of them included."""
 
@@ -53,7 +53,7 @@ class Beginning:
 class Continued:
     """A body that goes on where a beginning ends."""
 
-    beginning: Beginning
+    beginning: KnownBody
     fields: dict[str, bytes]
     """All members; ``messages`` whole."""
     added: list[bytes]
@@ -62,7 +62,7 @@ class Continued:
     """Where the last message ends."""
 
 
-class Beginnings:
+class PrefixReuse:
     """The newest beginnings, the one that was used last first. Losing them costs time only.
 
     :param room_bytes: memory for all of them
@@ -71,19 +71,19 @@ class Beginnings:
     def __init__(self, room_bytes: int) -> None:
         self.held = 0
         """Bytes that they take."""
-        self._kept: list[Beginning] = []
+        self._kept: list[KnownBody] = []
         """Never changed, but replaced, so that another thread may walk it."""
         self._changing = Lock()
         self._room = room_bytes
 
-    def shared(self, body: bytes) -> Beginning | None:
+    def shared(self, body: bytes) -> KnownBody | None:
         """The longest beginning that a body shares; None where there is none, or the body is short."""
         if len(body) < LONG_BYTES:
             return None
         sharing = [one for one in self._kept if body.startswith(one.text)]
         return max(sharing, key=lambda one: len(one.text)) if sharing else None
 
-    def begun(self, body: bytes, fields: dict[str, bytes], messages: tuple[Message, ...]) -> Lineage | None:
+    def begun(self, body: bytes, fields: dict[str, bytes], messages: tuple[Message, ...]) -> ReuseHints | None:
         """Keep a body that was parsed as a whole; its lineage, where it is long."""
         if not LONG_BYTES <= len(body) <= self._room:
             return None
@@ -91,24 +91,24 @@ class Beginnings:
         opened = next((found.end() for found in _OPENED.finditer(body) if body.startswith(array, found.end() - 1)), 0)
         if not opened:
             return None
-        lineage, end = Lineage(messages), _end(body, opened + len(array) - 2)
-        made = Beginning(body[:end], opened, lineage, end + _held(messages))
+        lineage, end = ReuseHints(messages), _end(body, opened + len(array) - 2)
+        made = KnownBody(body[:end], opened, lineage, end + _held(messages))
         rest = continued(body, made)
         if rest is None or rest.added or rest.fields != fields:
             return None  # another place where the same bytes stand
         self._keep(made)
         return lineage
 
-    def grown(self, body: bytes, continued: Continued, messages: tuple[Message, ...]) -> Lineage:
+    def grown(self, body: bytes, continued: Continued, messages: tuple[Message, ...]) -> ReuseHints:
         """Keep a body in the place of the beginning that it continued; its lineage."""
         before, end = continued.beginning, continued.end
         known = len(before.lineage.messages)
-        lineage = Lineage(messages, known, before.lineage.found)
+        lineage = ReuseHints(messages, known, before.lineage.found)
         held = before.held + end - len(before.text) + _held(messages[known:])
-        self._keep(Beginning(body[:end], before.opened, lineage, held), before)
+        self._keep(KnownBody(body[:end], before.opened, lineage, held), before)
         return lineage
 
-    def _keep(self, made: Beginning, before: Beginning | None = None) -> None:
+    def _keep(self, made: KnownBody, before: KnownBody | None = None) -> None:
         """Keep one, in the place of another one; two threads may each do so."""
         with self._changing:
             kept = [made, *(one for one in self._kept if one is not before)]
@@ -119,15 +119,15 @@ class Beginnings:
 
 
 def _held(messages: Sequence[Message]) -> int:
-    return sum([held_bytes(message) + FOUND_BYTES for message in messages])
+    return sum([message_bytes(message) + HINT_BYTES for message in messages])
 
 
-def unknown_bytes(body: bytes, shared: Beginning | None) -> int:
+def unknown_bytes(body: bytes, shared: KnownBody | None) -> int:
     """How much of a body is still to be parsed when it begins with ``shared``."""
     return len(body) if shared is None else len(body) - len(shared.text) + shared.opened
 
 
-def continued(body: bytes, beginning: Beginning) -> Continued | None:
+def continued(body: bytes, beginning: KnownBody) -> Continued | None:
     """Parse what comes after a beginning that a body shares; None where that alone does not tell what the body says.
 
     :raises InvalidRequest: there is more in what is new than a body may hold

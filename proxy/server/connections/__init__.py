@@ -8,13 +8,13 @@ all clients take together; ``accepting`` and ``server`` take connections; ``work
 from __future__ import annotations
 
 from proxy.server.connections.bounds import Bounds, allowed_connections, raise_descriptor_limit
-from proxy.server.connections.connection import Connection
+from proxy.server.connections.connection import ClientConnection
 from proxy.server.connections.server import Server, ServingConfig
 from proxy.server.connections.workers import Workers
 
 __all__ = [
     "Bounds",
-    "Connection",
+    "ClientConnection",
     "Server",
     "ServingConfig",
     "Workers",

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from math import inf
 
-from proxy.server.connections.connection import Connection
+from proxy.server.connections.connection import ClientConnection
 from proxy.server.connections.load import Load
 
 AT_ONCE = 64
@@ -30,7 +30,7 @@ class Acceptor:
     The server treats it as one of the event loop's servers: it is closed, and waited for.
     """
 
-    def __init__(self, listener: socket.socket, make: Callable[..., Connection], load: Load) -> None:
+    def __init__(self, listener: socket.socket, make: Callable[..., ClientConnection], load: Load) -> None:
         self._listener = listener
         self._make = make
         self._load = load
@@ -99,7 +99,7 @@ class Acceptor:
         self._setting_up.add(task)
         task.add_done_callback(self._setting_up.discard)
 
-    async def _connect(self, client: socket.socket, connection: Connection) -> None:
+    async def _connect(self, client: socket.socket, connection: ClientConnection) -> None:
         try:
             await self._loop.connect_accepted_socket(lambda: connection, client)
         except OSError as error:  # the client has gone meanwhile

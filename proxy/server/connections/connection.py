@@ -20,7 +20,7 @@ _LATE_HEAD = "The request's head was not complete after {seconds:g} s. Send it a
 _LATE_BODY = "Nothing more of the request's body came for {seconds:g} s. Send the request again."
 
 
-class Connection(Reading):
+class ClientConnection(Reading):
     """One client's connection. Mutable beside what is being read: how the connection is to end.
 
     Its parameters are those of ``Reading``.

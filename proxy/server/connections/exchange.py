@@ -43,7 +43,7 @@ def refusal(error: TidemarkError) -> bytes:
     return b"".join((STATUS_LINE[status_of(error)], *(b"%b: %b\r\n" % line for line in lines), b"\r\n", body))
 
 
-class Exchange:
+class ServerExchange:
     """One request to the application. Its answer's head is held back until the first of the body is there.
 
     So ASGI has it, and so a whole answer is one write.

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from proxy.core.errors import HeadTooLarge, InvalidHttp, ServerBusy, TidemarkError, VersionUnknown
 from proxy.server.connections.bounds import HEAD_BYTES, HEAD_LINES, Bounds
-from proxy.server.connections.exchange import Exchange
+from proxy.server.connections.exchange import ServerExchange
 from proxy.server.connections.heads import check_head, without_offers
 from proxy.server.connections.load import RETRY_SECONDS, Load
 
@@ -202,7 +202,7 @@ class Reading(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """Called when a request's turn has come."""
-        task = self.loop.create_task(cycle.run_asgi(Exchange(app, cycle, self._written)))
+        task = self.loop.create_task(cycle.run_asgi(ServerExchange(app, cycle, self._written)))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 

@@ -10,7 +10,7 @@ import uvicorn
 
 from proxy.server.connections.accepting import Acceptor
 from proxy.server.connections.bounds import Bounds
-from proxy.server.connections.connection import Connection
+from proxy.server.connections.connection import ClientConnection
 from proxy.server.connections.load import Load
 
 
@@ -18,7 +18,7 @@ class ServingConfig(uvicorn.Config):
     """uvicorn's configuration and the bounds of a worker, which go to worker processes together."""
 
     def __init__(self, app: Any, *, bounds: Bounds, **named: Any) -> None:
-        super().__init__(app, http=Connection, **named)
+        super().__init__(app, http=ClientConnection, **named)
         self.bounds = bounds
 
 
@@ -33,7 +33,7 @@ class Server(uvicorn.Server):
         """Called by uvicorn: start the application, then listen."""
         await super().startup(sockets=[])
         make = partial(
-            Connection,
+            ClientConnection,
             config=self.config,
             server_state=self.server_state,
             app_state=self.lifespan.state,

@@ -1,7 +1,7 @@
 """``POST /v1/chat/completions``: a request comes in, its exchange goes out, and one fact is told at the end.
 
-The edge of the road of a request. Beside the answering somebody listens for the client's leaving (``server/asgi.py``), so
-that a client who goes away cancels everything that was done for it, at any step.
+The edge of the road of a request. Beside the answering somebody listens for the client's leaving (``server/asgi.py``),
+so that a client who goes away cancels everything that was done for it, at any step.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from dataclasses import dataclass, replace
 
 from starlette.types import Receive, Scope, Send
 
-from proxy.core.conversation.messages import ChatRequest
+from proxy.core.conversation.messages import ModelRequest
 from proxy.core.errors import ClientError, TidemarkError
 from proxy.core.events import Listener, Outcome
 from proxy.core.ports import Headers
 from proxy.core.report import Report
 from proxy.dialects.chat.completion import completion, event_stream
-from proxy.dialects.chat.request import LIGHT_BYTES, BodyParser
-from proxy.pipeline.commands import Answered
+from proxy.dialects.chat.request import LIGHT_BYTES, RequestParser
+from proxy.pipeline.commands import CommandAnswer
 from proxy.pipeline.relay import Relay
 from proxy.pipeline.stored_history import Road
 from proxy.pipeline.values import Exchange, Refused
 from proxy.server.access import ConversationAccess
-from proxy.server.asgi import JSON, Attended, ClientGone, Response, read_body
+from proxy.server.asgi import JSON, CancelOnDisconnect, ClientGone, Response, read_body
 from proxy.server.encodings import decoded_body, is_encoded
 from proxy.server.errors import belated
 from proxy.server.headers import controls, returned
@@ -37,7 +37,8 @@ class EdgeLimits:
 
     max_body_bytes: int
     keepalive_seconds: float
-    """Between comments on a stream that is still waiting; 0 for none. The first comes later (``server/keepalive.py``)."""
+    """Between comments on a stream that is still waiting; 0 for none. The first comes later
+    (``server/keepalive.py``)."""
     notice_seconds: float = 0.0
     """After so long a stream is told that it waits for a summary; 0 for never."""
 
@@ -50,7 +51,7 @@ class ChatEndpoint:
         *,
         pipeline: Road,
         relay: Relay,
-        parser: BodyParser,
+        parser: RequestParser,
         access: ConversationAccess,
         limits: EdgeLimits,
         emit: Listener,
@@ -71,7 +72,7 @@ class ChatEndpoint:
             body = await read_body(receive, scope["headers"], self._limits.max_body_bytes)
             if is_encoded(scope["headers"]):
                 body = await decoded_body(body, scope["headers"], self._limits.max_body_bytes)
-            with Attended(receive):
+            with CancelOnDisconnect(receive):
                 log.outcome = await self._answered(log, scope, body)
         except ClientGone:
             pass  # as which every log counts until it has ended otherwise
@@ -120,13 +121,17 @@ class ChatEndpoint:
             return await self._brought(log, request, brought, keepalive)
 
     async def _brought(
-        self, log: RequestLog, request: ChatRequest, brought: Exchange | Refused | Answered, keepalive: KeepAlive | None
+        self,
+        log: RequestLog,
+        request: ModelRequest,
+        brought: Exchange | Refused | CommandAnswer,
+        keepalive: KeepAlive | None,
     ) -> Outcome:
         """Bring to the client what its request has come to; only a stream was kept alive meanwhile."""
         log.prepared(brought.report)
         if isinstance(brought, Refused):
             raise brought.error
-        if isinstance(brought, Answered):
+        if isinstance(brought, CommandAnswer):
             if keepalive is not None:
                 await keepalive.stop()
             return await self._told(log, request, brought)
@@ -186,18 +191,18 @@ class ChatEndpoint:
         return ending.outcome
 
     @staticmethod
-    async def _told(log: RequestLog, request: ChatRequest, answer: Answered) -> Outcome:
+    async def _told(log: RequestLog, request: ModelRequest, answer: CommandAnswer) -> Outcome:
         """Bring the client an answer of our own, as it would have got one of the model."""
         response, facts = log.response, log.facts()
         log.arrived()
         # nothing went upstream, so nothing of it counts among what did
         log.report = replace(answer.report, tokens_before=0, tokens_after=0)
         if not request.stream:
-            await response.whole(200, [JSON, *facts], completion(request, answer))
+            await response.whole(200, [JSON, *facts], completion(request, answer.answer))
         else:
             if response.status is None:
                 await response.start(200, [*EVENT_STREAM, *facts])
-            await response.end(event_stream(request, answer))
+            await response.end(event_stream(request, answer.answer))
         return "complete"
 
 

@@ -1,6 +1,6 @@
 """``/tidemark/conversations``: stored conversations listed, shown, searched, taken out, brought in and forgotten.
 
-Reached with the tenant's own credential, or with the admin token, which reaches all (DESIGN.md, "Interface").
+Reached with the tenant's own credential, or with the admin token, which reaches all (docs/history.md).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from proxy.archive import Contexts, Page, Reading, Transfer
+from proxy.archive import ContextView, ConversationReader, Page, Transfer
 from proxy.core.errors import InvalidRequest
 from proxy.dialects.chat.request import checked_model
 from proxy.server.access import ConversationAccess
@@ -28,11 +28,11 @@ JSON_LINES = "application/jsonl"
 
 
 @dataclass(frozen=True, slots=True)
-class Archived:
+class ConversationEndpoints:
     """The endpoints. ``{id}`` is Tidemark's id or the client's own name; a name with a slash is reached by its id."""
 
-    reading: Reading
-    contexts: Contexts
+    reading: ConversationReader
+    contexts: ContextView
     transfer: Transfer
     access: ConversationAccess
     max_body_bytes: int

@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Route
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import ModelNotFound, StoreError, TidemarkError
 from proxy.core.ports import Caller, ConversationStore
-from proxy.pipeline.offline import Stateless
+from proxy.pipeline.offline import OfflineService
 from proxy.server.asgi import ClientGone, read_body
 from proxy.server.auth import PassthroughAuth
 from proxy.server.encodings import decoded_body
@@ -30,7 +30,7 @@ RenderMetrics = Callable[[], tuple[bytes, str]]
 """The exposition and its content type."""
 
 
-class ListsModels(Protocol):
+class ModelLister(Protocol):
     """Where the model list comes from."""
 
     async def models(self, caller: Caller) -> Mapping[str, JsonValue]:
@@ -42,13 +42,13 @@ class ListsModels(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Ops:
-    """The endpoints; the paths are fixed by DESIGN.md, "Interface"."""
+class OperationsEndpoints:
+    """The endpoints; docs/wire.md lists the paths."""
 
     store: ConversationStore
-    models: ListsModels
+    models: ModelLister
     auth: PassthroughAuth
-    stateless: Stateless
+    stateless: OfflineService
     metrics: RenderMetrics
     resting: Callable[[], int]
     """How many summarizers are left alone now, because they failed (``core/breaker.py``)."""

@@ -27,7 +27,7 @@ MAX_BODY_BYTES = 65_536
 Described = Mapping[str, JsonValue]
 
 
-class KnowsModels(Protocol):
+class ModelRegistryPort(Protocol):
     """The registry. A model is named by its id, ``provider:model``, or by the name that clients use.
 
     ``owner`` says whose calibrations are shown; None is the operator's view. Every method raises
@@ -55,10 +55,10 @@ class KnowsModels(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Models:
-    """The endpoints of the registry; the paths are fixed by DESIGN.md, "Interface"."""
+class RegistryEndpoints:
+    """The endpoints of the registry; docs/wire.md lists the paths."""
 
-    registry: KnowsModels
+    registry: ModelRegistryPort
     auth: PassthroughAuth
     access: OperatorAccess
 

@@ -1,6 +1,6 @@
 """``POST /tidemark/conversations/{id}/summarize``: a stored conversation is compacted by hand.
 
-Reached with the tenant's own credential, or with the admin token, which reaches all (DESIGN.md, "Interface").
+Reached with the tenant's own credential, or with the admin token, which reaches all (docs/history.md).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from proxy.archive.summarize import Done, ManualCompaction, Wish
+from proxy.archive.summarize import Done, ManualCompaction, SummarizeRequest
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import InvalidRequest
 from proxy.dialects.chat.request import checked_model
@@ -32,7 +32,7 @@ NOTHING_TO_SUMMARIZE = "nothing_to_summarize"
 
 
 @dataclass(frozen=True, slots=True)
-class Conversations:
+class SummarizeEndpoint:
     """The endpoints of stored conversations."""
 
     manual: ManualCompaction
@@ -53,7 +53,7 @@ class Conversations:
         return response
 
 
-def _wish(conversation: str, fields: Mapping[str, bytes]) -> Wish:
+def _wish(conversation: str, fields: Mapping[str, bytes]) -> SummarizeRequest:
     unknown = next((name for name in fields if name not in MEMBERS), None)
     if unknown is not None:
         raise InvalidRequest(
@@ -67,7 +67,7 @@ def _wish(conversation: str, fields: Mapping[str, bytes]) -> Wish:
         raise _mistyped("retention_tokens", "a whole number of tokens, 0 or more")
     if regenerate is not None and not isinstance(regenerate, bool):
         raise _mistyped("regenerate", "true or false")
-    return Wish(conversation, retention, bool(regenerate), None if model is None else checked_model(model))
+    return SummarizeRequest(conversation, retention, bool(regenerate), None if model is None else checked_model(model))
 
 
 def _mistyped(name: str, wanted: str) -> InvalidRequest:

@@ -11,8 +11,8 @@ from types import TracebackType
 
 from proxy.core.errors import RecordUnreadable, StoreError, StoreRefuses, StoreUnavailable
 from proxy.store.connection.client import FAILURES, OUTAGES, breaks_at_a_record, refuses_writes
-from proxy.store.connection.outage import Rest
-from proxy.store.connection.timeouts import Patience
+from proxy.store.connection.outage import OutageBackoff
+from proxy.store.connection.timeouts import RenewingTimeout
 
 LARGE_BYTES = 2**20
 """A write beyond this is given time by its size."""
@@ -23,10 +23,10 @@ REFUSES = "The conversation store answers, and refuses to write."
 BROKEN = "A record of the conversation store cannot be read."
 
 
-class Asking(Patience):
+class StoreCall(RenewingTimeout):
     """While the store is asked: how that goes is told to the rest."""
 
-    def __init__(self, rest: Rest, seconds: float, *, probe: bool = False) -> None:
+    def __init__(self, rest: OutageBackoff, seconds: float, *, probe: bool = False) -> None:
         """:param probe: ask even while the store rests"""
         super().__init__(seconds, rest.answered)
         self._rest = rest
@@ -67,10 +67,10 @@ class Asking(Patience):
         return StoreUnavailable(GONE, internal=cause)
 
 
-class AskingForLong(Asking):
+class AskingForLong(StoreCall):
     """While a large write is on its way: it may take longer by its size, and so may what waits behind it."""
 
-    def __init__(self, rest: Rest, seconds: float, size_bytes: int, *, probe: bool = False) -> None:
+    def __init__(self, rest: OutageBackoff, seconds: float, size_bytes: int, *, probe: bool = False) -> None:
         super().__init__(rest, seconds + size_bytes / WRITTEN_BYTES_A_SECOND, probe=probe)
         self._answered = rest.answered_last  # it does not wait for itself
         self._until = 0.0

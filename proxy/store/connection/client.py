@@ -18,12 +18,12 @@ from redis.backoff import NoBackoff
 from redis.maint_notifications import MaintNotificationsConfig
 
 from proxy.core.errors import ConfigError
-from proxy.store.connection.pipelined import Argument, Line, Refused, Server, UnknownScript
+from proxy.store.connection.pipelined import Argument, CommandRefused, PipelinedConnection, StoreServer, UnknownScript
 from proxy.store.connection.url import read_address
 
 _CONNECTIONS = 64
 """At most so many to one server; further calls wait for a free one, within their time."""
-_LINE_OPTIONS = {one.name for one in fields(Server)}
+_LINE_OPTIONS = {one.name for one in fields(StoreServer)}
 
 OUTAGES = (
     OSError,  # TimeoutError is one, and what a line is lost by
@@ -33,7 +33,7 @@ OUTAGES = (
     redis.exceptions.RedisClusterException,
 )
 """The server is not there: the next calls would fail as well."""
-FAILURES = (*OUTAGES, redis.exceptions.RedisError, Refused)
+FAILURES = (*OUTAGES, redis.exceptions.RedisError, CommandRefused)
 UNKNOWN_SCRIPT = (UnknownScript, redis.exceptions.NoScriptError)
 _NO_WRITES = (redis.exceptions.ReadOnlyError, redis.exceptions.OutOfMemoryError)
 """The library takes the first word off these."""
@@ -53,7 +53,7 @@ def breaks_at_a_record(error: BaseException) -> bool:
     return _BROKEN_SAID.search(str(error)) is not None
 
 
-class Carrier(Protocol):
+class StoreClient(Protocol):
     """Carries commands to the server and brings their answers back."""
 
     async def call(self, *command: Argument) -> Any:
@@ -77,13 +77,14 @@ class _Library:
         self.aclose = client.aclose
 
 
-def connect(url: str) -> Carrier:
+def connect(url: str) -> StoreClient:
     """What carries commands to a store's address. Nothing is opened yet.
 
     :raises ConfigError: the URL cannot be used
     """
     plain, cluster = read_address(url)
-    # One retry at once: a restart may have closed a pooled connection. Every operation bears that (``Line.call``).
+    # One retry at once: a restart may have closed a pooled connection. Every operation bears that
+    # (``PipelinedConnection.call``).
     retry = Retry(NoBackoff(), 1, supported_errors=(redis.exceptions.ConnectionError,))
     options: dict[str, Any] = {
         "protocol": 3,
@@ -97,7 +98,7 @@ def connect(url: str) -> Carrier:
             return _Library(RedisCluster.from_url(plain, **options))
         server = _plain_server(plain)
         if server is not None:
-            return Line(server)
+            return PipelinedConnection(server)
         pool = BlockingConnectionPool.from_url(plain, max_connections=_CONNECTIONS, timeout=None, **options)
         pool.connection_class(**pool.connection_kwargs)  # an unknown option in the URL shows here, not at a request
         return _Library(Redis.from_pool(pool))
@@ -108,7 +109,7 @@ def connect(url: str) -> Carrier:
         ) from error
 
 
-def _plain_server(url: str) -> Server | None:
+def _plain_server(url: str) -> StoreServer | None:
     """The server, where a URL says no more than a line needs to know.
 
     :raises ValueError: it is no URL of a Redis
@@ -116,4 +117,4 @@ def _plain_server(url: str) -> Server | None:
     said: dict[str, Any] = dict(parse_url(url))
     if said.pop("connection_class", None) is SSLConnection or said.keys() - _LINE_OPTIONS:
         return None
-    return Server(**said)
+    return StoreServer(**said)

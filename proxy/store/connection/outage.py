@@ -14,7 +14,7 @@ def _nobody() -> None:
     return
 
 
-class Rest:
+class OutageBackoff:
     """Whether the store is left alone, and whether it takes writes.
 
     Its state: both of these, when the last answer came, and how long a large write may take that holds up the others.

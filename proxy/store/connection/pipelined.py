@@ -31,7 +31,7 @@ Argument = str | bytes | float
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class StoreServer:
     """Where a server is, and how to log in. Either ``path`` or ``host`` and ``port``."""
 
     path: str | None = None
@@ -52,30 +52,30 @@ class Server:
         return [hello, ("SELECT", self.db)] if self.db else [hello]
 
 
-class Refused(Exception):
+class CommandRefused(Exception):
     """The server's answer to a command is an error."""
 
 
-class UnknownScript(Refused):
+class UnknownScript(CommandRefused):
     """``NOSCRIPT``: the server does not know a script by this name."""
 
 
-_ERRORS = (Refused, OSError)
+_ERRORS = (CommandRefused, OSError)
 """A server's errors, which come as values."""
 _PUSH = hiredis.PushNotification
 
 
-class Line:
+class PipelinedConnection:
     """The connection to a server, made at the first call and again after a loss.
 
     Belongs to the event loop that uses it first. State: the wire that is in use, or the one that is being made, and
     whether all is over.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: StoreServer) -> None:
         self._server = server
-        self._wire: _Wire | None = None
-        self._making: asyncio.Task[_Wire] | None = None
+        self._wire: _Socket | None = None
+        self._making: asyncio.Task[_Socket] | None = None
         self._closed = False
 
     def call(self, *command: Argument) -> Coroutine[Any, Any, Any]:
@@ -83,7 +83,7 @@ class Line:
 
         Over a wire that is lost meanwhile it is sent once more, for a restart of the server may have closed it. The
         server may have done it before that: each command must bear to be done twice. Those that give something away
-        say to whom (``flush_read.lua``, ``take_lease.lua``, ``begin_turn.lua``), but for ``flush_claim.lua``: what that
+        say to whom (``flush_read.lua``, ``take_lease.lua``, ``start_turn.lua``), but for ``flush_claim.lua``: what that
         took over waits for the next claim. What counts may count twice, an attempt among it, and what deletes may find
         nothing the second time.
 
@@ -127,12 +127,12 @@ class Line:
             self._wire.abandon()
             self._wire = None
 
-    def _doubt(self, wire: _Wire) -> None:
+    def _doubt(self, wire: _Socket) -> None:
         if self._wire is wire:
             self._wire = None
         wire.retire()
 
-    async def _made(self) -> _Wire:
+    async def _made(self) -> _Socket:
         """A usable wire; of several callers, the first makes it and the others wait for the same one."""
         if self._closed:
             raise ConnectionError(f"{self._server}: closed on our side")
@@ -143,12 +143,12 @@ class Line:
             self._making.add_done_callback(self._is_made)
         return await asyncio.shield(self._making)
 
-    def _is_made(self, task: asyncio.Task[_Wire]) -> None:
+    def _is_made(self, task: asyncio.Task[_Socket]) -> None:
         self._making = None
         if not task.cancelled() and task.exception() is None:  # asked for, so that nobody is told it was not
             self._wire = task.result()
 
-    async def _make(self) -> _Wire:
+    async def _make(self) -> _Socket:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 wire = await self._opened()
@@ -161,11 +161,11 @@ class Line:
             raise ConnectionError(f"{self._server}: {error!r}") from error
         return wire
 
-    async def _opened(self) -> _Wire:
+    async def _opened(self) -> _Socket:
         server, loop = self._server, asyncio.get_running_loop()
         if server.path is not None:
-            return (await loop.create_unix_connection(_Wire, server.path))[1]
-        return (await loop.create_connection(_Wire, server.host, server.port))[1]
+            return (await loop.create_unix_connection(_Socket, server.path))[1]
+        return (await loop.create_connection(_Socket, server.host, server.port))[1]
 
 
 def packed(command: Sequence[Argument]) -> bytes:
@@ -181,7 +181,7 @@ class _LostError(ConnectionError):
     """The connection broke while an answer was waited for."""
 
 
-class _Wire(asyncio.Protocol):
+class _Socket(asyncio.Protocol):
     """One connection. State: commands on their way out, and the answers that are waited for in their order."""
 
     def __init__(self) -> None:
@@ -265,7 +265,7 @@ class _Wire(asyncio.Protocol):
                 future.set_exception(_LostError(f"The connection broke: {error}"))
 
 
-async def _greeted(wire: _Wire, commands: Iterable[tuple[Argument, ...]]) -> None:
+async def _greeted(wire: _Socket, commands: Iterable[tuple[Argument, ...]]) -> None:
     asked = [wire.ask(hiredis.pack_command(command)) for command in commands]  # type: ignore[arg-type]
     for answer in await asyncio.gather(*asked):
         if isinstance(answer, Exception):
@@ -277,4 +277,4 @@ def _error(message: str) -> Exception:
     word = message.partition(" ")[0]
     if word == "NOSCRIPT":
         return UnknownScript(message)
-    return ConnectionError(message) if word in OUTAGES else Refused(message)
+    return ConnectionError(message) if word in OUTAGES else CommandRefused(message)

@@ -1,6 +1,6 @@
 """Probing: a store that failed is asked by one small write after another, until it takes one.
 
-Beside the adapter, whose ``Rest`` says when there is something to probe for. Requests go on without the store
+Beside the adapter, whose ``OutageBackoff`` says when there is something to probe for. Requests go on without the store
 meanwhile. Its return is noticed within half a second; while it is away, each process sends it two commands a second.
 """
 
@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from proxy.core.errors import StoreError
-from proxy.store.connection.outage import Rest
+from proxy.store.connection.outage import OutageBackoff
 
 FIRST_SECONDS = 0.25
 """From a failure to the first probe: a restart or a failover takes at least as long."""
@@ -22,7 +22,7 @@ LONGEST_SECONDS = 0.5
 class Probing:
     """Probes a store while it is not well. Belongs to the event loop that uses it first; its state is its one task."""
 
-    def __init__(self, rest: Rest, probe: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, rest: OutageBackoff, probe: Callable[[], Awaitable[None]]) -> None:
         """Nothing is probed yet.
 
         :param probe: writes one key, tells the rest how that went, and raises ``StoreError`` where it failed

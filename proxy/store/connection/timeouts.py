@@ -27,7 +27,7 @@ _Wait = tuple[float, int, int]
 """When it is due, the times that it may begin (0 when it has ended), and how often the task was cancelled before."""
 
 
-class Patience:
+class RenewingTimeout:
     """Bounds what a task does inside in time: ``with patience``, by any number of tasks at once.
 
     Raises ``TimeoutError`` where it took longer, the loop had time to notice the answer, and nobody else had one

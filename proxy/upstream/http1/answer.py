@@ -1,6 +1,6 @@
 """One answer: parsed as its bytes arrive, and handed out piece by piece to whoever waits.
 
-Last step of the HTTP client. Every exchange has an ``Answer`` and a parser of its own, so that nothing of one can
+Last step of the HTTP client. Every exchange has an ``HttpAnswer`` and a parser of its own, so that nothing of one can
 reach another that comes over the same connection later. It knows the connection by what it asks of it only.
 """
 
@@ -24,7 +24,7 @@ HELD_BYTES = 131_072
 """More than this is not read from the connection until somebody takes it. Counted as it came, framing included."""
 
 
-class Carrier(Protocol):
+class AnswerSource(Protocol):
     """The connection, as its answer sees it."""
 
     def watch(self, due: float) -> None:
@@ -40,7 +40,7 @@ class Carrier(Protocol):
         """Close at once."""
 
 
-class Answer:
+class HttpAnswer:
     """Status and headers as they came, and the body on its way."""
 
     __slots__ = (
@@ -62,14 +62,14 @@ class Answer:
         "status",
     )
 
-    def __init__(self, carrier: Carrier, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, carrier: AnswerSource, loop: asyncio.AbstractEventLoop) -> None:
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
         self.complete = False
         """The body has come to its end."""
         self.keep = False
         """The connection may carry another exchange once this answer is complete."""
-        self._carrier: Carrier | None = carrier
+        self._carrier: AnswerSource | None = carrier
         self._loop = loop
         self._failed = self._headed = self._paused = False
         self._pieces: list[bytes] = []

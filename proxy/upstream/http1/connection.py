@@ -1,4 +1,4 @@
-"""One connection to a server: a request goes out in one write, and its answer's bytes go to its ``Answer``.
+"""One connection to a server: a request goes out in one write, and its answer's bytes go to its ``HttpAnswer``.
 
 Third step of the HTTP client, between opening and answer. One exchange at a time. A connection is kept only after
 an answer that was read off it to its end, with nothing behind it and nothing of the request left to send.
@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from proxy.upstream.http1.answer import Answer
+from proxy.upstream.http1.answer import HttpAnswer
 from proxy.upstream.http1.failures import ConnectionGone
 
 JOINED_BYTES = 65_536
@@ -20,14 +20,14 @@ WHOLE_BYTES = 2**20
 PIECE_BYTES = 2**18
 
 
-class Connection(asyncio.Protocol):
+class UpstreamConnection(asyncio.Protocol):
     """Mutable: the transport, the exchange that is under way, what is left to send of its body, and one timer."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        keep: Callable[[Connection], None],
-        lost: Callable[[Connection], None],
+        keep: Callable[[UpstreamConnection], None],
+        lost: Callable[[UpstreamConnection], None],
         round_trip_seconds: float = 0.0,
     ) -> None:
         self.open = False
@@ -36,7 +36,7 @@ class Connection(asyncio.Protocol):
         self._keep = keep
         self._lost = lost
         self._transport: asyncio.Transport | None = None
-        self._answer: Answer | None = None
+        self._answer: HttpAnswer | None = None
         self._used = False
         self._round_trip_seconds = round_trip_seconds
         self._rest: memoryview | None = None
@@ -44,7 +44,7 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._looks_at = self._due = 0.0
 
-    async def ask(self, head: bytes, body: bytes | None, due: float) -> Answer:
+    async def ask(self, head: bytes, body: bytes | None, due: float) -> HttpAnswer:
         """Send a request and wait for the head of its answer; a caller who leaves meanwhile ends the connection.
 
         :param due: when to stop waiting, by the loop's clock
@@ -52,7 +52,7 @@ class Connection(asyncio.Protocol):
         """
         if not self.open:
             raise ConnectionGone("closed before it was asked", kept=self._used)
-        answer = self._answer = Answer(self, self._loop)
+        answer = self._answer = HttpAnswer(self, self._loop)
         try:
             self._send(head, body or b"")
             await answer.more(due)
@@ -184,7 +184,7 @@ class Connection(asyncio.Protocol):
         else:
             self.watch(self._due)
 
-    def _shut(self) -> Answer | None:
+    def _shut(self) -> HttpAnswer | None:
         """No exchange begins any more; the one under way is handed over."""
         self.open = False
         self._rest = None

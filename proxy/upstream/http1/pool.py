@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
-from proxy.upstream.http1.answer import Answer
-from proxy.upstream.http1.connection import Connection
+from proxy.upstream.http1.answer import HttpAnswer
+from proxy.upstream.http1.connection import UpstreamConnection
 from proxy.upstream.http1.failures import ConnectTimedOut
 from proxy.upstream.http1.opening import Opener
 from proxy.upstream.http1.target import Origin, head_of, target_of
@@ -30,8 +30,8 @@ class Pool:
         self._connect_seconds = connect_seconds
         self._loop = asyncio.get_running_loop()
         self._opener = Opener()
-        self._open: set[Connection] = set()
-        self._idle: dict[Origin, deque[tuple[float, Connection]]] = {}
+        self._open: set[UpstreamConnection] = set()
+        self._idle: dict[Origin, deque[tuple[float, UpstreamConnection]]] = {}
         self._sweeping: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -44,7 +44,7 @@ class Pool:
         due: float,
         *,
         fresh: bool = False,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Send a request, and wait for status and headers of its answer.
 
         :param due: when to stop waiting, by the loop's clock
@@ -68,7 +68,7 @@ class Pool:
         self._idle.clear()
         await asyncio.sleep(0)  # the loop closes the sockets in its next turn
 
-    def _taken(self, origin: Origin) -> Connection | None:
+    def _taken(self, origin: Origin) -> UpstreamConnection | None:
         """The connection that became idle last, so that those beyond what is needed grow old."""
         idle = self._idle.get(origin)
         while idle:
@@ -80,8 +80,8 @@ class Pool:
             connection.abort()
         return None
 
-    async def _made(self, origin: Origin, due: float) -> Connection:
-        make = partial(Connection, self._loop, partial(self._keep, origin), self._open.discard)
+    async def _made(self, origin: Origin, due: float) -> UpstreamConnection:
+        make = partial(UpstreamConnection, self._loop, partial(self._keep, origin), self._open.discard)
         connecting = self._loop.time() + self._connect_seconds
         try:
             async with asyncio.timeout_at(min(connecting, due)):
@@ -96,7 +96,7 @@ class Pool:
             self._open.add(made)
         return made
 
-    def _keep(self, origin: Origin, connection: Connection) -> None:
+    def _keep(self, origin: Origin, connection: UpstreamConnection) -> None:
         if self._closed:
             connection.abort()
             return

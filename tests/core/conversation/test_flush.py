@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from proxy.core.conversation.flush import Flush, document, flush_key, leaving
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import chain_of
-from proxy.core.conversation.summary import RunningSummary, SummaryRecipe
+from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
 from proxy.core.planning.assemble import assemble
 from proxy.dialects.chat.message import parse_message
 from tests.core.histories import conversations, size
@@ -20,20 +20,20 @@ from tests.core.histories import conversations, size
 RECIPE = SummaryRecipe("extractive", "", 1)
 
 
-def summary(messages: Sequence[Message], covered: int, absorbed: Sequence[bytes] = ()) -> RunningSummary:
+def summary(messages: Sequence[Message], covered: int, absorbed: Sequence[bytes] = ()) -> PrefixSummary:
     """A summary of the first ``covered`` messages."""
     prefix = chain_of("t", messages).at(covered)
-    return RunningSummary(prefix, covered, "It\nwas.", RECIPE, "extractive", "automatic", 1.0, absorbed=tuple(absorbed))
+    return PrefixSummary(prefix, covered, "It\nwas.", RECIPE, "extractive", "automatic", 1.0, absorbed=tuple(absorbed))
 
 
-def flush(messages: Sequence[Message], new: RunningSummary, before: RunningSummary | None = None) -> Flush:
+def flush(messages: Sequence[Message], new: PrefixSummary, before: PrefixSummary | None = None) -> Flush:
     """What leaves when ``new`` takes the place of ``before``."""
     first, gone = leaving(messages, [size(one) for one in messages], new, before)
     return Flush("t", "c", "m", chain_of("t", messages), new, first, gone)
 
 
 @st.composite
-def compacted(draw: st.DrawFn) -> tuple[list[Message], RunningSummary, RunningSummary | None]:
+def compacted(draw: st.DrawFn) -> tuple[list[Message], PrefixSummary, PrefixSummary | None]:
     """A conversation, a summary of it, and perhaps one that was in use before; some system messages taken in."""
     messages = draw(conversations())
     said = [one for one in messages if not one.is_system]
@@ -50,7 +50,7 @@ def compacted(draw: st.DrawFn) -> tuple[list[Message], RunningSummary, RunningSu
 
 @given(compacted())
 def test_what_leaves_is_what_was_forwarded_before_and_is_not_now(
-    case: tuple[list[Message], RunningSummary, RunningSummary | None],
+    case: tuple[list[Message], PrefixSummary, PrefixSummary | None],
 ) -> None:
     """Message by message and in order; the summaries themselves are no messages of the client."""
     messages, new, before = case
@@ -66,7 +66,7 @@ def test_what_leaves_is_what_was_forwarded_before_and_is_not_now(
 
 @given(compacted())
 def test_what_had_left_before_can_be_taken_off(
-    case: tuple[list[Message], RunningSummary, RunningSummary | None],
+    case: tuple[list[Message], PrefixSummary, PrefixSummary | None],
 ) -> None:
     """Where a summary was made without knowing of the one before it: then the same leaves as if that had been known."""
     messages, new, before = case
@@ -75,7 +75,7 @@ def test_what_had_left_before_can_be_taken_off(
 
 
 @given(compacted())
-def test_nothing_is_taken_off_twice(case: tuple[list[Message], RunningSummary, RunningSummary | None]) -> None:
+def test_nothing_is_taken_off_twice(case: tuple[list[Message], PrefixSummary, PrefixSummary | None]) -> None:
     """What is left belongs to what leaves, in its order, and the key stays."""
     messages, new, before = case
     rest = flush(messages, new, before)
@@ -87,7 +87,7 @@ def test_nothing_is_taken_off_twice(case: tuple[list[Message], RunningSummary, R
 
 @given(compacted())
 def test_the_document_is_one_line_of_json_with_the_clients_messages(
-    case: tuple[list[Message], RunningSummary, RunningSummary | None],
+    case: tuple[list[Message], PrefixSummary, PrefixSummary | None],
 ) -> None:
     """Whatever the client wrote."""
     messages, new, before = case

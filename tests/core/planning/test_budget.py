@@ -1,4 +1,4 @@
-"""The budget's arithmetic: DESIGN.md, "Budget", figure by figure."""
+"""The budget's arithmetic: the table of docs/compaction.md, figure by figure."""
 
 from __future__ import annotations
 

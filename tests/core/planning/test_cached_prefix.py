@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.core.conversation.messages import ChatRequest, Message, system_message
-from proxy.core.conversation.summary import RunningSummary, SummaryRecipe
+from proxy.core.conversation.messages import Message, ModelRequest, system_message
+from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
 from proxy.core.planning.assemble import assemble
 from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
-from proxy.core.planning.cached_prefix import live_prefix
+from proxy.core.planning.cached_prefix import cached_prefix
 from proxy.core.planning.situation import Compact
 from proxy.dialects.chat.message import parse_message
 
@@ -39,14 +39,14 @@ PLAN = Compact(
 )
 
 
-def request(*, messages: tuple[Message, ...] = MESSAGES, **fields: str) -> ChatRequest:
+def request(*, messages: tuple[Message, ...] = MESSAGES, **fields: str) -> ModelRequest:
     """A request with these members beside its messages, as raw JSON."""
-    return ChatRequest(b"", {name: raw.encode() for name, raw in fields.items()}, "m", messages)
+    return ModelRequest(b"", {name: raw.encode() for name, raw in fields.items()}, "m", messages)
 
 
 def test_without_a_summary_it_is_the_clients_own_messages() -> None:
     """The head first."""
-    live = live_prefix(request(), PLAN, PROFILE)
+    live = cached_prefix(request(), PLAN, PROFILE)
     assert live is not None
     assert live.messages == (HEAD, *TALK[:4])
     assert live.limit == budget_for(PROFILE, 200).limit
@@ -56,8 +56,8 @@ def test_without_a_summary_it_is_the_clients_own_messages() -> None:
 def test_with_a_summary_it_is_what_was_forwarded_with_it(covered: int) -> None:
     """It begins as the request assembled with the earlier summary does, and ends before what is retained."""
     recipe = SummaryRecipe("llm", "general", 1)
-    earlier = RunningSummary(b"p", covered, "told", recipe, made_by="llm", cause="automatic", created_at=0.0)
-    live = live_prefix(request(), replace(PLAN, previous=earlier, messages=tuple(TALK[covered:4])), PROFILE)
+    earlier = PrefixSummary(b"p", covered, "told", recipe, made_by="llm", cause="automatic", created_at=0.0)
+    live = cached_prefix(request(), replace(PLAN, previous=earlier, messages=tuple(TALK[covered:4])), PROFILE)
     assert live is not None
     forwarded = assemble(MESSAGES, earlier)
     assert forwarded[: len(live.messages)] == live.messages
@@ -66,7 +66,7 @@ def test_with_a_summary_it_is_what_was_forwarded_with_it(covered: int) -> None:
 
 def test_what_is_cached_goes_along_and_nothing_else() -> None:
     """Tools, and what leads to the server with the cache; not how the client's own reply is sampled."""
-    live = live_prefix(
+    live = cached_prefix(
         request(tools="[1]", tool_choice='"auto"', user='"u"', temperature="2", stream="true", n="3", stop='"x"'),
         PLAN,
         PROFILE,
@@ -87,21 +87,21 @@ def test_what_is_cached_goes_along_and_nothing_else() -> None:
 )
 def test_there_is_none_where_the_answer_could_be_no_text(fields: dict[str, str]) -> None:
     """A forced tool, or JSON."""
-    assert live_prefix(request(messages=MESSAGES, **fields), PLAN, PROFILE) is None
-    assert live_prefix(request(response_format='{"type": "text"}'), PLAN, PROFILE) is not None
+    assert cached_prefix(request(messages=MESSAGES, **fields), PLAN, PROFILE) is None
+    assert cached_prefix(request(response_format='{"type": "text"}'), PLAN, PROFILE) is not None
 
 
 def test_there_is_none_where_system_messages_are_to_be_told() -> None:
     """Before the model they would be instructions, and not what it is to summarize."""
-    assert live_prefix(request(), replace(PLAN, messages=(system_message("inner"), *TALK[:4])), PROFILE) is None
+    assert cached_prefix(request(), replace(PLAN, messages=(system_message("inner"), *TALK[:4])), PROFILE) is None
 
 
 def test_there_is_none_where_system_messages_stand_among_the_turns() -> None:
     """A summary by who has read them may tell them, and is used for all whose other messages are the same."""
-    assert live_prefix(request(messages=(HEAD, *TALK[:3], INNER, *TALK[3:])), PLAN, PROFILE) is None
-    assert live_prefix(request(messages=(HEAD, *TALK[:5], INNER, TALK[5])), PLAN, PROFILE) is not None
+    assert cached_prefix(request(messages=(HEAD, *TALK[:3], INNER, *TALK[3:])), PLAN, PROFILE) is None
+    assert cached_prefix(request(messages=(HEAD, *TALK[:5], INNER, TALK[5])), PLAN, PROFILE) is not None
 
 
 def test_there_is_none_unless_it_was_asked_for() -> None:
     """The default."""
-    assert live_prefix(request(), PLAN, replace(PROFILE, policy=CompactionPolicy())) is None
+    assert cached_prefix(request(), PLAN, replace(PROFILE, policy=CompactionPolicy())) is None

@@ -14,8 +14,8 @@ from proxy.core.planning.calibration import (
     MOST,
     SAFE,
     UNCALIBRATED,
+    CalibratedBudget,
     Calibration,
-    Measure,
     calibration_key,
     in_local_tokens,
 )
@@ -35,7 +35,7 @@ def test_five_replies_teach_any_density_to_one_percent(density: float, sizes: li
     """Whatever the requests' sizes (below 100 tokens the rounding of ``usage`` alone can be 1 %), for any next one."""
     learned = after([(size, round(density * size)) for size in sizes])
     for size in (40, 1000, 100_000):
-        told = Measure(budget_for(ModelProfile("m", ModelWindow(), CompactionPolicy()), None), learned.applied)
+        told = CalibratedBudget(budget_for(ModelProfile("m", ModelWindow(), CompactionPolicy()), None), learned.applied)
         assert abs(told.told(size) - density * size) <= 0.01 * density * size + 1
 
 
@@ -66,14 +66,14 @@ def test_a_wrong_factor_never_overflows(replies: list[tuple[int, int]], window: 
 @given(st.floats(SAFE, MOST), st.integers(1000, 2_000_000))
 def test_what_fits_the_marks_fits_the_budget(factor: float, window: int) -> None:
     """Promise 4 in the provider's tokens: no rounding leads over a mark."""
-    measure = Measure(budget_for(ModelProfile("m", ModelWindow(window), CompactionPolicy()), None), factor)
+    measure = CalibratedBudget(budget_for(ModelProfile("m", ModelWindow(window), CompactionPolicy()), None), factor)
     for one in fields(measure.marks):
         assert measure.told(getattr(measure.marks, one.name)) <= getattr(measure.budget, one.name)
 
 
 def test_without_calibration_the_budget_is_the_very_one() -> None:
     """FR-1.1.5: local counts decide, and nothing is computed anew."""
-    measure = Measure(budget_for(ModelProfile("m", ModelWindow(), CompactionPolicy()), None))
+    measure = CalibratedBudget(budget_for(ModelProfile("m", ModelWindow(), CompactionPolicy()), None))
     assert measure.marks is measure.budget
     assert measure.told(1234) == 1234
 

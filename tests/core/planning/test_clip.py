@@ -12,12 +12,13 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from proxy.core.conversation.messages import Message
-from proxy.core.conversation.summary import RunningSummary
+from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.planning.assemble import assemble
 from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
 from proxy.core.planning.clip import LEAST_TOKENS, Clip, Scissors, clipped, clips_for
 from proxy.core.planning.plan import plan
-from proxy.core.planning.situation import CannotFit, Compact, Mode, NoCompaction, ReuseSummary, Situation
+from proxy.core.planning.situation import CannotFit, Compact, Mode, NoCompaction, PlanInput, ReuseSummary
+from proxy.dialects.chat.clipping import replace_middle
 from proxy.dialects.chat.message import parse_message
 from tests.core.histories import conversations, message, orphans, pairs, profiles, size
 from tests.core.planning.test_plan import chat, summary_of
@@ -42,7 +43,7 @@ def longest(text: str, most: int) -> str:
     return text[:low]
 
 
-SCISSORS = Scissors(size, text_size, longest)
+SCISSORS = Scissors(size, text_size, longest, replace_middle)
 
 
 def result(call: str, content: Any, **more: Any) -> Message:
@@ -69,15 +70,15 @@ def heavy(draw: st.DrawFn) -> list[Message]:
 
 
 def situation(
-    messages: Sequence[Message], profile: ModelProfile, summary: RunningSummary | None = None, mode: Mode = "auto"
-) -> Situation:
+    messages: Sequence[Message], profile: ModelProfile, summary: PrefixSummary | None = None, mode: Mode = "auto"
+) -> PlanInput:
     """A request as the pipeline sees it."""
     known = 40 if summary else 0
     budget = budget_for(profile, 64)
-    return Situation(messages, [size(one) for one in messages], FIXED, budget, profile.policy, mode, summary, known)
+    return PlanInput(messages, [size(one) for one in messages], FIXED, budget, profile.policy, mode, summary, known)
 
 
-def cut(given_: Situation, clips: Sequence[Clip]) -> Situation:
+def cut(given_: PlanInput, clips: Sequence[Clip]) -> PlanInput:
     """The situation after the clips were performed."""
     messages = list(given_.messages)
     for one in clips:

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.core.conversation.messages import Message
-from proxy.core.conversation.summary import RunningSummary, SummaryRecipe
+from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
 from proxy.core.planning.budget import Budget, CompactionPolicy
 from proxy.core.planning.cuts import open_cuts
 from proxy.core.planning.plan import plan
-from proxy.core.planning.situation import CannotFit, Compact, Mode, NoCompaction, ReuseSummary, Situation
+from proxy.core.planning.situation import CannotFit, Compact, Mode, NoCompaction, PlanInput, ReuseSummary
 from tests.core.histories import conversations, message, pairs
 
 
@@ -41,18 +41,18 @@ def situation(
     *,
     mode: Mode = "auto",
     messages: list[Message] | None = None,
-    summary: RunningSummary | None = None,
+    summary: PrefixSummary | None = None,
     policy: CompactionPolicy | None = None,
-) -> Situation:
+) -> PlanInput:
     """A situation whose messages count as ``tokens`` says."""
     messages = chat(len(tokens)) if messages is None else messages
     known = 100 if summary else 0
-    return Situation(messages, tokens, 3, marks, policy or CompactionPolicy(), mode, summary, known)
+    return PlanInput(messages, tokens, 3, marks, policy or CompactionPolicy(), mode, summary, known)
 
 
-def summary_of(covered: int) -> RunningSummary:
+def summary_of(covered: int) -> PrefixSummary:
     """A stored summary."""
-    return RunningSummary(b"p", covered, "text", SummaryRecipe("llm", "general", 1), "llm", "automatic", 0.0)
+    return PrefixSummary(b"p", covered, "text", SummaryRecipe("llm", "general", 1), "llm", "automatic", 0.0)
 
 
 def test_fr_1_3_3_the_most_messages_that_fit_the_retention_stay() -> None:
@@ -230,7 +230,7 @@ def test_a_summary_that_covers_the_newest_message_is_not_used(covered: int) -> N
 
 
 def test_system_messages_inside_the_prefix_go_into_the_summary_only_when_they_have_no_room() -> None:
-    """DESIGN.md, promise 2: kept verbatim as long as they fit; the oldest give way first."""
+    """Promise 2: kept verbatim as long as they fit; the oldest give way first."""
     said = [message(role="user", content="a")]
     said += [message(role="system", content=f"reminder {i}") for i in range(4)]
     said += [message(role="assistant", content="b"), message(role="user", content="c")]

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import chain_of
-from proxy.core.conversation.summary import RunningSummary, SummaryRecipe, render_summary
+from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe, render_summary
 from proxy.core.planning.assemble import assemble
 from proxy.core.planning.budget import Budget, CompactionPolicy, ModelProfile, budget_for
 from proxy.core.planning.plan import plan, plan_ahead, would_help
-from proxy.core.planning.situation import Compact, NoCompaction, Situation, SwapSummary
+from proxy.core.planning.situation import Compact, NoCompaction, PlanInput, SwapSummary
 from tests.core.histories import conversations, message, orphans, profiles, size
 from tests.core.planning.test_plan import budget, chat, situation, summary_of
 
@@ -81,14 +81,14 @@ def test_a_conversation_that_was_prepared_for_is_sent_valid_and_within_its_budge
 ) -> None:
     """Any history grows by any messages after its summary was prepared: pairs whole, newest message as it came."""
     marks = budget_for(profile, None)
-    case = Situation(said, [size(one) for one in said], 3, marks, profile.policy)
+    case = PlanInput(said, [size(one) for one in said], 3, marks, profile.policy)
     ahead = plan_ahead(case)
     if ahead is None:
         return
     assert marks.prepare_mark < sum(case.tokens) + 3 <= marks.high_water
     chain = chain_of("tenant", said)
     text = "x" * data.draw(st.integers(1, 40))
-    summary = RunningSummary(
+    summary = PrefixSummary(
         chain.at(ahead.covered), ahead.covered, text, RECIPE, "extractive", "prepared", 0.0, absorbed=ahead.absorbed
     )
     rendered = size(render_summary(summary))
@@ -108,10 +108,10 @@ def test_a_chat_that_grows_steadily_is_compacted_to_the_low_water() -> None:
     """With the default marks: what is kept at the high water is what came since the prepare mark."""
     messages, tokens = chat(81), [100] * 81
     marks = budget(high_water=8000, limit=8000, prepare_mark=5600, low_water=3600, retention=2000)
-    ahead = plan_ahead(Situation(messages[:57], tokens[:57], 3, marks, situation([1], marks).policy))
+    ahead = plan_ahead(PlanInput(messages[:57], tokens[:57], 3, marks, situation([1], marks).policy))
     assert ahead is not None
     swapped = plan(
-        Situation(
+        PlanInput(
             messages,
             tokens,
             3,
@@ -147,7 +147,7 @@ def grown_chat(marks: Budget, policy: CompactionPolicy, size_: int = 100) -> tup
     """
     prepared, made = None, 0
     for count in range(3, 200, 2):
-        case = Situation(
+        case = PlanInput(
             chat(count), [size_] * count, 3, marks, policy, prepared=prepared, prepared_tokens=100 if prepared else 0
         )
         planned = plan(case)

@@ -101,7 +101,7 @@ DIFFERENT: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("said", "echoed"), [case[1:] for case in ECHOES], ids=[case[0] for case in ECHOES])
 def test_what_clients_change_on_echo_does_not_change_the_identity(said: dict[str, Any], echoed: dict[str, Any]) -> None:
-    """DESIGN.md, "Identity": ``canonical`` drops what clients strip or add when they send a message back."""
+    """Decision 0001: ``canonical`` drops what clients strip or add when they send a message back."""
     assert message(**said).digest == message(**echoed).digest
 
 

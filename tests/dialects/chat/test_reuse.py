@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import ChatRequest
+from proxy.core.conversation.messages import ModelRequest
 from proxy.core.errors import InvalidRequest
 from proxy.dialects.chat import reuse as beginnings
-from proxy.dialects.chat.request import BodyParser
+from proxy.dialects.chat.request import RequestParser
 
 TEXTS = st.text(alphabet=st.sampled_from('ab "\\/\n\t[]{}:,é😀'), max_size=12)
 TALK = st.lists(TEXTS, min_size=1, max_size=8)
@@ -32,7 +32,7 @@ def body(messages: list[dict[str, str]], layout: dict[str, Any], *, first: bool 
     return json.dumps(whole, **layout).encode(errors="surrogatepass")
 
 
-def told(request: ChatRequest) -> object:
+def told(request: ModelRequest) -> object:
     """All that a request says, to the byte and in order."""
     return request.messages, list(request.fields.items()), request.body, request.model, request.stream, request.counted
 
@@ -54,16 +54,16 @@ def test_a_parser_that_knows_the_beginning_reads_the_same(
     texts: list[str], turns: list[tuple[int, list[str], bool]], layout: dict[str, Any], *, first: bool
 ) -> None:
     """Turns, forks and edits in any order and layout: as a parser reads it that has never seen anything."""
-    parser = BodyParser()
+    parser = RequestParser()
     for kept, more, stream in [(0, texts, False), *turns]:
         texts = [*texts[:kept], *more]
         sent = body(said(texts), layout, first=first, stream=stream)
-        assert told(parser.chat(sent)) == told(BodyParser().chat(sent))
+        assert told(parser.chat(sent)) == told(RequestParser().chat(sent))
 
 
 def test_only_what_is_new_is_parsed() -> None:
     """The known messages are the very tuple's; what was found of them comes along."""
-    parser = BodyParser()
+    parser = RequestParser()
     before = parser.chat(body(said(["a", "b"]), {})).lineage
     assert before is not None
     before.found["step"] = 2
@@ -76,7 +76,7 @@ def test_only_what_is_new_is_parsed() -> None:
 
 def test_a_lineage_holds_for_its_own_messages_only() -> None:
     """Where messages were taken out of a request, nothing that was found by place is right any more."""
-    request = BodyParser().chat(body(said(["a", "b"]), {}))
+    request = RequestParser().chat(body(said(["a", "b"]), {}))
     assert request.lineage is not None
     assert replace(request, messages=request.messages[1:]).lineage is None
 
@@ -96,31 +96,31 @@ def test_a_lineage_holds_for_its_own_messages_only() -> None:
 )
 def test_what_comes_after_the_known_part_may_change_everything(end: bytes) -> None:
     """A name that stands twice, an error: told as a parser tells it that has never seen the beginning."""
-    parser = BodyParser()
+    parser = RequestParser()
     start = body(said(["a", "b"]), {})[:-1]
     parser.chat(start + b"}")
 
-    def outcome(one: BodyParser) -> object:
+    def outcome(one: RequestParser) -> object:
         try:
             return told(one.chat(start + end))
         except InvalidRequest as error:
             return str(error), error.code, error.param
 
-    assert outcome(parser) == outcome(BodyParser())
+    assert outcome(parser) == outcome(RequestParser())
 
 
 def test_the_same_array_in_another_member_is_not_taken_for_the_messages() -> None:
     """The first place where the bytes stand is not always the right one."""
-    parser, talk = BodyParser(), said(["a", "b"])
+    parser, talk = RequestParser(), said(["a", "b"])
     for more in ([], said(["c"]), said(["c", "d"])):
         sent = json.dumps({"metadata": {"messages": talk}, "messages": talk + more, "model": "m"}).encode()
-        assert told(parser.chat(sent)) == told(BodyParser().chat(sent))
+        assert told(parser.chat(sent)) == told(RequestParser().chat(sent))
 
 
 def test_beginnings_give_way_to_newer_ones() -> None:
     """As many as there is room for, and the messages they hold are counted."""
-    kept = beginnings.Beginnings(4000)
-    parser = BodyParser()
+    kept = beginnings.PrefixReuse(4000)
+    parser = RequestParser()
     for number in range(20):
         sent = body(said([f"{number} {'x' * 500}"]), {})
         request = parser.chat(sent)
@@ -136,10 +136,10 @@ def test_bytes_that_are_no_utf8_are_refused_whatever_was_seen_before() -> None:
     begun = json.dumps({"messages": talk, "model": "m"}).encode()
     gone_on = json.dumps({"messages": [*talk, *said(["more"])], "model": "m"}).encode()
     odd = gone_on[:-1] + b', "metadata": "\xff"}'
-    knowing = BodyParser()
+    knowing = RequestParser()
     knowing.chat(begun)
     knowing.chat(gone_on)
-    for parser in (knowing, BodyParser()):
+    for parser in (knowing, RequestParser()):
         for broken in (
             odd,
             begun[:-1] + b', "metadata": "\xff"}',

@@ -15,8 +15,8 @@ from proxy.core.events import Event, RequestServed
 from proxy.core.ports import Headers, UpstreamReply
 from proxy.core.report import Report, Usage
 from proxy.dialects.chat.reply import Reply
-from proxy.dialects.chat.request import BodyParser
-from proxy.pipeline.pipeline import ChatPipeline
+from proxy.dialects.chat.request import RequestParser
+from proxy.pipeline.pipeline import Pipeline
 from proxy.pipeline.relay import Deliver, Ending, PendingTurn, Relay
 from proxy.pipeline.values import Exchange
 from proxy.server.access import ConversationAccess
@@ -51,9 +51,9 @@ class Slow:
 def endpoint(pipeline: object, told: list[Event], keepalive_seconds: float = 0, relay: object = None) -> ChatEndpoint:
     """The endpoint before a pipeline."""
     return ChatEndpoint(
-        pipeline=cast("ChatPipeline", pipeline),
+        pipeline=cast("Pipeline", pipeline),
         relay=cast("Relay", relay),
-        parser=BodyParser(),
+        parser=RequestParser(),
         access=ConversationAccess(PassthroughAuth(b"s"), OperatorAccess("127.0.0.1")),
         limits=EdgeLimits(1000, keepalive_seconds),
         emit=told.append,
@@ -243,7 +243,7 @@ def test_every_fact_of_a_visit_is_told_in_its_own_field() -> None:
     """The fact is made by the order of its fields, so each has a value of its own here."""
     times = iter((1.0, 1.5, 3.0))
     visit = RequestLog("/path", Response(Caller().send), lambda: next(times))
-    visit.request = BodyParser().chat(BODY[:-1] + b', "stream": true}')
+    visit.request = RequestParser().chat(BODY[:-1] + b', "stream": true}')
     report = Report("conversation", "tenant", 1, "forced", 2, 3, 4, 5, "strategy", "warning", gap="gap")
     visit.prepared(report)
     visit.failed(UpstreamBroken("said", internal="cause"))

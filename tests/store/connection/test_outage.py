@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxy.core.errors import ConfigError, StoreUnavailable
-from proxy.store.connection.outage import Rest
+from proxy.store.connection.outage import OutageBackoff
 from proxy.store.connection.probing import FIRST_SECONDS, LONGEST_SECONDS
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
@@ -98,7 +98,7 @@ async def test_an_address_that_cannot_be_used_is_a_configuration_error(url: str)
 def test_rest_lasts_until_an_answer_and_a_refusal_until_a_write() -> None:
     """What answers need not take writes, and what took none before is not well because it answers."""
     begun: list[str] = []
-    rest = Rest(lambda: begun.append("probe"))
+    rest = OutageBackoff(lambda: begun.append("probe"))
     assert rest.well
     rest.failed()
     rest.refused()

@@ -18,7 +18,7 @@ from redis.asyncio import Redis, RedisCluster
 
 from proxy.core.errors import StoreUnavailable
 from proxy.store.connection.client import connect
-from proxy.store.connection.pipelined import Line, Refused, Server, UnknownScript, packed
+from proxy.store.connection.pipelined import CommandRefused, PipelinedConnection, StoreServer, UnknownScript, packed
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
 from tests.store.turns import Client, dialogue
@@ -50,10 +50,10 @@ class Scripted:
 
 
 @contextlib.asynccontextmanager
-async def serving(script: Scripted, folder: Path) -> AsyncIterator[Line]:
+async def serving(script: Scripted, folder: Path) -> AsyncIterator[PipelinedConnection]:
     """A line to a scripted server."""
     server = await asyncio.start_unix_server(script, folder / "s")
-    line = Line(Server(path=str(folder / "s")))
+    line = PipelinedConnection(StoreServer(path=str(folder / "s")))
     try:
         yield line
     finally:
@@ -70,14 +70,14 @@ def socket_path(server: EmbeddedValkey) -> str:
 
 async def test_of_many_callers_at_once_each_gets_its_own_answer(socket_path: str) -> None:
     """Large and small answers, errors and nothing come back in the order of the commands, over one connection."""
-    line = Line(Server(path=socket_path))
+    line = PipelinedConnection(StoreServer(path=socket_path))
     await line.call("SET", "line:large", b"x" * 300_000)
 
     async def asked(number: int) -> bool:
         if number % 7 == 0:
             return len(await line.call("GET", "line:large")) == 300_000
         if number % 7 == 1:
-            with pytest.raises(Refused):
+            with pytest.raises(CommandRefused):
                 await line.call("NONSENSE", number)
             return True
         if number % 7 == 2:
@@ -144,7 +144,7 @@ async def test_what_is_no_answer_is_an_outage(tmp_path: Path) -> None:
 async def test_a_slow_server_keeps_nobody_else_waiting_on_the_next_connection(short_folder: Path) -> None:
     """A call that is given up takes the next ones to a new connection, and no late answer is taken for another's."""
     with EmbeddedValkey(short_folder) as server:
-        line = Line(Server(path=server.url.removeprefix("unix://")))
+        line = PipelinedConnection(StoreServer(path=server.url.removeprefix("unix://")))
         assert await line.call("ECHO", "before") == b"before"
         blocked = asyncio.create_task(line.call("BLPOP", "nothing", 0))
         await asyncio.sleep(0.01)
@@ -216,14 +216,14 @@ def test_a_connection_that_breaks_before_a_command_is_out_is_no_error_of_ours(tm
 
 async def test_a_password_and_a_database_are_given_at_the_beginning(socket_path: str) -> None:
     """As the URL says; without the right one there is no store, and the message holds no password."""
-    line = Line(Server(path=socket_path))
+    line = PipelinedConnection(StoreServer(path=socket_path))
     await line.call("ACL", "SETUSER", "guarded", "on", ">s3cret", "~*", "+@all")
-    second = Line(Server(path=socket_path, username="guarded", password="s3cret", db=2))
+    second = PipelinedConnection(StoreServer(path=socket_path, username="guarded", password="s3cret", db=2))
     await second.call("SET", "here", 1)
     assert await second.call("ACL", "WHOAMI") == b"guarded"
     assert await second.call("DBSIZE") == 1
     assert await line.call("GET", "here") is None
-    wrong = Line(Server(path=socket_path, username="guarded", password="wr0ng"))
+    wrong = PipelinedConnection(StoreServer(path=socket_path, username="guarded", password="wr0ng"))
     with pytest.raises(ConnectionError) as told:
         await wrong.call("PING")
     assert "wr0ng" not in str(told.value)
@@ -233,10 +233,10 @@ async def test_a_password_and_a_database_are_given_at_the_beginning(socket_path:
 
 async def test_a_user_without_a_password_is_not_taken_for_the_default_one(socket_path: str) -> None:
     """The URL names who it is; the access list lets it in as that."""
-    line = Line(Server(path=socket_path))
+    line = PipelinedConnection(StoreServer(path=socket_path))
     await line.call("ACL", "SETUSER", "open", "on", "nopass", "~*", "+@all")
     second = connect(f"unix://open@{socket_path}")
-    assert isinstance(second, Line)
+    assert isinstance(second, PipelinedConnection)
     assert await second.call("ACL", "WHOAMI") == b"open"
     for one in (line, second):
         await one.aclose()
@@ -244,7 +244,7 @@ async def test_a_user_without_a_password_is_not_taken_for_the_default_one(socket
 
 async def test_a_script_that_is_not_known_is_told_apart(socket_path: str) -> None:
     """The adapter then sends the source."""
-    line = Line(Server(path=socket_path))
+    line = PipelinedConnection(StoreServer(path=socket_path))
     with pytest.raises(UnknownScript):
         await line.call("EVALSHA", "0" * 40, 0)
     await line.aclose()
@@ -253,9 +253,9 @@ async def test_a_script_that_is_not_known_is_told_apart(socket_path: str) -> Non
 @pytest.mark.parametrize(
     ("url", "kind"),
     [
-        ("redis://localhost", Line),
-        ("redis://me:pw@host:7000/3", Line),
-        ("unix:///run/valkey.sock?db=1", Line),
+        ("redis://localhost", PipelinedConnection),
+        ("redis://me:pw@host:7000/3", PipelinedConnection),
+        ("unix:///run/valkey.sock?db=1", PipelinedConnection),
         ("rediss://host", Redis),
         ("redis://host?health_check_interval=5", Redis),
         ("redis+cluster://host", RedisCluster),
@@ -270,7 +270,7 @@ async def test_plain_addresses_only_are_spoken_to_by_a_line(url: str, kind: type
 
 def test_a_server_shows_no_password() -> None:
     """Its repr goes into errors."""
-    assert "pw" not in repr(Server(host="host", username="me", password="pw"))
+    assert "pw" not in repr(StoreServer(host="host", username="me", password="pw"))
 
 
 def test_a_large_command_is_packed_as_any_other() -> None:

@@ -10,15 +10,15 @@ import time
 import pytest
 
 from proxy.core.errors import StoreUnavailable
-from proxy.store.connection.call import WRITTEN_BYTES_A_SECOND, Asking, AskingForLong
-from proxy.store.connection.outage import Rest
-from proxy.store.connection.timeouts import Patience
+from proxy.store.connection.call import WRITTEN_BYTES_A_SECOND, AskingForLong, StoreCall
+from proxy.store.connection.outage import OutageBackoff
+from proxy.store.connection.timeouts import RenewingTimeout
 
 
 async def test_who_does_not_answer_is_waited_for_no_longer_than_said() -> None:
     """The loop is idle, so nothing else can be the reason."""
     started = time.monotonic()
-    with pytest.raises(TimeoutError), Patience(0.1):
+    with pytest.raises(TimeoutError), RenewingTimeout(0.1):
         await asyncio.sleep(5)
     assert time.monotonic() - started < 2
 
@@ -34,7 +34,7 @@ async def test_an_answer_that_came_in_time_is_taken_however_busy_the_loop_was() 
         answer.set_result(True)
 
     work = asyncio.create_task(busy())
-    with Patience(0.1):
+    with RenewingTimeout(0.1):
         assert await answer
     await work
 
@@ -49,7 +49,7 @@ async def test_a_loop_that_is_always_busy_is_waited_for_a_few_times_only() -> No
             await asyncio.sleep(0)
 
     work = asyncio.create_task(busy())
-    with pytest.raises(TimeoutError), Patience(0.03):
+    with pytest.raises(TimeoutError), RenewingTimeout(0.03):
         await asyncio.sleep(30)
     stop = True
     await work
@@ -58,10 +58,10 @@ async def test_a_loop_that_is_always_busy_is_waited_for_a_few_times_only() -> No
 async def test_a_store_that_answers_others_is_slow_and_not_gone() -> None:
     """Each answer to anybody begins the wait anew; without one it ends as said."""
     loop = asyncio.get_running_loop()
-    with Patience(0.1, loop.time):
+    with RenewingTimeout(0.1, loop.time):
         await asyncio.sleep(0.35)
     before = loop.time()
-    with pytest.raises(TimeoutError), Patience(0.1, lambda: before - 1):
+    with pytest.raises(TimeoutError), RenewingTimeout(0.1, lambda: before - 1):
         await asyncio.sleep(0.35)
 
 
@@ -70,7 +70,7 @@ async def test_who_is_cancelled_by_others_meanwhile_is_cancelled() -> None:
     started = asyncio.get_running_loop().create_future()
 
     async def asked() -> None:
-        with Patience(0.05):
+        with RenewingTimeout(0.05):
             started.set_result(None)
             try:
                 await asyncio.sleep(5)
@@ -89,7 +89,7 @@ async def test_an_outer_bound_is_not_taken_for_ones_own() -> None:
     """Each takes back its own cancellation only, and the task goes on as if there had been none."""
 
     async def asked() -> None:
-        with Patience(5):
+        with RenewingTimeout(5):
             await asyncio.sleep(5)
 
     with pytest.raises(TimeoutError):
@@ -97,7 +97,7 @@ async def test_an_outer_bound_is_not_taken_for_ones_own() -> None:
     task = asyncio.current_task()
     assert task is not None
     async with asyncio.timeout(5):
-        with pytest.raises(TimeoutError), Patience(0.02):
+        with pytest.raises(TimeoutError), RenewingTimeout(0.02):
             await asyncio.sleep(5)
         assert task.cancelling() == 0
         await asyncio.sleep(0)
@@ -105,7 +105,7 @@ async def test_an_outer_bound_is_not_taken_for_ones_own() -> None:
 
 async def test_what_is_over_is_not_ended_later() -> None:
     """No timer is left behind that would cancel the task in what it does next."""
-    with Patience(0.02):
+    with RenewingTimeout(0.02):
         await asyncio.sleep(0)
     await asyncio.sleep(0.1)
 
@@ -114,7 +114,7 @@ async def test_an_answer_of_the_last_moment_comes_first() -> None:
     """What arrives in the same turn of the loop as the end of the wait is taken."""
     loop = asyncio.get_running_loop()
     answer = loop.create_future()
-    with Patience(0.05):
+    with RenewingTimeout(0.05):
         loop.call_later(0.04, answer.set_result, "there")
         time.sleep(0.06)  # noqa: ASYNC251 - both timers are due at once, and not late
         assert await answer == "there"
@@ -122,7 +122,7 @@ async def test_an_answer_of_the_last_moment_comes_first() -> None:
 
 async def test_of_many_waits_each_ends_in_its_own_time() -> None:
     """One timer looks after all of them, and none is ended with another's."""
-    patience, loop = Patience(0.1), asyncio.get_running_loop()
+    patience, loop = RenewingTimeout(0.1), asyncio.get_running_loop()
     started = loop.time()
 
     async def asked(after: float, seconds: float) -> float:
@@ -144,7 +144,7 @@ async def test_of_many_waits_each_ends_in_its_own_time() -> None:
 
 async def test_a_wait_is_not_shortened_by_the_ones_before_it() -> None:
     """A timer that was set for a wait that is over finds nobody late, and the next end is not forgotten."""
-    patience, loop = Patience(0.1), asyncio.get_running_loop()
+    patience, loop = RenewingTimeout(0.1), asyncio.get_running_loop()
     for _ in range(4):
         with patience:
             await asyncio.sleep(0.04)
@@ -159,13 +159,13 @@ def test_a_wait_that_is_thrown_away_with_its_loop_ends_quietly(monkeypatch: pyte
     unraised: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", unraised.append)
 
-    async def asked(patience: Patience) -> None:
+    async def asked(patience: RenewingTimeout) -> None:
         with patience:
             await asyncio.get_running_loop().create_future()
 
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(lambda *_: None)
-    lost = loop.create_task(asked(Patience(5)))
+    lost = loop.create_task(asked(RenewingTimeout(5)))
     loop.run_until_complete(asyncio.sleep(0))
     loop.close()
     del loop, lost
@@ -175,7 +175,7 @@ def test_a_wait_that_is_thrown_away_with_its_loop_ends_quietly(monkeypatch: pyte
 
 async def test_a_task_waits_once_at_a_time() -> None:
     """Two bounds of one patience in one task would be one."""
-    patience = Patience(1)
+    patience = RenewingTimeout(1)
     with patience, pytest.raises(RuntimeError), patience:
         pass
     with patience:
@@ -184,9 +184,9 @@ async def test_a_task_waits_once_at_a_time() -> None:
 
 async def test_a_large_write_is_given_time_by_its_size_and_so_is_what_waits_behind_it() -> None:
     """A record that is late by its own size is no outage: nobody rests for it, and nobody goes on without a history."""
-    rest = Rest()
+    rest = OutageBackoff()
     large = AskingForLong(rest, 0.05, 5 * WRITTEN_BYTES_A_SECOND)
-    waits = Asking(rest, 0.05)
+    waits = StoreCall(rest, 0.05)
 
     async def behind() -> None:
         with waits:
@@ -204,7 +204,7 @@ async def test_a_large_write_is_given_time_by_its_size_and_so_is_what_waits_behi
 
 async def test_a_large_write_that_never_ends_is_an_outage_all_the_same() -> None:
     """Its time is bounded, and it does not begin anew for its own sake."""
-    rest, clock = Rest(), asyncio.get_running_loop().time
+    rest, clock = OutageBackoff(), asyncio.get_running_loop().time
     started = clock()
     with pytest.raises(StoreUnavailable), AskingForLong(rest, 0.05, WRITTEN_BYTES_A_SECOND // 10):
         await asyncio.sleep(30)
