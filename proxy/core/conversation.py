@@ -119,6 +119,7 @@ class TurnRecord:
             self.head,
             self.lease,
             self.held,
+            self.imported,
         )
 
 

@@ -30,6 +30,7 @@ RECORD = TurnRecord(
     head="h",
     lease="l",
     held=b"v",
+    imported=True,
 )
 
 

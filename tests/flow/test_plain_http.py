@@ -41,7 +41,7 @@ def wire(client: Client) -> Iterator[socket.socket]:
 
 def request(path: bytes = CHAT, body: bytes = BODY, *, headers: bytes = b"", version: bytes = b"1.1") -> bytes:
     """A POST in bytes."""
-    head = b"POST %b HTTP/%b\r\nhost: x\r\n%bcontent-length: %d\r\n\r\n" % (path, version, headers, len(body))
+    head = b"POST %b HTTP/%b\r\nhost: localhost\r\n%bcontent-length: %d\r\n\r\n" % (path, version, headers, len(body))
     return head + body
 
 
@@ -93,7 +93,7 @@ def test_a_body_is_asked_for_before_it_is_sent(wire: socket.socket) -> None:
 
 def test_a_chunked_body_is_read_whole(bench: Bench, wire: socket.socket) -> None:
     """No length is declared; the pieces fall anywhere."""
-    wire.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
+    wire.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n")
     for place in range(0, len(BODY), 7):
         piece = BODY[place : place + 7]
         wire.sendall(b"%x\r\n%b\r\n" % (len(piece), piece))
@@ -160,7 +160,7 @@ def test_odd_headers_do_no_harm(wire: socket.socket, headers: bytes) -> None:
 )
 def test_what_is_not_served_is_refused_in_order(wire: socket.socket, line: bytes, status: int) -> None:
     """A status, no redirect, and no body for HEAD."""
-    wire.sendall(line + b"\r\nhost: x\r\nconnection: close\r\n\r\n")
+    wire.sendall(line + b"\r\nhost: localhost\r\nconnection: close\r\n\r\n")
     got = until(wire, b"never")
     assert got.startswith(b"HTTP/1.1 %d " % status), got
     assert got.endswith(b"\r\n\r\n") == line.startswith(b"HEAD")
