@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from proxy.commands import at_rest
 from proxy.core.assemble import assemble
 from proxy.core.conversation import StoredConversation, StoredMessage
+from proxy.core.echo import as_sent
 from proxy.core.errors import InvalidRequest
 from proxy.core.messages import Message
 from proxy.core.ports import Caller
@@ -38,7 +39,7 @@ class Contexts:
         if at is not None:
             return await self._context_at(record, kept, at)
         heads = await self._finding.heads.head(record.id)
-        request = await self._finding.request(record.model, [*heads, *(one.raw for one in kept)])
+        request = await self._finding.request(record.model, [*heads, *(as_sent(one.raw) for one in kept)])
         place = Place(record.tenant, chain_of_stored(record.id, kept))
         case = await self._finding.road.understand(request, caller or NOBODY, Controls(), stored=place)
         fitted = await self._fitting.fit(at_rest(case), lambda _, __: None)
@@ -68,7 +69,7 @@ class Contexts:
         whole = turn.beyond <= turn.complete  # of a parent's turn the answer may be missing, and nothing else
         texts = await self._finding.store.system_messages(record.id)
         heads = [texts[digest] for place, digest in turn.systems if place == 0 and digest in texts]
-        request = await self._finding.request(record.model, [*heads, *(one.raw for one in kept[:asked])])
+        request = await self._finding.request(record.model, [*heads, *(as_sent(one.raw) for one in kept[:asked])])
         messages: Sequence[Message] = request.messages
         made = [
             one

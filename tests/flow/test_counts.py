@@ -74,7 +74,7 @@ def test_tokens_after_are_those_of_the_forwarded_body(
     short, talk = [*history(3), user("And?")], [*history(20), user("Now?")]
     seen = [
         same(bench, client, put(short), billed),
-        same(bench, client, put(short), billed, summarize="force"),
+        same(bench, client, put(short), billed, summarize="force", retention_tokens="50"),
         same(bench, client, put(talk), billed),
         same(bench, client, [*put(talk), assistant("Fine."), user("So?")], billed),
         same(bench, client, put(talk), billed, summarize="off"),
