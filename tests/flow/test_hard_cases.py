@@ -56,16 +56,18 @@ def test_a_rule_that_was_never_summarized_is_never_dropped(bench: Bench, client:
     assert {"role": "system", "content": "A NEW RULE"} in bench.upstream.last.messages
 
 
-def test_force_summarizes_most_of_what_there_is(bench: Bench, client: Client) -> None:
-    """Where all is within the retention, force keeps a share and the request gets smaller."""
-    got = client.chat([*history(1, 300), user("Now?")], summarize="force", retention_tokens="5000")
-    assert got.headers["x-tidemark-action"] == "forced"
-    assert int(got.headers["x-tidemark-tokens-after"]) < int(got.headers["x-tidemark-tokens-before"])
+def test_fr_2_2_1_force_leaves_alone_what_is_within_the_retention(bench: Bench, client: Client) -> None:
+    """Who asks for 5,000 tokens to stay keeps all of a smaller talk; the answer says that nothing is left."""
+    said = [*history(1, 300), user("Now?")]
+    got = client.chat(said, summarize="force", retention_tokens="5000")
+    assert got.headers["x-tidemark-action"] == "none"
+    assert "the retention of 5000 tokens" in got.headers["x-tidemark-warning"]
+    assert bench.upstream.last.messages == said
 
 
 def test_a_forced_summary_that_saves_nothing_says_so(client: Client) -> None:
     """FR-5.4.2: done, because it was asked for, and with a warning."""
-    got = client.chat([user("a"), assistant("b"), user("c")], summarize="force")
+    got = client.chat([user("a"), assistant("b"), user("c")], summarize="force", retention_tokens="0")
     assert got.headers["x-tidemark-action"] == "forced"
     assert "got longer" in got.headers["x-tidemark-warning"]
 
