@@ -20,8 +20,8 @@ _ANSWER = b"assistant"
 def as_sent(raw: bytes) -> bytes:
     """Return a stored message as a client would send it; anything but an answer as the very same bytes.
 
-    Members that are null or that no request may have go, and of audio all but its id. A content that is null beside a call
-    stays: the reference has it so, clients send it, and some servers want the member.
+    Members that are null or that no request may have go, and of audio all but its id. A content that is null beside a
+    call stays: the reference has it so, clients send it, and some servers want the member.
     """
     if _ANSWER not in raw:
         return raw
