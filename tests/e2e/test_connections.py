@@ -83,6 +83,20 @@ def test_more_requests_at_once_than_connections_are_answered_in_words(machine: M
     assert tidemark.end() == 0
 
 
+def test_the_bounds_are_those_of_the_configuration_in_every_worker(machine: Machine) -> None:
+    """They reach the processes that are started, not only the one that reads the file."""
+    config = machine.config(CONFIG + "server: {{max_connections: 4, head_seconds: 0.5, workers: 2}}\n")
+    tidemark = machine.serve("--config", str(config))
+    with ExitStack() as stack:
+        for _ in range(40):
+            stack.enter_context(socket.create_connection(address(tidemark), timeout=WAIT_SECONDS))
+        wait_until(lambda: "All 4 connections of this worker are in use" in tidemark.text, WAIT_SECONDS)
+    with socket.create_connection(address(tidemark), timeout=WAIT_SECONDS) as half:
+        half.sendall(b"GET / HTTP/1.1\r\n")
+        assert half.recv(65_536).startswith(b"HTTP/1.1 408 ")
+    assert tidemark.end() == 0
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_who_comes_after_the_signal_is_refused_at_once(machine: Machine, workers: int) -> None:
     """With open streams, which end whole: no new client hangs, and none is reset."""

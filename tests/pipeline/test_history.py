@@ -82,7 +82,7 @@ def test_a_stored_answer_goes_out_as_a_client_would_send_it(bench: Bench, client
     id_ = turn({"role": "tool", "tool_call_id": "c", "content": "Found."}, plain)
     sent = bench.upstream.last.messages
     assert sent[1] == {"role": "assistant", "content": "Yes."}
-    assert sent[3] == {"role": "assistant", "tool_calls": [call]}
+    assert sent[3] == {"role": "assistant", "content": None, "tool_calls": [call]}
     shown = client.http.get(f"/tidemark/conversations/{id_}", headers=client.headers()).json()["data"]
     assert [shown[1]["message"], shown[3]["message"]] == [plain, calling]
     exported = client.http.get(f"/tidemark/conversations/{id_}/export", headers=client.headers()).text.splitlines()

@@ -12,13 +12,16 @@ from typing import Any
 
 SENT_MEMBERS = ("role", "content", "refusal", "name", "tool_calls", "function_call", "audio")
 """All that the reference allows in an assistant's message; strict servers refuse what is beside."""
+CALLS = {"tool_calls", "function_call", "audio"}
+"""Beside these ``content`` may be null or missing."""
 _ANSWER = b"assistant"
 
 
 def as_sent(raw: bytes) -> bytes:
-    """Return a stored message's JSON as a client would send it; of anything but an answer, the very same bytes.
+    """Return a stored message as a client would send it; anything but an answer as the very same bytes.
 
-    Members that are null or that no request may have go, and of audio all but its id.
+    Members that are null or that no request may have go, and of audio all but its id. A content that is null beside a
+    call stays: the reference has it so, clients send it, and some servers want the member.
     """
     if _ANSWER not in raw:
         return raw
@@ -40,8 +43,8 @@ def _sent(message: dict[str, Any]) -> dict[str, Any]:
         sent["tool_calls"] = [_without_nulls(call) for call in calls]
     if isinstance(audio := sent.get("audio"), dict) and "id" in audio:
         sent["audio"] = {"id": audio["id"]}
-    if not sent.keys() & {"content", "tool_calls", "function_call", "audio"}:
-        sent["content"] = ""  # needed where nothing is called
+    if "content" not in sent and not (sent.keys() & CALLS and "content" not in message):
+        sent["content"] = None if sent.keys() & CALLS else ""  # needed where nothing is called
     return sent
 
 

@@ -28,15 +28,19 @@ def sent(**members: Any) -> Any:
     [
         ({"content": "Yes.", "refusal": None, "annotations": [], "audio": None}, {"content": "Yes."}),
         ({"content": "Yes.", "reasoning": "Hm", "reasoning_content": "Hm", "tool_calls": []}, {"content": "Yes."}),
-        ({"content": None, "tool_calls": [CALL], "function_call": None}, {"tool_calls": [CALL]}),
-        ({"content": None, "tool_calls": [{**CALL, "extra": None}]}, {"tool_calls": [CALL]}),
+        ({"content": None, "tool_calls": [CALL], "function_call": None}, {"content": None, "tool_calls": [CALL]}),
+        ({"content": None, "tool_calls": [{**CALL, "extra": None}]}, {"content": None, "tool_calls": [CALL]}),
+        ({"tool_calls": [CALL], "reasoning": "Hm"}, {"tool_calls": [CALL]}),
         ({"content": None, "refusal": "I cannot."}, {"refusal": "I cannot.", "content": ""}),
-        ({"content": None, "audio": {"id": "a", "data": "...", "expires_at": 1}}, {"audio": {"id": "a"}}),
+        (
+            {"content": None, "audio": {"id": "a", "data": "...", "expires_at": 1}},
+            {"content": None, "audio": {"id": "a"}},
+        ),
         ({"content": None, "reasoning": "Hm"}, {"content": ""}),
     ],
 )
 def test_an_answer_goes_out_as_a_client_would_send_it(answer: dict[str, Any], expected: dict[str, Any]) -> None:
-    """OpenAI's reference: what an assistant's message may have, and no null."""
+    """OpenAI's reference: what an assistant's message may have, and null for a content beside calls only."""
     assert sent(**answer) == {"role": "assistant", **expected}
 
 
@@ -44,6 +48,7 @@ def test_an_answer_goes_out_as_a_client_would_send_it(answer: dict[str, Any], ex
     "raw",
     [
         b'{"role":  "assistant", "content": "as it was"}',
+        b'{"role": "assistant", "content": null, "tool_calls": [{"id":  "c", "type": "function"}]}',
         b'{"role": "user", "content": "the assistant said", "name": null}',
         b'{"role": "tool", "tool_call_id": "c", "content": "assistant", "x": null}',
         b'"assistant"',
