@@ -9,7 +9,7 @@ UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --generat
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-growth bench-lag bench-replay bench-instructions test-demo test-deep bench-turns check format lock clean
+.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-growth bench-lag bench-replay bench-instructions bench-structure test-demo test-deep bench-turns check format lock clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -42,7 +42,7 @@ bench-instructions: $(VENV)/dev.stamp ## Count the instructions of a small reque
 	@$(BIN)/python -m benchmarks.speed.instructions $(ARGS)
 
 bench-structure: $(VENV)/dev.stamp ## Count the calls, files and package moves of one request
-	PYTHONPATH=. $(BIN)/python -m benchmarks.structure
+	@PYTHONPATH=. $(BIN)/python -m benchmarks.structure
 
 bench-counting: $(VENV)/dev.stamp ## Measure token counting beside litellm's; ARGS: make bench-counting ARGS="--rounds 30"
 	@PYTHONPATH=. $(BIN)/python benchmarks/counting.py $(ARGS)
