@@ -1,0 +1,123 @@
+"""Plain English as the tests see it: docstrings, names of variables and functions, words of pictures.
+
+``python -m tests.docs.language [PACKAGE ...]`` lists every breach, for all of ``proxy/`` or for some packages.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tokenize
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+MOST_WORDS = 20
+"""Of the sentence that opens a docstring."""
+PARTICIPLES = frozenset(
+    [
+        "told",
+        "held",
+        "said",
+        "found",
+        "one",
+        "known",
+        "kept",
+        "given",
+        "taken",
+        "asked",
+        "made",
+        "seen",
+        "left",
+        "gone",
+        "sent",
+        "brought",
+        "written",
+        "called",
+        "named",
+        "meant",
+        "begun",
+        "grown",
+        "come",
+        "came",
+        "went",
+        "heard",
+        "going",
+    ]
+)
+"""No name by themselves: a reader cannot tell what was found, kept or told."""
+PICTURES = re.compile(r"\b(roads?|rooms?|houses?|doors?|strangers?)\b", re.IGNORECASE)
+"""Words that stand for a package, a layer or a pipeline elsewhere."""
+
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def breaches(path: Path) -> Iterator[str]:
+    """Everything in one source file that is not plain, with its line."""
+    source = path.read_text(encoding="utf-8")
+    tree = ast.parse(source)
+    for line, text in _docstrings(tree):
+        if len(opening(text).split()) > MOST_WORDS:
+            yield f"{path}:{line}: the opening sentence has more than {MOST_WORDS} words"
+    for line, name in _names(tree):
+        if name.strip("_") in PARTICIPLES:
+            yield f"{path}:{line}: {name!r} does not say what it is"
+    for line, text in _prose(source):
+        for word in PICTURES.findall(text):
+            yield f"{path}:{line}: {word!r} is a picture"
+
+
+def opening(text: str) -> str:
+    """The first sentence of a docstring."""
+    return re.split(r"(?<=[.!?:;])\s", " ".join(text.split()), maxsplit=1)[0]
+
+
+def class_names(root: Path) -> list[str]:
+    """The name of every class under a folder, as often as it stands there."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in sorted(root.rglob("*.py"))]
+    return [node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+
+
+def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The docstrings of modules, classes and functions, and the strings below attributes."""
+    for node in ast.walk(tree):
+        if not isinstance(node, _DOCUMENTED):
+            continue
+        for statement in node.body:
+            value = statement.value if isinstance(statement, ast.Expr) else None
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                yield value.lineno, value.value
+
+
+def _names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Every name that the code itself gives: variables, arguments, attributes, functions."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield node.lineno, name
+            case ast.arg(arg=name):
+                yield node.lineno, name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield node.lineno, name
+
+
+def _prose(source: str) -> Iterator[tuple[int, str]]:
+    """Comments and strings, line by line."""
+    for token in tokenize.tokenize(BytesIO(source.encode()).readline):
+        if token.type in (tokenize.COMMENT, tokenize.STRING):
+            for offset, line in enumerate(token.string.splitlines()):
+                yield token.start[0] + offset, line
+
+
+def main(packages: list[str]) -> int:
+    """List the breaches of some packages."""
+    folders = [ROOT / "proxy" / package for package in packages] or [ROOT / "proxy"]
+    listed = [line for folder in folders for path in sorted(folder.rglob("*.py")) for line in breaches(path)]
+    print("\n".join(line.removeprefix(f"{ROOT}/") for line in listed))
+    return len(listed) > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
