@@ -28,7 +28,7 @@ from proxy.archive.summarize import ManualCompaction
 from proxy.config import Settings
 from proxy.core.errors import InvalidRequest, TidemarkError
 from proxy.core.events import Event, Listener, TurnStored
-from proxy.core.ports import MemoryFlush
+from proxy.core.ports import Authenticator, MemoryFlush
 from proxy.dialects.chat.request import read_messages
 from proxy.pipeline.command_text import mark_of
 from proxy.pipeline.commands import Commands
@@ -87,7 +87,7 @@ def create_app(
     )
     heard = log.hears(TurnStored)  # the metrics do not count them
     relay = Relay(store, parts.counter, emit, msgspec.json.decode, time.perf_counter, tells_turns=heard)
-    auth = PassthroughAuth(
+    auth: Authenticator = PassthroughAuth(
         secret,
         identity_headers=settings.auth.identity_headers,
         forward_cookies=settings.server.forward_cookies,

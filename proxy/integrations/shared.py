@@ -26,6 +26,7 @@ from proxy.core.conversation.prefix import PrefixChain, chain_of
 from proxy.core.conversation.records import response_conversation_id
 from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe, inner_systems, render_text
 from proxy.core.errors import StoreError
+from proxy.core.ports import Authenticator
 from proxy.integrations.summarizing import Find, Keep, Shared
 from proxy.pipeline.identify import tenant_of
 from proxy.server.auth import PassthroughAuth
@@ -126,7 +127,7 @@ class SharedSummaries:
         url = url_of(settings.data_dir / "store") if url == "embedded" else url
         stored = self._stored = StoredParts(settings, url, _LOG.warning)
         encoded = [(name.encode(), value.encode()) for name, value in lines.items()]
-        auth = PassthroughAuth(secret.encode(), identity_headers=settings.auth.identity_headers)
+        auth: Authenticator = PassthroughAuth(secret.encode(), identity_headers=settings.auth.identity_headers)
         caller = auth.caller(encoded)
         route = await stored.parts.upstream.resolve(model, by_operator=True)
         profile = await stored.parts.catalog.profile(route, caller)

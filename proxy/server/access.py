@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from proxy.core.ports import Caller
-from proxy.server.auth import PassthroughAuth
+from proxy.core.ports import Authenticator, Caller
 from proxy.server.operator import OperatorAccess
 
 
@@ -19,7 +18,7 @@ from proxy.server.operator import OperatorAccess
 class ConversationAccess:
     """The rule; it holds no state of its own."""
 
-    auth: PassthroughAuth
+    auth: Authenticator
     operator: OperatorAccess
 
     def caller(self, request: Request) -> Caller | None:

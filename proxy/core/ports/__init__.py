@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from proxy.core.ports.authenticating import Authenticator
 from proxy.core.ports.counting import RequestCount, Stored, TokenCounter
 from proxy.core.ports.flushing import ConsumerState, DeadLetter, FlushEntry, FlushQueue, MemoryFlush, QueueState
 from proxy.core.ports.searching import Hit, Searchable, Searches
@@ -21,6 +22,7 @@ from proxy.core.ports.summarizing import Summarizer, SummaryTask
 from proxy.core.ports.upstream import Caller, Headers, Lane, ModelCatalog, Route, Upstream, UpstreamReply
 
 __all__ = [
+    "Authenticator",
     "CalibrationStore",
     "Caller",
     "ConsumerState",

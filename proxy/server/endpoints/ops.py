@@ -16,10 +16,9 @@ from starlette.routing import BaseRoute, Route
 
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import ModelNotFound, StoreError, TidemarkError
-from proxy.core.ports import Caller, ConversationStore
+from proxy.core.ports import Authenticator, Caller, ConversationStore
 from proxy.pipeline.offline import OfflineService
 from proxy.server.asgi import ClientGone, read_body
-from proxy.server.auth import PassthroughAuth
 from proxy.server.encodings import decoded_body
 from proxy.server.errors import envelope, error_lines, status_of
 
@@ -47,7 +46,7 @@ class OperationsEndpoints:
 
     store: ConversationStore
     models: ModelLister
-    auth: PassthroughAuth
+    auth: Authenticator
     stateless: OfflineService
     metrics: RenderMetrics
     resting: Callable[[], int]

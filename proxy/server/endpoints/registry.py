@@ -15,10 +15,9 @@ from starlette.routing import BaseRoute, Route
 
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.prefix import owner_of
-from proxy.core.ports import Caller
+from proxy.core.ports import Authenticator, Caller
 from proxy.dialects.raw_json import decoded, members
 from proxy.server.asgi import read_body
-from proxy.server.auth import PassthroughAuth
 from proxy.server.encodings import decoded_body
 from proxy.server.endpoints.ops import as_json, told
 from proxy.server.operator import OperatorAccess
@@ -59,7 +58,7 @@ class RegistryEndpoints:
     """The endpoints of the registry; docs/wire.md lists the paths."""
 
     registry: ModelRegistryPort
-    auth: PassthroughAuth
+    auth: Authenticator
     access: OperatorAccess
 
     def routes(self) -> list[BaseRoute]:
