@@ -40,9 +40,9 @@ from proxy.server.auth import MAX_REMEMBERED, PassthroughAuth
 from proxy.server.browsers import BrowserAccess
 from proxy.server.endpoints.chat import ChatEndpoint, EdgeLimits
 from proxy.server.endpoints.conversations import ConversationEndpoints
-from proxy.server.endpoints.ops import OperationsEndpoints
+from proxy.server.endpoints.offline import OfflineEndpoints
+from proxy.server.endpoints.operations import OperationsEndpoints
 from proxy.server.endpoints.registry import RegistryEndpoints
-from proxy.server.endpoints.summarize import SummarizeEndpoint
 from proxy.server.errors import envelope, status_of
 from proxy.server.operator import OperatorAccess
 from proxy.store.leases import RedisLeases
@@ -128,14 +128,12 @@ def create_app(
             store=store,
             models=parts.catalog,
             auth=auth,
-            stateless=parts.stateless(),
             metrics=metrics.render,
-            resting=engine.writer.resting,
-            max_body_bytes=max_body,
+            count_resting=engine.writer.resting,
         ).routes(),
+        *OfflineEndpoints(parts.stateless(), auth, max_body).routes(),
         *RegistryEndpoints(stored.registry, auth, access).routes(),
-        *_archived(stored, pipeline, engine, conversations).routes(),
-        *SummarizeEndpoint(_manual(stored, pipeline, engine, emit, flush), conversations).routes(),
+        *_archived(stored, pipeline, engine, _manual(stored, pipeline, engine, emit, flush), conversations).routes(),
     ]
     handlers = {404: _missing, 405: _missing, 500: _failed}
     browsers = BrowserAccess(settings.server.host, settings.server.allowed_origins, warn)
@@ -186,7 +184,9 @@ def _history(settings: Settings, stored: StoredParts, road: Commands) -> StoredH
     )
 
 
-def _archived(stored: StoredParts, road: Pipeline, engine: Engine, access: ConversationAccess) -> ConversationEndpoints:
+def _archived(
+    stored: StoredParts, road: Pipeline, engine: Engine, manual: ManualCompaction, access: ConversationAccess
+) -> ConversationEndpoints:
     finding = ConversationLocator(
         store=stored.store,
         heads=stored.by_hand,
@@ -199,6 +199,7 @@ def _archived(stored: StoredParts, road: Pipeline, engine: Engine, access: Conve
         reading=ConversationReader(finding, MessageSearch(), stored.forgets, time.time),
         contexts=ContextView(finding, engine.fitting),
         transfer=Transfer(finding, RedisLeases(stored.store.ask), stored.parts.counter, time.time, stored.store.usage),
+        manual=manual,
         access=access,
         max_body_bytes=stored.parts.settings.server.max_body_mb * 1024 * 1024,
     )

@@ -12,9 +12,11 @@ import zlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 
 import brotli
+from starlette.requests import Request
 
 from proxy.core.errors import BodyTooLarge, InvalidRequest, UnsupportedEncoding
 from proxy.core.ports import Headers
+from proxy.server.asgi import read_body
 from proxy.server.errors import ENCODINGS
 
 if sys.version_info >= (3, 14):
@@ -43,6 +45,18 @@ def is_encoded(headers: Headers) -> bool:
         if name == HEADER:
             return True
     return False
+
+
+async def read_plain_body(request: Request, max_bytes: int) -> bytes:
+    """Read the whole body of a request and decompress it.
+
+    :param max_bytes: the bound of the body as it was sent, and of what it becomes
+    :raises BodyTooLarge: it is larger than ``max_bytes``
+    :raises ClientGone: the client disconnected before the body was complete
+    :raises UnsupportedEncoding, InvalidRequest: it cannot be decompressed
+    """
+    headers = request.headers.raw
+    return await decoded_body(await read_body(request.receive, headers, max_bytes), headers, max_bytes)
 
 
 async def decoded_body(body: bytes, headers: Headers, max_bytes: int) -> bytes:

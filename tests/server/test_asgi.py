@@ -12,8 +12,8 @@ from starlette.requests import Request
 
 from proxy.core.errors import CompactionFailed, NotAuthenticated, TidemarkError, UpstreamBroken, UpstreamError
 from proxy.server.asgi import DISCONNECT_WATCH_DELAY_SECONDS, CancelOnDisconnect, Response
-from proxy.server.endpoints.ops import told
 from proxy.server.errors import belated, event
+from proxy.server.responses import with_error_envelope
 
 ERROR = UpstreamBroken("The upstream stopped.")
 
@@ -76,7 +76,7 @@ async def test_what_an_error_says_in_header_lines_is_said_on_and_beside_the_road
     async def send(message: MutableMapping[str, Any]) -> None:
         sent.append(message)
 
-    @told
+    @with_error_envelope
     async def fails(_: Request) -> Any:
         raise error
 

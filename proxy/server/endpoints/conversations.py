@@ -1,10 +1,11 @@
-"""``/tidemark/conversations``: stored conversations listed, shown, searched, taken out, brought in and forgotten.
+"""``/tidemark/conversations``: stored conversations, listed, shown, searched, exported, imported, compacted, deleted.
 
-Reached with the tenant's own credential, or with the admin token, which reaches all (docs/history.md).
+A tenant reaches its own conversations with its credential; the admin token reaches all (docs/history.md).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -12,66 +13,79 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from proxy.archive import ContextView, ConversationReader, Page, Transfer
+from proxy.archive.summarize import Done, ManualCompaction, SummarizeRequest
+from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import InvalidRequest
 from proxy.dialects.chat.request import checked_model
+from proxy.dialects.raw_json import decoded, members
 from proxy.server.access import ConversationAccess
-from proxy.server.asgi import read_body
-from proxy.server.encodings import decoded_body
-from proxy.server.endpoints.ops import as_json, told
-from proxy.server.headers import conversation_name
+from proxy.server.encodings import read_plain_body
+from proxy.server.headers import conversation_name, report_lines
+from proxy.server.responses import to_json, with_error_envelope
 
-PER_PAGE = 50
-MOST_PER_PAGE = 200
-MOST_CHARACTERS = 1000
-"""Of a search."""
+DEFAULT_PAGE_ENTRIES = 50
+MAX_PAGE_ENTRIES = 200
+MAX_QUERY_CHARACTERS = 1000
+"""The longest text that a search takes."""
 JSON_LINES = "application/jsonl"
+MAX_SUMMARIZE_BYTES = 65_536
+"""The largest body of ``POST .../summarize``."""
+SUMMARIZE_MEMBERS = ("retention_tokens", "regenerate", "model")
+"""Members that the body of ``POST .../summarize`` may have; any other is an error, so that a typing error shows."""
+NOTHING_TO_SUMMARIZE = "nothing_to_summarize"
+"""``outcome`` of an answer where no summary was made, because every message has to stay (FR-2.2.1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationEndpoints:
-    """The endpoints. ``{id}`` is Tidemark's id or the client's own name; a name with a slash is reached by its id."""
+    """Serves stored conversations.
+
+    ``{id}`` is Tidemark's id or the client's own name; a conversation whose name has a slash is reached by its id.
+    """
 
     reading: ConversationReader
     contexts: ContextView
     transfer: Transfer
+    manual: ManualCompaction
     access: ConversationAccess
     max_body_bytes: int
 
     def routes(self) -> list[BaseRoute]:
-        """One path for each thing to do."""
-        all_, one = "/tidemark/conversations", "/tidemark/conversations/{id}"
+        """Return a route for each path and method."""
+        conversations, conversation = "/tidemark/conversations", "/tidemark/conversations/{id}"
         return [
-            Route(all_, told(self._list), methods=["GET"]),
-            Route(f"{all_}/import", told(self._import), methods=["POST"]),
-            Route(one, told(self._one), methods=["GET"]),
-            Route(one, told(self._forget), methods=["DELETE"]),
-            Route(f"{one}/context", told(self._context), methods=["GET"]),
-            Route(f"{one}/summaries", told(self._summaries), methods=["GET"]),
-            Route(f"{one}/search", told(self._search), methods=["GET"]),
-            Route(f"{one}/export", told(self._export), methods=["GET"]),
+            Route(conversations, with_error_envelope(self._list), methods=["GET"]),
+            Route(f"{conversations}/import", with_error_envelope(self._import), methods=["POST"]),
+            Route(conversation, with_error_envelope(self._describe), methods=["GET"]),
+            Route(conversation, with_error_envelope(self._delete), methods=["DELETE"]),
+            Route(f"{conversation}/context", with_error_envelope(self._context), methods=["GET"]),
+            Route(f"{conversation}/summaries", with_error_envelope(self._summaries), methods=["GET"]),
+            Route(f"{conversation}/search", with_error_envelope(self._search), methods=["GET"]),
+            Route(f"{conversation}/export", with_error_envelope(self._export), methods=["GET"]),
+            Route(f"{conversation}/summarize", with_error_envelope(self._summarize), methods=["POST"]),
         ]
 
     async def _list(self, request: Request) -> Response:
-        return as_json(await self.reading.listed(self.access.caller(request), _page(request)))
+        return to_json(await self.reading.listed(self.access.caller(request), _page(request)))
 
-    async def _one(self, request: Request) -> Response:
+    async def _describe(self, request: Request) -> Response:
         caller = self.access.caller(request)
-        return as_json(await self.reading.described(request.path_params["id"], caller, _page(request)))
+        return to_json(await self.reading.described(request.path_params["id"], caller, _page(request)))
 
     async def _context(self, request: Request) -> Response:
         at = _number(request, "at", least=1, most=10**9)
-        return as_json(await self.contexts.context(request.path_params["id"], self.access.caller(request), at))
+        return to_json(await self.contexts.context(request.path_params["id"], self.access.caller(request), at))
 
     async def _summaries(self, request: Request) -> Response:
         caller = self.access.caller(request)
-        return as_json(await self.reading.summaries(request.path_params["id"], caller, _page(request)))
+        return to_json(await self.reading.summaries(request.path_params["id"], caller, _page(request)))
 
     async def _search(self, request: Request) -> Response:
         query = request.query_params.get("q", "").strip()
-        if not query or len(query) > MOST_CHARACTERS:
-            raise InvalidRequest(f"'q' must be 1 to {MOST_CHARACTERS} characters to search for.", param="q")
-        found = await self.reading.search(request.path_params["id"], self.access.caller(request), query, _page(request))
-        return as_json(found)
+        if not query or len(query) > MAX_QUERY_CHARACTERS:
+            raise InvalidRequest(f"'q' must be 1 to {MAX_QUERY_CHARACTERS} characters to search for.", param="q")
+        caller = self.access.caller(request)
+        return to_json(await self.reading.search(request.path_params["id"], caller, query, _page(request)))
 
     async def _export(self, request: Request) -> Response:
         lines = await self.transfer.export(request.path_params["id"], self.access.caller(request))
@@ -85,25 +99,77 @@ class ConversationEndpoints:
                 "Missing required parameter: 'model'.", param="model", code="missing_required_parameter"
             )
         checked_model(model)
-        body = await read_body(request.receive, request.headers.raw, self.max_body_bytes)
-        body = await decoded_body(body, request.headers.raw, self.max_body_bytes)
+        body = await read_plain_body(request, self.max_body_bytes)
         trusted = self.access.is_operator(request)
-        brought = await self.transfer.bring_in(body, caller, model, conversation_name(name), trusted=trusted)
-        return as_json(brought, 201)
+        result = await self.transfer.bring_in(body, caller, model, conversation_name(name), trusted=trusted)
+        return to_json(result, 201)
 
-    async def _forget(self, request: Request) -> Response:
-        return as_json(await self.reading.forget(request.path_params["id"], self.access.caller(request)))
+    async def _delete(self, request: Request) -> Response:
+        return to_json(await self.reading.forget(request.path_params["id"], self.access.caller(request)))
+
+    async def _summarize(self, request: Request) -> Response:
+        caller = self.access.caller(request)
+        body = await read_plain_body(request, MAX_SUMMARIZE_BYTES)
+        order = _summarize_request(request.path_params["id"], members(body) if body.strip() else {})
+        done = await self.manual.summarize(order, caller)
+        response = to_json(_summarize_answer(done))
+        response.raw_headers.extend(report_lines(done.report))
+        return response
 
 
 def _page(request: Request) -> Page:
-    limit = _number(request, "limit", least=1, most=MOST_PER_PAGE)
-    return Page(limit or PER_PAGE, request.query_params.get("cursor"))
+    limit = _number(request, "limit", least=1, most=MAX_PAGE_ENTRIES)
+    return Page(limit or DEFAULT_PAGE_ENTRIES, request.query_params.get("cursor"))
 
 
 def _number(request: Request, name: str, *, least: int, most: int) -> int | None:
-    said = request.query_params.get(name)
-    if said is None:
+    """Return a query parameter as a whole number; None where the request does not have it."""
+    text = request.query_params.get(name)
+    if text is None:
         return None
-    if not (said.isascii() and said.isdigit() and len(said) < 12 and least <= int(said) <= most):
+    if not (text.isascii() and text.isdigit() and len(text) < 12 and least <= int(text) <= most):
         raise InvalidRequest(f"'{name}' must be a whole number from {least} to {most}.", param=name)
-    return int(said)
+    return int(text)
+
+
+def _summarize_request(conversation: str, fields: Mapping[str, bytes]) -> SummarizeRequest:
+    """Read the body of ``POST .../summarize``.
+
+    :raises InvalidRequest: a member is unknown or of another type
+    """
+    unknown = next((name for name in fields if name not in SUMMARIZE_MEMBERS), None)
+    if unknown is not None:
+        raise InvalidRequest(
+            f"Unknown parameter: {unknown[:80]!r}; use {', '.join(SUMMARIZE_MEMBERS)}.",
+            param=unknown[:80],
+            code="unknown_parameter",
+        )
+    values = {name: decoded(raw, name) for name, raw in fields.items()}
+    retention, regenerate, model = (values.get(name) for name in SUMMARIZE_MEMBERS)
+    if retention is not None and (isinstance(retention, bool) or not isinstance(retention, int) or retention < 0):
+        raise _wrong_type("retention_tokens", "a whole number of tokens, 0 or more")
+    if regenerate is not None and not isinstance(regenerate, bool):
+        raise _wrong_type("regenerate", "true or false")
+    return SummarizeRequest(conversation, retention, bool(regenerate), None if model is None else checked_model(model))
+
+
+def _wrong_type(name: str, expected: str) -> InvalidRequest:
+    return InvalidRequest(f"'{name}' must be {expected}.", param=name, code="invalid_type")
+
+
+def _summarize_answer(done: Done) -> dict[str, JsonValue]:
+    """Return the JSON object that answers ``POST .../summarize``."""
+    report, summary = done.report, done.summary
+    facts: dict[str, JsonValue] = {
+        "conversation": report.conversation,
+        "summary": summary.text if summary else "",
+        "strategy": report.strategy,
+        "summarized_messages": report.summarized,
+        "tokens_before": report.tokens_before,
+        "tokens_after": report.tokens_after,
+    }
+    if report.action != "forced":
+        facts["outcome"] = NOTHING_TO_SUMMARIZE
+    if report.warning:
+        facts["warning"] = report.warning
+    return facts

@@ -1,6 +1,6 @@
-"""``/tidemark/models``: the registry of models, read by whoever reaches the port and changed by the operator.
+"""``/tidemark/models``: the registry of models, which every client may read and the operator may change.
 
-Beside the road of a request; the registry behind it is the same that ``tidemark models`` uses.
+The command ``tidemark models`` uses the same registry.
 """
 
 from __future__ import annotations
@@ -17,82 +17,85 @@ from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.prefix import owner_of
 from proxy.core.ports import Authenticator, Caller
 from proxy.dialects.raw_json import decoded, members
-from proxy.server.asgi import read_body
-from proxy.server.encodings import decoded_body
-from proxy.server.endpoints.ops import as_json, told
+from proxy.server.encodings import read_plain_body
 from proxy.server.operator import OperatorAccess
+from proxy.server.responses import to_json, with_error_envelope
 
 MAX_BODY_BYTES = 65_536
-Described = Mapping[str, JsonValue]
+Description = Mapping[str, JsonValue]
+"""A JSON object that describes one model or all of them."""
 
 
 class ModelRegistryPort(Protocol):
-    """The registry. A model is named by its id, ``provider:model``, or by the name that clients use.
+    """Reads and changes the registry.
 
-    ``owner`` says whose calibrations are shown; None is the operator's view. Every method raises
-    ``StoreUnavailable`` when the store did not answer, all but the first ``ModelNotFound``.
+    A model is named by its id, ``provider:model``, or by the name that clients use. ``owner`` says whose
+    calibrations are shown; None shows what the operator sees. Every method raises ``StoreUnavailable`` when the
+    store did not answer, and all but ``listed`` raise ``ModelNotFound``.
     """
 
-    async def listed(self, caller: Caller, owner: str | None) -> Described:
-        """All models."""
+    async def listed(self, caller: Caller, owner: str | None) -> Description:
+        """Return all models."""
         ...
 
-    async def described(self, name: str, caller: Caller, owner: str | None) -> Described:
-        """One model."""
+    async def described(self, name: str, caller: Caller, owner: str | None) -> Description:
+        """Return one model."""
         ...
 
-    async def change(self, name: str, said: Mapping[str, JsonValue], caller: Caller, owner: str | None) -> Described:
-        """Set some of its fields.
+    async def change(
+        self, name: str, fields: Mapping[str, JsonValue], caller: Caller, owner: str | None
+    ) -> Description:
+        """Set some of a model's fields.
 
         :raises InvalidRequest: a field is unknown, of another type or out of range
         """
         ...
 
-    async def reset(self, name: str, caller: Caller, owner: str | None) -> Described:
-        """Take back all that was set of it."""
+    async def reset(self, name: str, caller: Caller, owner: str | None) -> Description:
+        """Remove everything that was set for a model."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryEndpoints:
-    """The endpoints of the registry; docs/wire.md lists the paths."""
+    """Serves the registry."""
 
     registry: ModelRegistryPort
     auth: Authenticator
     access: OperatorAccess
 
     def routes(self) -> list[BaseRoute]:
-        """One path with a method for each thing to do."""
-        one = "/tidemark/models/{model:path}"
+        """Return a route for each path and method."""
+        model = "/tidemark/models/{model:path}"
         return [
-            Route("/tidemark/models", told(self._list), methods=["GET"]),
-            Route(one, told(self._one), methods=["GET"]),
-            Route(one, told(self._change), methods=["PUT"]),
-            Route(one, told(self._reset), methods=["DELETE"]),
+            Route("/tidemark/models", with_error_envelope(self._list), methods=["GET"]),
+            Route(model, with_error_envelope(self._describe), methods=["GET"]),
+            Route(model, with_error_envelope(self._change), methods=["PUT"]),
+            Route(model, with_error_envelope(self._reset), methods=["DELETE"]),
         ]
 
     async def _list(self, request: Request) -> Response:
-        return as_json(await self.registry.listed(*self._asking(request)))
+        return to_json(await self.registry.listed(*self._identify(request)))
 
-    async def _one(self, request: Request) -> Response:
-        return as_json(await self.registry.described(request.path_params["model"], *self._asking(request)))
+    async def _describe(self, request: Request) -> Response:
+        return to_json(await self.registry.described(request.path_params["model"], *self._identify(request)))
 
     async def _change(self, request: Request) -> Response:
         self.access.require(request)
-        body = await read_body(request.receive, request.headers.raw, MAX_BODY_BYTES)
-        body = await decoded_body(body, request.headers.raw, MAX_BODY_BYTES)
-        said = {name: decoded(raw, name) for name, raw in members(body).items()}
-        caller, owner = self._asking(request)
-        return as_json(await self.registry.change(request.path_params["model"], said, caller, owner))
+        body = await read_plain_body(request, MAX_BODY_BYTES)
+        fields = {name: decoded(raw, name) for name, raw in members(body).items()}
+        caller, owner = self._identify(request)
+        return to_json(await self.registry.change(request.path_params["model"], fields, caller, owner))
 
     async def _reset(self, request: Request) -> Response:
         self.access.require(request)
-        return as_json(await self.registry.reset(request.path_params["model"], *self._asking(request)))
+        return to_json(await self.registry.reset(request.path_params["model"], *self._identify(request)))
 
-    def _asking(self, request: Request) -> tuple[Caller, str | None]:
-        """Who asks, and whose calibrations they see (promise 8): their own, or the newest of all as the operator.
+    def _identify(self, request: Request) -> tuple[Caller, str | None]:
+        """Return the caller, and the owner whose calibrations the caller sees (promise 8).
 
-        The caller's key goes along where a server is asked for its window; the admin token never does.
+        The operator has no owner and sees the newest calibrations of all owners. The caller's key is sent to a
+        server that is asked for its window; the admin token is never sent.
         """
         caller = self.auth.caller(request.headers.raw)
         if not self.access.grants(request):

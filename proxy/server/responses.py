@@ -1,0 +1,51 @@
+"""Turns what an endpoint returns or raises into a response: a JSON value, or an error in OpenAI's envelope.
+
+The endpoints beside chat completions use it; they answer with starlette's own requests and responses.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from proxy.core.conversation.messages import JsonValue
+from proxy.core.errors import TidemarkError
+from proxy.server.asgi import ClientGone
+from proxy.server.errors import envelope, error_lines, status_of
+
+CLIENT_GONE = 499
+"""nginx's number for a client that disconnected before the status."""
+JSON_TYPE = "application/json"
+Handler = Callable[[Request], Awaitable[Response]]
+"""Answers one request of one path and method."""
+
+
+def with_error_envelope(handler: Handler) -> Handler:
+    """Return a handler that answers with OpenAI's envelope where the given one raises an error of Tidemark."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except TidemarkError as error:
+            response = Response(envelope(error), status_of(error), media_type=JSON_TYPE)
+            response.raw_headers.extend(error_lines(error))
+            return response
+        except ClientGone:
+            return Response(status_code=CLIENT_GONE)  # nobody reads it, and it is no failure of Tidemark
+
+    return answer
+
+
+def to_json(value: JsonValue, status: int = 200) -> Response:
+    """Return a value as a response.
+
+    A lone surrogate, which clients make where they cut an emoji in two, can only be written escaped.
+    """
+    try:
+        body = json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        body = json.dumps(value).encode()
+    return Response(body, status, media_type=JSON_TYPE)
