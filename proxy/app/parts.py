@@ -55,7 +55,7 @@ class Parts:
         settings: Settings,
         warn: Callable[[str], None],
         live: LiveOverrides | None = None,
-        lessons: LearnedWindowStore | None = None,
+        learned_window_store: LearnedWindowStore | None = None,
     ) -> None:
         self.settings = settings
         self.parser = RequestParser()
@@ -70,7 +70,7 @@ class Parts:
             shipped={name: _window(known.window) for name, known in settings.model_defaults.patterns.items()},
             data=data,
             live=live,
-            lessons=lessons,
+            learned_window_store=learned_window_store,
         )
         self.extractive = ExtractiveSummarizer(self.counter)
         self._strategies: dict[tuple[Any, ...], Summarizer] = {}

@@ -1,1 +1,1 @@
-"""What is known of models: windows, policies, and what people set."""
+"""The catalog of models: windows, policies, and the settings that operators change."""

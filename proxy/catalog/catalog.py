@@ -1,9 +1,9 @@
-"""What is known of models: window, policy, and the list that ``GET /v1/models`` answers.
+"""Finds the window and policy of a model, and answers ``GET /v1/models``.
 
-On the road of a request after its model is resolved, before identity and budget. A window comes from the first source
-that has one: what a person set in the registry, what a person wrote in the file, the running server where a person gave
-its address, our own data, litellm's, the server where litellm gave its address, and at last an assumption. What an
-upstream's overflow taught goes over all.
+The pipeline asks the catalog after the model is resolved, and before it identifies the conversation. A window comes
+from the first source that has one: the registry's settings, the configuration file, the running server where the
+configuration gives its address, our own data, litellm's data, the server where litellm gave its address, and at last a
+default. A window learned from an upstream's overflow error replaces all of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from proxy.catalog.learned import lesson_of_reply, lessons_apart, lessons_in_one
+from proxy.catalog.learned import learn_from_reply, learn_window, learn_window_and_density
 from proxy.catalog.learned_windows import LearnedWindows
 from proxy.catalog.litellm_data import LiteLLMModelData
 from proxy.catalog.overrides import LiveOverrides
@@ -34,31 +34,31 @@ from proxy.upstream.routes import find
 LIST_SECONDS = 10.0
 """The longest wait for an upstream's list of models."""
 REMEMBERED = 1024
-"""Models whose data are kept; clients choose names, so there must be a bound."""
+"""The most models whose data are cached. Clients choose the names, so the cache needs a bound."""
 OPENAI_KEYS = ("sk-proj-", "sk-svcacct-")
-"""Keys that can only be OpenAI's; a key of another form is not shown to OpenAI to find out."""
+"""Prefixes of keys that only OpenAI issues. A key of another form is never sent to OpenAI to try it."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
-    """What a request for a model was given, kept for the next one that all of it is the same for."""
+class _CachedProfile:
+    """A model's profile, cached for later requests whose inputs are the same."""
 
-    of: tuple[Route, ModelWindow, CompactionPolicy, ModelOverrides]
-    """Where it went, the window as it was found, the configured policy, and what a person had set over both."""
+    inputs: tuple[Route, ModelWindow, CompactionPolicy, ModelOverrides]
+    """The route, the window from its source, the configured policy, and the registry's settings."""
     profile: ModelProfile
-    """Without a lesson, which is one caller's alone."""
-    sighting: ModelObservation
+    """Without a learned window, which belongs to one caller."""
+    observation: ModelObservation
 
 
 class Catalog:
-    """``ModelCatalog``, and the list of models.
+    """Implements ``ModelCatalog``, and lists the models.
 
     :param policy_for: the policy of a model by the client's name
-    :param overrides: what a person wrote, by the client's name or a glob of it; read at every request, so
-        that edits apply at once
+    :param overrides: ``model_info`` of the configuration, by the client's name or a glob of it; read at every request,
+        so that edits apply at once
     :param shipped: ``config/models.yaml``, by glob of the upstream's or the client's name
-    :param live: what a person set in the registry, which is told what requests find; None without a store
-    :param lessons: where what overflows taught is kept; None without a store
+    :param live: the registry's settings; it also records the windows that requests find; None without a store
+    :param learned_window_store: stores what overflows teach; None without a store
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Catalog:
         data: LiteLLMModelData | None = None,
         probe: Probe | None = None,
         live: LiveOverrides | None = None,
-        lessons: LearnedWindowStore | None = None,
+        learned_window_store: LearnedWindowStore | None = None,
     ) -> None:
         self._upstream = upstream
         self._live = live
@@ -83,35 +83,39 @@ class Catalog:
             data=self._data,
             probe=probe or Probe(upstream.wire),
         )
-        self._made: dict[str, _Made] = {}
+        self._profiles: dict[str, _CachedProfile] = {}
         """By the client's name."""
-        self.lessons = LearnedWindows(lessons)
+        self.learned_windows = LearnedWindows(learned_window_store)
 
     async def profile(self, route: Route, caller: Caller) -> ModelProfile:
-        """Window and policy of a model; never fails, the last source is a default."""
-        policy, said = self._policy_for(route.name), self._said(route)
-        if said.states_window:
-            found = ModelWindow(max_output_tokens=None if said.max_output_tokens else await self._windows.output(route))
+        """Return the window and policy of a model. It never fails, because the last source is a default."""
+        policy, overrides = self._policy_for(route.name), self._overrides_of(route)
+        if overrides.states_window:
+            window = ModelWindow(
+                max_output_tokens=None if overrides.max_output_tokens else await self._windows.output(route)
+            )
         else:
-            found = await self._windows.found(route, caller)
-        made, of = self._made.get(route.name), (route, found, policy, said)
-        if made is None or made.of != of:  # tuples look first whether it is the very same, which it mostly is
-            own = ModelProfile(route.name, said.over_window(found), said.over_policy(policy))
-            made = _Made(of, own, _sighting(route, found, policy))
-            remember(self._made, route.name, made, most=REMEMBERED)
-        if self._live is not None and route.provider and not said.states_window:
-            self._live.note(made.sighting)
-        profile, taught = made.profile, route
-        if not said.states_window and (beta := self._windows.beta(route, caller)) is not None:
-            profile, taught = _with_beta(profile, beta[1]), _as_taught(route, beta)
-        lesson = await self.lessons.of(taught, caller, said)
-        if lesson is None:
+            window = await self._windows.find(route, caller)
+        cached, inputs = self._profiles.get(route.name), (route, window, policy, overrides)
+        if cached is None or cached.inputs != inputs:  # mostly the same objects, which tuples compare first
+            profile = ModelProfile(route.name, overrides.over_window(window), overrides.over_policy(policy))
+            cached = _CachedProfile(inputs, profile, _observation(route, window, policy))
+            remember(self._profiles, route.name, cached, most=REMEMBERED)
+        if self._live is not None and route.provider and not overrides.states_window:
+            self._live.note(cached.observation)
+        profile, learning_route = cached.profile, route
+        if not overrides.states_window and (beta := self._windows.beta(route, caller)) is not None:
+            profile, learning_route = _with_beta(profile, beta[1]), _learning_route(route, beta)
+        learned = await self.learned_windows.of(learning_route, caller, overrides)
+        if learned is None:
             return profile
-        return ModelProfile(route.name, lesson.over(profile.window), profile.policy, lesson.density, lesson.whole_reply)
+        return ModelProfile(
+            route.name, learned.over(profile.window), profile.policy, learned.density, learned.whole_reply
+        )
 
-    async def sighting(self, route: Route, caller: Caller) -> ModelObservation:
-        """A model as it is found now, for the registry: without what a person set there."""
-        return _sighting(route, await self._windows.found(route, caller), self._policy_for(route.name))
+    async def observe(self, route: Route, caller: Caller) -> ModelObservation:
+        """Return a model as its sources describe it now, without the registry's settings."""
+        return _observation(route, await self._windows.find(route, caller), self._policy_for(route.name))
 
     async def learn(
         self,
@@ -125,32 +129,34 @@ class Catalog:
         factor: float = 1.0,
         asked_tokens: int | None = None,
     ) -> ModelProfile | None:
-        """The profile after an upstream's overflow error, its window as our own counting must see it.
+        """Return the profile after an upstream's overflow error, with the window in tokens of our own count.
 
-        Remembered for this caller alone (promise 8): what an error says may quote what the caller wrote.
+        The window is stored for this caller alone (promise 8), because an error may quote what the caller wrote.
         """
         overflow = parse_overflow(status, body)
         if overflow is None:
             return None
-        if (of_reply := lesson_of_reply(profile, overflow, round(sent_tokens * factor), asked_tokens)) is not None:
-            now = kept = of_reply
+        if (learned := learn_from_reply(profile, overflow, round(sent_tokens * factor), asked_tokens)) is not None:
+            replay_window = stored_window = learned
         elif profile.policy.calibrate:
-            now, kept = lessons_apart(profile.window, overflow, sent_tokens, factor)
+            replay_window, stored_window = learn_window_and_density(profile.window, overflow, sent_tokens, factor)
         else:
-            now, kept = lessons_in_one(profile.window, overflow, sent_tokens)
-        whole_reply = profile.whole_reply or now.whole_reply
-        said = self._said(route)
-        beta = None if said.states_window else self._windows.beta(route, caller)
-        taught = _as_taught(route, beta)
-        await self.lessons.keep(taught, caller, said, replace(kept, whole_reply=whole_reply))
-        return replace(profile, window=now.window, density=now.density, whole_reply=whole_reply)
+            replay_window, stored_window = learn_window(profile.window, overflow, sent_tokens)
+        whole_reply = profile.whole_reply or replay_window.whole_reply
+        overrides = self._overrides_of(route)
+        beta = None if overrides.states_window else self._windows.beta(route, caller)
+        learning_route = _learning_route(route, beta)
+        await self.learned_windows.keep(
+            learning_route, caller, overrides, replace(stored_window, whole_reply=whole_reply)
+        )
+        return replace(profile, window=replay_window.window, density=replay_window.density, whole_reply=whole_reply)
 
     async def models(self, caller: Caller) -> dict[str, JsonValue]:
-        """The answer to ``GET /v1/models``: configured models, then the upstream's own list.
+        """Answer ``GET /v1/models`` with the configured models, then the upstream's own list.
 
-        With nothing configured it is OpenAI's list for a caller with an OpenAI key, and empty for others.
+        With nothing configured, a caller with an OpenAI key gets OpenAI's list, and others get an empty one.
 
-        :raises UpstreamError: ``TIDEMARK_UPSTREAM`` does not tell its models
+        :raises UpstreamError: the server of ``TIDEMARK_UPSTREAM`` does not list its models
         """
         routes = await self.configured()
         names = [route.name for route in routes]
@@ -180,14 +186,14 @@ class Catalog:
         return await wire.get_json(route, endpoint(base, "/models"), caller, timeout_seconds=LIST_SECONDS)
 
     async def configured(self) -> list[Route]:
-        """The routes of the models that the list names; litellm is not imported for them."""
+        """Return the routes of the configured models without importing litellm."""
         names = dict.fromkeys(entry.name for entry in self._upstream.entries if "*" not in entry.name)
         return [await self._configured(name) for name in names]
 
     async def _configured(self, name: str) -> Route:
         destination = find(self._upstream.entries, name)
         if destination is None:
-            raise AssertionError(name)  # it comes from the entries
+            raise AssertionError(name)  # the name comes from the entries
         provider = destination.provider or await self._data.provider(destination.model) or "openai"
         base = trimmed(destination.base_url or "")
         lane: Lane = "wire" if base else "translate"
@@ -195,7 +201,7 @@ class Catalog:
         return Route(lane, name, model, provider, base, key, destination.headers, destination.params)
 
     async def _described(self, route: Route, caller: Caller) -> Mapping[str, JsonValue]:
-        """A configured model as an OpenAI model object."""
+        """Return a configured model as an OpenAI model object."""
         entry: Mapping[str, JsonValue] = {
             "id": route.name,
             "object": "model",
@@ -205,28 +211,28 @@ class Catalog:
         return {**entry, **_window_fields((await self.profile(route, caller)).window)}
 
     async def _with_window(self, entry: Mapping[str, JsonValue], caller: Caller) -> Mapping[str, JsonValue]:
-        """An upstream's own entry, all its fields kept, with ``context_length`` where it has none."""
+        """Return an upstream's own entry with all its fields, and with ``context_length`` where that is missing."""
         if "context_length" in entry:
             return entry
-        if (told := window_of(entry)) is not None:
-            return {**entry, "context_length": told}
+        if (stated_tokens := window_of(entry)) is not None:
+            return {**entry, "context_length": stated_tokens}
         name, base = str(entry["id"]), self._upstream.upstream_base_url
         route = Route("wire", name, name, "openai", base or OPENAI_BASE, params={"api_base": base} if base else None)
         window = (await self.profile(route, caller)).window
         return entry if window.source == "default" else {**entry, "context_length": window.window}
 
-    def _said(self, route: Route) -> ModelOverrides:
+    def _overrides_of(self, route: Route) -> ModelOverrides:
         return NOTHING_SET if self._live is None else self._live.of(route)
 
 
 def _with_beta(profile: ModelProfile, tokens: int) -> ModelProfile:
-    """A model's profile for a request whose beta header gives it a window of so many tokens."""
+    """Return the profile for a request whose beta header changes the window to ``tokens``."""
     window = replace(profile.window, max_input_tokens=tokens, context_window=None)
     return ModelProfile(profile.name, window, profile.policy)
 
 
-def _as_taught(route: Route, beta: tuple[str, int] | None) -> Route:
-    """What a lesson is kept under: what is learned with a beta header says nothing of requests without it."""
+def _learning_route(route: Route, beta: tuple[str, int] | None) -> Route:
+    """Return the route that a window is learned under: a beta header's windows are learned apart."""
     return route if beta is None else replace(route, upstream_model=f"{route.upstream_model} {beta[0]}")
 
 
@@ -239,7 +245,7 @@ def _window_fields(window: ModelWindow) -> Mapping[str, JsonValue]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _sighting(route: Route, window: ModelWindow, policy: CompactionPolicy) -> ModelObservation:
+def _observation(route: Route, window: ModelWindow, policy: CompactionPolicy) -> ModelObservation:
     return ModelObservation(
         route.provider, route.upstream_model, route.name, window, policy.threshold, policy.retention_tokens
     )

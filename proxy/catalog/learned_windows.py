@@ -1,8 +1,8 @@
-"""What overflows have taught, each kept for the credential that met it alone (promise 8).
+"""Caches and stores the windows that overflow errors taught, each for its credential alone (promise 8).
 
-Between the catalog, which asks before every request, and the registry, which shows it. What an error says may
-quote what a caller wrote, so no other caller's window follows it. Kept in the store for workers that come later, and in
-memory: a worker asks the store once for each credential, so one that has asked already learns a window by itself.
+The catalog looks here before every request, and the registry shows these windows. An error may quote what a caller
+wrote, so it changes no other caller's window. The store keeps the windows for other workers and later ones. A worker
+loads a credential's windows once; what other workers learn afterwards, it learns by itself.
 """
 
 from __future__ import annotations
@@ -21,85 +21,92 @@ from proxy.core.planning.budget import ModelWindow
 from proxy.core.ports import Caller, LearnedWindowStore, Route
 
 REMEMBERED = 1024
-"""Lessons that are kept; clients choose names, so there must be a bound."""
+"""The most windows in memory. Clients choose the names, so the memory needs a bound."""
 CREDENTIALS = 10_000
-"""Remembered as asked for."""
+"""The most credentials that are remembered as loaded."""
 _Identity = tuple[str, str, str, bytes, ModelOverrides]
-"""Address, provider, the upstream's name of the model, the credential's fingerprint, and what a person had set."""
+"""Address, provider, the upstream's name of the model, the credential's fingerprint, and the registry's settings."""
 
 
 class LearnedWindows:
-    """A bounded memory, the newest last.
+    """A bounded cache in front of the store, with the newest window last.
 
-    :param store: where they are kept for all workers; None where there is no store
+    :param store: None where there is no store
     """
 
     def __init__(self, store: LearnedWindowStore | None = None) -> None:
         self._store = store
         self._learned: dict[_Identity, LearnedWindow] = {}
-        self._asked: dict[bytes, bool] = {}
-        """The credentials whose lessons the store was asked for."""
+        self._loaded: dict[bytes, bool] = {}
+        """The credentials whose windows were loaded from the store."""
 
-    async def keep(self, route: Route, caller: Caller, said: ModelOverrides, lesson: LearnedWindow) -> None:
-        """Remember what an overflow taught; without the store, for the life of the process.
+    async def keep(self, route: Route, caller: Caller, overrides: ModelOverrides, learned: LearnedWindow) -> None:
+        """Store a learned window; without a store, it lasts as long as the process.
 
-        :param said: what a person has set; a new word ends the lesson, for it may be the answer to a larger server
+        :param overrides: the registry's settings; a new setting ends the learned window, because the server may be
+            larger now
         """
-        identity = _identity(route, caller, said)
-        remember(self._learned, identity, lesson, most=REMEMBERED)
+        identity = _identity(route, caller, overrides)
+        remember(self._learned, identity, learned, most=REMEMBERED)
         if self._store is not None:
-            packed = _pack(identity, lesson)
+            packed = _pack(identity, learned)
             name = digest_of(route.base_url.encode(), route.provider.encode(), route.upstream_model.encode()).hex()
             with contextlib.suppress(StoreError):
                 await self._store.keep_lesson(owner_of(caller.fingerprint), name, packed)
 
-    async def of(self, route: Route, caller: Caller, said: ModelOverrides) -> LearnedWindow | None:
-        """What holds for a caller's requests."""
-        if self._store is not None and caller.fingerprint not in self._asked:
+    async def of(self, route: Route, caller: Caller, overrides: ModelOverrides) -> LearnedWindow | None:
+        """Return the learned window for a caller's requests."""
+        if self._store is not None and caller.fingerprint not in self._loaded:
             await self._recall(self._store, caller.fingerprint)
         if not self._learned:
             return None
-        return self._learned.get(_identity(route, caller, said))
+        return self._learned.get(_identity(route, caller, overrides))
 
     async def _recall(self, store: LearnedWindowStore, fingerprint: bytes) -> None:
         try:
-            packed = await store.lessons(owner_of(fingerprint))
+            packed_windows = await store.lessons(owner_of(fingerprint))
         except StoreError:
-            return  # asked again with the next request; a store that is gone is not waited for twice
-        remember(self._asked, fingerprint, value=True, most=CREDENTIALS)
-        for one in packed:
-            if (read := _unpack(one, fingerprint)) is not None and read[0] not in self._learned:
+            return  # the next request tries again; the store's outage handling keeps that from waiting twice
+        remember(self._loaded, fingerprint, value=True, most=CREDENTIALS)
+        for packed_window in packed_windows:
+            if (read := _unpack(packed_window, fingerprint)) is not None and read[0] not in self._learned:
                 remember(self._learned, read[0], read[1], most=REMEMBERED)
 
     def shown(
-        self, provider: str, model: str, said: ModelOverrides, owner: str | None, window: ModelWindow
+        self, provider: str, model: str, overrides: ModelOverrides, owner: str | None, window: ModelWindow
     ) -> ModelWindow:
-        """The window as an owner's credential meets it; for None, the operator, by the newest lesson of anybody's."""
-        for (_, by, name, fingerprint, then), lesson in reversed(self._learned.items()):
+        """Return the window that an owner's requests get; for the operator (None), the newest one of any owner."""
+        for (_, by, name, fingerprint, then), learned in reversed(self._learned.items()):
             mine = owner is None or owner_of(fingerprint) == owner
-            if mine and (by, name, then) == (provider, model, said):
-                return lesson.over(window)
+            if mine and (by, name, then) == (provider, model, overrides):
+                return learned.over(window)
         return window
 
 
-def _identity(route: Route, caller: Caller, said: ModelOverrides) -> _Identity:
-    return (route.base_url, route.provider, route.upstream_model, caller.fingerprint, said)
+def _identity(route: Route, caller: Caller, overrides: ModelOverrides) -> _Identity:
+    return (route.base_url, route.provider, route.upstream_model, caller.fingerprint, overrides)
 
 
-def _pack(identity: _Identity, lesson: LearnedWindow) -> bytes:
-    """All but the credential, whose key it is stored under."""
-    base_url, provider, model, _, said = identity
-    about = {"base_url": base_url, "provider": provider, "model": model, "said": said.given}
-    taught = {"window": asdict(lesson.window), "density": lesson.density, "whole_reply": lesson.whole_reply}
-    return json.dumps({**about, **taught}).encode()
+def _pack(identity: _Identity, learned: LearnedWindow) -> bytes:
+    """Encode a learned window, without the credential that its store key contains."""
+    base_url, provider, model, _, overrides = identity
+    identity_fields = {"base_url": base_url, "provider": provider, "model": model, "said": overrides.given}
+    window_fields = {"window": asdict(learned.window), "density": learned.density, "whole_reply": learned.whole_reply}
+    return json.dumps({**identity_fields, **window_fields}).encode()
 
 
 def _unpack(packed: bytes, fingerprint: bytes) -> tuple[_Identity, LearnedWindow] | None:
-    """None for what another version wrote and this one cannot read."""
+    """Decode a learned window; None where another version wrote what this one cannot read."""
     try:
-        told = json.loads(packed)
-        identity = (told["base_url"], told["provider"], told["model"], fingerprint, ModelOverrides(**told["said"]))
-        whole_reply = told.get("whole_reply") is True  # what an older version wrote does not say
-        return identity, LearnedWindow(ModelWindow(**told["window"]), float(told["density"]), whole_reply)
+        record = json.loads(packed)
+        identity = (
+            record["base_url"],
+            record["provider"],
+            record["model"],
+            fingerprint,
+            ModelOverrides(**record["said"]),
+        )
+        whole_reply = record.get("whole_reply") is True  # older records lack it
+        return identity, LearnedWindow(ModelWindow(**record["window"]), float(record["density"]), whole_reply)
     except (ValueError, TypeError, KeyError):
         return None

@@ -1,7 +1,7 @@
-"""litellm's data file of models, read without importing litellm: windows, and who serves a name.
+"""Reads windows and providers from litellm's data file of models, without importing litellm.
 
-Beside the catalog and the resolver. The file is 3 MB of JSON in litellm's wheel; reading the few fields that
-count takes some 20 ms, once, in a thread, where importing litellm for them takes 5 s.
+The catalog looks up windows here, and the registry looks up providers. The file is 3 MB of JSON in litellm's wheel.
+Reading its few needed fields takes some 20 ms, once, in a thread; importing litellm for them takes 5 s.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from proxy.upstream.providers import KEYED, KEYLESS, WIRE_BESIDES, WIRE_WITHOUT_
 
 DATA_FILE = "model_prices_and_context_window_backup.json"
 MODES = frozenset({"chat", "completion", "responses"})
-"""Of the file's entries those that take a conversation."""
+"""The modes of entries that accept a conversation."""
 SPOKEN_WITHOUT_DATA = WIRE_WITHOUT_LITELLM | WIRE_BESIDES | KEYED | KEYLESS
-"""Providers that the file may not name, for their models are whatever somebody runs."""
+"""Providers that the file may lack, because their models are whatever an operator runs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What one source says of a model, in tokens; None for what it does not say."""
+class WindowData:
+    """The window of a model in one source, in tokens; None for what the source does not state."""
 
     max_input_tokens: int | None = None
     max_output_tokens: int | None = None
@@ -36,21 +36,21 @@ class Known:
 
     @property
     def has_window(self) -> bool:
-        """Whether the source tells how much goes in."""
+        """Whether the source states how much input the model accepts."""
         return self.max_input_tokens is not None or self.context_window is not None
 
-    def answering(self, max_output_tokens: int | None) -> Known:
-        """The same with this as the longest reply."""
+    def with_max_output(self, max_output_tokens: int | None) -> WindowData:
+        """Return a copy with another longest reply."""
         return (
             self if max_output_tokens == self.max_output_tokens else replace(self, max_output_tokens=max_output_tokens)
         )
 
 
-def known_from(info: Mapping[str, JsonValue]) -> Known:
-    """Read LiteLLM's words (``model_info``) and our two more, ``context_window`` and ``beta_windows``."""
+def read_window_data(info: Mapping[str, JsonValue]) -> WindowData:
+    """Read litellm's ``model_info`` fields and our own two, ``context_window`` and ``beta_windows``."""
     betas = info.get("beta_windows")
     pairs = betas.items() if isinstance(betas, Mapping) else ()
-    return Known(
+    return WindowData(
         _tokens(info.get("max_input_tokens")),
         _tokens(info.get("max_output_tokens")),
         _tokens(info.get("context_window")),
@@ -68,36 +68,36 @@ class _Entry(msgspec.Struct):
 
 
 class LiteLLMModelData:
-    """The file, read at the first question; ``path`` is another one of the same form."""
+    """Litellm's data file, read at the first lookup; ``path`` names another file of the same form."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._entries: Mapping[str, _Entry] | None = None
         self._reading = asyncio.Lock()
 
-    async def lookup(self, names: Iterable[str]) -> Known | None:
-        """What the file says of the first of ``names`` that it knows a window of."""
+    async def lookup(self, names: Iterable[str]) -> WindowData | None:
+        """Return the data of the first of ``names`` that has a window in the file."""
         entries = await self._read()
         for name in names:
             if (entry := entries.get(name)) is None:
                 continue
-            known = Known(
+            window_data = WindowData(
                 _tokens(entry.max_input_tokens) or _tokens(entry.max_tokens), _tokens(entry.max_output_tokens)
             )
-            if known.has_window:
-                return known
+            if window_data.has_window:
+                return window_data
         return None
 
     async def provider(self, model: str) -> str | None:
-        """Litellm's provider of a model that the file lists by just this name."""
+        """Return litellm's provider of a model that the file lists under exactly this name."""
         entry = (await self._read()).get(model)
         provider = entry.litellm_provider if entry is not None else None
         return provider if isinstance(provider, str) else None
 
     async def providers(self) -> frozenset[str]:
-        """Every provider that the file or our own tables name."""
+        """Return every provider that the file or our own tables name."""
         listed = {entry.litellm_provider for entry in (await self._read()).values()}
-        return frozenset(one for one in listed if isinstance(one, str)) | SPOKEN_WITHOUT_DATA
+        return frozenset(provider for provider in listed if isinstance(provider, str)) | SPOKEN_WITHOUT_DATA
 
     async def _read(self) -> Mapping[str, _Entry]:
         if self._entries is None:
@@ -108,13 +108,13 @@ class LiteLLMModelData:
 
 
 def data_path() -> Path | None:
-    """The data file in litellm's wheel; finding a package's place does not run it."""
+    """Return the path of the data file in litellm's wheel. Looking for a package does not run it."""
     spec = importlib.util.find_spec("litellm")
     return Path(spec.origin).with_name(DATA_FILE) if spec is not None and spec.origin else None
 
 
 def _read_file(path: Path | None) -> Mapping[str, _Entry]:
-    """The file's entries for conversations; none where it cannot be read: windows have defaults."""
+    """Return the file's entries for conversations; none where it cannot be read, because windows have defaults."""
     try:
         entries = msgspec.json.decode(path.read_bytes() if path else b"{}", type=dict[str, _Entry])
     except (OSError, msgspec.MsgspecError):
@@ -123,7 +123,7 @@ def _read_file(path: Path | None) -> Mapping[str, _Entry]:
 
 
 def _tokens(value: object) -> int | None:
-    """A positive whole number of tokens; the file also has prose, and 2e5."""
+    """Return a positive whole number of tokens, or None; the file also contains prose, and 2e5."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

@@ -1,7 +1,8 @@
-"""Asks a running server how long its window is: ``/models``, and llama.cpp's ``/props``.
+"""Asks a running server for its context window, through ``/models`` and llama.cpp's ``/props``.
 
-Beside the catalog. The server itself knows best what it was started with; it is asked once in some minutes,
-with the caller's own credential, for at most two seconds, and a failure is no more than "nothing known".
+The catalog uses the probe for servers whose address is configured. The server itself knows best what it was started
+with. It is asked once in some minutes, with the caller's own credential, for at most two seconds. A failure means only
+that this source has no window.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ ANSWER_SECONDS = 2.0
 """The longest that a first request to a server waits for its metadata."""
 FRESH_SECONDS = 300.0
 FAILED_SECONDS = 15.0
-"""How long a failure is believed; of one caller only, for it may be its credential that failed."""
+"""How long a failure is cached, for one caller only, because its credential may be the cause."""
 REMEMBERED = 256
-"""Servers and callers; both come from outside, so there must be a bound."""
+"""The most servers and callers in the caches. Both come from outside, so the caches need a bound."""
 
 WINDOW_FIELDS = ("max_model_len", "context_length", "context_window", "max_context_length")
 """vLLM and SGLang; OpenRouter and Together; Groq; LM Studio."""
@@ -34,42 +35,42 @@ class JsonSource(Protocol):
     """The wire lane's ``get_json``."""
 
     async def get_json(self, route: Route, url: str, caller: Caller, *, timeout_seconds: float) -> JsonValue:
-        """A JSON document of the upstream."""
+        """Return a JSON document of the upstream."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What a server says of its models: windows in tokens by model id."""
+    """The windows of a server's models, in tokens by model id."""
 
     windows: Mapping[str, int] = field(default_factory=dict)
     only: int | None = None
-    """The window of a server with one model, which answers to any name (llama.cpp)."""
+    """The window of a server with one model, which accepts any name (llama.cpp)."""
 
     def of(self, model: str) -> int | None:
-        """The window of a model."""
+        """Return the window of a model."""
         return self.windows.get(model, self.only)
 
 
 class Probe:
-    """Remembers what servers said, by base URL; ``clock`` tells seconds and never goes back."""
+    """Asks servers, and caches their answers by base URL; ``clock`` is monotonic, in seconds."""
 
     def __init__(self, source: JsonSource, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._source = source
         self._clock = clock
-        self._known: dict[str, tuple[float, Metadata]] = {}
+        self._cached: dict[str, tuple[float, Metadata]] = {}
         self._failed: dict[tuple[str, bytes], float] = {}
         self._asking: dict[tuple[str, bytes], asyncio.Task[Metadata | None]] = {}
 
     async def window(self, route: Route, caller: Caller) -> int | None:
-        """The window of a route's model as its server tells it, in tokens; None where it does not."""
-        until, metadata = self._known.get(route.base_url, (0.0, None))
+        """Return the window that a route's server reports for the model, in tokens; None where it reports none."""
+        until, metadata = self._cached.get(route.base_url, (0.0, None))
         if metadata is None or until <= self._clock():
             metadata = await self._ask(route, caller) or metadata
         return metadata.of(route.upstream_model) if metadata is not None else None
 
     async def _ask(self, route: Route, caller: Caller) -> Metadata | None:
-        """Ask, unless it was in vain just now; all who want to know at once wait for the same answer."""
+        """Ask the server, unless that failed just now. Concurrent requests wait for the same answer."""
         key = (route.base_url, caller.fingerprint)
         if self._failed.get(key, 0.0) > self._clock():
             return None
@@ -81,7 +82,7 @@ class Probe:
         if metadata is None:
             remember(self._failed, key, self._clock() + FAILED_SECONDS, most=REMEMBERED)
         else:
-            remember(self._known, route.base_url, (self._clock() + FRESH_SECONDS, metadata), most=REMEMBERED)
+            remember(self._cached, route.base_url, (self._clock() + FRESH_SECONDS, metadata), most=REMEMBERED)
         return metadata
 
     async def _metadata(self, route: Route, caller: Caller) -> Metadata | None:
@@ -100,7 +101,7 @@ class Probe:
             return None
 
     async def _props(self, route: Route, caller: Caller) -> int | None:
-        """llama.cpp: the context of one slot, which is what a request may use."""
+        """Return the context of one slot of llama.cpp, which is what a request may use."""
         props = await self._get(route, endpoint(route.base_url, "/props", beside="/v1"), caller)
         settings = props.get("default_generation_settings") if isinstance(props, dict) else None
         return _tokens(settings.get("n_ctx")) if isinstance(settings, dict) else None
@@ -113,13 +114,13 @@ class Probe:
 
 
 def entries_of(listed: JsonValue) -> list[Mapping[str, JsonValue]]:
-    """The models of a ``/models`` answer: under ``data``, or the answer itself (Together)."""
+    """Return the models of a ``/models`` answer: the list under ``data``, or the answer itself (Together)."""
     data = listed.get("data") if isinstance(listed, dict) else listed
     return [entry for entry in data if isinstance(entry, dict) and "id" in entry] if isinstance(data, list) else []
 
 
 def window_of(entry: Mapping[str, JsonValue]) -> int | None:
-    """The window that a server runs a model with, in tokens."""
+    """Return the window that a server runs a model with, in tokens."""
     meta = entry.get("meta")
     if isinstance(meta, dict) and (running := _tokens(meta.get("n_ctx"))):
         return running
@@ -127,7 +128,7 @@ def window_of(entry: Mapping[str, JsonValue]) -> int | None:
 
 
 def trained_window(entry: Mapping[str, JsonValue]) -> int | None:
-    """The window that a model was trained with (llama.cpp): the server may run it with a smaller one."""
+    """Return the window that a model was trained with (llama.cpp); the server may run it with a smaller one."""
     meta = entry.get("meta")
     return _tokens(meta.get("n_ctx_train")) if isinstance(meta, dict) else None
 

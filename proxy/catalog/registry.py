@@ -1,7 +1,7 @@
-"""The registry as people see it: what is known of each model, what follows from it, and what they may set.
+"""Shows and changes the registry of models, for ``/tidemark/models`` and ``tidemark models``.
 
-Beside the road of a request, behind ``/tidemark/models`` and ``tidemark models``. A model is named by its id,
-``provider:model``, or by the name that clients use.
+It is no step of a chat request. A model has an id, ``provider:model``, and the name that clients use; callers may use
+either of them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from proxy.upstream.litellm import LiteLLMUpstream
 
 Described = dict[str, JsonValue]
 ReadField = Callable[[str, JsonValue], FieldValue]
-"""A field's name and value; raises ``InvalidRequest``."""
+"""Reads a field by its name and JSON value; raises ``InvalidRequest``."""
 
 
 class ModelRegistry:
-    """Holds no state of its own: records are the store's, what is in force is ``live``'s.
+    """Has no state of its own: the store has the records, and ``live`` the settings in force.
 
-    :param read_field: which fields there are, and what they take
+    :param read_field: checks the fields and their values
     :param policy_for: the configured policy of a model by the client's name
     :param clock: Unix time, seconds
     """
@@ -57,29 +57,29 @@ class ModelRegistry:
         self._clock = clock
 
     async def listed(self, caller: Caller, owner: str | None) -> Described:
-        """All models: the configured ones, then those that requests have found.
+        """Describe all models: the configured ones, then those that requests used.
 
-        Of the latter only the operator sees those that nobody set anything of: a model's name can tell what another
-        tenant is at (promise 8).
+        A model that requests used and nobody changed is shown to the operator only, because its name can reveal what
+        another tenant does (promise 8).
 
-        :param owner: whose calibrations and lessons are shown; None for the operator's view
+        :param owner: the owner whose calibrations and learned windows are shown; None for the operator's view
         :raises StoreUnavailable: the store did not answer in time
         """
         records = {record.id: record for record in await self._store.records()}
-        found: dict[str, ModelRecord] = {}
+        models: dict[str, ModelRecord] = {}
         for route in await self._catalog.configured():
             own = await self._record_of(route, caller, records.get(_id_of(route)))
-            found.setdefault(own.id, own)
-        shown = {one: record for one, record in records.items() if owner is None or _told_to_all(record)}
-        found |= {one: record for one, record in shown.items() if one not in found}
-        readings = await self._calibrations.readings(owner)
-        return {"object": "list", "data": [self._described(one, readings, owner) for one in found.values()]}
+            models.setdefault(own.id, own)
+        shown = {id_: record for id_, record in records.items() if owner is None or _if_set_by_operator(record)}
+        models |= {id_: record for id_, record in shown.items() if id_ not in models}
+        calibrations = await self._calibrations.readings(owner)
+        return {"object": "list", "data": [self._described(model, calibrations, owner) for model in models.values()]}
 
     async def described(self, name: str, caller: Caller, owner: str | None) -> Described:
-        """One model, by id or by the client's name.
+        """Describe one model, by id or by the client's name.
 
-        :param owner: as for ``listed``; of what only requests have found, nobody but the operator is told here either
-        :raises ModelNotFound: nothing is known of it
+        :param owner: as for ``listed``, with the same rule for models that only requests used
+        :raises ModelNotFound: no source describes the model
         :raises StoreUnavailable: the store did not answer in time
         """
         record = await self._find(name, caller, everything=owner is None)
@@ -87,19 +87,19 @@ class ModelRegistry:
             raise ModelNotFound(f"Nothing is known of the model {name!r}. PUT its max_input_tokens to add it.")
         return self._described(record, await self._calibrations.readings(owner), owner)
 
-    async def change(self, name: str, said: Mapping[str, JsonValue], caller: Caller, owner: str | None) -> Described:
-        """Set some fields of a model; null takes one back. The next request of this worker has it.
+    async def change(self, name: str, fields: Mapping[str, JsonValue], caller: Caller, owner: str | None) -> Described:
+        """Set some fields of a model; null resets a field. The change applies to this worker's next request.
 
         :raises InvalidRequest: a field is unknown, of another type, out of range, or contradicts another
-        :raises ModelNotFound: the name leads nowhere, and is no id of a known provider's either
+        :raises ModelNotFound: the name resolves to no model, and is no id of a known provider
         :raises StoreUnavailable: nothing was changed
         """
-        fields = {field: self._read_field(field, value) for field, value in said.items()}
+        values = {field: self._read_field(field, value) for field, value in fields.items()}
         record = await self._find(name, caller)
-        return await self._keep(record, lambda before: self._changed(record.name, before, fields), owner)
+        return await self._keep(record, lambda before: self._changed(record.name, before, values), owner)
 
     def _changed(self, name: str, before: ModelOverrides, fields: Mapping[str, FieldValue]) -> ModelOverrides:
-        """What is set of a model after a change; :raises InvalidRequest: it contradicts itself or the policy."""
+        """Return the overrides after a change; :raises InvalidRequest: they contradict each other or the policy."""
         try:
             overrides = before.changed(fields)
         except ValueError as error:
@@ -117,9 +117,9 @@ class ModelRegistry:
         return overrides
 
     async def reset(self, name: str, caller: Caller, owner: str | None) -> Described:
-        """Take back all that was set of a model.
+        """Reset all settings of a model.
 
-        :raises ModelNotFound: nothing is known of it
+        :raises ModelNotFound: no source describes the model
         :raises StoreUnavailable: nothing was changed
         """
         record = await self._find(name, caller)
@@ -132,47 +132,47 @@ class ModelRegistry:
     ) -> Described:
         await self._store.override(record, change, self._clock())
         await self._live.refresh()
-        kept = await self._store.record(record.id) or replace(record, overrides=NOTHING_SET)
-        after = replace(kept, seen=kept.seen or record.seen)
+        stored = await self._store.record(record.id) or replace(record, overrides=NOTHING_SET)
+        after = replace(stored, seen=stored.seen or record.seen)
         return self._described(after, await self._calibrations.readings(owner), owner)
 
     async def _find(self, name: str, caller: Caller, *, everything: bool = True) -> ModelRecord:
-        """By the id of a record or of a configured model, by the client's name, by the id of a model not seen yet.
+        """Find a model by its id or the client's name; an id may be of a model not used yet.
 
-        :param everything: what only requests have found as well; else it is as if they had not
+        :param everything: whether models that only requests used are included
         """
         if len(name) > LONGEST_MODEL_NAME:
             raise ModelNotFound(f"A model's name has {LONGEST_MODEL_NAME} characters at most.")
-        kept = await self._store.record(name)
-        stored = kept if everything else _told_to_all(kept)
+        record = await self._store.record(name)
+        stored = record if everything else _if_set_by_operator(record)
         if stored is not None and stored.seen is not None:
             return stored
         routes = await self._catalog.configured()
-        named = next((route for route in routes if name in (route.name, _id_of(route))), None)
+        configured = next((route for route in routes if name in (route.name, _id_of(route))), None)
         provider, _, model = name.partition(":")
-        if named is not None:
-            return await self._record_of(named, caller, kept or await self._store.record(_id_of(named)))
-        if everything and (sighting := self._live.noted(name)) is not None:
-            return _sighted(sighting, stored)
+        if configured is not None:
+            return await self._record_of(configured, caller, record or await self._store.record(_id_of(configured)))
+        if everything and (observation := self._live.noted(name)) is not None:
+            return _observed(observation, stored)
         if stored is not None or (model and provider in await self._data.providers()):
-            route = Route("translate", model, model, provider, "")  # no server is asked for what is no route
+            route = Route("translate", model, model, provider, "")  # without an address, no server is asked
             own = await self._record_of(route, caller, stored)
             unknown = own.seen is not None and own.seen.window.source == "default"
             return replace(own, seen=None) if unknown else own
         route = await self._upstream.resolve(name)
-        kept = await self._store.record(_id_of(route))
-        return await self._record_of(route, caller, kept if everything else _told_to_all(kept))
+        record = await self._store.record(_id_of(route))
+        return await self._record_of(route, caller, record if everything else _if_set_by_operator(record))
 
     async def _record_of(self, route: Route, caller: Caller, stored: ModelRecord | None) -> ModelRecord:
-        """A route's record as it is found now, whether it is stored yet or not."""
-        return _sighted(await self._catalog.sighting(route, caller), stored)
+        """Return a route's record with the current observation, whether it is stored yet or not."""
+        return _observed(await self._catalog.observe(route, caller), stored)
 
     def _described(
-        self, record: ModelRecord, readings: Mapping[str, Sequence[CalibrationEntry]], owner: str | None
+        self, record: ModelRecord, calibrations: Mapping[str, Sequence[CalibrationEntry]], owner: str | None
     ) -> Described:
         profile = record.profile(self._policy_for(record.name))
-        lessons = self._catalog.lessons
-        window = lessons.shown(record.provider, record.model, record.overrides, owner, profile.window)
+        learned_windows = self._catalog.learned_windows
+        window = learned_windows.shown(record.provider, record.model, record.overrides, owner, profile.window)
         policy, budget = profile.policy, budget_for(replace(profile, window=window), None)
         return {
             "id": record.id,
@@ -193,19 +193,19 @@ class ModelRegistry:
             "prepare": budget.prepare_mark,
             "low_water": budget.low_water,
             "retention": budget.retention,
-            "calibration": _calibration(readings.get(record.id, ())),
+            "calibration": _calibration(calibrations.get(record.id, ())),
             "created_at": record.created_at,
             "updated_at": record.updated_at,
         }
 
 
-def _sighted(sighting: ModelObservation, stored: ModelRecord | None) -> ModelRecord:
-    found = ModelRecord(sighting.provider, sighting.model, sighting.name, sighting)
-    return found if stored is None else replace(stored, name=sighting.name, seen=sighting)
+def _observed(observation: ModelObservation, stored: ModelRecord | None) -> ModelRecord:
+    observed = ModelRecord(observation.provider, observation.model, observation.name, observation)
+    return observed if stored is None else replace(stored, name=observation.name, seen=observation)
 
 
-def _told_to_all(record: ModelRecord | None) -> ModelRecord | None:
-    """A record that a person set something of; another one tells what somebody's requests are at (promise 8)."""
+def _if_set_by_operator(record: ModelRecord | None) -> ModelRecord | None:
+    """Return a record that has overrides, else None: its name could reveal a tenant's requests (promise 8)."""
     return None if record is None or record.overrides == NOTHING_SET else record
 
 
@@ -213,18 +213,20 @@ def _id_of(route: Route) -> str:
     return model_id(route.provider, route.upstream_model)
 
 
-def _calibration(readings: Sequence[CalibrationEntry]) -> JsonValue:
-    """The model's own calibration, and those of its tool sets beside it; null while nothing is learned."""
-    told: list[Described] = [
+def _calibration(entries: Sequence[CalibrationEntry]) -> JsonValue:
+    """Return the model's own calibration with those of its tool sets; null while nothing is learned."""
+    factors: list[Described] = [
         {
-            "factor": round(one.calibration.factor, 4),
-            "applied": round(one.calibration.applied, 4),
-            "replies": one.calibration.replies,
-            "updated_at": one.calibration.updated_at,
+            "factor": round(entry.calibration.factor, 4),
+            "applied": round(entry.calibration.applied, 4),
+            "replies": entry.calibration.replies,
+            "updated_at": entry.calibration.updated_at,
         }
-        for one in readings
+        for entry in entries
     ]
-    if not told:
+    if not factors:
         return None
-    sets = [{"tools": one.tools, **own} for one, own in zip(readings, told, strict=True) if one.tools != ANY_TOOLS]
-    return {**told[0], "tool_sets": sets}
+    sets = [
+        {"tools": entry.tools, **own} for entry, own in zip(entries, factors, strict=True) if entry.tools != ANY_TOOLS
+    ]
+    return {**factors[0], "tool_sets": sets}

@@ -1,7 +1,7 @@
-"""Where a model's window is found: the file, the running server, our own data, litellm's.
+"""Finds a model's window in the configuration, the running server, our own data or litellm's.
 
-Below the catalog, which asks at every request and puts over it what a person set and what an overflow taught. What no
-server was asked for follows from file and data alone, and is kept.
+The catalog asks here at every request, and applies the registry's settings and learned windows to the answer. A window
+that needed no server depends on configuration and data alone, so it is cached.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from proxy.catalog.litellm_data import Known, LiteLLMModelData, known_from
+from proxy.catalog.litellm_data import LiteLLMModelData, WindowData, read_window_data
 from proxy.catalog.probe import Probe
 from proxy.core.bounded import remember
 from proxy.core.conversation.messages import JsonValue
@@ -20,18 +20,17 @@ from proxy.upstream.headers import beta_values
 from proxy.upstream.wire import is_openai
 
 REMEMBERED = 1024
-"""Models whose data are kept; clients choose names, so there must be a bound."""
-NOTHING_KNOWN = Known()
+"""The most models whose data are cached. Clients choose the names, so the caches need a bound."""
+NO_WINDOW_DATA = WindowData()
 
 ModelInfo = Mapping[str, JsonValue]
-"""``max_input_tokens``, ``max_output_tokens``, ``context_window``: LiteLLM's ``model_info`` words, in
-tokens."""
+"""Litellm's ``model_info``: ``max_input_tokens``, ``max_output_tokens`` and ``context_window``, in tokens."""
 
 
 class Windows:
-    """Windows by the file, our data and the servers. State: what was found before, which saves time only.
+    """Finds windows; its only state is caches.
 
-    :param overrides: what a person wrote, by the client's name or a glob of it; looked at with every request
+    :param overrides: ``model_info`` of the configuration, by the client's name or a glob of it; read at every request
     :param shipped: ``config/models.yaml``, by glob of the upstream's or the client's name
     """
 
@@ -47,120 +46,124 @@ class Windows:
         self._shipped = shipped
         self._data = data
         self._probe = probe
-        self._read: dict[str, tuple[ModelInfo, Known]] = {}
-        """What a person wrote, by the client's name, and what was read from it."""
-        self._settled: dict[str, tuple[tuple[Route, Known], ModelWindow]] = {}
-        """The windows that no server was asked for, by the client's name, each with what it follows from."""
-        self._looked_up: dict[tuple[str, str, str], Known | None] = {}
+        self._read: dict[str, tuple[ModelInfo, WindowData]] = {}
+        """The configured ``model_info`` and the data read from it, by the client's name."""
+        self._settled: dict[str, tuple[tuple[Route, WindowData], ModelWindow]] = {}
+        """The windows that needed no server, by the client's name, each with its inputs."""
+        self._looked_up: dict[tuple[str, str, str], WindowData | None] = {}
         self._betas: dict[str, tuple[tuple[str, int], ...]] = {}
-        """What Anthropic's beta headers do to the windows of models that were found, by the client's name."""
+        """The windows that Anthropic's beta headers select, by the client's name."""
 
-    async def found(self, route: Route, caller: Caller) -> ModelWindow:
-        """The window by the file, our data and the servers."""
+    async def find(self, route: Route, caller: Caller) -> ModelWindow:
+        """Return the window of a route's model."""
         manual, settled = self._manual(route.name), self._settled.get(route.name)
         if settled is not None and settled[0] == (route, manual):
             return settled[1]
-        if (window := await self._unasked(route, manual)) is not None:
+        if (window := await self._without_asking(route, manual)) is not None:
             remember(self._settled, route.name, ((route, manual), window), most=REMEMBERED)
             return window
-        known = await self._ask(route, caller)
-        if known is None and _may_be_an_alias(route):
-            known = await self._lookup(route)
-        return ModelWindow(max_output_tokens=manual.max_output_tokens) if known is None else _of_both(known, manual)
+        window_data = await self._ask(route, caller)
+        if window_data is None and _may_be_an_alias(route):
+            window_data = await self._lookup(route)
+        return (
+            ModelWindow(max_output_tokens=manual.max_output_tokens)
+            if window_data is None
+            else _of_both(window_data, manual)
+        )
 
     def beta(self, route: Route, caller: Caller) -> tuple[str, int] | None:
-        """The beta header of a request that gives it another window, and that window in tokens (S3-B4).
+        """Return the request's beta header that selects another window, and that window in tokens (S3-B4).
 
-        To be asked when the model's own window was found. Through litellm the header goes to Anthropic alone.
+        Call it after ``find``. Through litellm the header goes to Anthropic alone.
         """
         betas = self._betas.get(route.name)
         if not betas or not (route.lane == "wire" or route.provider == "anthropic"):
             return None
-        sent = beta_values(route, caller)
-        return next((one for one in betas if one[0] in sent), None)
+        headers = beta_values(route, caller)
+        return next((beta for beta in betas if beta[0] in headers), None)
 
-    async def _unasked(self, route: Route, manual: Known) -> ModelWindow | None:
-        """The window where no server is asked for it: by the file, else by our data."""
+    async def _without_asking(self, route: Route, manual: WindowData) -> ModelWindow | None:
+        """Return the window from the configuration or the data; None where a server must be asked."""
         own = manual.beta_windows
         if not own and not manual.has_window and not _may_be_an_alias(route):
-            own = (await self._lookup(route) or NOTHING_KNOWN).beta_windows
+            own = (await self._lookup(route) or NO_WINDOW_DATA).beta_windows
         if own:
             remember(self._betas, route.name, own, most=REMEMBERED)
         else:
             self._betas.pop(route.name, None)
         if manual.has_window:
-            return _model_window(manual.answering(await self.output(route)), manual=True)
-        known = None if _may_be_an_alias(route) else await self._lookup(route)
-        return None if known is None else _of_both(known, manual)
+            return _model_window(manual.with_max_output(await self.output(route)), manual=True)
+        window_data = None if _may_be_an_alias(route) else await self._lookup(route)
+        return None if window_data is None else _of_both(window_data, manual)
 
     async def output(self, route: Route) -> int | None:
-        """The longest reply, where no server is asked for it."""
+        """Return the longest reply from the configuration or the data."""
         manual = self._manual(route.name)
         if manual.max_output_tokens is not None:
             return manual.max_output_tokens
         looked_up = await self._lookup(route)
         return looked_up.max_output_tokens if looked_up else None
 
-    def _manual(self, name: str) -> Known:
+    def _manual(self, name: str) -> WindowData:
         if not self._overrides:
-            return NOTHING_KNOWN
+            return NO_WINDOW_DATA
         info = self._overrides.get(name)
         if info is None:
             globs = sorted((glob for glob in self._overrides if fnmatchcase(name, glob)), key=len)
             info = self._overrides[globs[-1]] if globs else {}
         read = self._read.get(name)
         if read is None or read[0] != info:
-            read = (dict(info), known_from(info))
+            read = (dict(info), read_window_data(info))
             remember(self._read, name, read, most=REMEMBERED)
         return read[1]
 
-    async def _lookup(self, route: Route) -> Known | None:
-        """Our own data, then litellm's."""
+    async def _lookup(self, route: Route) -> WindowData | None:
+        """Look a model up in our own data, then in litellm's."""
         key = (route.name, route.provider, route.upstream_model)
         if key not in self._looked_up:
             names = _names_of(route)
-            known = self._in_shipped(names) or await self._data.lookup(names)
-            remember(self._looked_up, key, known, most=REMEMBERED)
-            return known
+            window_data = self._in_shipped(names) or await self._data.lookup(names)
+            remember(self._looked_up, key, window_data, most=REMEMBERED)
+            return window_data
         return self._looked_up[key]
 
-    def _in_shipped(self, names: tuple[str, ...]) -> Known | None:
+    def _in_shipped(self, names: tuple[str, ...]) -> WindowData | None:
         lower = [name.lower() for name in names]
         for name in dict.fromkeys([*lower, *(name.rpartition("/")[2] for name in lower)]):
             globs = sorted((glob for glob in self._shipped if fnmatchcase(name, glob)), key=len, reverse=True)
             for glob in globs:
-                known = known_from(self._shipped[glob])
-                if known.has_window:
-                    return known
+                window_data = read_window_data(self._shipped[glob])
+                if window_data.has_window:
+                    return window_data
         return None
 
-    async def _ask(self, route: Route, caller: Caller) -> Known | None:
-        if route.lane != "wire" or is_openai(route.base_url):  # OpenAI's list tells no windows
+    async def _ask(self, route: Route, caller: Caller) -> WindowData | None:
+        if route.lane != "wire" or is_openai(route.base_url):  # OpenAI's list contains no windows
             return None
         window = await self._probe.window(route, caller)
-        return None if window is None else Known(context_window=window)
+        return None if window is None else WindowData(context_window=window)
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _model_window(known: Known, *, manual: bool = False) -> ModelWindow:
-    most = known.max_input_tokens or known.context_window
+def _model_window(window_data: WindowData, *, manual: bool = False) -> ModelWindow:
+    most = window_data.max_input_tokens or window_data.context_window
     if most is None:
-        raise AssertionError(known)  # only asked of sources that have a window
-    return ModelWindow(most, known.max_output_tokens, known.context_window, "manual" if manual else "api")
+        raise AssertionError(window_data)  # callers pass only data that has a window
+    return ModelWindow(most, window_data.max_output_tokens, window_data.context_window, "manual" if manual else "api")
 
 
-def _of_both(known: Known, manual: Known) -> ModelWindow:
-    """A window that a person wrote no more of than the reply's length."""
-    return _model_window(known.answering(manual.max_output_tokens or known.max_output_tokens))
+def _of_both(window_data: WindowData, manual: WindowData) -> ModelWindow:
+    """Return a window from data, with the configured longest reply where there is one."""
+    return _model_window(window_data.with_max_output(manual.max_output_tokens or window_data.max_output_tokens))
 
 
 def _may_be_an_alias(route: Route) -> bool:
-    """Whether a person gave the server's address: there, a name such as gpt-4o may be served by anything."""
+    """Return whether the configuration names the server, where a name such as gpt-4o may mean any model."""
     return bool(route.params and (route.params.get("api_base") or route.params.get("base_url")))
 
 
 def _names_of(route: Route) -> tuple[str, ...]:
-    """The names to look a model up by; the client's own comes last, for an alias can mean anything."""
+    """Return the names to look a model up by. The client's own comes last, because an alias can mean anything."""
     stated = (route.params or {}).get("base_model")
     upstream = (f"{route.provider}/{route.upstream_model}", route.upstream_model, route.name)
     return (stated, *upstream) if isinstance(stated, str) else upstream

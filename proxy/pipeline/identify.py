@@ -208,7 +208,7 @@ class Identifier:
             pairs = zip(said, kept, strict=False)
             return [(said, one.tokens) for said, one in pairs if one.scheme == mark and one.raw == said.raw]
 
-        return self._counter.count(request, model, known=known, stored=stored)
+        return self._counter.count(request, model, stored_count=known, stored=stored)
 
     async def _recall(self, chain: PrefixChain, recipe: SummaryRecipe, systems: InnerSystems) -> StoredState:
         try:

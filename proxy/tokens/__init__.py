@@ -1,8 +1,8 @@
-"""Local token counting: the budget's figures, with no network (FR-1.1.*, NFR-7.1).
+"""Local token counting, with no network (FR-1.1.*, NFR-7.1).
 
-An adapter beside the core: it implements ``proxy.core.ports.TokenCounter`` and is built in ``app``.
-``families`` says how a model is counted, ``vocabulary`` is the one door to tiktoken, ``images`` and ``tools`` hold
-published formulas, ``media`` reads parts that are no text, ``accounting`` adds up, ``counting`` encodes and remembers.
+This adapter implements ``proxy.core.ports.TokenCounter``, and ``app`` builds it. ``families`` maps a model to its
+encoding, ``vocabulary`` alone imports tiktoken, ``images`` and ``tools`` contain published formulas, ``media`` reads
+parts that are no text, ``accounting`` adds up, and ``counting`` encodes and caches.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a request costs beside the tokens of its texts: the published rules, and nothing else.
+"""Adds up the tokens of messages and requests by the published rules.
 
-Below ``counting``, which says what a text costs. Sources, and which rule which request was measured against:
-docs/counting.md.
+``counting`` calls these functions and counts the texts for them. docs/counting.md names the source of each rule and
+the requests it was measured against.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from proxy.tokens.media import IMAGES, kind_of, part_text
 from proxy.tokens.tools import render_namespace, serialised, split_tools, words
 
 RULES = 3
-"""Raised with every change of the rules: counts in the store that older rules made are not taken over."""
+"""The version of the rules, raised with every change. Stored counts of another version are ignored."""
 
 PER_MESSAGE = 3
 PER_ROLE = 1
-"""Each role is one token in every encoding we have."""
+"""Each role is one token in all our encodings."""
 PER_NAME = 1
 PER_CALL = 3
 PRIMING = 3
@@ -35,37 +35,37 @@ TOOL_RESULT = 2
 """A message of role ``tool`` costs two more than its content; its name and the call's id are not billed."""
 NAMESPACE = 9
 SHARED_SYSTEM = -4
-"""Functions bring a system message; where the client has one, theirs joins it."""
+"""Functions add a system message. Where the client sends one, the two are joined."""
 CHOICES = {"tool_choice": 7, "function_call": 4}
-"""What naming one function costs beside its name."""
+"""The tokens for choosing one function, beside those of its name."""
 _TAIL_CHARS = 400
 _SUMMARY = render_text("", 0).text
 _KNOWN = frozenset({"tools", "functions", "response_format", *CHOICES})
 
 BARE = (PRIMING, 0)
-"""What ``fixed_tokens`` gives for a request that has nothing billed beside its messages."""
+"""The result of ``fixed_tokens`` for a request that consists of messages only."""
 
 Tally = Callable[[str], int]
-"""The tokens of a text."""
+"""Returns the tokens of a text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """How one model counts."""
+    """The rules that count one model's requests."""
 
     key: str
-    """The same for all models that count alike, and another one when a rule changes."""
+    """A key that models share if all their counts are equal; it changes with the rules."""
     texts: str
-    """The same for all models that count bare text alike."""
+    """A key that models share if their counts of bare text are equal."""
     mark: str
-    """``key`` in 8 hex characters, as it is stored beside every count."""
+    """The digest of ``key`` in 8 hex characters, which is stored beside every count."""
     family: Family
     images: ImagePricing
 
 
 @lru_cache(maxsize=1024)
 def scheme_for(model: str) -> Scheme:
-    """How a model's requests are counted."""
+    """Return the rules for a model's requests."""
     family, images = family_for(model), pricing_for(model)
     texts = f"{family.encoding}*{family.percent}"
     key = f"{RULES}:{texts}:{family.openai:d}:{images.key}"
@@ -73,13 +73,13 @@ def scheme_for(model: str) -> Scheme:
 
 
 def message_tokens(message: Message, text: Tally, scheme: Scheme) -> int:
-    """Tokens of a message, its overhead included.
+    """Return the tokens of a message with its overhead.
 
-    OpenAI bills no ids of calls. Other providers' templates may render them, so an estimate holds them.
+    OpenAI bills no ids of calls. Other providers' templates may render them, so an estimate includes them.
     """
     count = PER_MESSAGE + PER_ROLE + text(message.text)
     if message.answers is None and not (message.name or message.calls or message.media):
-        return count  # nearly always
+        return count  # most messages
     openai = scheme.family.openai
     result = message.answers is not None and not message.answers.startswith(LEGACY_CALL)
     if message.name and not (result and openai):
@@ -98,14 +98,14 @@ def message_tokens(message: Message, text: Tally, scheme: Scheme) -> int:
 
 
 def fixed_tokens(request: ModelRequest, text: Tally) -> tuple[int, int]:
-    """All that is billed once a request: tools, choice of a tool, response_format, priming of the reply.
+    """Return the tokens of all parts that are billed once: tools, tool choice, response_format, reply priming.
 
-    :returns: the tokens, and by how many they change when a summary becomes the first system message
+    :returns: the tokens, and their change when a summary becomes the first system message
     """
     try:
         return _fixed_tokens(request, text)
     except RecursionError:
-        # Nested deeper than the stack: every word of it, so rather too many than too few.
+        # The value is nested deeper than the stack. Counting every word gives too many tokens, never too few.
         return PRIMING + NAMESPACE + sum(text(words(value)) for value in request.counted.values()), 0
 
 
@@ -120,8 +120,8 @@ def _fixed_tokens(request: ModelRequest, text: Tally) -> tuple[int, int]:
         shared = 0 if system is None else _shared_system(system, text)
         count += shared
         change = _shared_system(_SUMMARY, text) - shared
-    for name, named in CHOICES.items():
-        count += _choice(request.counted.get(name), named, text)
+    for name, function_tokens in CHOICES.items():
+        count += _choice(request.counted.get(name), function_tokens, text)
     schema = request.counted.get("response_format")
     if isinstance(schema, dict) and schema.get("json_schema"):
         others.append(schema["json_schema"])
@@ -130,20 +130,21 @@ def _fixed_tokens(request: ModelRequest, text: Tally) -> tuple[int, int]:
 
 
 def _shared_system(first: str, text: Tally) -> int:
-    """The first system message takes the functions in: it saves an opening and gets a line end.
+    """Return the change when the functions join the first system message.
 
-    That joins no token of an earlier line, so every summary, whatever it tells, changes as much by it.
+    The joined message saves its opening and gets a line end. The line end joins no token of an earlier line, so the
+    change is the same for every summary.
     """
     tail = first[-_TAIL_CHARS:]
     line = tail[tail.rstrip().rfind("\n") + 1 :]
     return SHARED_SYSTEM + text(line + "\n") - text(line)
 
 
-def _choice(choice: JsonValue, named: int, text: Tally) -> int:
+def _choice(choice: JsonValue, function_tokens: int, text: Tally) -> int:
     if choice == "none":
         return 1
     if not isinstance(choice, dict):
         return 0
     body = choice.get("function", choice)
     name = body.get("name") if isinstance(body, dict) else None
-    return named + text(name if isinstance(name, str) else serialised(choice))
+    return function_tokens + text(name if isinstance(name, str) else serialised(choice))

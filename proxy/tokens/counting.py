@@ -1,7 +1,7 @@
-"""Counting requests and messages, each text once: the figures that budget and plan work with.
+"""Counts the tokens of requests and messages, each text once.
 
-On the road of a request after the budget and before the plan. Implements ``TokenCounter``. ``accounting``
-has the rules; here is what they are asked with: encoded text, what is remembered, threads, failures.
+The pipeline counts a request after the budget and before the plan. This module implements ``TokenCounter``: it
+encodes texts, caches counts, uses threads for long texts and handles failures. ``accounting`` has the rules.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from proxy.tokens.tools import serialised
 from proxy.tokens.vocabulary import OWNER, Vocabulary, vocabulary
 
 ESTIMATED_CHARS = 4
-"""Characters a token where counting failed and ``on_failure`` is ``estimate`` (S0-5)."""
+"""Characters for one token where counting failed and ``on_failure`` is ``estimate`` (S0-5)."""
 THREAD_CHARS = 20_000
-"""New text beyond this is counted in a thread: as much takes about 3 ms."""
+"""More new text than this is counted in a thread. Counting this much takes about 3 ms."""
 PART_CHARS = 50
-"""What reading an image's header, or what is said about a file, takes in characters to count."""
+"""The work of reading an image's header or a file's metadata, in characters to count."""
 HASHED_BYTES = 1_048_576
-"""Of a larger request tools are hashed in a thread: as much takes about a millisecond."""
+"""The tools of a larger request are hashed in a thread. Hashing this much takes about a millisecond."""
 REMEMBERED_MESSAGES = 50_000
 REMEMBERED_TEXTS = 5_000
 _UNREMEMBERED_CHARS = 200
-"""Below this, counting anew is as quick as looking it up."""
+"""Counting a shorter text is as quick as looking it up."""
 _COST, _CHANGE = b"cost", b"change"
-"""What stands in the place of a wording where the tokens of what is billed beside messages are remembered."""
+"""Take the place of a message's wording in the cache keys of a request's fixed tokens."""
 OnFailure = Literal["error", "estimate"]
 _Filled = tuple[Sequence[int], tuple[int, int]]
-"""The count of each message that was asked for, and of all else as ``fixed_tokens`` gives it."""
+"""The count of each requested message, and the result of ``fixed_tokens``."""
 
 
 class LocalTokenCounter:
-    """Local counts; the mutable state is two bounded memories of counts."""
+    """Counts locally; the mutable state is two bounded caches of counts."""
 
     def __init__(
         self,
@@ -50,11 +50,11 @@ class LocalTokenCounter:
         on_warning: Callable[[str], None] = lambda _: None,
         folder: Path | None = None,
     ) -> None:
-        """Nothing is loaded yet.
+        """Create a counter that loads nothing yet.
 
-        :param on_failure: ``error`` raises (FR-5.2.1); ``estimate`` takes a token for four characters
-        :param on_warning: told once, when the first estimate is made
-        :param folder: of the vocabularies; None for the ones in litellm's wheel
+        :param on_failure: ``error`` raises (FR-5.2.1); ``estimate`` counts a token for four characters
+        :param on_warning: called once, at the first estimate
+        :param folder: the folder of the vocabularies; None for those in litellm's wheel
         """
         self._on_failure = on_failure
         self._on_warning = on_warning
@@ -67,80 +67,80 @@ class LocalTokenCounter:
         self._texts = CountCache(REMEMBERED_TEXTS)
 
     async def count(
-        self, request: ModelRequest, model: str, *, known: int = 0, stored: Stored | None = None
+        self, request: ModelRequest, model: str, *, stored_count: int = 0, stored: Stored | None = None
     ) -> RequestCount:
-        """Count a request; new text beyond ``THREAD_CHARS`` in sum is counted in a thread.
+        """Count a request, in a thread where it has more than ``THREAD_CHARS`` of new text.
 
-        :param known: how many leading non-system messages are stored with their counts
-        :param stored: gives those counts; asked where much of what is stored is not remembered here
-        :raises TokenizerFailed: nothing is approximated unless that was chosen
+        :param stored_count: the number of leading non-system messages that are stored with their counts
+        :param stored: loads those counts; called where many of them are not cached here
+        :raises TokenizerFailed: counting failed, and ``on_failure`` is ``error``
         """
         scheme = scheme_for(model)
-        lineage, before = request.lineage, ("tokens", scheme.key)
-        # of the leading messages that an earlier request had too, as long as none was an estimate
-        known_here: tuple[int, ...] = () if lineage is None or self._warned else lineage.before.get(before, ())
-        added = request.messages[len(known_here) :] if known_here else request.messages
-        found: Sequence[int | None]
-        found, new = self._found(added, scheme)
-        if stored is not None and new > THREAD_CHARS:
-            first, characters = _missing(request, (*known_here, *found), known)
+        lineage, reuse_key = request.lineage, ("tokens", scheme.key)
+        # The counts of the leading messages that an earlier request had too, unless any was an estimate.
+        reused_counts: tuple[int, ...] = () if lineage is None or self._warned else lineage.before.get(reuse_key, ())
+        new_messages = request.messages[len(reused_counts) :] if reused_counts else request.messages
+        counts: Sequence[int | None]
+        counts, new_chars = self._lookup(new_messages, scheme)
+        if stored is not None and new_chars > THREAD_CHARS:
+            first, characters = _missing(request, (*reused_counts, *counts), stored_count)
             if characters > THREAD_CHARS:
                 for message, tokens in await stored(scheme.mark, first):
                     self.remember(message, model, tokens)
-                found, new = self._found(added, scheme)
+                counts, new_chars = self._lookup(new_messages, scheme)
         fixed_key = await _fixed_key_of(request, scheme) if request.counted else None
-        fixed = BARE if fixed_key is None else self._fixed(fixed_key)
-        if None in found or fixed is None:
-            if fixed is None:
-                new += sum(len(request.fields.get(name, b"")) for name in request.counted)
+        fixed_cost = BARE if fixed_key is None else self._fixed(fixed_key)
+        if None in counts or fixed_cost is None:
+            if fixed_cost is None:
+                new_chars += sum(len(request.fields.get(name, b"")) for name in request.counted)
             loaded = scheme.family.encoding in self._loaded
-            if loaded and new <= THREAD_CHARS:
-                found, fixed = self._fill(request, added, scheme, found, fixed)
+            if loaded and new_chars <= THREAD_CHARS:
+                counts, fixed_cost = self._fill(request, new_messages, scheme, counts, fixed_cost)
             else:
-                found, fixed = await self._elsewhere(
-                    partial(self._fill, request, added, scheme, found, fixed), loaded=loaded
+                counts, fixed_cost = await self._elsewhere(
+                    partial(self._fill, request, new_messages, scheme, counts, fixed_cost), loaded=loaded
                 )
             if fixed_key is not None:
-                self._texts.put(fixed_key, fixed[0])
-                self._texts.put(_change_key(fixed_key), fixed[1])
-        counts = (*known_here, *cast("Sequence[int]", found))  # by now there is none missing
+                self._texts.put(fixed_key, fixed_cost[0])
+                self._texts.put(_change_key(fixed_key), fixed_cost[1])
+        all_counts = (*reused_counts, *cast("Sequence[int]", counts))  # none is missing by now
         if lineage is not None:
-            lineage.found[before] = counts
+            lineage.found[reuse_key] = all_counts
         mark = "" if self._warned else scheme.mark
         exact = scheme.family.exact and not self._warned
-        cost, change = fixed
+        cost, change = fixed_cost
         if request.messages and request.messages[0].is_system:
             change = 0
-        return RequestCount(counts, cost, scheme.family.encoding, exact, mark, change)
+        return RequestCount(all_counts, cost, scheme.family.encoding, exact, mark, change)
 
     def _fixed(self, key: Key) -> tuple[int, int] | None:
-        """What ``fixed_tokens`` gave for the same members, if it is still known."""
+        """Return the cached result of ``fixed_tokens`` for the same members, if there is one."""
         cost, change = self._texts.get(key), self._texts.get(_change_key(key))
         return None if cost is None or change is None else (cost, change)
 
-    def _found(self, messages: Sequence[Message], scheme: Scheme) -> tuple[list[int | None], int]:
-        """The count of each message, if it is still known, and the characters of those that are still to be counted."""
-        key, known, new = scheme.key, self._messages.get, 0
-        found: list[int | None] = []
+    def _lookup(self, messages: Sequence[Message], scheme: Scheme) -> tuple[list[int | None], int]:
+        """Return the cached count of each message, and the characters of those without one."""
+        key, cached, new_chars = scheme.key, self._messages.get, 0
+        counts: list[int | None] = []
         for message in messages:
-            count = known((key, message.digest, message.wording))
+            count = cached((key, message.digest, message.wording))
             if count is None:
-                new += _size(message)
-            found.append(count)
-        return found, new
+                new_chars += _size(message)
+            counts.append(count)
+        return counts, new_chars
 
     def count_message(self, message: Message, model: str) -> int:
-        """Tokens of one message, its overhead included."""
+        """Return the tokens of one message with its overhead."""
         scheme = scheme_for(model)
-        found = self._messages.get(_key(message, scheme))
-        return self._message(message, scheme) if found is None else found
+        cached = self._messages.get(_key(message, scheme))
+        return self._message(message, scheme) if cached is None else cached
 
     def count_text(self, text: str, model: str) -> int:
-        """Tokens of a bare text."""
+        """Return the tokens of a bare text."""
         return self._text(scheme_for(model), text)
 
     def cut_text(self, text: str, model: str, max_tokens: int) -> str:
-        """The longest beginning of ``max_tokens`` tokens at most, in whole characters."""
+        """Return the longest beginning of at most ``max_tokens`` tokens, in whole characters."""
         family = scheme_for(model).family
         try:
             return self._vocabulary(family.encoding).cut(text, max_tokens * 100 // family.percent)
@@ -149,14 +149,14 @@ class LocalTokenCounter:
             return text[: max(0, max_tokens) * ESTIMATED_CHARS]
 
     def remember(self, message: Message, model: str, tokens: int) -> None:
-        """Take over a count that another worker made by the same rules; one below the least is not believed."""
+        """Cache a count that another worker made by the same rules, unless it is impossibly small."""
         if tokens > PER_MESSAGE:
             self._messages.put(_key(message, scheme_for(model)), tokens)
 
     async def _elsewhere(self, fill: Callable[[], _Filled], *, loaded: bool) -> _Filled:
-        """In the thread that is quickest; in any other while that one has work, so that nobody queues behind it.
+        """Count in the quickest thread, or in any other one while that one is busy.
 
-        :param loaded: whether the vocabulary is there; it is loaded with the quickest thread's help
+        :param loaded: whether the vocabulary is loaded; loading it uses the quickest thread
         """
         if self._owner_works or not loaded:
             return await asyncio.to_thread(fill)
@@ -169,19 +169,19 @@ class LocalTokenCounter:
     def _fill(
         self,
         request: ModelRequest,
-        added: Sequence[Message],
+        new_messages: Sequence[Message],
         scheme: Scheme,
-        found: Sequence[int | None],
+        known_counts: Sequence[int | None],
         fixed: tuple[int, int] | None,
     ) -> _Filled:
-        """Count what is not known yet; safe in any thread."""
+        """Count the messages without a count. Any thread may do this."""
         counts: list[int] = []
-        for place, count in enumerate(found):
-            counts.append(self._message(added[place], scheme) if count is None else count)
+        for place, count in enumerate(known_counts):
+            counts.append(self._message(new_messages[place], scheme) if count is None else count)
         return counts, fixed_tokens(request, partial(self._text, scheme)) if fixed is None else fixed
 
     def _message(self, message: Message, scheme: Scheme) -> int:
-        # Not by the memory of texts: what is in a message is remembered with it.
+        # The cache of texts is not used here, because the count of the whole message is cached.
         count = message_tokens(message, partial(self._encoded, scheme), scheme)
         self._messages.put(_key(message, scheme), count)
         return count
@@ -208,21 +208,21 @@ class LocalTokenCounter:
         return count if family.percent == 100 else -(-count * family.percent // 100)
 
     def _vocabulary(self, encoding: str) -> Vocabulary:
-        found = self._loaded.get(encoding)
-        if found is not None:
-            return found
+        loaded = self._loaded.get(encoding)
+        if loaded is not None:
+            return loaded
         if encoding in self._missing:
             raise self._missing[encoding]
         try:
-            found = self._loaded[encoding] = vocabulary(encoding, self._folder)
+            loaded = self._loaded[encoding] = vocabulary(encoding, self._folder)
         except TokenizerFailed as error:
-            if self._on_failure == "estimate":  # what is estimated stays so, and each try costs milliseconds
+            if self._on_failure == "estimate":  # estimates go on, and each try costs milliseconds
                 self._missing[encoding] = error
             raise
-        return found
+        return loaded
 
     def _estimating(self, error: TokenizerFailed) -> None:
-        """Go on with an estimate, or not."""
+        """Raise the error, or warn once and let an estimate follow."""
         if self._on_failure == "error":
             raise error
         if not self._warned:
@@ -235,14 +235,14 @@ def _key(message: Message, scheme: Scheme) -> Key:
 
 
 async def _fixed_key_of(request: ModelRequest, scheme: Scheme) -> Key:
-    """The key of what is billed beside the messages; of megabytes it is made in a thread."""
+    """Return the cache key of a request's fixed tokens; a thread hashes a large request."""
     if len(request.body) <= HASHED_BYTES:
         return _fixed_key(request, scheme)
     return await asyncio.to_thread(_fixed_key, request, scheme)
 
 
 def _fixed_key(request: ModelRequest, scheme: Scheme) -> Key:
-    """By the raw bytes where the request has them: hashing them is quicker than writing them anew."""
+    """Hash the raw bytes where the request has them, which is quicker than serialising again."""
     system = next((message.digest for message in request.messages if message.is_system), b"")
     members = request.counted.items()
     parts = [request.fields.get(name) or serialised(value).encode(errors="surrogatepass") for name, value in members]
@@ -250,20 +250,20 @@ def _fixed_key(request: ModelRequest, scheme: Scheme) -> Key:
 
 
 def _change_key(fixed: Key) -> Key:
-    """Where the second of two figures is remembered, beside the first."""
+    """Return the cache key of the second figure, for the key of the first one."""
     return *fixed[:2], _CHANGE
 
 
-def _missing(request: ModelRequest, found: Sequence[int | None], known: int) -> tuple[int, int]:
-    """Of the stored messages that are not remembered: the position of the first, and the characters of all."""
-    pairs = zip(request.messages, found, strict=True)
-    said = [(message, count) for message, count in pairs if not message.is_system][:known]
-    missing = [(place, message) for place, (message, count) in enumerate(said, 1) if count is None]
+def _missing(request: ModelRequest, counts: Sequence[int | None], stored_count: int) -> tuple[int, int]:
+    """Return the position of the first stored message without a cached count, and all their characters."""
+    pairs = zip(request.messages, counts, strict=True)
+    conversation = [(message, count) for message, count in pairs if not message.is_system][:stored_count]
+    missing = [(place, message) for place, (message, count) in enumerate(conversation, 1) if count is None]
     return (missing[0][0] if missing else 1), sum(_size(message) for _, message in missing)
 
 
 def _size(message: Message) -> int:
-    """Characters to count in a message, about; an image's data is not among them."""
+    """Return about how many characters of a message must be counted, without an image's data."""
     if not message.calls and not message.media:
         return len(message.text) + len(message.name or "") + len(message.answers or "")
     calls = sum(len(call.arguments) + len(call.name) + len(call.id) for call in message.calls)

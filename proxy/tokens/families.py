@@ -1,6 +1,6 @@
-"""Which encoding a model's tokens are counted in, and how sure that is: one table, the same as docs/counting.md.
+"""Maps a model's name to the encoding that counts its tokens; the table equals docs/counting.md.
 
-Below ``counting``, which asks by the model's name, and beside ``vocabulary``, which loads what is named here.
+``counting`` asks here, and ``vocabulary`` loads the encodings.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ DEFAULT_ENCODING = "o200k_base"
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Models that are counted alike."""
+    """A group of models that are counted alike."""
 
     title: str
-    """As docs/counting.md calls them."""
+    """The group's title in docs/counting.md."""
     names: str
-    """A regular expression that a name of the family holds."""
+    """A regular expression that matches in every name of the family."""
     encoding: str
     percent: int = 100
-    """Tokens counted for a hundred of the encoding's, where the model's own tokenizer cannot be had."""
+    """Tokens counted for a hundred of the encoding's, where the model's own tokenizer is not available."""
     openai: bool = False
-    """Served by OpenAI's API, which bills no ids of calls; other providers' templates may render them."""
+    """Whether OpenAI's API serves the models. It bills no ids of calls; other providers' templates may render them."""
     exact: bool = False
-    """The model's own tokenizer, and accounting that was published and measured for it; an estimate otherwise."""
+    """Whether this is the model's own tokenizer with published and measured accounting; otherwise an estimate."""
 
 
 FAMILIES = (
-    # The first that fits decides. Sources and reasons: docs/counting.md.
+    # The first match decides. Sources and reasons: docs/counting.md.
     Family("gpt-oss", r"gpt-oss", "o200k_harmony"),
     Family("OpenAI, GPT-4o", r"gpt-4o", "o200k_base", openai=True, exact=True),
     Family("OpenAI, newer", r"gpt-4\.\d|gpt-[5-9]|^o[134](-|$)", "o200k_base", openai=True),
@@ -47,11 +47,11 @@ OTHERS = Family("all others", r"", DEFAULT_ENCODING)
 
 
 def family_for(model: str) -> Family:
-    """The family of a model, behind any prefix (``azure/``, ``ft:``, ``us.anthropic.``)."""
+    """Return the family of a model, behind any prefix (``azure/``, ``ft:``, ``us.anthropic.``)."""
     name = model.lower().rpartition("/")[2].removeprefix("ft:")
     return next((family for family in FAMILIES if re.search(family.names, name)), OTHERS)
 
 
 def encoding_for(model: str) -> str:
-    """The name of the encoding that a model's tokens are counted in."""
+    """Return the name of the encoding that counts a model's tokens."""
     return family_for(model).encoding

@@ -1,6 +1,6 @@
-"""What an image costs, by the published formula of the model's family, from the header of its data.
+"""Computes an image's tokens by the published formula of the model's family.
 
-Below ``counting``. No image is decoded: a few bytes of the data URL tell its width and height.
+``accounting`` calls it for image parts. No image is decoded: the first bytes of the data URL contain width and height.
 Sources: OpenAI, "Images and vision", section "Calculating costs"; Anthropic, "Vision", section "Calculate image
 costs"; Google, "Understand and count tokens", section "Multimodal tokens".
 """
@@ -18,21 +18,21 @@ _TILE = 512
 _LONGEST_SIDE = 2048
 _SHORT_SIDE = 768
 _MOST_TILES = 8
-"""Of an image whose size is not known: the most that fitting into 2048 and 768 leaves (2 x 4)."""
+"""Tiles of an image of unknown size: the most that fit into 2048 and 768 px (2 x 4)."""
 _PATCH = 32
 _MOST_PATCHES = 1536
 _CLAUDE_SIDE = 1568
 _CLAUDE_MOST = 1600
-"""Tokens of the largest image that Claude looks at; it makes larger ones smaller."""
+"""Tokens of the largest image that Claude reads; it scales larger ones down."""
 _GEMINI_SMALL = 384
 _GEMINI_CROP = 768
 _GEMINI_MOST = 8
 """Crops that an image of unknown size counts as."""
 _HEADER_CHARS = 4_096
 _JPEG_CHARS = 400_000
-"""base64 characters looked at: a JPEG's size stands after its EXIF data, which may hold a preview picture."""
+"""Base64 characters that are read of a JPEG: its size follows the EXIF data, which may contain a preview."""
 _SHORTEST = 30
-"""Bytes; no image is shorter, and every header read below fits."""
+"""The fewest bytes of an image; every header that is read below fits."""
 _MARK = 0xFF
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _WITHOUT_LENGTH = frozenset({0x01, *range(0xD0, 0xD8)})
@@ -45,20 +45,20 @@ class ImagePricing:
     base: int = 85
     tile: int = 170
     factor: float = 0.0
-    """Tokens a patch; 0 where tiles are billed."""
+    """Tokens for one patch; 0 where tiles are billed."""
     pixels: int = 0
-    """Pixels a token, as Claude counts; 0 elsewhere."""
+    """Pixels for one token, as Claude counts; 0 elsewhere."""
     crop: int = 0
-    """Tokens a crop of 768 px, as Gemini counts; 0 elsewhere."""
+    """Tokens for one crop of 768 px, as Gemini counts; 0 elsewhere."""
 
     @property
     def key(self) -> str:
-        """The same for pricings that are alike."""
+        """Return a key that equal formulas share."""
         return f"{self.base}:{self.tile}:{self.factor}:{self.pixels}:{self.crop}"
 
 
 _BY_PREFIX = (
-    # The first prefix that fits decides.
+    # The first matching prefix decides.
     ("gpt-4o-mini", ImagePricing(2833, 5667)),
     ("gpt-4.1-mini", ImagePricing(factor=1.62)),
     ("gpt-4.1-nano", ImagePricing(factor=2.46)),
@@ -71,21 +71,21 @@ _BY_PREFIX = (
     ("computer-use-preview", ImagePricing(65, 129)),
 )
 _BY_WORD = (("claude", ImagePricing(pixels=750)), ("gemini", ImagePricing(crop=258)))
-"""Names that stand behind a cloud's prefix."""
+"""Names that may follow a cloud's prefix."""
 
 
 def pricing_for(model: str) -> ImagePricing:
-    """The formula of a model's family; that of GPT-4o where the family is not known."""
+    """Return the formula of a model's family, or that of GPT-4o where the family is unknown."""
     name = model.lower().rpartition("/")[2].removeprefix("ft:")
-    found = next((pricing for prefix, pricing in _BY_PREFIX if name.startswith(prefix)), None)
-    return found or next((pricing for word, pricing in _BY_WORD if word in name), ImagePricing())
+    pricing = next((formula for prefix, formula in _BY_PREFIX if name.startswith(prefix)), None)
+    return pricing or next((formula for word, formula in _BY_WORD if word in name), ImagePricing())
 
 
 def image_tokens(part: Mapping[str, JsonValue], pricing: ImagePricing) -> int:
-    """Tokens of one image part.
+    """Return the tokens of one image part.
 
-    An image whose size cannot be read (a plain URL, a file id, broken data) counts as the largest that the
-    formula allows: too many rather than an overflow.
+    An image whose size cannot be read (a plain URL, a file id, broken data) counts as the largest that the formula
+    allows, because too high a count is safer than an overflow.
     """
     source, detail = _source(part)
     tiled = not (pricing.factor or pricing.pixels or pricing.crop)
@@ -93,7 +93,7 @@ def image_tokens(part: Mapping[str, JsonValue], pricing: ImagePricing) -> int:
         return pricing.base
     size = image_size(source)
     if pricing.pixels:
-        return min(_CLAUDE_MOST, math.ceil(_seen_pixels(*size) / pricing.pixels)) if size else _CLAUDE_MOST
+        return min(_CLAUDE_MOST, math.ceil(_scaled_pixels(*size) / pricing.pixels)) if size else _CLAUDE_MOST
     if pricing.crop:
         return pricing.crop * (_crops(*size) if size else _GEMINI_MOST)
     if pricing.factor:
@@ -103,7 +103,7 @@ def image_tokens(part: Mapping[str, JsonValue], pricing: ImagePricing) -> int:
 
 
 def image_size(source: str) -> tuple[int, int] | None:
-    """Width and height in pixels out of a data URL or bare base64; None where they cannot be told."""
+    """Return width and height in pixels from a data URL or bare base64; None where they cannot be read."""
     if source.startswith("data:"):
         head, mark, source = source[:_JPEG_CHARS].partition(";base64,")
         if not mark or not head.startswith("data:image/"):
@@ -119,7 +119,7 @@ def image_size(source: str) -> tuple[int, int] | None:
 
 
 def _source(part: Mapping[str, JsonValue]) -> tuple[str, str]:
-    """Where the image is and its ``detail``; OpenAI's chat and Responses parts and Anthropic's are known."""
+    """Return an image's data or URL and its ``detail``, from parts of OpenAI's two formats and Anthropic's."""
     image = part.get("image_url")
     if isinstance(image, dict):
         return _text(image.get("url")), _text(image.get("detail"))
@@ -137,7 +137,7 @@ def _decoded(source: str, characters: int) -> bytes:
     try:
         return binascii.a2b_base64(source[: characters // 4 * 4])
     except (binascii.Error, ValueError):
-        # Cut within a group, because line ends stand between the groups.
+        # Line ends between the groups made the cut fall within a group.
         try:
             return binascii.a2b_base64(source[: characters // 4 * 4].rstrip("=\n") + "==")
         except (binascii.Error, ValueError):
@@ -145,21 +145,21 @@ def _decoded(source: str, characters: int) -> bytes:
 
 
 def _png(data: bytes) -> tuple[int, int] | None:
-    """PNG (W3C), 5.2 and 11.2.2: signature, then IHDR with width and height."""
+    """Read a PNG (W3C, 5.2 and 11.2.2): signature, then IHDR with width and height."""
     if not data.startswith(b"\x89PNG\r\n\x1a\n"):
         return None
     return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
 
 
 def _gif(data: bytes) -> tuple[int, int] | None:
-    """GIF89a, 18: the logical screen descriptor."""
+    """Read a GIF's logical screen descriptor (GIF89a, 18)."""
     if data[:6] not in (b"GIF87a", b"GIF89a"):
         return None
     return int.from_bytes(data[6:8], "little"), int.from_bytes(data[8:10], "little")
 
 
 def _webp(data: bytes) -> tuple[int, int] | None:
-    """WebP container (RFC 9649): VP8X, VP8L or VP8 as the first chunk."""
+    """Read a WebP container (RFC 9649), whose first chunk is VP8X, VP8L or VP8."""
     if data[:4] != b"RIFF" or data[8:12] != b"WEBP":
         return None
     kind = data[12:16]
@@ -174,7 +174,7 @@ def _webp(data: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg(data: bytes) -> tuple[int, int] | None:
-    """JPEG (ITU T.81, annex B): walk the segments to a start-of-frame marker."""
+    """Walk a JPEG's segments to its start-of-frame marker (ITU T.81, annex B)."""
     place = 2
     while place + 9 <= len(data):
         if data[place] != _MARK:
@@ -193,28 +193,28 @@ def _jpeg(data: bytes) -> tuple[int, int] | None:
 
 
 def _tiles(width: int, height: int) -> int:
-    """Tiles after fitting into 2048 x 2048 and then the shorter side into 768; images are never enlarged."""
+    """Count tiles after the image is fitted into 2048 x 2048 and its shorter side into 768, never enlarged."""
     shrink = min(1.0, _LONGEST_SIDE / max(width, height))
     shrink *= min(1.0, _SHORT_SIDE / (min(width, height) * shrink))
     across, down = max(1, round(width * shrink)), max(1, round(height * shrink))
     return math.ceil(across / _TILE) * math.ceil(down / _TILE)
 
 
-def _seen_pixels(width: int, height: int) -> float:
-    """Pixels after the longer side was brought to 1568."""
+def _scaled_pixels(width: int, height: int) -> float:
+    """Count the pixels after the longer side is scaled down to 1568."""
     shrink = min(1.0, _CLAUDE_SIDE / max(width, height))
     return width * height * shrink**2
 
 
 def _crops(width: int, height: int) -> int:
-    """One for a small image, else as many squares of 768 px as cover it."""
+    """Count one crop for a small image, else the squares of 768 px that cover it."""
     if max(width, height) <= _GEMINI_SMALL:
         return 1
     return math.ceil(width / _GEMINI_CROP) * math.ceil(height / _GEMINI_CROP)
 
 
 def _patches(width: int, height: int) -> int:
-    """Patches, after shrinking to whole patches where there would be more than 1536."""
+    """Count patches, after shrinking to whole patches where there would be more than 1536."""
     patches = math.ceil(width / _PATCH) * math.ceil(height / _PATCH)
     if patches <= _MOST_PATCHES:
         return patches

@@ -1,6 +1,7 @@
-"""Parts that are neither text nor image: audio, video and files count by what is said about them.
+"""Turns parts that are neither text nor image into the text they count as.
 
-Below ``counting``. Their content is never counted (docs/promises.md, open question 3: attachments by metadata).
+``accounting`` and ``counting`` use it. Audio, video and files count by their metadata; their content is never counted
+(docs/promises.md, open question 3).
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ _CONTENT_FIELDS = ("data", "file_data", "url", "file_url")
 
 
 def kind_of(part: Mapping[str, JsonValue]) -> str:
-    """A part's type; empty where it has none, or one that is no string."""
+    """Return a part's type, or an empty string where it has no type that is a string."""
     kind = part.get("type")
     return kind if isinstance(kind, str) else ""
 
 
 def part_text(part: Mapping[str, JsonValue]) -> str:
-    """The text that a part without text counts as: an attachment's metadata, any unknown part's own JSON."""
+    """Return the text that a part counts as: an attachment's metadata, or an unknown part's own JSON."""
     if kind_of(part) in _ATTACHMENTS:
         return _metadata(part)
     return serialised(part)
 
 
 def _metadata(part: Mapping[str, JsonValue]) -> str:
-    """Kind, file name, media type and size in bytes of an attachment, as far as the part tells them."""
+    """Return an attachment's kind, file name, media type and size in bytes, as far as the part states them."""
     words = [str(part.get("type"))]
     for body in (part, *[value for value in part.values() if isinstance(value, dict)]):
         words += [str(body[key]) for key in _PLAIN_FIELDS if isinstance(body.get(key), str)]
@@ -44,7 +45,7 @@ def _metadata(part: Mapping[str, JsonValue]) -> str:
 
 
 def _size(content: str) -> list[str]:
-    """Media type and size of a data URL or of bare base64; a plain URL as it is."""
+    """Return media type and size of a data URL or bare base64; return a plain URL as it is."""
     if content.startswith(("http://", "https://", "gs://", "s3://")):
         return [content]
     head, comma, _ = content[:200].partition(",")

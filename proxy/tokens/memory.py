@@ -1,20 +1,20 @@
-"""A bounded memory of counts, so that a turn counts only what is new.
+"""A bounded cache of token counts, so that a turn counts only its new messages.
 
-Below ``counting``, which keeps one of messages and one of texts.
+``counting`` has one for messages and one for texts.
 """
 
 from __future__ import annotations
 
 Key = tuple[str, bytes, bytes]
-"""How it was counted, a digest of what was counted, and what tells two of one digest apart.
+"""The scheme's key, a digest of the counted value, and a distinction between values of one digest.
 
-Of a message that is its ``wording``; of a text it is empty; of what a request costs beside its messages it names one of
-two figures. The memory is one for all tenants, so a key must say all that the count depends on.
+The third part is a message's ``wording``. It is empty for a text, and names one of two figures for a request's fixed
+tokens. All tenants share the cache, so a key must contain everything that the count depends on.
 """
 
 
 class CountCache:
-    """Forgets what was not asked for longest, in two generations.
+    """Evicts the counts that were not used for longest, in two generations.
 
     Each step is one dict operation, so threads share it without a lock.
     """
@@ -25,19 +25,19 @@ class CountCache:
         self._old: dict[Key, int] = {}
 
     def get(self, key: Key) -> int | None:
-        """The count, if it is still known."""
-        found = self._young.get(key)
-        return self._older(key) if found is None and self._old else found
+        """Return a count, if it is cached."""
+        count = self._young.get(key)
+        return self._older(key) if count is None and self._old else count
 
     def _older(self, key: Key) -> int | None:
-        """One that was not asked for since the generation before; now it is young again."""
-        found = self._old.get(key)
-        if found is not None:
-            self.put(key, found)
-        return found
+        """Return a count of the older generation, and move it to the younger one."""
+        count = self._old.get(key)
+        if count is not None:
+            self.put(key, count)
+        return count
 
     def put(self, key: Key, count: int) -> None:
-        """Keep a count; at most ``size`` are kept."""
+        """Cache a count; the cache contains at most ``size``."""
         if len(self._young) >= self._half:
             self._old, self._young = self._young, {}
         self._young[key] = count

@@ -1,9 +1,9 @@
-"""Tools as the provider's prompt shows them to the model: a TypeScript namespace.
+"""Renders tools as the provider's prompt shows them to the model: as a TypeScript namespace.
 
-Below ``counting``, which counts the text made here. The rule is not in the API reference. Others found it by comparing
-requests with the API's own counts: for ``functions`` openai-chat-tokens (2023), for ``tools`` the OpenAI cookbook and
-openai-messages-token-helper (2024); OpenAI's open-weight Harmony format has since shown the same form. That an object
-without a described member stands on one line is what reproduces the latter's counts.
+``accounting`` counts the text that is rendered here. The rule is not in the API reference. Others derived it from the
+API's own counts: openai-chat-tokens for ``functions`` (2023), the OpenAI cookbook and openai-messages-token-helper for
+``tools`` (2024). OpenAI's open-weight Harmony format has since shown the same form. An object without a described
+member is rendered on one line, because that reproduces the counts of openai-messages-token-helper.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from dataclasses import dataclass
 from proxy.core.conversation.messages import JsonValue
 
 _DEEPEST = 50
-"""Levels of a schema that are rendered; what is below is taken as JSON: no schema exhausts the stack."""
+"""Levels of a schema that are rendered. Deeper levels count as JSON, so no schema exhausts the stack."""
 _NAMES = {"integer": "number"}
 _DEFINITIONS = ("$defs", "definitions")
 _UNRENDERED = ("allOf", "not", "prefixItems", "patternProperties")
-"""What the published rule leaves out, although the model must be told of it somehow: taken as JSON."""
+"""Keywords that the published rule omits. The prompt must contain them somehow, so they count as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """How the members of an object are written."""
+    """The layout of an object's members."""
 
     indent: int
     """Spaces before a member, for each level of the schema above it."""
     one_line: bool
-    """Whether an object without a described member stands on one line."""
+    """Whether an object without a described member is rendered on one line."""
     inner_descriptions: bool
-    """Whether members of members keep their descriptions."""
+    """Whether members of members have their descriptions."""
 
 
 _TOOLS = _Layout(indent=0, one_line=True, inner_descriptions=True)
@@ -39,12 +39,12 @@ _LEGACY = _Layout(indent=2, one_line=False, inner_descriptions=False)
 
 
 def render_namespace(functions: Sequence[Mapping[str, JsonValue]], *, legacy: bool = False) -> str:
-    """The namespace for function definitions (``name``, ``description``, ``parameters``).
+    """Render the namespace for function definitions (``name``, ``description``, ``parameters``).
 
-    The two were measured a year apart and differ inside of the braces:
+    The two layouts were measured a year apart and differ inside the braces:
 
-    * ``tools``: nothing is indented, and an object without a described member stands on one line
-    * ``functions`` (``legacy``): members stand on lines of their own, indented, and members of members lose their
+    * ``tools``: nothing is indented, and an object without a described member is on one line
+    * ``functions`` (``legacy``): members are on lines of their own, indented, and members of members lose their
       descriptions
     """
     layout = _LEGACY if legacy else _TOOLS
@@ -64,10 +64,10 @@ def render_namespace(functions: Sequence[Mapping[str, JsonValue]], *, legacy: bo
 
 
 def split_tools(entries: JsonValue) -> tuple[list[Mapping[str, JsonValue]], list[JsonValue]]:
-    """The function definitions among ``tools`` or ``functions``, and all else that is in there.
+    """Split ``tools`` or ``functions`` into function definitions and all other values.
 
-    ``$ref`` is never followed, so a circle of references is no circle here: what the references mean is counted
-    once, as JSON, which is longer than the API's own form.
+    ``$ref`` is never followed, so circular references do no harm. Referenced definitions are counted once, as JSON,
+    which is longer than the API's own form.
     """
     functions: list[Mapping[str, JsonValue]] = []
     others: list[JsonValue] = []
@@ -84,7 +84,7 @@ def split_tools(entries: JsonValue) -> tuple[list[Mapping[str, JsonValue]], list
 
 
 def serialised(value: JsonValue) -> str:
-    """JSON; of a value that is nested too deep for that, all its words."""
+    """Return a value as JSON, or all its words where it is nested too deep for that."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except RecursionError:
@@ -92,20 +92,20 @@ def serialised(value: JsonValue) -> str:
 
 
 def words(value: JsonValue) -> str:
-    """All names and values in a JSON value with as many marks as JSON has at least, however deep it is."""
-    found: list[str] = []
-    left = [value]
-    while left:
-        one = left.pop()
-        if isinstance(one, dict):
-            found += [f'{{"{name}": ' for name in one]
-            left += one.values()
-        elif isinstance(one, list):
-            found.append("[ , ]")
-            left += one
+    """Return all names and values of a JSON value with at least JSON's punctuation, at any depth."""
+    parts: list[str] = []
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, dict):
+            parts += [f'{{"{name}": ' for name in item]
+            pending += item.values()
+        elif isinstance(item, list):
+            parts.append("[ , ]")
+            pending += item
         else:
-            found.append(f'"{one}", ')
-    return "\n".join(found)
+            parts.append(f'"{item}", ')
+    return "\n".join(parts)
 
 
 def _object(schema: Mapping[str, JsonValue], layout: _Layout, depth: int) -> str:
@@ -140,9 +140,9 @@ def _type(schema: JsonValue, layout: _Layout, depth: int) -> str:
     if isinstance(values, list) and kind in ("string", "number", "integer", None):
         return " | ".join(_literals(values))
     if isinstance(kind, list):
-        # Each kind once: of a type named twice at each of 50 levels, 2**50 would be rendered.
-        kinds = dict.fromkeys(str(one) for one in kind)
-        return " | ".join([_plain_type(schema, one, layout, depth) for one in kinds])
+        # Each kind is rendered once. A type that is repeated at each of 50 levels would be rendered 2**50 times.
+        kinds = dict.fromkeys(str(name) for name in kind)
+        return " | ".join([_plain_type(schema, name, layout, depth) for name in kinds])
     return _plain_type(schema, kind, layout, depth)
 
 

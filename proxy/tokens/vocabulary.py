@@ -1,7 +1,7 @@
-"""The one door to tiktoken: where a vocabulary lies, and how text is fed to it.
+"""Loads tiktoken's vocabularies and encodes texts; no other module imports tiktoken.
 
-Below ``counting``, which asks for counts only. tiktoken downloads its vocabularies at first use; here they
-come out of litellm's wheel, and a file that is missing or altered is an error, never a download.
+``counting`` uses it for counts only. tiktoken downloads its vocabularies at first use. Here they come from litellm's
+wheel, and a missing or altered file is an error, never a download.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Protocol
 from proxy.core.errors import TokenizerFailed
 
 _SAME_RANKS = {"o200k_harmony": "o200k_base"}
-"""Harmony has the ranks and the pattern of o200k_base and adds special tokens, which are never made of a text."""
+"""Harmony has the ranks and the pattern of o200k_base, and adds special tokens that no text encodes to."""
 _FILES = {
-    # name of the file in tiktoken's cache (SHA-1 of where it is published), SHA-256 of its bytes
+    # The file's name in tiktoken's cache (SHA-1 of its address), and the SHA-256 of its bytes.
     "o200k_base": (
         "fb374d419588a4632f3f557e76b4b70aebbca790",
         "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
@@ -30,7 +30,7 @@ _FILES = {
         "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
     ),
 }
-_MEND = (
+_REMEDY = (
     "Sending the request again may help. If it does not, install Tidemark's locked dependencies again, or set "
     "tokenizer.on_failure to estimate."
 )
@@ -39,65 +39,65 @@ _loading = threading.Lock()
 _loaded: dict[tuple[str, Path | None], Vocabulary] = {}
 
 OWNER = ThreadPoolExecutor(1, "tidemark-tokens")
-"""The thread that is first to use every vocabulary. tiktoken's regular expressions serve their first thread some
-20 % quicker than any other (measured), and that must not be the event loop's."""
+"""The first thread that uses each vocabulary. tiktoken's regular expressions serve their first thread some 20 % quicker
+than any other (measured), and that must not be the event loop's thread."""
 
 PIECE_CHARS = 10_000
-"""Longest text given to tiktoken at once: 1 MB of spaces makes it panic, and one call of this size holds a
-thread for 1 to 5 ms on a common core, whatever the letters are."""
+"""The longest text that tiktoken encodes at once, in characters. 1 MB of spaces makes it panic, and one call of this
+size occupies a thread for 1 to 5 ms on a common core, whatever the text."""
 
 
 class Encoder(Protocol):
-    """The two calls that we make of ``tiktoken.Encoding``."""
+    """The two methods of ``tiktoken.Encoding`` that we use."""
 
     def encode_ordinary(self, text: str) -> list[int]:
-        """Tokens of a text, special tokens taken for ordinary text."""
+        """Encode a text, with special tokens as ordinary text."""
         ...
 
     def decode_bytes(self, tokens: list[int]) -> bytes:
-        """The bytes that tokens stand for."""
+        """Return the bytes that tokens encode."""
         ...
 
 
 class Vocabulary:
-    """One encoding, fed in pieces so that time stays linear in the text and no text makes it panic."""
+    """One encoding, which encodes in pieces, so that its time is linear and no text makes it panic."""
 
     def __init__(self, name: str, encoder: Encoder) -> None:
         self.name = name
         self._encoder = encoder
 
     def count(self, text: str) -> int:
-        """Tokens of a text of any length.
+        """Count the tokens of a text of any length.
 
-        Exact where every ``PIECE_CHARS`` hold a space or a line end; without one a piece ends inside a word,
-        which can add a few tokens a piece.
+        The count is exact where all ``PIECE_CHARS`` characters contain a space or a line end. Without one, a piece ends
+        inside a word, which can add a few tokens to each piece.
 
-        :raises TokenizerFailed: the tokenizer did not come through
+        :raises TokenizerFailed: the tokenizer failed
         """
         if len(text) <= PIECE_CHARS:
             return len(self._encode(text)) if text else 0
         return sum(len(self._encode(piece)) for piece in pieces(text))
 
     def cut(self, text: str, max_tokens: int) -> str:
-        """The longest beginning that has at most ``max_tokens`` tokens when it is counted by itself."""
-        end, left = 0, max_tokens
+        """Return the longest beginning that has at most ``max_tokens`` tokens when it is counted alone."""
+        end, remaining = 0, max_tokens
         for piece in pieces(text):
             tokens = self._encode(piece)
-            if len(tokens) > left:
-                return text[: end + self._cut_piece(piece, tokens, left)]
+            if len(tokens) > remaining:
+                return text[: end + self._cut_piece(piece, tokens, remaining)]
             end += len(piece)
-            left -= len(tokens)
+            remaining -= len(tokens)
         return text
 
-    def _cut_piece(self, piece: str, tokens: list[int], left: int) -> int:
-        """How many characters of a piece fit into ``left`` tokens; its own ``tokens`` are too many."""
-        if left <= 0:
+    def _cut_piece(self, piece: str, tokens: list[int], max_tokens: int) -> int:
+        """Return how many characters of a piece fit into ``max_tokens``; all its ``tokens`` do not."""
+        if max_tokens <= 0:
             return 0
-        # A character may be split between two tokens: what is left of it at the end does not count.
-        end = len(self._encoder.decode_bytes(tokens[:left]).decode(errors="ignore"))
+        # A character may be split between two tokens. A partial one at the end is not counted.
+        end = len(self._encoder.decode_bytes(tokens[:max_tokens]).decode(errors="ignore"))
         head = _last_boundary(piece, 0, end)
-        spare = left - (len(self._encode(piece[:head])) if head else 0)
-        # Cut text is tokenized anew, and its last word may come out in more or in fewer tokens than before.
+        spare = max_tokens - (len(self._encode(piece[:head])) if head else 0)
+        # The shortened text is tokenized again, and its last word may have more or fewer tokens than before.
         while end > head and len(self._encode(piece[head:end])) > spare:
             end -= 1
         while end < len(piece) and len(self._encode(piece[head : end + 1])) <= spare:
@@ -119,7 +119,7 @@ class Vocabulary:
 
 
 def pieces(text: str, limit: int = PIECE_CHARS) -> Iterator[str]:
-    """The text in pieces of at most ``limit`` characters, cut where tokens end anyway as far as possible."""
+    """Split a text into pieces of at most ``limit`` characters, where possible at the end of a token."""
     start = 0
     while len(text) - start > limit:
         end = _last_boundary(text, start, start + limit) or start + limit
@@ -130,7 +130,7 @@ def pieces(text: str, limit: int = PIECE_CHARS) -> Iterator[str]:
 
 
 def _last_boundary(text: str, start: int, stop: int) -> int:
-    """The last place in ``text[start + 1 : stop]`` where all our encodings split; 0 when there is none near.
+    """Return the last place in ``text[start + 1 : stop]`` where all our encodings split; 0 without one nearby.
 
     Their patterns never join a space to the word before it, nor a line end to the word after it (a slash may
     be joined to the line end before it). Before a space that follows white space they may not split.
@@ -150,18 +150,18 @@ def _last_boundary(text: str, start: int, stop: int) -> int:
 
 
 def vocabulary(encoding: str, folder: Path | None = None) -> Vocabulary:
-    """Load an encoding, once, whoever asks at the same time; 0.2 to 0.6 s of CPU the first time.
+    """Load an encoding once for all threads; the first time takes 0.2 to 0.6 s of CPU.
 
-    :param folder: where the files lie; None for the folder in litellm's wheel
-    :raises TokenizerFailed: its file is missing or altered; the message says how to mend that
+    :param folder: the folder of the files; None for the one in litellm's wheel
+    :raises TokenizerFailed: the file is missing or altered; the message says how to fix that
     """
-    found = _loaded.get((encoding, folder))
-    if found is None:
+    loaded = _loaded.get((encoding, folder))
+    if loaded is None:
         with _loading:
-            found = _loaded.get((encoding, folder))
-            if found is None:
-                found = _loaded[encoding, folder] = _load(encoding, folder)
-    return found
+            loaded = _loaded.get((encoding, folder))
+            if loaded is None:
+                loaded = _loaded[encoding, folder] = _load(encoding, folder)
+    return loaded
 
 
 def _load(encoding: str, folder: Path | None) -> Vocabulary:
@@ -170,12 +170,12 @@ def _load(encoding: str, folder: Path | None) -> Vocabulary:
         import tiktoken  # noqa: PLC0415 - where it cannot be imported, ``tokenizer.on_failure`` says what follows
     except Exception as error:
         raise TokenizerFailed(
-            f"tiktoken cannot be imported, so tokens cannot be counted. {_MEND}", internal=repr(error)
+            f"tiktoken cannot be imported, so tokens cannot be counted. {_REMEDY}", internal=repr(error)
         ) from error
     place = folder if folder is not None else _wheel_folder()
     _check(place, ranks)
-    # What nobody had set stays: to take a variable out again is to break whoever walks the environment in another
-    # thread, as the client of an upstream does when it looks for proxies. Nobody but tiktoken reads this one.
+    # A variable that was not set before stays set. Removing it would break another thread that iterates over the
+    # environment, as an upstream's client does when it looks for proxies. Only tiktoken reads this variable.
     before = os.environ.get(_FOLDER_VARIABLE)
     os.environ[_FOLDER_VARIABLE] = str(place)
     try:
@@ -191,7 +191,7 @@ def _load(encoding: str, folder: Path | None) -> Vocabulary:
 
 
 def _wheel_folder() -> Path:
-    """The vocabularies in litellm's wheel. Finding a top-level package does not run it."""
+    """Return the folder of vocabularies in litellm's wheel. Looking for a package does not run it."""
     spec = importlib.util.find_spec("litellm")
     if spec is None or spec.origin is None:
         raise _unusable("its", "litellm is not installed")
@@ -199,20 +199,21 @@ def _wheel_folder() -> Path:
 
 
 def _check(folder: Path, ranks: str) -> None:
-    """Refuse a missing or altered file: tiktoken would delete it and ask the network."""
+    """Refuse a missing or altered file, which tiktoken would delete and download."""
     if ranks not in _FILES:
         raise _unusable(ranks, "unknown encoding")
     name, digest = _FILES[ranks]
     try:
-        found = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        actual = hashlib.sha256((folder / name).read_bytes()).hexdigest()
     except OSError as error:
         raise _unusable(ranks, repr(error)) from error
-    if found != digest:
+    if actual != digest:
         raise _unusable(ranks, f"{folder / name} is altered")
 
 
 def _unusable(ranks: str, reason: str) -> TokenizerFailed:
     return TokenizerFailed(
-        f"The {ranks} vocabulary cannot be read, so tokens cannot be counted; it is part of litellm's package. {_MEND}",
+        f"The {ranks} vocabulary cannot be read, so tokens cannot be counted; it is part of litellm's package. "
+        f"{_REMEDY}",
         internal=reason,
     )

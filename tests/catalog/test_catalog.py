@@ -435,7 +435,7 @@ async def test_a_beta_header_gives_its_request_the_longer_window(
     found = (await catalog.profile(own, calling(*sent))).window
     assert (found.max_input_tokens, found.window, found.max_output_tokens) == (window, window, 64_000)
     assert (await catalog.profile(own, calling())).window.max_input_tokens == 200_000
-    assert (await catalog.sighting(own, calling(*sent))).window.max_input_tokens == 200_000
+    assert (await catalog.observe(own, calling(*sent))).window.max_input_tokens == 200_000
     elsewhere = replace(own, provider="bedrock")
     assert (await catalog.profile(elsewhere, calling(*sent))).window.max_input_tokens == 200_000, "not sent there"
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.catalog.catalog import Catalog
-from proxy.catalog.learned import KEPT_RATIO, LEAST_RATIO, lesson_of_reply, lessons_apart
+from proxy.catalog.learned import KEPT_RATIO, LEAST_RATIO, learn_from_reply, learn_window_and_density
 from proxy.catalog.litellm_data import LiteLLMModelData
 from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow
 from proxy.core.ports import Route
@@ -30,7 +30,7 @@ def test_what_is_taught_is_bounded_whatever_is_told(
     window: ModelWindow, overflow: Overflow, sent: int, factor: float
 ) -> None:
     """One odd request shrinks no later one by more than a fifth; its own replay, by three quarters."""
-    now, kept = lessons_apart(window, overflow, sent, factor)
+    now, kept = learn_window_and_density(window, overflow, sent, factor)
     assert 1 <= kept.density <= 1 / KEPT_RATIO
     assert now.density <= 1 / LEAST_RATIO
     assert now.window == kept.window
@@ -45,8 +45,8 @@ def test_being_told_a_window_again_does_not_shrink_it_again(
 ) -> None:
     """However often it overflows: what the upstream says of itself stays its window, all else is density."""
     overflow = Overflow(told, requested)
-    once = lessons_apart(window, overflow, sent, factor)[1].window
-    twice = lessons_apart(once, overflow, sent, factor)[1].window
+    once = learn_window_and_density(window, overflow, sent, factor)[1].window
+    twice = learn_window_and_density(once, overflow, sent, factor)[1].window
     assert once == twice
     if window.source == "default":
         assert (once.max_input_tokens, once.window, once.source) == (told, told, "api")
@@ -71,7 +71,7 @@ def test_a_window_is_learned_in_the_upstreams_tokens(
     overflow: Overflow, sent: int, factor: float, taught: tuple[int, float, float]
 ) -> None:
     """From an assumed window of 128,000 tokens: the window, the density of the replay, and that of later requests."""
-    now, then = lessons_apart(ModelWindow(), overflow, sent, factor)
+    now, then = learn_window_and_density(ModelWindow(), overflow, sent, factor)
     assert (then.window.window, now.density, then.density) == pytest.approx(taught)
 
 
@@ -109,7 +109,7 @@ def test_a_refusal_for_the_reply_alone_teaches_no_smaller_window(
 ) -> None:
     """What is learned is that the whole reply counts; the window is what the upstream says it is."""
     profile = ModelProfile("m", ModelWindow(40_000, 1000), CompactionPolicy())
-    lesson = lesson_of_reply(profile, overflow, sent, asked)
+    lesson = learn_from_reply(profile, overflow, sent, asked)
     if taught is None:
         assert lesson is None
     else:

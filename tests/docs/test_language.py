@@ -11,6 +11,8 @@ from tests.docs.language import ROOT, breaches, class_names, opening
 PLAIN = (
     "__init__.py",
     "__main__.py",
+    "catalog",
+    "tokens",
 )
 """The packages of ``proxy/`` that hold the rules."""
 

@@ -48,11 +48,11 @@ class Slow(LocalTokenCounter):
     seconds = 0.0
 
     async def count(
-        self, request: ModelRequest, model: str, *, known: int = 0, stored: Stored | None = None
+        self, request: ModelRequest, model: str, *, stored_count: int = 0, stored: Stored | None = None
     ) -> RequestCount:
         """Count, after a while."""
         await asyncio.sleep(self.seconds)
-        return await super().count(request, model, known=known, stored=stored)
+        return await super().count(request, model, stored_count=stored_count, stored=stored)
 
 
 class OneUpstream:

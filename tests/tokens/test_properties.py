@@ -200,9 +200,9 @@ async def test_a_count_that_another_worker_made_is_taken_over() -> None:
     request = ModelRequest(b"", {}, "gpt-4o", (value,))
     assert (await LocalTokenCounter().count(request, "gpt-4o", stored=stored)).messages > (777,)
     assert not asked, "what is not stored is not asked for"
-    count = await counter.count(request, "gpt-4o", known=1, stored=stored)
+    count = await counter.count(request, "gpt-4o", stored_count=1, stored=stored)
     assert (count.messages, asked) == ((777,), [count.scheme])
-    assert (await counter.count(request, "gpt-4o", known=1, stored=stored)).messages == (777,)
+    assert (await counter.count(request, "gpt-4o", stored_count=1, stored=stored)).messages == (777,)
     assert len(asked) == 1, "what is remembered is not asked for"
     assert (await counter.count(request, "openai/gpt-4.1")).scheme == count.scheme
     assert (await counter.count(request, "gpt-4")).messages == (COUNTER.count_message(value, "gpt-4"),)

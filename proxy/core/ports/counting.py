@@ -42,11 +42,11 @@ class TokenCounter(Protocol):
     """Local, exact counting."""
 
     async def count(
-        self, request: ModelRequest, model: str, *, known: int = 0, stored: Stored | None = None
+        self, request: ModelRequest, model: str, *, stored_count: int = 0, stored: Stored | None = None
     ) -> RequestCount:
         """Count a request for a model; large new text is counted off the event loop.
 
-        :param known: how many leading non-system messages are stored with their counts
+        :param stored_count: the number of leading non-system messages that are stored with their counts
         :param stored: asked where much of that is not remembered: what another worker counted is not counted again
         :raises TokenizerFailed: FR-5.2.1, nothing is approximated
         """
