@@ -38,7 +38,7 @@ from proxy.summarizers.llm import LlmSummarizer
 from proxy.summarizers.plain import PlainSummarizer
 from proxy.summarizers.request import CarriesRequest
 from proxy.tokens import LocalTokenCounter
-from proxy.upstream.litellm import LiteLLMUpstream
+from proxy.upstream.upstream import LiteLLMUpstream
 
 SECONDS_A_DAY = 86_400
 BYTES_A_MEGABYTE = 1_048_576

@@ -26,10 +26,10 @@ from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWind
 from proxy.core.ports import Caller, Lane, LearnedWindowStore, Route
 from proxy.upstream.bases import endpoint, trimmed
 from proxy.upstream.headers import caller_key
-from proxy.upstream.litellm import LiteLLMUpstream
 from proxy.upstream.overflow import parse_overflow
 from proxy.upstream.providers import OPENAI_BASE
 from proxy.upstream.routes import find
+from proxy.upstream.upstream import LiteLLMUpstream
 
 LIST_SECONDS = 10.0
 """The longest wait for an upstream's list of models."""

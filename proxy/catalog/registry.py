@@ -18,7 +18,7 @@ from proxy.core.models import NOTHING_SET, FieldValue, ModelObservation, ModelOv
 from proxy.core.planning.budget import CompactionPolicy, budget_for
 from proxy.core.planning.calibration import ANY_TOOLS, CalibrationEntry
 from proxy.core.ports import CalibrationStore, Caller, ModelStore, Route
-from proxy.upstream.litellm import LiteLLMUpstream
+from proxy.upstream.upstream import LiteLLMUpstream
 
 Described = dict[str, JsonValue]
 ReadField = Callable[[str, JsonValue], FieldValue]

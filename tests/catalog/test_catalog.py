@@ -20,7 +20,7 @@ from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import UpstreamError, UpstreamUnreachable
 from proxy.core.planning.budget import CompactionPolicy, ModelWindow, budget_for
 from proxy.core.ports import Caller, Route
-from proxy.upstream.litellm import LiteLLMUpstream
+from proxy.upstream.upstream import LiteLLMUpstream
 from tests.upstream.scripted import Exchange, calling, serving
 
 ALICE = calling(("authorization", "Bearer a"), fingerprint=b"alice")

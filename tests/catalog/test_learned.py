@@ -13,8 +13,8 @@ from proxy.catalog.learned import KEPT_RATIO, LEAST_RATIO, learn_from_reply, lea
 from proxy.catalog.litellm_data import LiteLLMModelData
 from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow
 from proxy.core.ports import Route
-from proxy.upstream.litellm import LiteLLMUpstream
 from proxy.upstream.overflow import Overflow
+from proxy.upstream.upstream import LiteLLMUpstream
 from tests.upstream.scripted import calling
 
 TOKENS = st.integers(1, 2_000_000)

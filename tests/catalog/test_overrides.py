@@ -15,7 +15,7 @@ from proxy.core.errors import StoreUnavailable
 from proxy.core.models import NOTHING_SET, ModelObservation, ModelOverrides, ModelRecord, RegistryVersion
 from proxy.core.planning.budget import ModelWindow
 from proxy.core.ports import Route
-from proxy.upstream.litellm import LiteLLMUpstream
+from proxy.upstream.upstream import LiteLLMUpstream
 from tests.upstream.scripted import calling
 
 ALICE = calling(("authorization", "Bearer a"), fingerprint=b"alice")

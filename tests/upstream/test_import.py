@@ -29,6 +29,6 @@ def test_the_server_can_log_while_litellm_is_being_imported() -> None:
 
 def test_without_a_proxy_aiohttp_is_not_imported() -> None:
     """The wire lane has a client of its own."""
-    code = "import sys, proxy.upstream.litellm; print('aiohttp' in sys.modules)"
+    code = "import sys, proxy.upstream.upstream; print('aiohttp' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
     assert done.stdout == "False\n", done.stderr[-2000:]

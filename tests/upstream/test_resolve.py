@@ -11,8 +11,8 @@ from proxy.catalog.litellm_data import LiteLLMModelData
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import ConfigError, ModelNotFound
 from proxy.core.ports import Route
-from proxy.upstream.litellm import LiteLLMUpstream
 from proxy.upstream.naming import is_local
+from proxy.upstream.upstream import LiteLLMUpstream
 
 
 def entry(name: str, model: str, **params: JsonValue) -> dict[str, JsonValue]:
@@ -286,11 +286,11 @@ def test_entries_that_say_nothing_are_refused(item: dict[str, JsonValue]) -> Non
 
 async def test_memory_of_names_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients choose names: however many they choose, only so many are remembered."""
-    monkeypatch.setattr("proxy.upstream.litellm.REMEMBERED", 3)
+    monkeypatch.setattr("proxy.upstream.upstream.MAX_CACHED_ROUTES", 3)
     upstream = LiteLLMUpstream(upstream_base_url="http://a/v1")
     for number in range(10):
         await upstream.resolve(f"m{number}")
-    assert list(upstream._resolved) == ["m7", "m8", "m9"]  # noqa: SLF001
+    assert list(upstream._client_routes) == ["m7", "m8", "m9"]  # noqa: SLF001
 
 
 def test_common_routes_do_not_import_litellm() -> None:
@@ -298,7 +298,7 @@ def test_common_routes_do_not_import_litellm() -> None:
     program = """
 import asyncio, sys
 from proxy.catalog.catalog import Catalog
-from proxy.upstream.litellm import LiteLLMUpstream
+from proxy.upstream.upstream import LiteLLMUpstream
 from proxy.catalog.litellm_data import LiteLLMModelData
 from proxy.core.ports import Caller
 async def main():

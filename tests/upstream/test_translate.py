@@ -15,8 +15,8 @@ from proxy.core.conversation.messages import CachedPrefix, JsonValue
 from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamStalled, UpstreamTimedOut, UpstreamUnreachable
 from proxy.core.ports import Route, UpstreamReply
 from proxy.dialects.chat.message import parse_message
-from proxy.upstream.litellm import LiteLLMUpstream
 from proxy.upstream.overflow import Overflow, parse_overflow
+from proxy.upstream.upstream import LiteLLMUpstream
 from tests.upstream import anthropic
 from tests.upstream.scripted import Exchange, calling, collect, everything, serving
 

@@ -22,7 +22,7 @@ from proxy.core.errors import (
 )
 from proxy.core.ports import Caller, Route, UpstreamReply
 from proxy.dialects.chat.message import parse_message
-from proxy.upstream.litellm import LiteLLMUpstream
+from proxy.upstream.upstream import LiteLLMUpstream
 from proxy.upstream.wire import MAX_ATTEMPTS, WireLane, proxy_for
 from tests.upstream.scripted import Exchange, ScriptedServer, calling, collect, everything, serving
 

@@ -1,0 +1,222 @@
+"""Resolves a model's name to a route, and sends requests over the route's lane.
+
+It implements the port ``Upstream`` with both lanes. It resolves in the order ``model_list``, ``TIDEMARK_UPSTREAM``,
+litellm's data file, litellm itself, so that litellm is imported for few models only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from proxy.core.bounded import remember
+from proxy.core.conversation.messages import LONGEST_MODEL_NAME, CachedPrefix, JsonValue
+from proxy.core.errors import ModelNotFound
+from proxy.core.ports import Caller, Lane, Route, UpstreamReply
+from proxy.upstream import litellm, providers
+from proxy.upstream.bases import trimmed
+from proxy.upstream.fields import CONFIGURED_FOR_LITELLM
+from proxy.upstream.naming import why_closed
+from proxy.upstream.routes import Destination, find, read_entries, served_at
+from proxy.upstream.translate import TranslateLane
+from proxy.upstream.wire import WireLane
+
+MAX_CACHED_ROUTES = 1024
+"""Resolved names that are cached; clients choose names, so there must be a bound."""
+MAX_NAMES_IN_ERRORS = 20
+"""Configured models that an error's message lists."""
+
+
+class ProviderData(Protocol):
+    """Reads litellm's data file without litellm (``catalog/litellm_data.py``)."""
+
+    async def provider(self, model: str) -> str | None:
+        """Return the provider of a model that the file lists."""
+        ...
+
+
+class LiteLLMUpstream:
+    """Implements ``Upstream``.
+
+    :param model_list: LiteLLM's own syntax
+    :param upstream_base_url: ``TIDEMARK_UPSTREAM``; serves every model that ``model_list`` does not name
+    :param wire: the wire lane, where others use its connections too
+    :param data: spares the import of litellm for models that its data file lists under OpenAI
+    :param lanes: lane by glob on the model's name, for entries that state none
+    """
+
+    def __init__(
+        self,
+        model_list: Iterable[Mapping[str, JsonValue]] = (),
+        upstream_base_url: str | None = None,
+        *,
+        wire: WireLane | None = None,
+        data: ProviderData | None = None,
+        lanes: Mapping[str, str] | None = None,
+    ) -> None:
+        self.upstream_base_url = trimmed(upstream_base_url) if upstream_base_url else None
+        entries = read_entries(model_list, lanes)
+        self.entries = tuple(served_at(entry, self.upstream_base_url) for entry in entries)
+        self.wire = wire or WireLane()
+        self._translate = TranslateLane(litellm.complete)
+        self._data = data
+        self._client_routes: dict[str, Route] = {}
+        """Routes of names that clients sent."""
+        self._operator_routes: dict[str, Route] = {}
+        """Routes of names in the configuration, which may lead where a client's name may not."""
+
+    def warm(self) -> None:
+        """Start importing litellm in the background, unless no configured model needs it."""
+        configured = [find(self.entries, entry.name) for entry in self.entries]
+        by_name_alone = not configured and not self.upstream_base_url
+        if by_name_alone or any(entry and not entry.is_plain for entry in configured):
+            litellm.load()
+
+    async def resolve(self, model: str, *, by_operator: bool = False) -> Route:
+        """Return the route of a model.
+
+        :param by_operator: the configuration names the model, as a summarizer's; else a client does
+        :raises ModelNotFound: no upstream serves it; the message names what is configured
+        """
+        if len(model) > LONGEST_MODEL_NAME:
+            raise self._not_found(model, f"longer than {LONGEST_MODEL_NAME} characters")
+        routes = self._operator_routes if by_operator else self._client_routes
+        if (route := routes.pop(model, None)) is not None:
+            routes[model] = route  # the last used is the last to be dropped
+            return route
+        route = await self._find(model, by_operator=by_operator)
+        remember(routes, model, route, most=MAX_CACHED_ROUTES)
+        return route
+
+    async def send(self, route: Route, body: bytes, caller: Caller, *, stream: bool) -> UpstreamReply:
+        """Send a chat request over its lane and wait for status and headers.
+
+        :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
+        """
+        if route.lane == "wire":
+            return await self.wire.send(route, body, caller)
+        return await self._translate.send(route, body, caller, stream=stream)
+
+    async def complete(
+        self,
+        route: Route,
+        messages: Sequence[Mapping[str, JsonValue]],
+        caller: Caller,
+        *,
+        max_tokens: int,
+        timeout_seconds: float,
+        live: CachedPrefix | None = None,
+    ) -> str:
+        """Return one short text for a summarizer, not streamed.
+
+        :param live: what goes before ``messages``, byte by byte
+        :raises UpstreamError: there was no answer
+        :raises SummaryRejected: it holds no text: tool calls or a refusal in its place, or nothing
+        """
+        lane = self.wire if route.lane == "wire" else self._translate
+        return await lane.complete(
+            route, messages, caller, max_tokens=max_tokens, timeout_seconds=timeout_seconds, live=live
+        )
+
+    async def aclose(self) -> None:
+        """Close the pooled connections."""
+        await self.wire.aclose()
+
+    async def _find(self, model: str, *, by_operator: bool) -> Route:
+        destination = find(self.entries, model)
+        if destination is not None:
+            return await self._route_of(model, destination)
+        if self.upstream_base_url:
+            base = self.upstream_base_url
+            return Route("wire", model, model, "openai", base, params={"api_base": base})
+        if self.entries and not by_operator:  # clients reach no model beside a list
+            raise self._not_found(model)
+        return await self._by_name(model, by_operator=by_operator)
+
+    async def _route_of(self, name: str, entry: Destination) -> Route:
+        """Return the route to what an entry of ``model_list`` says about a model."""
+        by_client = entry.chosen_by_client and entry.base_url is None
+        if by_client and entry.provider in providers.LOGINS:
+            raise self._not_found(name, why_closed(name, entry.provider, "translate", None))
+        try:
+            model, provider, base = entry.without_litellm or await litellm.find_provider(entry.model, entry.params)
+        except LookupError as error:
+            raise self._not_found(name, f"litellm knows no provider for {entry.model!r}") from error
+        lane = await _lane_of(entry, provider, base)
+        if lane == "wire" and base is None:
+            raise self._not_found(name, f"{provider} needs litellm_params.api_base")
+        if by_client and (reason := why_closed(name, provider, lane, base)):
+            raise self._not_found(name, reason)
+        return Route(
+            lane,
+            name,
+            model,
+            provider,
+            trimmed(base or ""),
+            entry.api_key,
+            entry.headers,
+            entry.params,
+            entry.timeout_seconds,
+            entry.silence_seconds,
+        )
+
+    async def _by_name(self, name: str, *, by_operator: bool) -> Route:
+        """Return the route of a name that nothing is configured for; the caller's own credential is used."""
+        prefix, _, rest = name.partition("/")
+        if prefix == "openai" and rest:
+            return Route("wire", name, rest, "openai", providers.OPENAI_BASE)
+        if self._data is not None and await self._data.provider(name) == "openai":
+            return Route("wire", name, name, "openai", providers.OPENAI_BASE)
+        if prefix in providers.LOGINS:
+            raise self._not_found(name, why_closed(name, prefix, "translate", None))
+        family = providers.family_of(name)
+        try:
+            model, provider, base = await litellm.find_provider(name, {})
+        except LookupError as error:
+            if family is None:
+                raise self._not_found(name) from error
+            model, provider, base = name, family, providers.DEFAULT_BASES.get(family)
+        if family == "gemini" and provider == "vertex_ai":  # a caller has a Gemini key; vertex takes the server's
+            provider, base = "gemini", None
+        lane: Lane = "wire" if base and await _speaks_wire(provider) else "translate"
+        if not by_operator and (reason := why_closed(name, provider, lane, base)):
+            raise self._not_found(name, reason)
+        if lane == "translate" and provider not in providers.OPEN_TO_ANY_NAME | providers.KEYLESS:
+            raise self._not_found(name, f"{provider} needs an entry in model_list with its address or credentials")
+        return Route(lane, name, model, provider, trimmed(base or ""))
+
+    def _not_found(self, name: str, reason: str | None = None) -> ModelNotFound:
+        """Return the error in OpenAI's words, with what is configured and how to add the model."""
+        names = [entry.name for entry in self.entries]
+        listing = ", ".join(names[:MAX_NAMES_IN_ERRORS]) + (", ..." if len(names) > MAX_NAMES_IN_ERRORS else "")
+        remedy = (
+            "Add it to model_list, where openai/* stands for every model of OpenAI, or set TIDEMARK_UPSTREAM to an "
+            "OpenAI-compatible server."
+            if names
+            else "Add it to model_list, set TIDEMARK_UPSTREAM to an OpenAI-compatible server, or name the provider "
+            "too, as in openai/gpt-4o or anthropic/claude-sonnet-4-5."
+        )
+        return ModelNotFound(
+            f"The model {name[:200]!r} does not exist or you do not have access to it"
+            f"{f' ({reason})' if reason else ''}. Configured: {listing or 'no models'}. {remedy}"
+        )
+
+
+async def _lane_of(entry: Destination, provider: str, base: str | None) -> Lane:
+    """Return the lane that the entry states; for ``auto`` it is ``wire`` where the request needs no translation."""
+    match entry.lane:
+        case "wire" | "translate":
+            return entry.lane
+        case "auto":
+            if base is None or CONFIGURED_FOR_LITELLM & entry.params.keys():
+                return "translate"
+            return "wire" if await _speaks_wire(provider) else "translate"
+
+
+async def _speaks_wire(provider: str) -> bool:
+    """Tell whether a provider takes OpenAI's format as it is."""
+    if provider in providers.WIRE_WITHOUT_LITELLM | providers.WIRE_BESIDES:
+        return True
+    if provider in providers.NOT_AS_THEY_STAND:
+        return False
+    return provider in await litellm.openai_compatible_providers()
