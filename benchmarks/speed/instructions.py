@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.speed import load, work
-from benchmarks.speed.systems import FLOOR, PATH, SKETCH, TIDEMARK, UPSTREAM, System, start
+from benchmarks.speed.systems import FLOOR, LIBRARIES, PATH, SKETCH, TIDEMARK, UPSTREAM, System, start
 
 COUNTED: Sequence[System] = (FLOOR, SKETCH, TIDEMARK)
 WARM_REQUESTS = 200
@@ -65,6 +65,7 @@ def main() -> None:
     """Count and print, a line a system."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--requests", type=int, default=200, help="how many are counted (default: 200)")
+    parser.add_argument("--libraries", action="store_true", help="Tidemark, and with each library in place of our code")
     given = parser.parse_args()
     valgrind = shutil.which("valgrind")
     if valgrind is None:
@@ -74,7 +75,7 @@ def main() -> None:
         upstream = start(UPSTREAM, "", folder / "upstream")
         try:
             floor = 0.0
-            for system in COUNTED:
+            for system in (TIDEMARK, *LIBRARIES) if given.libraries else COUNTED:
                 url = f"http://{load.HOST}:{upstream.port}"
                 found = instructions(system, valgrind, url, folder / system.name, given.requests)
                 floor = floor or found

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from benchmarks.speed.load import HOST, REPLY, request
@@ -49,7 +50,7 @@ class System:
     """The works that it is given; none named: all."""
 
 
-def _tidemark(place: Place, lane: str = "wire") -> list[str]:
+def _tidemark(place: Place, lane: str = "wire", transport: str = "{}") -> list[str]:
     def entry(name: str, tokens: int) -> list[str]:
         return [
             f"- model_name: {name}",
@@ -59,7 +60,7 @@ def _tidemark(place: Place, lane: str = "wire") -> list[str]:
         ]
 
     lines = [f"data_dir: {place.folder}", "model_list:", *entry(WIDE, WIDE_TOKENS), *entry(NARROW, NARROW_TOKENS)]
-    lines.append("compaction: {defaults: {strategy: extractive}}")
+    lines += ["compaction: {defaults: {strategy: extractive}}", f"transport: {transport}"]
     config = place.folder / "tidemark.yaml"
     config.write_text("\n".join(lines), encoding="utf-8")
     return [sys.executable, "-m", "proxy", "serve", "--config", str(config), "--port", str(place.port)]
@@ -78,6 +79,16 @@ TRANSLATED = System(
     only=frozenset({"small", "stream-100"}),
 )
 """The other lane, which cannot answer before litellm is imported, and holds it in memory."""
+LIBRARIES = tuple(
+    System(
+        f"tidemark-{side}-library",
+        f"Tidemark, its {side} side by the library",
+        partial(_tidemark, transport=f"{{{side}: library}}"),
+        only=frozenset({"small"}),
+    )
+    for side in ("server", "upstream", "store")
+)
+"""What each part of our own transport is compared with."""
 SKETCH = System(
     "sketch",
     "the least road",

@@ -54,7 +54,11 @@ class Flushing:
         ttl_seconds = settings.store.ttl_days * SECONDS_A_DAY
         bounds = QueueBounds(said.max_entries, said.max_mb * 2**20)
         self.store = store = RedisStore(
-            url, ttl_seconds=ttl_seconds, recall_timeout_seconds=STORE_SECONDS, record_timeout_seconds=STORE_SECONDS
+            url,
+            ttl_seconds=ttl_seconds,
+            recall_timeout_seconds=STORE_SECONDS,
+            record_timeout_seconds=STORE_SECONDS,
+            library=settings.transport.store == "library",
         )
         self.queue = RedisFlushQueue(store.ask, ttl_seconds=ttl_seconds, bounds=bounds)
         notes = RedisFlushQueue((requests or store).ask, ttl_seconds=ttl_seconds, bounds=bounds)

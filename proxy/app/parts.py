@@ -39,6 +39,7 @@ from proxy.summarizers.plain import PlainSummarizer
 from proxy.summarizers.request import CarriesRequest
 from proxy.tokens import LocalTokenCounter
 from proxy.upstream.upstream import LiteLLMUpstream
+from proxy.upstream.wire import WireLane
 
 SECONDS_A_DAY = 86_400
 BYTES_A_MEGABYTE = 1_048_576
@@ -62,7 +63,8 @@ class Parts:
         self.counter = LocalTokenCounter(on_failure=settings.tokenizer.on_failure, on_warning=warn)
         self.data = data = LiteLLMModelData()
         entries = [_entry(entry) for entry in settings.model_list]
-        self.upstream = LiteLLMUpstream(entries, settings.upstream, data=data)
+        wire = WireLane(library=settings.transport.upstream == "library")
+        self.upstream = LiteLLMUpstream(entries, settings.upstream, wire=wire, data=data)
         self.catalog = Catalog(
             self.upstream,
             policy_for=settings.policy_for,
@@ -141,6 +143,7 @@ class StoredParts:
             lifetimes=self.lifetimes,
             emit=emit,
             max_tenant_bytes=None if most is None else most * BYTES_A_MEGABYTE,
+            library=settings.transport.store == "library",
         )
         self.forgets: list[DeletionHook] = []
         """Whoever keeps something of a conversation beside the store, and is told when it is forgotten."""

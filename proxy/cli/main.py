@@ -242,10 +242,14 @@ def _bounds(settings: Settings) -> Bounds:
 
 def _run(settings: Settings, config: Path | None, listener: socket.socket, store_url: str, secret: str) -> None:
     """Serve until a signal comes."""
-    from proxy.server.connections import Server, ServingConfig, Workers
+    from proxy.server.connections import run
 
-    plain: dict[str, Any] = {
-        "bounds": _bounds(settings),
+    bounds: Bounds | None = _bounds(settings)
+    if settings.transport.server == "library":
+        message = "warning: transport.server is library: nothing bounds requests and connections as they come in, so"
+        click.echo(f"{message} the limits of the section server do not apply, but for max_body_mb.", err=True)
+        bounds = None
+    options: dict[str, Any] = {
         "log_config": None,
         "access_log": False,
         "server_header": False,  # the upstream's own Server and Date reach the client, and no second one
@@ -264,12 +268,11 @@ def _run(settings: Settings, config: Path | None, listener: socket.socket, store
         warn = logging.getLogger("tidemark").warning
         app = create_app(settings, store_url=store_url, secret=secret.encode(), warn=warn)
         gc.freeze()  # as in app/workers.py
-        Server(ServingConfig(app, **plain)).run(sockets=[listener])
+        run(app, listener, bounds, **options)
         return
     with tempfile.TemporaryDirectory(prefix="tidemark-metrics-") as counters:
         told = {"TIDEMARK_STORE_URL": store_url, "TIDEMARK_SECRET": secret, "PROMETHEUS_MULTIPROC_DIR": counters}
         told["TIDEMARK_HOST"] = settings.server.host
         os.environ.update(told | ({"TIDEMARK_CONFIG": str(config)} if config else {}))
         workers = settings.server.workers
-        several = ServingConfig("proxy.app.workers:from_environment", factory=True, workers=workers, **plain)
-        Workers(several, sockets=[listener]).run()
+        run("proxy.app.workers:from_environment", listener, bounds, workers=workers, **options)

@@ -23,6 +23,7 @@ from proxy.config.sections import (
     SummarizerSettings,
     TenantSettings,
     TokenizerSettings,
+    TransportSettings,
     key_notes,
 )
 from proxy.config.settings import CompactionByModel, Secrets, Settings
@@ -49,6 +50,7 @@ __all__ = [
     "SummarizerSettings",
     "TenantSettings",
     "TokenizerSettings",
+    "TransportSettings",
     "WindowNote",
     "as_typed",
     "check_report",

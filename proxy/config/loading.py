@@ -21,7 +21,7 @@ from proxy.config.shipped import PresetValues, load_model_defaults, load_preset
 from proxy.config.tree import Node, Table, YamlError, parse
 from proxy.core.errors import ConfigError
 
-PLAIN_SECTIONS = ("store", "history", "server", "auth", "tokenizer", "memory_flush")
+PLAIN_SECTIONS = ("store", "history", "server", "transport", "auth", "tokenizer", "memory_flush")
 ROOT_KEYS = ("model_list", "compaction", *PLAIN_SECTIONS, *ROOT_KINDS)
 LITELLM_SECTIONS = (
     "assistant_settings",

@@ -31,6 +31,7 @@ def takes(kind: kinds.Kind[Any]) -> Mapping[str, kinds.Kind[Any]]:
 
 Preset = Literal["library", "agent", "chat-app", "rule-based"]
 """The files of ``config/presets/``: each reproduces the numbers of one of the requirements' sources."""
+Transport = Literal["own", "library"]
 EMBEDDED = Address("embedded")
 STORE_URL = kinds.address("redis", "rediss", "redis+cluster", "rediss+cluster", "unix", words=(EMBEDDED,))
 
@@ -187,6 +188,21 @@ class ServerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TransportSettings:
+    """Which code carries bytes on each side: Tidemark's own, or the library that it stands in for.
+
+    Tidemark's own costs less CPU and bounds what a peer may take; ``docs/operations.md`` lists what a library does not.
+    """
+
+    server: Transport = field(default="own", metadata=takes(kinds.choice(Transport)))
+    """Connections of clients. ``library``: uvicorn's protocol over httptools, which bounds nothing that comes in."""
+    upstream: Transport = field(default="own", metadata=takes(kinds.choice(Transport)))
+    """Requests to upstreams. ``library``: aiohttp, as it is where the environment names an HTTP proxy."""
+    store: Transport = field(default="own", metadata=takes(kinds.choice(Transport)))
+    """Commands to one server of Redis. ``library``: redis-py's pool, as it is for clusters and TLS."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuthSettings:
     """Whose keys go upstream."""
 
@@ -251,6 +267,7 @@ SECTIONS: Mapping[str, Any] = {
     "store": StoreSettings(),
     "history": HistorySettings(),
     "server": ServerSettings(),
+    "transport": TransportSettings(),
     "auth": AuthSettings(),
     "tokenizer": TokenizerSettings(),
     "memory_flush": MemoryFlushSettings(),

@@ -23,6 +23,7 @@ from proxy.config.sections import (
     StoreSettings,
     TenantSettings,
     TokenizerSettings,
+    TransportSettings,
     changed,
 )
 from proxy.core.planning.budget import CompactionPolicy, ModelWindow
@@ -69,6 +70,7 @@ class Settings:
     """``store.tenants``: by the tenant's id, as the log tells it."""
     history: HistorySettings = field(default_factory=HistorySettings)
     server: ServerSettings = field(default_factory=ServerSettings)
+    transport: TransportSettings = field(default_factory=TransportSettings)
     auth: AuthSettings = field(default_factory=AuthSettings)
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     memory_flush: MemoryFlushSettings = field(default_factory=MemoryFlushSettings)

@@ -51,6 +51,7 @@ class RedisStore(RecordReader):
     :param lifetimes: the same and more, by tenant
     :param emit: told of records that cannot be read
     :param max_tenant_bytes: what one credential may store; None for no bound
+    :param library: send commands by redis-py, not only those to clusters and over TLS
     :raises ConfigError: the URL cannot be used
     """
 
@@ -64,9 +65,10 @@ class RedisStore(RecordReader):
         max_tenant_bytes: int | None = None,
         recall_timeout_seconds: float = RECALL_SECONDS,
         record_timeout_seconds: float = RECORD_SECONDS,
+        library: bool = False,
     ) -> None:
         super().__init__(emit)
-        self._carrier = connect(url)
+        self._carrier = connect(url, library=library)
         self._lifetimes = lifetimes or Lifetimes(lifetime(ttl_seconds))
         self._rest = rest = OutageBackoff(self._probe)
         self._probes = Probing(rest, self.ping)

@@ -2,8 +2,8 @@
 
 On the road of a request between the assembly and the relay, for upstreams that speak OpenAI's format. What goes out is
 the client's request with the configured credential put on; what comes back is handed on as it arrives, neither decoded
-nor gathered. A client of our own carries it (``http1``), or aiohttp where the environment names a proxy
-(``docs/adr/0012-an-http-client-of-our-own.md``).
+nor gathered. A client of our own carries it (``http1``). aiohttp does where the environment names a proxy, and
+everywhere with ``transport.upstream: library`` (``docs/adr/0012-an-http-client-of-our-own.md``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from proxy.upstream.http1.failures import ConnectionGone, ConnectTimedOut
 from proxy.upstream.http1.pool import Pool
 
 if TYPE_CHECKING:
-    from proxy.upstream.proxied import ProxiedClient
+    from proxy.upstream.aiohttp_client import AiohttpClient
 
 CONNECT_SECONDS = 10.0
 """Name lookup, TCP and TLS together."""
@@ -50,7 +50,7 @@ Lines = Sequence[tuple[bytes, bytes]]
 
 
 class WireAnswer(Protocol):
-    """What both clients answer with: ``http1``'s and the one for proxies."""
+    """The answer of either client: ``http1``'s or aiohttp's."""
 
     @property
     def status(self) -> int:
@@ -71,6 +71,22 @@ class WireAnswer(Protocol):
 
     def close(self) -> None:
         """Give up what has not come yet, and the connection with it."""
+        ...
+
+
+class WireClient(Protocol):
+    """Sends requests: ``http1``'s pool, or aiohttp."""
+
+    async def ask(
+        self, method: str, url: str, headers: Lines, body: bytes | None, due: float, *, fresh: bool = False
+    ) -> WireAnswer:
+        """Send a request, and wait for status and headers of its answer.
+
+        :param due: when to stop waiting, by the loop's clock
+        :param fresh: use a connection that has carried nothing yet
+        :raises ConnectTimedOut, ConnectionGone, AnswerBroken, OSError: there was no answer
+        :raises ValueError: this is no request that could be sent
+        """
         ...
 
 
@@ -119,11 +135,15 @@ class WireReply:
 
 
 class WireLane:
-    """Two pooled clients for all upstreams. Belongs to one event loop; each is opened at the first request for it."""
+    """Two pooled clients for all upstreams. Belongs to one event loop; each is opened at the first request for it.
 
-    def __init__(self) -> None:
+    :param library: send every request over aiohttp, not only those through a proxy
+    """
+
+    def __init__(self, *, library: bool = False) -> None:
+        self._library = library
         self._pool: Pool | None = None
-        self._proxied: ProxiedClient | None = None
+        self._aiohttp: AiohttpClient | None = None
 
     async def send(self, route: Route, body: bytes, caller: Caller) -> UpstreamReply:
         """Send a chat request and wait for status and headers, at most ``route.timeout_seconds``.
@@ -175,8 +195,8 @@ class WireLane:
         """Close all connections."""
         if self._pool is not None:
             await self._pool.aclose()
-        if self._proxied is not None:
-            await self._proxied.aclose()
+        if self._aiohttp is not None:
+            await self._aiohttp.aclose()
 
     async def _json(
         self, route: Route, method: str, url: str, headers: Lines, body: bytes | None, *, seconds: float
@@ -211,13 +231,10 @@ class WireLane:
         began = clock()
         due = began + route.timeout_seconds
         try:
-            proxy = proxy_for(url)
+            client = self._client_for(url)
             for attempt in range(1, MAX_ATTEMPTS + 1):
                 try:
-                    if proxy is not None:
-                        return await self._by_proxy().ask(method, url, headers, body, due, proxy=proxy)
-                    pool = self._pool or self._opened()
-                    return await pool.ask(method, url, headers, body, due, fresh=attempt == MAX_ATTEMPTS)
+                    return await client.ask(method, url, headers, body, due, fresh=attempt == MAX_ATTEMPTS)
                 except ConnectionGone as gone:
                     # A kept connection that the server had closed meanwhile: it has seen nothing of this
                     # request (RFC 9112 9.3.1 allows a retry then). A fresh one is never tried twice.
@@ -233,16 +250,20 @@ class WireLane:
             raise unreachable(route, error) from error
         raise AssertionError  # the loop returns or raises
 
-    def _opened(self) -> Pool:
-        self._pool = Pool(keepalive_seconds=KEEPALIVE_SECONDS, connect_seconds=CONNECT_SECONDS)
+    def _client_for(self, url: str) -> WireClient:
+        if self._library or proxy_for(url) is not None:
+            return self._aiohttp or self._open_aiohttp()
+        if self._pool is None:
+            self._pool = Pool(keepalive_seconds=KEEPALIVE_SECONDS, connect_seconds=CONNECT_SECONDS)
         return self._pool
 
-    def _by_proxy(self) -> ProxiedClient:
-        if self._proxied is None:
-            from proxy.upstream.proxied import ProxiedClient
+    def _open_aiohttp(self) -> AiohttpClient:
+        from proxy.upstream.aiohttp_client import AiohttpClient
 
-            self._proxied = ProxiedClient(keepalive_seconds=KEEPALIVE_SECONDS, connect_seconds=CONNECT_SECONDS)
-        return self._proxied
+        self._aiohttp = AiohttpClient(
+            keepalive_seconds=KEEPALIVE_SECONDS, connect_seconds=CONNECT_SECONDS, proxy_for=proxy_for
+        )
+        return self._aiohttp
 
 
 @lru_cache(maxsize=KEPT_URLS)

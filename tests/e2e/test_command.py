@@ -184,6 +184,11 @@ def command_of(pid: int) -> str:
     return read(Path(f"/proc/{pid}/cmdline"))
 
 
+def read_maps(pid: int) -> str:
+    """The files that a process has mapped, shared libraries among them; empty when it is gone."""
+    return read(Path(f"/proc/{pid}/maps"))
+
+
 def read(path: Path) -> str:
     """A file of /proc; empty when its process is gone."""
     try:

@@ -1,4 +1,4 @@
-"""What all tests of the upstream room share."""
+"""Fixtures that all tests of the upstream share."""
 
 from __future__ import annotations
 
@@ -19,5 +19,13 @@ def anyio_backend() -> str:
 async def wire() -> AsyncIterator[WireLane]:
     """A wire lane that is closed at the end."""
     lane = WireLane()
+    yield lane
+    await lane.aclose()
+
+
+@pytest.fixture(params=["own", "library"])
+async def each_wire(request: pytest.FixtureRequest) -> AsyncIterator[WireLane]:
+    """The same over Tidemark's own client and over aiohttp."""
+    lane = WireLane(library=request.param == "library")
     yield lane
     await lane.aclose()

@@ -460,7 +460,7 @@ async def test_a_body_that_falls_silent_is_broken_off(wire: WireLane) -> None:
     assert b"".join(read) == b"xxxx"
 
 
-async def test_kept_connection_that_died_is_replaced(wire: WireLane, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_kept_connection_that_died_is_replaced(each_wire: WireLane, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that met a kept connection's end goes over a fresh one; a fresh one is not tried twice."""
     monkeypatch.setattr("proxy.upstream.wire.DEAD_SECONDS", 5.0)  # however busy the machine is
     closing = asyncio.Event()
@@ -473,8 +473,8 @@ async def test_kept_connection_that_died_is_replaced(wire: WireLane, monkeypatch
             await exchange.answer(b"{}")
 
     async with serving(script) as server:
-        await everything(await wire.send(route_to(server), b"{}", calling()))
-        assert await everything(await wire.send(route_to(server), b"[1]", calling())) == b"{}"
+        await everything(await each_wire.send(route_to(server), b"{}", calling()))
+        assert await everything(await each_wire.send(route_to(server), b"[1]", calling())) == b"{}"
         assert (len(server.exchanges), server.connections) == (3, 2)
 
     async def hang_up(exchange: Exchange) -> None:
@@ -482,11 +482,13 @@ async def test_kept_connection_that_died_is_replaced(wire: WireLane, monkeypatch
 
     async with serving(hang_up) as server:
         with pytest.raises(UpstreamUnreachable):
-            await wire.send(route_to(server), b"{}", calling())
+            await each_wire.send(route_to(server), b"{}", calling())
         assert len(server.exchanges) == 1
 
 
-async def test_many_kept_connections_that_died_fail_no_request(wire: WireLane, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_kept_connections_that_died_fail_no_request(
+    each_wire: WireLane, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The second attempt goes over a fresh one, however many of the kept ones are dead."""
     monkeypatch.setattr("proxy.upstream.wire.DEAD_SECONDS", 5.0)  # however busy the machine is
     dying = False
@@ -503,7 +505,7 @@ async def test_many_kept_connections_that_died_fail_no_request(wire: WireLane, m
     async with serving(script) as server:
 
         async def ask() -> bytes:
-            return await everything(await wire.send(route_to(server), b"{}", calling()))
+            return await everything(await each_wire.send(route_to(server), b"{}", calling()))
 
         await asyncio.gather(*[ask() for _ in range(MAX_ATTEMPTS + 2)])
         assert server.connections == MAX_ATTEMPTS + 2

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from proxy.server.connections.bounds import Bounds, allowed_connections, raise_descriptor_limit
 from proxy.server.connections.connection import ClientConnection
+from proxy.server.connections.running import run
 from proxy.server.connections.server import Server, ServingConfig
-from proxy.server.connections.workers import Workers
 
 __all__ = [
     "Bounds",
     "ClientConnection",
     "Server",
     "ServingConfig",
-    "Workers",
     "allowed_connections",
     "raise_descriptor_limit",
+    "run",
 ]

@@ -77,9 +77,10 @@ class _Library:
         self.aclose = client.aclose
 
 
-def connect(url: str) -> StoreClient:
-    """What carries commands to a store's address. Nothing is opened yet.
+def connect(url: str, *, library: bool = False) -> StoreClient:
+    """Make the client for a store's address. It opens nothing yet.
 
+    :param library: use redis-py for a plain address too
     :raises ConfigError: the URL cannot be used
     """
     plain, cluster = read_address(url)
@@ -96,7 +97,7 @@ def connect(url: str) -> StoreClient:
     try:
         if cluster:
             return _Library(RedisCluster.from_url(plain, **options))
-        server = _plain_server(plain)
+        server = None if library else _plain_server(plain)
         if server is not None:
             return PipelinedConnection(server)
         pool = BlockingConnectionPool.from_url(plain, max_connections=_CONNECTIONS, timeout=None, **options)

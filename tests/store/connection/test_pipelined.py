@@ -268,6 +268,13 @@ async def test_plain_addresses_only_are_spoken_to_by_a_line(url: str, kind: type
     await carrier.aclose()
 
 
+async def test_the_library_speaks_to_a_plain_address_where_the_switch_says_so() -> None:
+    """``transport.store: library``."""
+    client = connect("unix:///run/valkey.sock?db=1", library=True)
+    assert isinstance(cast("MethodType", client.call).__self__, Redis)
+    await client.aclose()
+
+
 def test_a_server_shows_no_password() -> None:
     """Its repr goes into errors."""
     assert "pw" not in repr(StoreServer(host="host", username="me", password="pw"))

@@ -6,13 +6,15 @@ import asyncio
 import gc
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from proxy.core.errors import StoreUnavailable
 from proxy.store.connection.call import WRITTEN_BYTES_A_SECOND, AskingForLong, StoreCall
 from proxy.store.connection.outage import OutageBackoff
-from proxy.store.connection.timeouts import RenewingTimeout
+from proxy.store.connection.timeouts import MOST, RenewingTimeout
+from proxy.store.conversations import RECALL_SECONDS, RECORD_SECONDS
 
 
 async def test_who_does_not_answer_is_waited_for_no_longer_than_said() -> None:
@@ -63,6 +65,22 @@ async def test_a_store_that_answers_others_is_slow_and_not_gone() -> None:
     before = loop.time()
     with pytest.raises(TimeoutError), RenewingTimeout(0.1, lambda: before - 1):
         await asyncio.sleep(0.35)
+
+
+async def test_a_store_that_always_answers_others_is_waited_for_sixteen_times_as_long() -> None:
+    """``docs/operations.md`` gives both figures: 0.25 s for a dead store, 4 s in all."""
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    with pytest.raises(TimeoutError), RenewingTimeout(0.02, loop.time):
+        await asyncio.sleep(30)
+    assert 16 * 0.02 - 0.01 <= loop.time() - started < 5
+    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text(encoding="utf-8")
+    rows = {cells[1].strip(): cells[2:4] for line in page.splitlines() if len(cells := line.split("|")) == 5}
+    for waits, seconds in (
+        ("a request, before it goes upstream", RECALL_SECONDS),
+        ("the last byte of an answer, until its turn is stored", RECORD_SECONDS),
+    ):
+        assert [cell.strip() for cell in rows[waits]] == [f"{seconds:g} s", f"{MOST * seconds:g} s"]
 
 
 async def test_who_is_cancelled_by_others_meanwhile_is_cancelled() -> None:

@@ -1,14 +1,14 @@
-"""HTTP by way of a proxy that the environment names, over aiohttp: CONNECT, proxy credentials, TLS within TLS.
+"""HTTP over aiohttp, for upstreams behind an HTTP proxy, and for all of them with ``transport.upstream: library``.
 
-Beside ``http1`` and asked in the same way; imported at the first request that needs it, since few do. The wire
-lane's door to aiohttp.
+The wire lane asks it in the same way as ``http1``. aiohttp brings CONNECT, proxy credentials and TLS within TLS. The
+module is imported at the first request that needs it, since few do.
 """
 
 from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -23,7 +23,7 @@ _FRESH: ContextVar[bool] = ContextVar("fresh", default=True)
 _GONE = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError, BrokenPipeError)
 
 
-class ProxiedAnswer:
+class AiohttpAnswer:
     """Status and headers as they came, and the body on its way."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
@@ -51,23 +51,22 @@ class ProxiedAnswer:
         self._response.close()
 
 
-class ProxiedClient:
-    """One pooled client for all proxies. Belongs to one event loop.
+class AiohttpClient:
+    """A pooled client that belongs to one event loop.
 
-    :param keepalive_seconds: idle connections are dropped then
+    :param keepalive_seconds: how long it keeps an idle connection
     :param connect_seconds: for name lookup, TCP and TLS together
+    :param proxy_for: returns the HTTP proxy for a URL, or None
     """
 
-    def __init__(self, *, keepalive_seconds: float, connect_seconds: float) -> None:
-        self._session = aiohttp.ClientSession(
-            connector=_Connector(limit=0, keepalive_timeout=keepalive_seconds),
-            timeout=aiohttp.ClientTimeout(total=None, connect=connect_seconds),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            skip_auto_headers=("accept", "accept-encoding", "content-type", "user-agent"),
-            max_line_size=LINE_BYTES,
-            max_field_size=LINE_BYTES,
-        )
+    def __init__(
+        self, *, keepalive_seconds: float, connect_seconds: float, proxy_for: Callable[[str], str | None]
+    ) -> None:
+        self._connect_seconds = connect_seconds
+        self._proxy_for = proxy_for
+        self._pooled = self._open_session(_Connector(limit=0, keepalive_timeout=keepalive_seconds))
+        self._unpooled: aiohttp.ClientSession | None = None
+        """Makes a connection for each request; opened for the first second attempt."""
 
     async def ask(
         self,
@@ -77,24 +76,25 @@ class ProxiedClient:
         body: bytes | None,
         due: float,
         *,
-        proxy: str,
-    ) -> ProxiedAnswer:
+        fresh: bool = False,
+    ) -> AiohttpAnswer:
         """Send a request, and wait for status and headers of its answer.
 
         :param due: when to stop waiting, by the loop's clock
+        :param fresh: use a connection that has carried nothing yet
         :raises ConnectTimedOut, ConnectionGone, AnswerBroken, OSError: there was no answer
         :raises ValueError: this is no request that could be sent
         """
         _FRESH.set(False)
         try:
             async with asyncio.timeout_at(due):
-                response = await self._session.request(
+                response = await self._session(fresh=fresh).request(
                     method,
                     url,
                     data=io.BytesIO(body) if body and len(body) > WHOLE_BYTES else body,
                     headers=[(name.decode("latin-1"), _text(value)) for name, value in headers],
                     allow_redirects=False,
-                    proxy=proxy,
+                    proxy=self._proxy_for(url),
                 )
         except _GONE as error:
             raise ConnectionGone(repr(error), kept=not _FRESH.get()) from error
@@ -102,7 +102,7 @@ class ProxiedClient:
             raise ConnectTimedOut(repr(error)) from error
         except aiohttp.ClientError as error:
             raise AnswerBroken(repr(error)) from error
-        answer = ProxiedAnswer(response)
+        answer = AiohttpAnswer(response)
         try:
             require_sendable(answer.status, answer.headers)
         except AnswerBroken:
@@ -112,7 +112,30 @@ class ProxiedClient:
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self._session.close()
+        await self._pooled.close()
+        if self._unpooled is not None:
+            await self._unpooled.close()
+
+    def _session(self, *, fresh: bool) -> aiohttp.ClientSession:
+        if not fresh:
+            return self._pooled
+        if self._unpooled is None:
+            self._unpooled = self._open_session(_Connector(limit=0, force_close=True))
+        return self._unpooled
+
+    def _open_session(self, connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
+        session = aiohttp.ClientSession(
+            connector=connector,
+            timeout=aiohttp.ClientTimeout(total=None, connect=self._connect_seconds),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            skip_auto_headers=("accept", "accept-encoding", "content-type", "user-agent"),
+            max_line_size=LINE_BYTES,
+            max_field_size=LINE_BYTES,
+        )
+        # aiohttp would send a GET again by itself. The wire lane counts the attempts.
+        session._retry_connection = False  # noqa: SLF001
+        return session
 
 
 class _Connector(aiohttp.TCPConnector):

@@ -1,0 +1,38 @@
+"""Runs the server until a signal comes: in this process, or in several that share one listening socket.
+
+The command calls it after the application is configured. With ``transport.server: library`` uvicorn's own server,
+protocol and supervisor take the place of this package, and nothing of ``bounds`` applies.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import uvicorn
+from uvicorn.supervisors.multiprocess import Multiprocess
+
+from proxy.server.connections.bounds import Bounds
+from proxy.server.connections.server import Server, ServingConfig
+from proxy.server.connections.workers import Workers
+
+
+def run(app: Any, listener: socket.socket, bounds: Bounds | None, *, workers: int = 1, **options: Any) -> None:
+    """Serve an application until a signal comes.
+
+    :param app: the application; for several workers the name of a function that makes it
+    :param bounds: what the clients of a worker may take; None uses uvicorn's protocol, which has no such bounds
+    :param options: further options of ``uvicorn.Config``
+    """
+    if bounds is None:
+        library = uvicorn.Config(app, http="httptools", factory=workers > 1, workers=workers, **options)
+        if workers > 1:
+            Multiprocess(library, sockets=[listener]).run()
+        else:
+            uvicorn.Server(library).run(sockets=[listener])
+        return
+    config = ServingConfig(app, bounds=bounds, factory=workers > 1, workers=workers, **options)
+    if workers > 1:
+        Workers(config, sockets=[listener]).run()
+    else:
+        Server(config).run(sockets=[listener])
