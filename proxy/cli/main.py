@@ -217,9 +217,9 @@ def _secret(settings: Settings) -> str:
     """The configured secret, or the one that is kept beside the data."""
     if settings.secrets.signing is not None:
         return settings.secrets.signing.reveal()
-    from proxy.config.signing import kept_secret
+    from proxy.config.signing import stored_secret
 
-    return kept_secret(settings.data_dir)
+    return stored_secret(settings.data_dir)
 
 
 def _bounds(settings: Settings) -> Bounds:

@@ -1,7 +1,7 @@
-"""Configuration: file and environment into one frozen ``Settings``.
+"""Reads the configuration file and the environment into one frozen ``Settings``.
 
-Roads into it: ``load`` for ``serve``, ``check_report`` for ``tidemark check``, ``load_model_defaults`` for
-what is known of models without a file. ``app`` hands parts on; no other room reads file or environment.
+``load`` serves ``tidemark serve``, ``check_report`` serves ``tidemark check``, and ``load_model_defaults`` reads the
+shipped data of models. ``app`` passes the settings on; no other package reads the file or the environment.
 """
 
 from __future__ import annotations

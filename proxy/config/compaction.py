@@ -1,6 +1,6 @@
-"""The section ``compaction``: defaults and globs, and whether the marks that come out can hold together.
+"""Reads the section ``compaction``, and checks that its marks do not contradict each other.
 
-Part of loading. A mark may be set in three places, so they are checked as they are used: one over the other.
+``loading`` calls it. A mark may be set in three places, so the check combines them as a request does.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from proxy.config.models import ModelEntry, most_specific
 from proxy.config.reading import Reader
-from proxy.config.sections import CompactionSettings, Given, changed
+from proxy.config.sections import CompactionSettings, StatedKeys, changed
 from proxy.config.settings import CompactionByModel
 from proxy.config.tree import Node, Table
 
@@ -18,23 +18,23 @@ _MARKS = ("target", "threshold", "retention_ratio")
 
 
 def read_compaction(
-    reader: Reader, node: Node | None, entries: Collection[ModelEntry], base: CompactionSettings
+    reader: Reader, section: Node | None, entries: Collection[ModelEntry], base: CompactionSettings
 ) -> CompactionByModel:
-    """The section, checked together with what the entries of ``model_list`` say themselves.
+    """Read the section, and check it together with the entries of ``model_list``.
 
-    :param base: what holds where the section says nothing: the preset's values over Tidemark's own
+    :param base: the values of keys that the section lacks: the preset's over Tidemark's own
     """
-    table = reader.table(node, "compaction", ("defaults", "models"))
-    stated = table.nodes.get("defaults")
-    given = reader.section(CompactionSettings(), stated, "compaction.defaults", "compaction")
-    defaults = changed(base, given)
-    _check_marks(reader, defaults, given, "compaction.defaults", _line_of_marks(stated))
-    models: dict[str, Given] = {}
+    table = reader.table(section, "compaction", ("defaults", "models"))
+    defaults_node = table.nodes.get("defaults")
+    keys = reader.section(CompactionSettings(), defaults_node, "compaction.defaults", "compaction")
+    defaults = changed(base, keys)
+    _check_marks(reader, defaults, keys, "compaction.defaults", _line_of_marks(defaults_node))
+    models: dict[str, StatedKeys] = {}
     globs = reader.free_table(table.nodes.get("models"), "compaction.models")
-    for pattern, one in globs.nodes.items():
+    for pattern, node in globs.nodes.items():
         label = f'compaction.models["{pattern}"]'
-        models[pattern] = reader.section(CompactionSettings(), one, label, "compaction")
-        _check_marks(reader, changed(defaults, models[pattern]), models[pattern], label, _line_of_marks(one))
+        models[pattern] = reader.section(CompactionSettings(), node, label, "compaction")
+        _check_marks(reader, changed(defaults, models[pattern]), models[pattern], label, _line_of_marks(node))
         _warn_of_no_model(reader, pattern, entries, globs.key_lines[pattern])
     for entry in entries:
         settings = changed(changed(defaults, most_specific(models, entry.name) or {}), entry.compaction)
@@ -42,21 +42,21 @@ def read_compaction(
     return CompactionByModel(defaults=defaults, models=models)
 
 
-def _check_marks(reader: Reader, settings: CompactionSettings, given: Given, label: str, line: int) -> None:
-    """Note marks that contradict each other, where ``given`` has set one of them."""
-    if not any(name in given for name in _MARKS):
+def _check_marks(reader: Reader, settings: CompactionSettings, keys: StatedKeys, label: str, line: int) -> None:
+    """Note marks that contradict each other, where ``keys`` sets one of them."""
+    if not any(name in keys for name in _MARKS):
         return
     if settings.threshold <= 1 and settings.target >= settings.threshold:
         reader.problem(
             line,
             f"{label}: target is {settings.target:g}, not below the threshold {settings.threshold:g}; "
-            "a compaction must bring a request well under the mark that it is due at",
+            "a compaction must bring a request well below the mark at which it is due",
         )
     elif settings.retention_ratio >= settings.target:
         reader.warn(
             line,
             f"{label}: retention_ratio {settings.retention_ratio:g} is not below target {settings.target:g}; "
-            "what is kept leaves no room for a summary, so compactions will bring little",
+            "the retention leaves no space for a summary, so compactions will free few tokens",
         )
 
 
@@ -71,5 +71,5 @@ def _warn_of_no_model(reader: Reader, pattern: str, entries: Collection[ModelEnt
     if names and not any("*" in name or fnmatchcase(name, pattern) for name in names):
         reader.warn(
             line,
-            f'"{pattern}" fits no model_name of model_list ({", ".join(names[:5])}); it is without effect',
+            f'"{pattern}" matches no model_name of model_list ({", ".join(names[:5])}); it has no effect',
         )

@@ -1,6 +1,6 @@
-"""What the environment says in place of the file, and the folder for data when nobody says one.
+"""Reads the environment's variables, and chooses the data folder.
 
-Part of loading; an empty variable counts as not set, since compose files pass those on.
+``loading`` calls it. An empty variable counts as not set, because compose files pass empty ones on.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ VARIABLES: Mapping[str, str] = {
     "TIDEMARK_FLUSH_SECRET": "signs what is posted to `memory_flush.webhook`; needed where that is set",
     "TIDEMARK_ENCRYPTION_KEY": "encrypts what is stored; not available yet, and an error when set",
 }
-"""Every variable and what it does; the documentation is tested against it."""
+"""Every variable with its effect; a test compares the documentation with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentOverrides:
-    """What the environment says; None where it says nothing."""
+    """The values of variables that replace keys; None where a variable is not set."""
 
     store_url: Address | None
     upstream: Address | None
@@ -45,13 +45,13 @@ class EnvironmentOverrides:
 
 
 def read_overrides(reader: Reader, environ: Mapping[str, str]) -> EnvironmentOverrides:
-    """The variables that stand for keys or secrets; the reader notes what is wrong with them."""
+    """Read the variables that replace keys or contain secrets; the reader notes their problems."""
     if environ.get("TIDEMARK_ENCRYPTION_KEY"):
-        # nothing would tell a person that the history lies there in the clear
+        # ignoring it would leave the history unencrypted without a sign
         reader.problem(0, "TIDEMARK_ENCRYPTION_KEY: encryption is not available yet; unset it")
     return EnvironmentOverrides(
-        _said(reader, environ, "TIDEMARK_STORE_URL", STORE_URL),
-        _said(reader, environ, "TIDEMARK_UPSTREAM", ROOT_KINDS["upstream"]),
+        _read_variable(reader, environ, "TIDEMARK_STORE_URL", STORE_URL),
+        _read_variable(reader, environ, "TIDEMARK_UPSTREAM", ROOT_KINDS["upstream"]),
         Secrets(
             admin_token=_secret(environ, "TIDEMARK_ADMIN_TOKEN"),
             signing=_secret(environ, "TIDEMARK_SECRET"),
@@ -61,9 +61,9 @@ def read_overrides(reader: Reader, environ: Mapping[str, str]) -> EnvironmentOve
 
 
 def data_folder(configured: Path | None, file: Path | None, environ: Mapping[str, str]) -> Path | None:
-    """The folder for data, absolute: the environment's, the file's (relative to it), or the platform's.
+    """Return the absolute data folder: the environment's, the file's (relative to it), or the platform's.
 
-    None where none can be told: no variable, no key and no home.
+    It is None where there is no variable, no key and no home folder.
     """
     home = _home(environ)
     if environ.get("TIDEMARK_DATA_DIR"):
@@ -78,7 +78,7 @@ def data_folder(configured: Path | None, file: Path | None, environ: Mapping[str
     return home / ("Library/Application Support" if sys.platform == "darwin" else ".local/share") / "tidemark"
 
 
-def _said(reader: Reader, environ: Mapping[str, str], name: str, kind: Kind[T]) -> T | None:
+def _read_variable(reader: Reader, environ: Mapping[str, str], name: str, kind: Kind[T]) -> T | None:
     text = environ.get(name)
     if not text:
         return None

@@ -1,4 +1,4 @@
-"""Exposure: what a person should hear before a port is opened to other machines."""
+"""Warns of credentials that other machines could use, before ``serve`` opens a port to them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from proxy.config.settings import Settings
 from proxy.core.hosts import is_loopback
 
 CREDENTIAL_ENDS = ("key", "token", "secret", "password", "credential", "credentials")
-"""Of the names of ``litellm_params`` that hold a credential: ``api_key``, ``aws_secret_access_key`` and others."""
+"""Endings of names in ``litellm_params`` that hold a credential: ``api_key``, ``aws_secret_access_key`` and others."""
 
 
 def exposure_warnings(settings: Settings) -> tuple[str, ...]:
-    """The warnings about a configured credential that other machines can spend."""
+    """Return the warnings about a configured credential that other machines can use."""
     host = settings.server.host
     names = [
         entry.name

@@ -1,6 +1,6 @@
-"""What a key takes: the kinds of values, each with the words that a message and the documentation say.
+"""Defines the kinds of values that keys accept, each with its words for messages and documentation.
 
-``settings.py`` gives each field its kind; ``reading.py`` reads with it.
+``sections.py`` gives each field its kind, and ``reading.py`` reads values with it.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from proxy.core.http_headers import NOT_SENT
 
 T = TypeVar("T")
 USUAL_PORTS = {"http": 80, "https": 443}
-"""A browser leaves them out of an origin."""
+"""Default ports, which a browser omits from an origin."""
 _HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
 """A token (RFC 9110, section 5.6.2), in lower case."""
 
 
 class Unfit(Exception):
-    """The value is not of the kind; the text, if any, says more than the kind's own words."""
+    """The value is not of the kind; its text, if any, is more precise than the kind's own words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """What a key takes."""
+    """The values that a key accepts."""
 
     wanted: str
-    """Completes "it takes ...", the valid range included."""
+    """Completes the sentence "it takes ...", including the valid range."""
     read: Callable[[Scalar], T]
     """:raises Unfit: the value is of another kind, or out of range"""
     none: str | None = None
-    """The word in YAML that stands for None; None where None is no value."""
+    """The YAML word that means None; None where the key does not accept None."""
     each: Kind[Any] | None = None
-    """What the entries of a list are; None where the key takes no list."""
+    """The kind of a list's entries; None where the key accepts no list."""
 
     def word(self, value: object) -> str:
-        """A value as it is written in YAML."""
+        """Return a value as YAML writes it."""
         if value is None:
             return self.none or "null"
         if isinstance(value, tuple):
@@ -54,7 +54,7 @@ class Kind(Generic[T]):
 
 
 def flag() -> Kind[bool]:
-    """``true`` or ``false``."""
+    """Accept ``true`` or ``false``."""
 
     def read(scalar: Scalar) -> bool:
         if not isinstance(scalar.value, bool):
@@ -65,18 +65,18 @@ def flag() -> Kind[bool]:
 
 
 def text() -> Kind[str]:
-    """A text that is not empty."""
+    """Accept a text that is not empty."""
 
     def read(scalar: Scalar) -> str:
         if not scalar.variable and isinstance(scalar.value, bool | int | float):  # "off" is a boolean to YAML 1.1
-            raise Unfit(f'put it in quotes if it is meant as a text: "{scalar.text}"')
+            raise Unfit(f'put it in quotes if it is a text: "{scalar.text}"')
         return _text(scalar)
 
     return Kind("a text", read)
 
 
 def choice(words: Any) -> Kind[Any]:
-    """One of a few words, given as their ``Literal`` type, so that type and words cannot differ."""
+    """Accept one of a few words, which come from a ``Literal`` type, so that type and words cannot differ."""
     allowed = get_args(words)
 
     def read(scalar: Scalar) -> str:
@@ -89,12 +89,12 @@ def choice(words: Any) -> Kind[Any]:
 
 
 def whole(unit: str, *, least: int, most: int | None = None) -> Kind[int]:
-    """A whole number of ``unit``."""
+    """Accept a whole number of ``unit``."""
     wanted = f"a whole number of {unit}" if unit else "a whole number"
     wanted += f", {least} or more" if most is None else f" from {least} to {most}"
 
     def read(scalar: Scalar) -> int:
-        value: object = scalar.value  # bool is an int to Python, but no number to a person
+        value: object = scalar.value  # bool is an int in Python, but not a number in a file
         if isinstance(value, bool) or not isinstance(value, int):
             raise Unfit
         if value < least or (most is not None and value > most):
@@ -105,7 +105,7 @@ def whole(unit: str, *, least: int, most: int | None = None) -> Kind[int]:
 
 
 def positive(unit: str) -> Kind[float]:
-    """A number of ``unit`` above 0."""
+    """Accept a number of ``unit`` above 0."""
 
     def read(scalar: Scalar) -> float:
         value = _number(scalar)
@@ -117,7 +117,7 @@ def positive(unit: str) -> Kind[float]:
 
 
 def none_or_more(unit: str) -> Kind[float]:
-    """A number of ``unit``, 0 or more."""
+    """Accept a number of ``unit``, 0 or more."""
 
     def read(scalar: Scalar) -> float:
         value = _number(scalar)
@@ -128,15 +128,15 @@ def none_or_more(unit: str) -> Kind[float]:
     return Kind(f"a number of {unit}, 0 or more", read)
 
 
-def share(of: str, *, zero: bool, one: bool) -> Kind[float]:
-    """A ratio between 0 and 1; ``zero`` and ``one`` say whether the ends are allowed."""
-    ends = ", 0 allowed" * zero + ", 1 allowed" * one
-    if not (zero or one):
+def share(of: str, *, zero_allowed: bool, one_allowed: bool) -> Kind[float]:
+    """Accept a ratio between 0 and 1, with or without the ends."""
+    ends = ", 0 allowed" * zero_allowed + ", 1 allowed" * one_allowed
+    if not (zero_allowed or one_allowed):
         ends = ", both left out"
 
     def read(scalar: Scalar) -> float:
         value = _number(scalar)
-        if value < 0 or value > 1 or (value == 0 and not zero) or (value == 1 and not one):
+        if value < 0 or value > 1 or (value == 0 and not zero_allowed) or (value == 1 and not one_allowed):
             raise Unfit
         return value
 
@@ -144,11 +144,11 @@ def share(of: str, *, zero: bool, one: bool) -> Kind[float]:
 
 
 SMALLEST_MARK_TOKENS = 100
-"""A threshold above 1 counts tokens. None can be meant below this, but "95" for 95 % often is."""
+"""A threshold above 1 counts tokens. A smaller one is refused, because "95" usually means 95 %."""
 
 
 def share_or_tokens(of: str) -> Kind[float]:
-    """A ratio up to 1, or a number of tokens."""
+    """Accept a ratio up to 1, or a number of tokens."""
 
     def read(scalar: Scalar) -> float:
         value = _number(scalar)
@@ -163,7 +163,7 @@ def share_or_tokens(of: str) -> Kind[float]:
 
 
 def or_word(word: str, kind: Kind[T]) -> Kind[T | None]:
-    """``word``, which is read as None, or else ``kind``."""
+    """Accept ``word``, which means None, or else a value of ``kind``."""
 
     def read(scalar: Scalar) -> T | None:
         is_none = scalar.value is None if word == "null" else scalar.value == word
@@ -173,7 +173,7 @@ def or_word(word: str, kind: Kind[T]) -> Kind[T | None]:
 
 
 def several(kind: Kind[T]) -> Kind[tuple[T, ...]]:
-    """A list of ``kind``; a key without a value is an empty one."""
+    """Accept a list of ``kind``; a key without a value is an empty list."""
 
     def read(scalar: Scalar) -> tuple[T, ...]:
         if scalar.value is None:
@@ -184,7 +184,7 @@ def several(kind: Kind[T]) -> Kind[tuple[T, ...]]:
 
 
 def origin() -> Kind[str]:
-    """A web page's origin as a browser writes it in ``Origin`` (RFC 6454): in lower case, without a usual port."""
+    """Accept a web page's origin as browsers write it (RFC 6454): in lower case, without a default port."""
 
     def read(scalar: Scalar) -> str:
         value = _text(scalar).strip().lower().rstrip("/")
@@ -204,7 +204,7 @@ def origin() -> Kind[str]:
 
 
 def header_name() -> Kind[str]:
-    """The name of a request header that goes upstream, in lower case."""
+    """Accept the name of a request header that goes upstream, in lower case."""
 
     def read(scalar: Scalar) -> str:
         value = _text(scalar).strip().lower()
@@ -218,9 +218,10 @@ def header_name() -> Kind[str]:
 
 
 def address(*schemes: str, words: tuple[str, ...] = (), base: bool = False) -> Kind[Address]:
-    """A URL of one of the schemes, or one of ``words``.
+    """Accept a URL of one of the schemes, or one of ``words``.
 
-    :param base: paths are put after it, so a slash at its end says nothing; elsewhere it may name another resource
+    :param base: whether paths are appended, so that a slash at the end is removed; elsewhere it may name another
+        resource
     """
 
     def read(scalar: Scalar) -> Address:
@@ -241,7 +242,7 @@ def address(*schemes: str, words: tuple[str, ...] = (), base: bool = False) -> K
 
 
 def template(words: Any) -> Kind[str | TemplateFile]:
-    """One of a few names, or the path of a file of one's own, told by its slash or its ending."""
+    """Accept one of a few names, or the path of a file, recognised by its slash or its ending."""
     allowed = get_args(words)
 
     def read(scalar: Scalar) -> str | TemplateFile:
@@ -256,7 +257,7 @@ def template(words: Any) -> Kind[str | TemplateFile]:
 
 
 def folder() -> Kind[Path]:
-    """A folder's path."""
+    """Accept a folder's path."""
 
     def read(scalar: Scalar) -> Path:
         value = _text(scalar)
@@ -268,7 +269,7 @@ def folder() -> Kind[Path]:
 
 
 def _text(scalar: Scalar) -> str:
-    # what the environment holds is text, whatever it looks like
+    # a variable's value is text, whatever it looks like
     value = scalar.text if scalar.variable else scalar.value
     if not isinstance(value, str) or not value.strip():
         raise Unfit

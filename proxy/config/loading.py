@@ -1,6 +1,6 @@
-"""File and environment into ``Settings``, or one error that tells every problem at once.
+"""Reads file and environment into ``Settings``, or raises one error that lists every problem.
 
-The environment wins over the file, the file over the defaults. Called by ``cli/main.py`` before all else.
+The environment replaces the file's values, and the file replaces the defaults. ``cli/main.py`` calls it first.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ LITELLM_SECTIONS = (
     "search_tools",
     "vector_store_registry",
 )
-"""Sections of a LiteLLM proxy's file that mean nothing here. They are passed over with a warning, because an
-existing file must load."""
+"""Sections of a LiteLLM proxy's file that have no meaning here. They cause a warning only, because an existing file
+must load."""
 MAX_BYTES = 4_000_000
-"""Longest file. A thousand models take 300 kB; what is longer is another file by mistake."""
+"""The longest file, in bytes. A thousand models take 300 kB; a longer file is another one by mistake."""
 _TENANT = re.compile("[0-9a-f]{32}")
 _LINE_ENDS = re.compile(rb"\r\n|\r|\n")
 
 
 def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
-    """The settings of a process.
+    """Read the settings of a process.
 
-    :param path: the file; None for the one that ``TIDEMARK_CONFIG`` names, or for none
-    :raises ConfigError: each line of the message is ``file:line: message`` and names the mend
+    :param path: the file; None for the one that ``TIDEMARK_CONFIG`` names, or for no file
+    :raises ConfigError: each line of the message is ``file:line: message`` and says how to fix the problem
     """
     if path is None and environ.get("TIDEMARK_CONFIG"):
         path = Path(environ["TIDEMARK_CONFIG"])
@@ -61,12 +61,12 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
     root = Table({}, {}, 0) if path is None else _tree(path, reader)
     settings = _settings(reader, root, path, environ)
     if settings is None:
-        raise ConfigError("\n".join(_told(reader.problems, path)))
-    return dataclasses.replace(settings, warnings=_told(reader.warnings, path))
+        raise ConfigError("\n".join(_lines(reader.problems, path)))
+    return dataclasses.replace(settings, warnings=_lines(reader.warnings, path))
 
 
-def _told(remarks: Collection[Remark], path: Path | None) -> tuple[str, ...]:
-    """Remarks as a person reads them, in the order of the file; what has no line is the environment's."""
+def _lines(remarks: Collection[Remark], path: Path | None) -> tuple[str, ...]:
+    """Format remarks in the order of the file; a remark without a line is about the environment."""
     return tuple(
         f"{path}:{remark.line}: {remark.message}" if remark.line else f"environment: {remark.message}"
         for remark in sorted(set(remarks))
@@ -94,18 +94,18 @@ def _tree(path: Path, reader: Reader) -> Table:
 
 
 def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[str, str]) -> Settings | None:
-    """The settings, or None where the reader has noted problems."""
+    """Return the settings, or None where the reader has noted problems."""
     nodes = _without_litellms(reader, root)
     top = {name: reader.value(nodes[name], name, ROOT_KINDS[name]) for name in ROOT_KINDS if name in nodes}
     nodes, tenant_nodes = _tenants(reader, nodes)
-    said: dict[str, Any] = {name: reader.section(SECTIONS[name], nodes.get(name), name) for name in PLAIN_SECTIONS}
-    tenants = _by_tenant(reader, tenant_nodes, changed(StoreSettings(), said["store"]))
+    sections: dict[str, Any] = {name: reader.section(SECTIONS[name], nodes.get(name), name) for name in PLAIN_SECTIONS}
+    tenants = _by_tenant(reader, tenant_nodes, changed(StoreSettings(), sections["store"]))
     preset = _preset(reader, root, top.get("preset"))
-    said["tokenizer"] = {**preset.tokenizer, **said["tokenizer"]}
+    sections["tokenizer"] = {**preset.tokenizer, **sections["tokenizer"]}
     overrides = read_overrides(reader, environ)
     if overrides.store_url is not None:
-        said["store"] = {**said["store"], "url": overrides.store_url}
-    if said["memory_flush"].get("webhook") and overrides.secrets.flush is None:
+        sections["store"] = {**sections["store"], "url": overrides.store_url}
+    if sections["memory_flush"].get("webhook") and overrides.secrets.flush is None:
         reader.problem(0, "memory_flush.webhook needs TIDEMARK_FLUSH_SECRET, the secret that signs what is posted")
     entries = read_model_list(reader, nodes.get("model_list"))
     compaction = read_compaction(
@@ -127,12 +127,12 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
         secrets=overrides.secrets,
         model_defaults=load_model_defaults(),
         path=path,
-        **{name: changed(SECTIONS[name], given) for name, given in said.items()},
+        **{name: changed(SECTIONS[name], keys) for name, keys in sections.items()},
     )
 
 
 def _tenants(reader: Reader, nodes: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Node]]:
-    """The sections without ``store.tenants``, and what stands there."""
+    """Split ``store.tenants`` from the other sections."""
     store = nodes.get("store")
     if not isinstance(store, Table) or "tenants" not in store.nodes:
         return nodes, {}
@@ -145,13 +145,13 @@ def _tenants(reader: Reader, nodes: Mapping[str, Any]) -> tuple[Mapping[str, Any
 
 
 def _by_tenant(reader: Reader, nodes: Mapping[str, Node], store: StoreSettings) -> Mapping[str, TenantSettings]:
-    """What holds for each tenant: the store's own values under those that it states, a stated null among them."""
+    """Return each tenant's settings: its own keys, including null, over those of the store."""
     base = TenantSettings(ttl_days=store.ttl_days, max_age_days=store.max_age_days)
     return {name: changed(base, reader.section(base, node, f"store.tenants.{name}")) for name, node in nodes.items()}
 
 
 def _preset(reader: Reader, root: Table, name: Any) -> PresetValues:
-    """The preset's values; a warning where the file, a copy of ``tidemark.yaml`` perhaps, leaves none of them."""
+    """Return the preset's values; warn where the file replaces all, as a copy of ``tidemark.yaml`` does."""
     if name is None or name is MISSING:
         return PresetValues()
     preset = load_preset(name)
@@ -165,7 +165,7 @@ def _preset(reader: Reader, root: Table, name: Any) -> PresetValues:
 
 
 def _without_litellms(reader: Reader, root: Table) -> Mapping[str, Any]:
-    """Tidemark's own keys of the file; LiteLLM's other sections are passed over with a warning."""
+    """Return Tidemark's own keys of the file, and warn of LiteLLM's other sections."""
     nodes = dict(root.nodes)
     for name in LITELLM_SECTIONS:
         if nodes.pop(name, None) is not None:

@@ -1,7 +1,7 @@
-"""Values that must not be read by accident: they show stars wherever Python would print them.
+"""Hides credentials: these values show stars wherever Python would print them.
 
-Used by the settings for whatever a file or the environment holds of keys and passwords; the value itself is
-handed out by name only.
+The settings use these types for all keys and passwords of a file or the environment. Only an explicit call returns the
+value.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ STARS = "***"
 
 
 class Secret:
-    """A text that only ``reveal`` gives out."""
+    """A text that only ``reveal`` returns."""
 
     __slots__ = ("_text",)
 
@@ -23,7 +23,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text itself, for the one place that needs it."""
+        """Return the text itself, for the one place that needs it."""
         return self._text
 
     def __eq__(self, other: object) -> bool:
@@ -39,20 +39,20 @@ class Secret:
 
 
 class Address(str):
-    """A URL that hides its user, its password and what its query says in ``repr``; as a string it is whole."""
+    """A URL whose ``repr`` hides user, password and query values; as a string it is complete."""
 
     __slots__ = ()
 
     @property
     def shown(self) -> str:
-        """The URL as a person or a log may read it: made of the parts that whoever connects reads out of it."""
+        """Return the URL for a person or a log, built from the parts that a client would connect to."""
         parts = urlsplit(str(self))
         if not parts.netloc and not parts.query:
             return str(self)
-        # the last "@" is what ends the password, as urlsplit and redis-py have it
+        # the last "@" ends the password, as for urlsplit and redis-py
         _, at, place = parts.netloc.rpartition("@")
-        said = (piece.partition("=") for piece in parts.query.split("&"))
-        query = "&".join(f"{name}={STARS}" if equals else STARS for name, equals, _ in said)
+        parameters = (piece.partition("=") for piece in parts.query.split("&"))
+        query = "&".join(f"{name}={STARS}" if equals else STARS for name, equals, _ in parameters)
         return (
             f"{parts.scheme}://{STARS * bool(at)}{at}{place}{parts.path}"
             + (f"?{query}" if parts.query else "")
@@ -64,7 +64,7 @@ class Address(str):
 
 
 class Parameters(dict[str, JsonValue]):
-    """``litellm_params``, which may hold a credential under any name: only the model's name is shown."""
+    """``litellm_params``, whose ``repr`` shows only the model: any other value may be a credential."""
 
     def __repr__(self) -> str:
         return repr({name: value if name == "model" else STARS for name, value in self.items()})

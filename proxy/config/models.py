@@ -1,6 +1,6 @@
-"""Models: the entries of ``model_list`` (LiteLLM's syntax), and what ``config/models.yaml`` knows by name.
+"""Reads the entries of ``model_list`` (LiteLLM's syntax) and the shipped ``config/models.yaml``.
 
-``reading.py`` reads the values; here they become entries, windows and the best match for a name.
+``loading`` calls it, and ``reading.py`` reads the single values. The settings use it to find the best match for a name.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any, Literal, TypeVar
 from proxy.config import kinds
 from proxy.config.masking import Parameters
 from proxy.config.reading import MISSING, Reader
-from proxy.config.sections import CompactionSettings, Given
+from proxy.config.sections import CompactionSettings, StatedKeys
 from proxy.config.tree import Node, Scalar, Table
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.planning.budget import DEFAULT_WINDOW_TOKENS, ModelWindow, WindowSource
 
 T = TypeVar("T")
 LaneChoice = Literal["auto", "wire", "translate"]
-"""``auto``: bytes for upstreams that speak OpenAI's wire format, litellm's translation for all others."""
+"""``auto`` chooses the wire lane for upstreams with OpenAI's format, and the translate lane for all others."""
 
 ENTRY_KEYS = ("model_name", "litellm_params", "model_info", "compaction", "lane")
 """The keys of an entry of ``model_list``; the first three are LiteLLM's."""
 WINDOW_KEYS = ("max_input_tokens", "max_output_tokens", "context_window")
-"""The first two are LiteLLM's words, the third says what input and output share."""
+"""The first two are LiteLLM's keys; the third is the window that input and output share."""
 BETA_KEY = "beta_windows"
 """The windows of a model for requests with one of Anthropic's beta headers, in tokens by the header's value."""
 _TOKENS = kinds.or_word("null", kinds.whole("tokens", least=1))
@@ -35,21 +35,21 @@ _LANES = kinds.choice(LaneChoice)
 
 @dataclass(frozen=True, slots=True)
 class WindowNote:
-    """What one source states of a model's window, in tokens; None where it says nothing."""
+    """A model's window in one source, in tokens; None for what the source does not state."""
 
     max_input_tokens: int | None = None
     max_output_tokens: int | None = None
     context_window: int | None = None
     beta_windows: tuple[tuple[str, int], ...] = ()
-    """Of requests with an ``anthropic-beta`` of that value."""
+    """The windows of requests with an ``anthropic-beta`` header of that value."""
 
     @property
     def states_window(self) -> bool:
-        """Whether it says how much goes in; a reply's length alone does not."""
+        """Whether the note states the input's size; a reply's length alone does not."""
         return self.max_input_tokens is not None or self.context_window is not None
 
     def over(self, other: WindowNote) -> WindowNote:
-        """This note, completed by another. A window is taken whole from one: two halves fit nothing."""
+        """Return this note, completed by another. A window comes from one note as a whole, never in parts."""
         if not self.states_window:
             return WindowNote(
                 other.max_input_tokens,
@@ -60,7 +60,7 @@ class WindowNote:
         return replace(self, max_output_tokens=self.max_output_tokens or other.max_output_tokens)
 
     def window(self, source: WindowSource) -> ModelWindow:
-        """The same in the core's words; where only the whole is known, all of it may be input."""
+        """Return the core's value; where only the shared window is stated, all of it may be input."""
         most = self.max_input_tokens or self.context_window or DEFAULT_WINDOW_TOKENS
         return ModelWindow(most, self.max_output_tokens, self.context_window, source)
 
@@ -70,13 +70,13 @@ class ModelEntry:
     """An entry of ``model_list``."""
 
     name: str
-    """The name the client uses; ``*`` in it stands for anything, as in LiteLLM."""
+    """The name that clients use; ``*`` in it matches anything, as in LiteLLM."""
     litellm_params: Mapping[str, JsonValue]
-    """As they go to litellm, credentials included; ``repr`` shows the model only."""
+    """The parameters for litellm, with credentials; ``repr`` shows the model only."""
     model_info: Mapping[str, JsonValue] = field(default_factory=dict)
     window: WindowNote = WindowNote()
-    """What ``model_info`` says of the window."""
-    compaction: Given = field(default_factory=dict)
+    """The window in ``model_info``."""
+    compaction: StatedKeys = field(default_factory=dict)
     """The compaction keys of this entry."""
     lane: LaneChoice = "auto"
     line: int = field(default=0, compare=False)
@@ -87,37 +87,37 @@ class ModelEntry:
         return str(self.litellm_params["model"])
 
     @property
-    def known_as(self) -> str:
-        """The name to look the model up by; ``base_model`` tells it behind a deployment's name."""
+    def lookup_name(self) -> str:
+        """The name to look the model up by; ``base_model`` states it for a deployment's own name."""
         return str(self.model_info.get("base_model") or self.upstream_model)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelDefault:
-    """What is known of the models whose name matches a pattern."""
+    """The shipped data of the models whose name matches a pattern."""
 
     window: WindowNote
-    compaction: Given
+    compaction: StatedKeys
 
 
 @dataclass(frozen=True, slots=True)
 class ModelDefaults:
-    """The shipped knowledge of models, by glob."""
+    """The shipped data of models, by glob."""
 
     patterns: Mapping[str, ModelDefault] = field(default_factory=dict)
 
     def find(self, model: str) -> ModelDefault | None:
-        """The most specific pattern's, for the whole name or for it without its provider (``azure/``)."""
+        """Return the data of the most specific pattern, for the name with or without its provider (``azure/``)."""
         name = model.lower()
         for candidate in (name, name.rpartition("/")[2]):
-            found = most_specific(self.patterns, candidate)
-            if found is not None:
-                return found
+            match = most_specific(self.patterns, candidate)
+            if match is not None:
+                return match
         return None
 
 
 def most_specific(by_pattern: Mapping[str, T], name: str) -> T | None:
-    """What stands under the pattern that fits ``name`` best: the name itself, else the longest glob."""
+    """Return the value of the pattern that matches ``name`` best: the name itself, else the longest glob."""
     if name in by_pattern:
         return by_pattern[name]
     fitting = (pattern for pattern in by_pattern if fnmatchcase(name, pattern))
@@ -126,31 +126,31 @@ def most_specific(by_pattern: Mapping[str, T], name: str) -> T | None:
 
 
 def read_model_list(reader: Reader, node: Node | None) -> tuple[ModelEntry, ...]:
-    """The usable entries of ``model_list``; the reader notes what is wrong with the others."""
+    """Read the usable entries of ``model_list``; the reader notes the problems of the others."""
     items = enumerate(reader.items(node, "model_list"), 1)
     entries = [entry for number, item in items if (entry := _read_entry(reader, item, number)) is not None]
-    _warn_of_twins(reader, entries)
+    _warn_of_duplicates(reader, entries)
     return tuple(entries)
 
 
 def read_model_defaults(reader: Reader, root: Table) -> ModelDefaults:
-    """The patterns of ``config/models.yaml``."""
+    """Read the patterns of ``config/models.yaml``."""
     models = reader.free_table(reader.table(root, "", ("models",)).nodes.get("models"), "models")
     patterns = {}
     for pattern, node in models.nodes.items():
         table = reader.table(node, pattern, (*WINDOW_KEYS, BETA_KEY, "compaction"))
-        given = reader.section(CompactionSettings(), table.nodes.get("compaction"), pattern, "compaction")
-        patterns[pattern] = ModelDefault(_read_window(reader, table, pattern), given)
+        keys = reader.section(CompactionSettings(), table.nodes.get("compaction"), pattern, "compaction")
+        patterns[pattern] = ModelDefault(_read_window(reader, table, pattern), keys)
     return ModelDefaults(patterns)
 
 
 def _read_entry(reader: Reader, node: Node, number: int) -> ModelEntry | None:
     label = f"model_list[{number}]"
     if not isinstance(node, Table):
-        reader.problem(node.line, f"{label} must hold model_name and litellm_params")
+        reader.problem(node.line, f"{label} must contain model_name and litellm_params")
         return None
     nodes = reader.table(node, label, ENTRY_KEYS).nodes
-    name = _required(reader, nodes, "model_name", label, node.line)
+    model_name = _required(reader, nodes, "model_name", label, node.line)
     params = reader.free_table(nodes.get("litellm_params"), f"{label}.litellm_params")
     has_model = False
     if "litellm_params" not in nodes:
@@ -163,12 +163,12 @@ def _read_entry(reader: Reader, node: Node, number: int) -> ModelEntry | None:
     compaction = reader.section(CompactionSettings(), nodes.get("compaction"), f"{label}.compaction", "compaction")
     window = _read_window(reader, info, f"{label}.model_info")
     plain_params, plain_info = (
-        {one: reader.plain(value) for one, value in table.nodes.items()} for table in (params, info)
+        {name: reader.plain(value) for name, value in table.nodes.items()} for table in (params, info)
     )
-    if name is None or not has_model or lane is MISSING:
+    if model_name is None or not has_model or lane is MISSING:
         return None
     return ModelEntry(
-        name=name,
+        name=model_name,
         litellm_params=Parameters(plain_params),
         model_info=plain_info,
         window=window,
@@ -188,10 +188,10 @@ def _required(reader: Reader, nodes: Mapping[str, Node], name: str, label: str, 
 
 def _read_window(reader: Reader, table: Table, label: str) -> WindowNote:
     values: dict[str, int | None] = {}
-    for one in WINDOW_KEYS:
-        if one in table.nodes:
-            value = reader.value(table.nodes[one], f"{label}.{one}", _TOKENS)
-            values[one] = None if value is MISSING else value
+    for key in WINDOW_KEYS:
+        if key in table.nodes:
+            value = reader.value(table.nodes[key], f"{label}.{key}", _TOKENS)
+            values[key] = None if value is MISSING else value
     note = WindowNote(**values, beta_windows=_read_betas(reader, table, label))
     if note.context_window and note.max_input_tokens and note.context_window < note.max_input_tokens:
         reader.problem(
@@ -199,9 +199,9 @@ def _read_window(reader: Reader, table: Table, label: str) -> WindowNote:
             f"{label}.context_window is {note.context_window}, less than max_input_tokens; "
             "it holds input and output together",
         )
-    old = table.nodes.get("max_tokens")  # LiteLLM's older word, which means the one or the other
+    old = table.nodes.get("max_tokens")  # LiteLLM's older key, which may mean input or output
     if isinstance(old, Scalar) and not note.states_window:
-        reader.warn(old.line, f"{label}.max_tokens does not tell the window; state max_input_tokens")
+        reader.warn(old.line, f"{label}.max_tokens does not state the window; set max_input_tokens")
     return note
 
 
@@ -211,13 +211,13 @@ def _read_betas(reader: Reader, table: Table, label: str) -> tuple[tuple[str, in
     return tuple((name, tokens) for name, tokens in read.items() if isinstance(tokens, int))
 
 
-def _warn_of_twins(reader: Reader, entries: Iterable[ModelEntry]) -> None:
+def _warn_of_duplicates(reader: Reader, entries: Iterable[ModelEntry]) -> None:
     first: dict[str, int] = {}
     for entry in entries:
         if entry.name in first:
             reader.warn(
                 entry.line,
-                f'model_name "{entry.name}" stands on line {first[entry.name]} already; that entry is used, '
-                "since balancing between several is not available yet",
+                f'model_name "{entry.name}" is on line {first[entry.name]} already; that entry is used, '
+                "because balancing between several is not available yet",
             )
         first.setdefault(entry.name, entry.line)

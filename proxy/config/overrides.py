@@ -1,6 +1,7 @@
-"""What a person may set of a model while Tidemark runs: the same fields and ranges as in the file.
+"""Checks the settings of a model that an operator changes while Tidemark runs.
 
-``app`` hands ``read_override`` to the registry; values come from JSON or, as text, from the command line.
+Fields and ranges are those of the file. ``app`` passes ``read_override`` to the registry. Values come from JSON or, as
+text, from the command line.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import InvalidRequest
 
 MOST_TOKENS = 1_000_000_000
-"""A hundred times the largest window there is: what is above it is a slip."""
+"""A hundred times the largest window of any model; a larger number is a mistake."""
 _TOKENS: Kind[Any] = kinds.whole("tokens", least=1, most=MOST_TOKENS)
-_COMPACTION = {one.name: one for one in dataclasses.fields(CompactionSettings)}
+_COMPACTION = {field.name: field for field in dataclasses.fields(CompactionSettings)}
 KINDS: Mapping[str, Kind[Any]] = {
     **dict.fromkeys(WINDOW_KEYS, _TOKENS),
     **{name: _COMPACTION[name].metadata["kind"] for name in ("threshold", "retention_tokens")},
@@ -28,7 +29,7 @@ KINDS: Mapping[str, Kind[Any]] = {
 
 
 def read_override(name: str, value: JsonValue) -> int | float | None:
-    """A field's value, checked; None takes back what was set.
+    """Return a field's checked value; None resets the field.
 
     :raises InvalidRequest: there is no such field, or the value is of another kind or out of range
     """
@@ -38,7 +39,7 @@ def read_override(name: str, value: JsonValue) -> int | float | None:
         raise InvalidRequest(message, param=name[:80], code="unknown_parameter")
     if value is None:
         return None
-    takes = f"it takes {kind.wanted}, or null for what was found"
+    takes = f"it takes {kind.wanted}, or null to reset it"
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidRequest(f"{name!r} is {str(value)[:60]!r}; {takes}.", param=name, code="invalid_type")
     try:
@@ -49,5 +50,5 @@ def read_override(name: str, value: JsonValue) -> int | float | None:
 
 
 def as_typed(text: str) -> JsonValue:
-    """A value that somebody typed, as YAML reads a word without quotes."""
+    """Return the value of a typed text, as YAML reads a word without quotes."""
     return resolve(text)

@@ -1,6 +1,6 @@
-"""From the tree to checked values: each key is looked up, read as its kind wants it, or told as a problem.
+"""Reads checked values from the tree: each key is read by its kind, or noted as a problem.
 
-Nothing here stops at the first problem: a person mends a file once. ``loading.py`` decides what to read.
+``loading.py`` decides what to read. Reading continues after a problem, so that one run reports all of them.
 """
 
 from __future__ import annotations
@@ -13,43 +13,43 @@ from pathlib import Path
 from typing import Any
 
 from proxy.config.kinds import Kind, Unfit
-from proxy.config.sections import Given, key_notes
+from proxy.config.sections import StatedKeys, key_notes
 from proxy.config.templates import TemplateFile, TemplateProblem, load_template
 from proxy.config.tree import Items, Node, Scalar, Table, resolve
 from proxy.core.conversation.messages import JsonValue
 
 REFERENCE = "os.environ/"
-"""LiteLLM's way to name an environment variable in place of a value."""
+"""LiteLLM's prefix for a value that names an environment variable."""
 _LITELLM_HOMES: Mapping[str, str] = {
     **dict.fromkeys(("max_input_tokens", "max_output_tokens", "context_window", "beta_windows", "mode"), "model_info"),
     **dict.fromkeys(("model", "api_base", "api_key", "api_version", "timeout", "rpm"), "litellm_params"),
 }
-"""Where keys belong that LiteLLM's files hold and that are easily put one level too high."""
+"""The sections of LiteLLM's keys that are easily put one level too high."""
 _SHOWN_CHARACTERS = 60
-"""How much of a wrong value a message repeats."""
+"""The most characters of a wrong value in a message."""
 
 LATER: Mapping[str, tuple[object, ...]] = {
     "auth.mode": ("passthrough",),
 }
-"""Keys whose feature is not in this release yet, with the values that change nothing. A feature that
-comes takes its line out. Any other value is refused: a setting without effect is worse than none."""
+"""Keys whose feature is not in this release yet, with the values that change nothing. A new feature removes its line.
+Any other value is refused, because a setting without effect is worse than none."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Remark:
-    """A problem or a warning and where it stands; line 0 is the file as a whole."""
+    """A problem or a warning with its line; line 0 is the file as a whole."""
 
     line: int
     message: str
 
 
 class Reader:
-    """Reads one file's tree; state: the problems and warnings so far, in the order found."""
+    """Reads one file's tree; its state is the problems and warnings so far, in order."""
 
     def __init__(self, environ: Mapping[str, str], folder: Path | None = None) -> None:
-        """Nothing is read yet.
+        """Create a reader that has read nothing yet.
 
-        :param folder: what a path in the file counts from; None for the working directory
+        :param folder: the base of relative paths in the file; None for the working directory
         """
         self.problems: list[Remark] = []
         self.warnings: list[Remark] = []
@@ -57,25 +57,25 @@ class Reader:
         self._folder = folder or Path.cwd()
 
     def problem(self, line: int, message: str) -> None:
-        """Note what must be mended."""
+        """Note a problem, which must be fixed."""
         self.problems.append(Remark(line, message))
 
     def warn(self, line: int, message: str) -> None:
-        """Note what may be meant otherwise, but can be used."""
+        """Note a warning: the value can be used, but may be a mistake."""
         self.warnings.append(Remark(line, message))
 
-    def table(self, node: Node | None, name: str, known: Collection[str]) -> Table:
-        """A mapping whose keys are all known; an empty one where there is none."""
+    def table(self, node: Node | None, name: str, known_keys: Collection[str]) -> Table:
+        """Return a mapping with known keys only; an empty one where there is none."""
         table = self.free_table(node, name)
         nodes = dict(table.nodes)
-        for one in table.nodes:
-            if one not in known:
-                self.problem(table.key_lines[one], _unknown(one, name, known))
-                del nodes[one]
+        for key in table.nodes:
+            if key not in known_keys:
+                self.problem(table.key_lines[key], _unknown(key, name, known_keys))
+                del nodes[key]
         return dataclasses.replace(table, nodes=nodes)
 
     def free_table(self, node: Node | None, name: str) -> Table:
-        """A mapping of any keys; an empty one where there is none."""
+        """Return a mapping of any keys; an empty one where there is none."""
         if isinstance(node, Table):
             return node
         if node is not None and not (isinstance(node, Scalar) and node.value is None):
@@ -83,34 +83,34 @@ class Reader:
         return Table({}, {}, node.line if node else 0)
 
     def items(self, node: Node | None, name: str) -> tuple[Node, ...]:
-        """The entries of a list; none where there is no list."""
+        """Return the entries of a list; none where there is no list."""
         if isinstance(node, Items):
             return node.nodes
         if node is not None and not (isinstance(node, Scalar) and node.value is None):
             self.problem(node.line, f"{name} must be a list (lines that start with '- '), and not {_shown(node)}")
         return ()
 
-    def section(self, defaults: Any, node: Node | None, name: str, generic: str = "") -> Given:
-        """The keys that a section states.
+    def section(self, defaults: Any, node: Node | None, name: str, generic: str = "") -> StatedKeys:
+        """Read the keys that a section states.
 
-        :param defaults: the section's class at its defaults, which says what is known
-        :param name: what the section is called in messages
+        :param defaults: the section's defaults, whose fields are the known keys
+        :param name: the section's name in messages
         :param generic: its name in ``LATER``, where that differs
         """
-        fields = {one.name: one for one in dataclasses.fields(defaults)}
-        given: dict[str, Any] = {}
-        for one, value in self.table(node, name, fields).nodes.items():
-            inner, path = getattr(defaults, one), f"{generic or name}.{one}"
-            if dataclasses.is_dataclass(inner):
-                given[one] = self.section(inner, value, f"{name}.{one}", path)
+        fields = {field.name: field for field in dataclasses.fields(defaults)}
+        keys: dict[str, Any] = {}
+        for key, node_of_key in self.table(node, name, fields).nodes.items():
+            default, path = getattr(defaults, key), f"{generic or name}.{key}"
+            if dataclasses.is_dataclass(default):
+                keys[key] = self.section(default, node_of_key, f"{name}.{key}", path)
                 continue
-            found = self.value(value, f"{name}.{one}", fields[one].metadata["kind"])
-            if found is not MISSING and self._available(value.line, f"{name}.{one}", path, found, inner):
-                given[one] = found
-        return given
+            value = self.value(node_of_key, f"{name}.{key}", fields[key].metadata["kind"])
+            if value is not MISSING and self._available(node_of_key.line, f"{name}.{key}", path, value, default):
+                keys[key] = value
+        return keys
 
     def value(self, node: Node, name: str, kind: Kind[Any]) -> Any:
-        """The value of a key, or ``MISSING`` after a problem."""
+        """Read the value of a key; ``MISSING`` after a problem."""
         if kind.each is not None and isinstance(node, Items):
             entries = [self.value(entry, name, kind.each) for entry in node.nodes]
             return MISSING if MISSING in entries else tuple(entries)
@@ -119,8 +119,8 @@ class Reader:
             return MISSING
         try:
             if isinstance(scalar, Scalar):
-                found = kind.read(scalar)
-                return self._template(node.line, name, found) if isinstance(found, TemplateFile) else found
+                read = kind.read(scalar)
+                return self._template(node.line, name, read) if isinstance(read, TemplateFile) else read
             more = ""
         except Unfit as unfit:
             more = str(unfit)
@@ -128,7 +128,7 @@ class Reader:
         return MISSING
 
     def plain(self, node: Node) -> JsonValue:
-        """A value of LiteLLM's own sections as it is, references to the environment replaced."""
+        """Return a value of LiteLLM's own sections as it is, with references to the environment replaced."""
         match node:
             case Table():
                 return {name: self.plain(value) for name, value in node.nodes.items()}
@@ -140,7 +140,7 @@ class Reader:
         return scalar.text if scalar.variable else scalar.value
 
     def _expanded(self, node: Node) -> Node | None:
-        """A scalar with what the environment holds in place of a reference; None after a problem."""
+        """Return a scalar with a reference replaced by the variable's value; None after a problem."""
         if not (isinstance(node, Scalar) and isinstance(node.value, str) and node.value.startswith(REFERENCE)):
             return node
         name = node.value.removeprefix(REFERENCE).strip()
@@ -151,7 +151,7 @@ class Reader:
         return Scalar(resolve(text), text, node.line, variable=name)
 
     def _template(self, line: int, name: str, file: TemplateFile) -> Any:
-        """A person's own template, or ``MISSING`` after a problem, which names that file's line too."""
+        """Load an operator's own template; ``MISSING`` after a problem, which names that file's line too."""
         path = self._folder / file.path.expanduser()
         try:
             return load_template(path)
@@ -167,17 +167,17 @@ class Reader:
 
 
 MISSING = object()
-"""In place of a value that could not be read."""
+"""Stands for a value that could not be read."""
 
 
 def _shown(node: Node) -> str:
-    """A wrong value in a message; never one of the environment, which may be a secret."""
+    """Return a wrong value for a message, but never a variable's value, which may be a secret."""
     if isinstance(node, Table):
         return "a mapping"
     if isinstance(node, Items):
         return "a list"
     if node.variable:
-        return f"what the environment variable {node.variable} holds"
+        return f"the value of the environment variable {node.variable}"
     if node.value is None:
         return "empty"
     if "://" in node.text:
@@ -186,16 +186,16 @@ def _shown(node: Node) -> str:
     return f'"{cut}"' if isinstance(node.value, str) else cut
 
 
-def _unknown(name: str, section: str, known: Collection[str]) -> str:
-    """What is said of a key that nobody knows: the nearest here, or where it belongs, or all there are."""
+def _unknown(name: str, section: str, known_keys: Collection[str]) -> str:
+    """Describe an unknown key: with the nearest key, or its section, or all known keys."""
     where = f" in {section}" if section else ""
     shown = name[:_SHOWN_CHARACTERS]
-    near = difflib.get_close_matches(shown, known, n=1)
+    near = difflib.get_close_matches(shown, known_keys, n=1)
     homes = sorted({note.name.rpartition(".")[0] for note in key_notes() if note.name.endswith(f".{name}")})
-    if near and not homes:  # a key of another section goes before one that is only alike
+    if near and not homes:  # a key of another section is better than a similar one
         return f'unknown key "{shown}"{where}; did you mean "{near[0]}"?'
     if name in _LITELLM_HOMES:
         return f'unknown key "{shown}"{where}; it belongs under {_LITELLM_HOMES[name]}'
     if homes:
         return f'unknown key "{shown}"{where}; it belongs under {" or ".join(homes)}'
-    return f'unknown key "{shown}"{where}; known are: {", ".join(known)}'
+    return f'unknown key "{shown}"{where}; known are: {", ".join(known_keys)}'

@@ -1,6 +1,6 @@
-"""What ``tidemark check`` prints: every problem of a file, or what follows from it for each model.
+"""Makes the report of ``tidemark check``: all problems of a file, or its effect on each model.
 
-Reads like ``serve`` does and starts nothing.
+It reads the file as ``serve`` does, and starts nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from proxy.core.planning.budget import ModelProfile, ModelWindow, budget_for
 
 
 def check_report(path: Path | None, environ: Mapping[str, str]) -> tuple[list[str], bool]:
-    """The lines to print, and whether the configuration can be used."""
+    """Return the lines to print, and whether the configuration can be used."""
     try:
         settings = load(path, environ)
     except ConfigError as error:
@@ -33,15 +33,15 @@ def _summary(settings: Settings) -> Iterator[str]:
     yield f"{settings.path or 'no file, all defaults'}: this configuration can be used"
     yield from (f"warning: {warning}" for warning in (*settings.warnings, *exposure_warnings(settings)))
     if settings.preset:
-        yield f"preset {settings.preset}, under what the file says itself"
+        yield f"preset {settings.preset}, replaced by the keys that the file states"
     server, store = settings.server, settings.store
     yield f"listens on {server.host}:{server.port} with {_counted(server.workers, 'worker')}"
     yield f"store {store.url.shown}, kept for {store.ttl_days:g} days after the last use"
     yield f"data in {settings.data_dir}"
-    seen: set[str] = set()
+    reported: set[str] = set()
     for entry in settings.model_list:
-        if entry.name not in seen:
-            seen.add(entry.name)
+        if entry.name not in reported:
+            reported.add(entry.name)
             yield ""
             yield from _model(settings, entry.name, entry)
     if settings.upstream or not settings.model_list:
@@ -50,13 +50,13 @@ def _summary(settings: Settings) -> Iterator[str]:
 
 
 def _model(settings: Settings, name: str, entry: ModelEntry | None) -> Iterator[str]:
-    """Where a model's requests go and its marks, in tokens."""
+    """Describe a model's upstream and its marks, in tokens."""
     if entry is not None:
         yield f"{name} -> {entry.upstream_model}, lane {entry.lane}"
     else:
-        upstream = settings.upstream.shown if settings.upstream else "the provider that its name tells litellm"
+        upstream = settings.upstream.shown if settings.upstream else "the provider that litellm derives from its name"
         yield f"{name} -> {upstream}"
-    # a name for "any" must not fit a glob by its spelling; only the defaults hold for it
+    # the words "any model" must match no glob; only the defaults apply
     compaction = settings.compaction_for(name) if entry else settings.compaction.defaults
     if not compaction.enabled:
         yield "  never compacted (enabled: false)"
@@ -74,10 +74,10 @@ def _model(settings: Settings, name: str, entry: ModelEntry | None) -> Iterator[
 
 
 def _window(settings: Settings, entry: ModelEntry | None) -> tuple[ModelWindow, str]:
-    """A model's window and where it is from, in words."""
+    """Return a model's window and its source, in words."""
     window = settings.window_for(entry.name) if entry else None
     if entry is None or window is None:
-        return ModelWindow(), "assumed, unless litellm's data or the upstream tell better"
+        return ModelWindow(), "assumed, unless litellm's data or the upstream states it"
     unsaid = replace(entry.window, beta_windows=()) == WindowNote()
     return window, "models.yaml" if unsaid else "model_info"
 

@@ -1,4 +1,4 @@
-"""The files of ``config/`` that ship with Tidemark, found in a checkout and in an installed wheel alike."""
+"""Reads the files of ``config/`` that ship with Tidemark, in a checkout or an installed wheel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from proxy.config.models import ModelDefaults, read_model_defaults
 from proxy.config.reading import Reader
-from proxy.config.sections import CompactionSettings, Given, TokenizerSettings
+from proxy.config.sections import CompactionSettings, StatedKeys, TokenizerSettings
 from proxy.config.tree import Table, YamlError, parse
 from proxy.core.errors import ConfigError
 
@@ -23,12 +23,12 @@ T = TypeVar("T")
 class PresetValues:
     """The keys that a preset states; its file takes only these two sections."""
 
-    compaction: Given = field(default_factory=dict)
-    tokenizer: Given = field(default_factory=dict)
+    compaction: StatedKeys = field(default_factory=dict)
+    tokenizer: StatedKeys = field(default_factory=dict)
 
 
 def shipped_file(name: str) -> Traversable:
-    """A file of ``config/``: the folder is ``proxy/_config`` in a wheel, beside ``proxy`` in a checkout.
+    """Return a file of ``config/``, which is ``proxy/_config`` in a wheel and beside ``proxy`` in a checkout.
 
     :raises ConfigError: the installation is not complete
     """
@@ -50,7 +50,7 @@ def load_model_defaults() -> ModelDefaults:
 
 @cache
 def load_preset(name: str) -> PresetValues:
-    """What the shipped ``config/presets/NAME.yaml`` states.
+    """Read the shipped ``config/presets/NAME.yaml``.
 
     :raises ConfigError: the file is missing or damaged
     """
@@ -67,14 +67,14 @@ def load_preset(name: str) -> PresetValues:
 
 
 def _read(name: str, read: Callable[[Reader, Table], T]) -> T:
-    """A shipped file, read; it has no problems, or the installation is damaged."""
+    """Read a shipped file; any problem in it means that the installation is damaged."""
     try:
         root, problems = parse(shipped_file(name).read_text(encoding="utf-8"))
     except YamlError as error:
         raise ConfigError(f"config/{name}:{error.line}: {error.message}") from error
     reader = Reader({})
     values = read(reader, root)
-    found = [*problems, *((remark.line, remark.message) for remark in reader.problems)]
-    if found:
-        raise ConfigError("\n".join(f"config/{name}:{line}: {message}" for line, message in found))
+    remarks = [*problems, *((remark.line, remark.message) for remark in reader.problems)]
+    if remarks:
+        raise ConfigError("\n".join(f"config/{name}:{line}: {message}" for line, message in remarks))
     return values

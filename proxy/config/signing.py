@@ -1,4 +1,7 @@
-"""The secret that tells tenants apart, where none is configured: made at the first start and kept beside the data."""
+"""Generates and stores the secret that distinguishes tenants, where none is configured.
+
+``app`` calls it at the start; the secret lies in the data folder.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ FILE = "secret"
 SECRET_BYTES = 32
 
 
-def kept_secret(folder: Path) -> str:
-    """The secret that is kept in ``folder``; of several that start at once, all get the same.
+def stored_secret(folder: Path) -> str:
+    """Return the secret in ``folder``; processes that start at the same time get the same secret.
 
-    :raises ConfigError: there is none to be had; an empty one would give every installation the same tenants
+    :raises ConfigError: there is no usable secret; an empty one would give every installation the same tenants
     """
     path = folder / FILE
     try:
@@ -39,8 +42,8 @@ def kept_secret(folder: Path) -> str:
 
 
 def _make(path: Path) -> None:
-    """Write the whole file elsewhere and give it its name in one step, unless another was faster."""
-    number, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)  # for its owner's eyes only
+    """Write the file under a temporary name and link it in one step, unless another process was faster."""
+    number, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)  # readable by its owner only
     try:
         with os.fdopen(number, "w") as file:
             file.write(secrets.token_hex(SECRET_BYTES))

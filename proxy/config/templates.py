@@ -1,7 +1,7 @@
-"""A person's own summary template: a Markdown file, read when the configuration is.
+"""Reads an operator's own summary template, which is a Markdown file.
 
-Part of loading. ``reading.py`` tells what is wrong with line and mend; what is right becomes a ``Template`` of the
-core, whose name holds a digest of the file: another content makes other summaries.
+``reading.py`` calls it and reports problems with their lines. A usable file becomes a ``Template`` of the core, whose
+name contains a digest of the file, because another content makes other summaries.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from proxy.core.conversation.summary import Template
 
 MAX_BYTES = 16_000
-"""About 4,000 tokens, a quarter of the window that summarizers are taken to have."""
+"""The longest template: about 4,000 tokens, a quarter of the window that summarizers are assumed to have."""
 _HEADING = re.compile(r"##[ \t]+(\S.*?)[ \t]*#*")
 _DEFAULT_OPENING = "You summarize conversations."
 _DIGEST_BYTES = 6
@@ -22,13 +22,13 @@ _DIGEST_BYTES = 6
 
 @dataclass(frozen=True, slots=True)
 class TemplateFile:
-    """What a key names in place of a template of ours."""
+    """The path that a key states in place of a shipped template's name."""
 
     path: Path
 
 
 class TemplateProblem(Exception):
-    """Why a file is no template."""
+    """The file is no template; the message says why."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -37,9 +37,9 @@ class TemplateProblem(Exception):
 
 
 def load_template(path: Path) -> Template:
-    """The template in a file.
+    """Load the template in a file.
 
-    :raises TemplateProblem: it cannot be read, or is none
+    :raises TemplateProblem: the file cannot be read, or is no template
     """
     try:
         with path.open("rb") as file:
@@ -60,25 +60,25 @@ def load_template(path: Path) -> Template:
 
 
 def _parsed(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """The text before the first heading, and the sections; a title (``# ...``) is left out."""
-    gathered: list[tuple[str, list[str]]] = []
+    """Split a template into its opening and its sections; a title (``# ...``) is dropped."""
+    gathered_lines: list[tuple[str, list[str]]] = []
     opening: list[str] = []
-    for number, written in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
-        line = written.rstrip()
+    for number, raw_line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
+        line = raw_line.rstrip()
         if line == "##":
             raise TemplateProblem(number, 'this heading has no name; write "## NAME"')
-        found = _HEADING.fullmatch(line)
-        if found and found[1] in dict(gathered):
-            raise TemplateProblem(number, f'there are two sections "{found[1]}"; give each a name of its own')
-        if found:
-            gathered.append((found[1], []))
-        elif gathered:
-            gathered[-1][1].append(line)
+        heading = _HEADING.fullmatch(line)
+        if heading and heading[1] in dict(gathered_lines):
+            raise TemplateProblem(number, f'there are two sections "{heading[1]}"; give each a name of its own')
+        if heading:
+            gathered_lines.append((heading[1], []))
+        elif gathered_lines:
+            gathered_lines[-1][1].append(line)
         elif any(opening) or not line.startswith("# "):
             opening.append(line)
-    if not gathered:
+    if not gathered_lines:
         raise TemplateProblem(
-            1, 'there is no section; start each with a line "## NAME", and say below what belongs there'
+            1, 'there is no section; start each with a line "## NAME", and describe below it what belongs there'
         )
-    sections = tuple((name, " ".join(" ".join(lines).split())) for name, lines in gathered)
+    sections = tuple((name, " ".join(" ".join(lines).split())) for name, lines in gathered_lines)
     return "\n".join(opening).strip() or _DEFAULT_OPENING, sections

@@ -1,7 +1,7 @@
-"""YAML text into a tree that knows its lines: the first step of reading, and the only door to PyYAML.
+"""Parses YAML text into a tree with line numbers; no other module imports PyYAML.
 
-PyYAML's node tree is used instead of its objects, because only nodes know where they stand. Here duplicate
-keys, tags, merge keys (``<<``) and aliases are dealt with; what a key means is ``reading.py``'s matter.
+This is the first step of loading, and ``reading.py`` interprets the keys. It uses PyYAML's nodes instead of its
+objects, because only nodes have line numbers. It handles duplicate keys, tags, merge keys (``<<``) and aliases.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
 MAX_NODES = 100_000
-"""Nodes of a tree with its aliases written out. A file for a thousand models has 20,000; a few lines of
-nested aliases ("billion laughs") have more than any memory holds."""
+"""The most nodes of a tree with its aliases expanded. A file for a thousand models has 20,000; a few lines of nested
+aliases ("billion laughs") have more than fit into any memory."""
 
 _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
 _KNOWN_TAGS = frozenset(_TAG + name for name in ("null", "bool", "int", "float", "str", "timestamp", "value"))
-_MENDS = {
+_REMEDIES = {
     "'\\t'": "indent with spaces, YAML allows no tabs there",
     "cannot start any token": "put the value in quotes",
     "undefined alias": "put a text that starts with * in quotes",
@@ -33,7 +33,7 @@ _MENDS = {
 
 
 class YamlError(Exception):
-    """The text is no YAML that can be used; ``line`` counts from 1."""
+    """The text is not usable YAML; ``line`` counts from 1."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -47,10 +47,10 @@ class Scalar:
 
     value: bool | float | str | None
     text: str
-    """As it was written."""
+    """The text as the file has it."""
     line: int
     variable: str | None = None
-    """The environment variable that it was taken from."""
+    """The environment variable that the value came from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A mapping; keys are as written, in order."""
+    """A mapping, with keys as written and in order."""
 
     nodes: Mapping[str, Node]
     key_lines: Mapping[str, int]
@@ -74,43 +74,43 @@ Node = Scalar | Items | Table
 
 
 def parse(text: str) -> tuple[Table, list[tuple[int, str]]]:
-    """The file's mapping, and the problems (line, message) that did not keep it from being read.
+    """Parse the file's mapping, and return it with the problems (line, message) that did not prevent that.
 
     :raises YamlError: the text cannot be read any further
     """
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-        growth = _Growth()
-        tree = Scalar(None, "", 1) if root is None else growth.node(root)
+        converter = _Converter()
+        tree = Scalar(None, "", 1) if root is None else converter.node(root)
     except yaml.reader.ReaderError as error:
-        raise YamlError(text.count("\n", 0, error.position) + 1, _with_mend(error.reason)) from error
+        raise YamlError(text.count("\n", 0, error.position) + 1, _with_remedy(error.reason)) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         context = f"{error.context}: " if error.context else ""
-        raise YamlError(mark.line + 1 if mark else 1, _with_mend(f"{context}{error.problem}")) from error
+        raise YamlError(mark.line + 1 if mark else 1, _with_remedy(f"{context}{error.problem}")) from error
     except RecursionError as error:
         raise YamlError(1, "lists and mappings are nested too deeply") from error
     if isinstance(tree, Scalar) and tree.value is None:
-        return Table({}, {}, 1), growth.problems
+        return Table({}, {}, 1), converter.problems
     if not isinstance(tree, Table):
         raise YamlError(tree.line, 'the file must be a mapping of keys to values, such as "server: {port: 8787}"')
-    return tree, growth.problems
+    return tree, converter.problems
 
 
 def resolve(text: str) -> bool | float | str | None:
-    """The value that YAML gives to an unquoted text; used for values that come from the environment."""
+    """Return the value that YAML gives to an unquoted text, for values of environment variables."""
     resolver = Resolver()
     tag = resolver.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     return _value(yaml.ScalarNode(tag, text))
 
 
-def _with_mend(problem: str) -> str:
-    mend = next((mend for sign, mend in _MENDS.items() if sign in problem), "")
-    return f"this is not YAML: {problem}" + (f"; {mend}" if mend else "")
+def _with_remedy(problem: str) -> str:
+    remedy = next((remedy for sign, remedy in _REMEDIES.items() if sign in problem), "")
+    return f"this is not YAML: {problem}" + (f"; {remedy}" if remedy else "")
 
 
 def _value(node: yaml.ScalarNode) -> bool | float | str | None:
-    """The value of a scalar; dates stay text, as LiteLLM's ``api_version: 2024-02-01`` means them."""
+    """Return the value of a scalar; dates stay text, because LiteLLM's ``api_version: 2024-02-01`` means text."""
     constructor = SafeConstructor()
     try:
         match node.tag.removeprefix(_TAG):
@@ -123,13 +123,13 @@ def _value(node: yaml.ScalarNode) -> bool | float | str | None:
             case "float":
                 return float(constructor.construct_yaml_float(node))
     except (ValueError, KeyError, IndexError, OverflowError):
-        # looks like a number by YAML's patterns, but is none ("0x_", or 5000 digits), or carries a wrong tag
+        # YAML's patterns match, but it is no number ("0x_", or 5000 digits), or its tag is wrong
         return str(node.value)
     return str(node.value)
 
 
-class _Growth:
-    """Turns PyYAML's nodes into ours; state: what is turned, what is being turned, the problems so far."""
+class _Converter:
+    """Converts PyYAML's nodes; its state is the converted nodes, the open ones and the problems so far."""
 
     def __init__(self) -> None:
         self.problems: list[tuple[int, str]] = []
@@ -140,21 +140,21 @@ class _Growth:
         return self._sized(source)[0]
 
     def _sized(self, source: yaml.Node) -> tuple[Node, int]:
-        """A node and how many nodes it holds, aliases counted each time; an alias is turned once."""
+        """Return a node and its number of nodes, with aliases counted each time; an alias is converted once."""
         if id(source) in self._done:
             return self._done[id(source)]
         line = source.start_mark.line + 1
         if id(source) in self._open:
-            raise YamlError(line, "an alias stands inside of what it names; remove it")
+            raise YamlError(line, "an alias is inside of the value that it names; remove it")
         self._open.add(id(source))
-        grown, size = self._grown(source, line)
+        converted, size = self._convert(source, line)
         self._open.remove(id(source))
         if size > MAX_NODES:
-            raise YamlError(line, f"written out, the aliases make more than {MAX_NODES:,} values; use fewer")
-        self._done[id(source)] = grown, size
-        return grown, size
+            raise YamlError(line, f"expanded, the aliases make more than {MAX_NODES:,} values; use fewer")
+        self._done[id(source)] = converted, size
+        return converted, size
 
-    def _grown(self, source: yaml.Node, line: int) -> tuple[Node, int]:
+    def _convert(self, source: yaml.Node, line: int) -> tuple[Node, int]:
         if isinstance(source, yaml.MappingNode):
             return self._table(source, line)
         if isinstance(source, yaml.SequenceNode):
@@ -182,12 +182,10 @@ class _Growth:
                 merged += self._merged(node, key_line)
             elif key.value in nodes:
                 first = key_lines[key.value]
-                self.problems.append(
-                    (key_line, f'the key "{key.value}" stands here again, first on line {first}; keep one')
-                )
+                self.problems.append((key_line, f'the key "{key.value}" is repeated, first on line {first}; keep one'))
             else:
                 nodes[key.value], key_lines[key.value] = node, key_line
-        for table in merged:  # own keys win over merged ones, earlier merged ones over later: YAML's merge key draft
+        for table in merged:  # YAML's merge key draft: own keys win over merged ones, earlier over later
             for name, node in table.nodes.items():
                 if name not in nodes:
                     nodes[name], key_lines[name] = node, table.key_lines[name]

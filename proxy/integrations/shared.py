@@ -20,7 +20,7 @@ from typing import Any, Self, TypeVar
 
 from proxy.app import StoredParts
 from proxy.config import Settings, load
-from proxy.config.signing import kept_secret
+from proxy.config.signing import stored_secret
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import PrefixChain, chain_of
 from proxy.core.conversation.records import response_conversation_id
@@ -122,7 +122,7 @@ class SharedSummaries:
 
     async def _open(self, settings: Settings, model: str, lines: Mapping[str, str]) -> _Place:
         signing = settings.secrets.signing
-        secret = kept_secret(settings.data_dir) if signing is None else signing.reveal()
+        secret = stored_secret(settings.data_dir) if signing is None else signing.reveal()
         url = str(settings.store.url)
         url = url_of(settings.data_dir / "store") if url == "embedded" else url
         stored = self._stored = StoredParts(settings, url, _LOG.warning)

@@ -150,7 +150,7 @@ class TestModelList:
         entry = "  - {model_name: a, litellm_params: {model: openai/%s}}\n"
         settings = load(write("model_list:\n" + entry % "x" + entry % "y"), HOME)
         assert [entry.upstream_model for entry in (settings.entry_for("a"),) if entry] == ["openai/x"]
-        assert 'model_name "a" stands on line 2 already' in settings.warnings[0]
+        assert 'model_name "a" is on line 2 already' in settings.warnings[0]
 
 
 class TestStore:

@@ -38,7 +38,7 @@ def test_a_preset_is_a_configuration_and_a_word_in_another(write: Write, name: s
     assert used.compaction.defaults != CompactionSettings()
     lines, ok = check_report(path, HOME)
     assert ok
-    assert f"preset {name}, under what the file says itself" in lines
+    assert f"preset {name}, replaced by the keys that the file states" in lines
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -94,7 +94,7 @@ class TestProblems:
             ),
             ('tidemark.yaml:11: unknown key "mdel" in compaction.models["gpt-*"].summarizer; did you mean "model"?'),
             'tidemark.yaml:12: unknown key "sever"; did you mean "server"?',
-            'tidemark.yaml:13: server.host is 7; put it in quotes if it is meant as a text: "7"',
+            'tidemark.yaml:13: server.host is 7; put it in quotes if it is a text: "7"',
             'tidemark.yaml:13: server.port is "8787"; it takes a whole number from 0 to 65535',
             "tidemark.yaml:13: server.workers is 0; it takes a whole number of processes from 1 to 256",
             'tidemark.yaml:14: unknown key "port"; it belongs under server',
@@ -152,7 +152,7 @@ class TestProblems:
                 "gpt-*": {retention_ratio: 0.5}
             """)
         told = [re.sub(r"^.*yaml:", "", warning) for warning in load(path, HOME).warnings]
-        assert told[0].startswith('4: "gpt-*" fits no model_name of model_list (a)')
+        assert told[0].startswith('4: "gpt-*" matches no model_name of model_list (a)')
         assert told[1].startswith('4: compaction.models["gpt-*"]: retention_ratio 0.5 is not below target 0.45')
 
     @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ router_settings: {}
             "  never compacted (enabled: false)",
             "",
             "any other model -> http://***@host/v1",
-            "  window 128,000 (assumed, unless litellm's data or the upstream tell better), limit 117,504",
+            "  window 128,000 (assumed, unless litellm's data or the upstream states it), limit 117,504",
             "  high water 117,504, prepare 82,252, low water 52,876, retention 29,376, summary 4,096",
             "  strategy hybrid, summarizer auto, on failure deterministic",
         ]

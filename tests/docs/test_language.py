@@ -12,6 +12,7 @@ PLAIN = (
     "__init__.py",
     "__main__.py",
     "catalog",
+    "config",
     "tokens",
 )
 """The packages of ``proxy/`` that hold the rules."""

@@ -216,7 +216,7 @@ def test_a_store_that_is_gone_fails_no_graph(bench: Bench, client: Client, tmp_p
     assert got.running_summary.summary == "Notes."
 
 
-def test_the_embedded_store_and_the_kept_secret_are_found_by_the_data_folder(bench: Bench, tmp_path: Path) -> None:
+def test_the_embedded_store_and_the_stored_secret_are_found_by_the_data_folder(bench: Bench, tmp_path: Path) -> None:
     """As ``tidemark serve`` without a configured store leaves them."""
     bench.start()
     data = tmp_path / "data"
