@@ -23,12 +23,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from proxy.app.flushing import Flushing
 from proxy.app.parts import Engine, StoredParts
 from proxy.archive import ContextView, ConversationLocator, ConversationReader, Transfer
+from proxy.archive.access import ArchiveAccess
 from proxy.archive.search_index import MessageSearch
 from proxy.archive.summarize import ManualCompaction
 from proxy.config import Settings
 from proxy.core.errors import InvalidRequest, TidemarkError
 from proxy.core.events import Event, Listener, TurnStored
-from proxy.core.ports import Authenticator, MemoryFlush
+from proxy.core.ports import Authenticator
 from proxy.dialects.chat.request import read_messages
 from proxy.pipeline.command_text import mark_of
 from proxy.pipeline.commands import Commands
@@ -129,11 +130,11 @@ def create_app(
             models=parts.catalog,
             auth=auth,
             metrics=metrics.render,
-            count_resting=engine.writer.resting,
+            count_resting=engine.compactor.writer.resting,
         ).routes(),
         *OfflineEndpoints(parts.stateless(), auth, max_body).routes(),
         *RegistryEndpoints(stored.registry, auth, access).routes(),
-        *_archived(stored, pipeline, engine, _manual(stored, pipeline, engine, emit, flush), conversations).routes(),
+        *_archived(stored, pipeline, engine, _manual(stored, pipeline, engine), conversations).routes(),
     ]
     handlers = {404: _missing, 405: _missing, 500: _failed}
     browsers = BrowserAccess(settings.server.host, settings.server.allowed_origins, warn)
@@ -205,19 +206,16 @@ def _archived(
     )
 
 
-def _manual(
-    stored: StoredParts, road: Pipeline, engine: Engine, emit: Listener, flush: MemoryFlush | None
-) -> ManualCompaction:
+def _manual(stored: StoredParts, road: Pipeline, engine: Engine) -> ManualCompaction:
     return ManualCompaction(
-        road=road,
-        fitting=engine.fitting,
-        writer=engine.writer,
+        access=ArchiveAccess(stored.store, stored.parts.upstream),
+        pipeline=road,
+        fitter=engine.fitting,
+        compactor=engine.compactor,
         upstream=stored.parts.upstream,
         store=stored.store,
-        kept=stored.by_hand,
+        heads=stored.by_hand,
         read=read_messages,
-        emit=emit,
-        flush=flush,
     )
 
 

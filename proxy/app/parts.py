@@ -15,10 +15,12 @@ from proxy.catalog.overrides import LiveOverrides
 from proxy.catalog.registry import ModelRegistry
 from proxy.compaction.background import BackgroundCompaction
 from proxy.compaction.compactor import Compactor
-from proxy.compaction.writer import SummaryWriter
+from proxy.compaction.immediate import ImmediateCompaction
+from proxy.compaction.storing import SummaryStorage
+from proxy.compaction.writer import ChooseSummarizer, SummaryWriter
 from proxy.config import ModelEntry, Settings, StoreSettings, TenantSettings, WindowNote, read_override
 from proxy.core.conversation.summary import Strategy, Template
-from proxy.core.events import Listener
+from proxy.core.events import Event, Listener
 from proxy.core.planning.budget import ModelProfile
 from proxy.core.ports import Caller, DeletionHook, LearnedWindowStore, MemoryFlush, Route, Summarizer
 from proxy.dialects.chat.request import RequestParser
@@ -119,9 +121,29 @@ class Parts:
             counter=self.counter,
             catalog=self.catalog,
             upstream=self.upstream,
-            choose=lambda strategy, _: self.strategy(strategy),
+            compactor=self._offline_compactor(),
             timer=time.perf_counter,
         )
+
+    def summary_writer(self, choose: ChooseSummarizer, emit: Listener) -> SummaryWriter:
+        """Return a writer of summaries, whose breakers are its own."""
+        return SummaryWriter(
+            choose=choose,
+            fallback=self.extractive,
+            plain=PlainSummarizer(self.counter),
+            counter=self.counter,
+            emit=emit,
+            timer=time.perf_counter,
+        )
+
+    def _offline_compactor(self) -> Compactor:
+        """Return a compactor that stores nothing, emits nothing, and dates no summary."""
+
+        def silent(_: Event) -> None:
+            """Emit nothing."""
+
+        writer = self.summary_writer(lambda profile, _: self.strategy(profile.policy.strategy), silent)
+        return Compactor(writer=writer, counter=self.counter, emit=silent, clock=lambda: 0.0)
 
 
 class StoredParts:
@@ -178,21 +200,18 @@ class Engine:
 
     def __init__(self, stored: StoredParts, emit: Listener, flush: MemoryFlush | None = None) -> None:
         parts, store, leases = stored.parts, stored.store, RedisLeases(stored.store.ask)
-        self.writer = writer = SummaryWriter(
-            choose=parts.summarizer_for,
-            fallback=parts.extractive,
-            plain=PlainSummarizer(parts.counter),
+        storage = SummaryStorage(store=store, replacement=stored.by_hand, emit=emit, flush=flush)
+        self.compactor = Compactor(
+            writer=parts.summary_writer(parts.summarizer_for, emit),
             counter=parts.counter,
             emit=emit,
             clock=time.time,
-            timer=time.perf_counter,
+            storage=storage,
         )
-        self.compactor = Compactor(
-            writer=writer, store=store, leases=leases, counter=parts.counter, emit=emit, flush=flush
-        )
-        self.preparation = BackgroundCompaction(writer=writer, store=store, leases=leases, emit=emit)
+        self.immediate = ImmediateCompaction(compactor=self.compactor, store=store, leases=leases, emit=emit)
+        self.preparation = BackgroundCompaction(compactor=self.compactor, store=store, leases=leases, emit=emit)
         self.fitting = BudgetFitter(
-            counter=parts.counter, compactor=self.compactor, preparation=self.preparation, timer=time.perf_counter
+            counter=parts.counter, compactor=self.immediate, preparation=self.preparation, timer=time.perf_counter
         )
         self.identity = Identifier(
             store=store,

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from proxy.archive.access import ArchiveAccess
 from proxy.compaction.writer import ChooseSummarizer
 from proxy.core.conversation.messages import ModelRequest
-from proxy.core.conversation.prefix import is_id, owner_of
 from proxy.core.conversation.records import StoredConversation
 from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
 from proxy.core.errors import ModelNotFound
 from proxy.core.ports import Caller, ConversationStore, RequestHeads, StartedTurn, Upstream
 from proxy.pipeline.pipeline import Pipeline
-from proxy.pipeline.stored_conversation import Read, StoredConversationReader, missing, request_of, request_read
+from proxy.pipeline.stored_conversation import Read, StoredConversationReader, request_of, request_read
 
 NOBODY = Caller(b"", ())
 """In whose name the operator looks: the admin token goes to no upstream."""
@@ -139,7 +139,8 @@ class ConversationLocator:
         self.heads = heads
         self.road = road
         self.upstream = upstream
-        self.readback = StoredConversationReader(store, upstream)
+        self.readback = StoredConversationReader(store)
+        self._access = ArchiveAccess(store, upstream)
         self._choose = choose
         self.read = read
 
@@ -149,12 +150,7 @@ class ConversationLocator:
         :param caller: None for the operator, who sees all, by id
         :raises ConversationNotFound: there is none, or it is somebody else's
         """
-        found: str | None = conversation
-        if not is_id(conversation):
-            found = None if caller is None else await self.store.named(owner_of(caller.fingerprint), conversation)
-        if found is None:
-            raise missing(conversation)
-        return await self.readback.record(found, caller)
+        return await self._access.record(conversation, caller)
 
     async def summaries(self, record: StoredConversation) -> Sequence[PrefixSummary]:
         """Those that stand for a beginning of a conversation, oldest first: the road uses no others."""

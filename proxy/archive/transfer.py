@@ -10,7 +10,7 @@ from typing import Protocol
 
 from proxy.archive.locate import ConversationLocator
 from proxy.archive.pages import Told, told_conversation, told_gap
-from proxy.compaction.leases import LEASE_SECONDS, held
+from proxy.compaction.leases import LEASE_SECONDS, keep_lease
 from proxy.compaction.writer import Clock
 from proxy.core.conversation.messages import ModelRequest
 from proxy.core.conversation.prefix import PrefixChain, chain_of, conversation_id, owner_of
@@ -156,7 +156,7 @@ class Transfer:
         if begun is not None and begun.record is None:
             if begun.lease is None:
                 raise under_way()
-            async with held(self._leases, begun.lease, LEASE_SECONDS):
+            async with keep_lease(self._leases, begun.lease, LEASE_SECONDS):
                 yield begun.lease
             return
         if begun is not None and begun.lease is not None:

@@ -1,8 +1,8 @@
-"""Preparation: the next summary is made after the response has gone out, so that nobody waits for it (promise 7).
+"""Prepare the next summary after the response has gone out, so that no client waits for it (promise 7).
 
-Beside the road of a request: begun when a turn has ended beyond the prepare mark, by whichever worker gets the
-lease. What comes of it waits in the store until the high water is crossed. A preparation that fails loses nothing:
-the next turn begins another one.
+A preparation begins when a turn has ended above the prepare mark, in whichever worker gets the lease. Its summary
+waits in the store until a request crosses the high water. A preparation that fails loses nothing: the next turn
+begins another one.
 """
 
 from __future__ import annotations
@@ -11,42 +11,45 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from proxy.compaction.leases import LEASE_SECONDS, awaited, held
-from proxy.compaction.writer import CompactionOrder, NotSummarized, SummaryWriter
+from proxy.compaction.compactor import Compactor
+from proxy.compaction.leases import LEASE_SECONDS, keep_lease, wait_for_summary
+from proxy.compaction.storing import Trigger
+from proxy.compaction.writer import CompactionOrder
 from proxy.core.conversation.prefix import PrefixChain, split_id
 from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
 from proxy.core.errors import StoreError
-from proxy.core.events import CompactionStarted, Listener, StoreDegraded, SummaryPrepared
+from proxy.core.events import Listener, StoreDegraded
 from proxy.core.planning.budget import ModelProfile
 from proxy.core.ports import ConversationStore, Lease, LeaseStore, Route
 
-MOST_AT_ONCE = 64
-"""Preparations of one worker. A further one waits for its conversation's next turn."""
-MOST_EACH = 8
-"""Of these for one credential, so that nobody's slow summarizer keeps the others from theirs (promise 8)."""
+MAX_PREPARATIONS = 64
+"""Preparations that a worker runs at once. A further one waits for its conversation's next turn."""
+MAX_PER_CREDENTIAL = 8
+"""Preparations for one credential, so that its slow summarizer does not delay the others (promise 8)."""
 
 
 class BackgroundCompaction:
-    """Prepares summaries in the background. The mutable state is the tasks under way."""
+    """Prepares summaries in the background. The mutable state is the running tasks."""
 
-    def __init__(self, *, writer: SummaryWriter, store: ConversationStore, leases: LeaseStore, emit: Listener) -> None:
-        self._writer = writer
+    def __init__(self, *, compactor: Compactor, store: ConversationStore, leases: LeaseStore, emit: Listener) -> None:
+        self._compactor = compactor
         self._store = store
         self._leases = leases
         self._emit = emit
         self._tasks: dict[asyncio.Task[None], bytes] = {}
-        """With the fingerprint of the credential that each is for."""
+        """Each with the fingerprint of its credential."""
 
     async def begin(self, order: CompactionOrder, conversation: str) -> None:
-        """Begin to prepare, unless another worker does; returns as soon as that is settled.
+        """Begin a preparation, unless another worker runs it already; return as soon as the lease is decided.
 
         :param conversation: the id that the turn was stored under
         """
         own = sum(fingerprint == order.caller.fingerprint for fingerprint in self._tasks.values())
-        if len(self._tasks) >= MOST_AT_ONCE or own >= MOST_EACH or not self._writer.admits(order):
+        writer = self._compactor.writer
+        if len(self._tasks) >= MAX_PREPARATIONS or own >= MAX_PER_CREDENTIAL or not writer.admits(order):
             return
         order = replace(order, conversation=conversation, cause="prepared")
-        recipe = self._writer.summarizer_for(order).recipe
+        recipe = writer.summarizer_for(order).recipe
         name = split_id(conversation)[1]  # the conversation's own part, by which ``recall`` finds the lease
         try:
             chain, covered, absorbed = order.chain, order.plan.covered, order.plan.absorbed
@@ -60,8 +63,8 @@ class BackgroundCompaction:
             task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     def recipe_for(self, profile: ModelProfile, route: Route) -> SummaryRecipe:
-        """What the summaries of a model depend on."""
-        return self._writer.choose(profile, route).recipe
+        """Return what the summaries of a model depend on."""
+        return self._compactor.writer.choose(profile, route).recipe
 
     async def awaited(
         self,
@@ -73,44 +76,29 @@ class BackgroundCompaction:
         *,
         absorbed: Sequence[bytes] = (),
     ) -> PrefixSummary | None:
-        """The summary that is being prepared, as soon as it is there; None where it comes too late or not at all.
+        """Return a summary that is being prepared as soon as it is stored; None where it is late or fails.
 
-        :param name: of the lease that it is prepared under
+        :param name: the lease that it is prepared under
         :param absorbed: digests of the system messages that it takes in
         """
         try:
             async with asyncio.timeout(seconds):
-                return await awaited(
+                return await wait_for_summary(
                     self._store, self._leases, chain, covered, recipe, name=name, waiting=True, absorbed=absorbed
                 )
         except (TimeoutError, StoreError):
             return None
 
     async def aclose(self) -> None:
-        """Give up what is under way, and its leases, so that another worker can take over."""
+        """Cancel the running preparations and release their leases, so that another worker can begin them."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _prepare(self, order: CompactionOrder, lease: Lease) -> None:
-        started, plan, model = self._writer.timer(), order.plan, order.profile.name
-        summarizer = self._writer.summarizer_for(order)
-        recipe = summarizer.recipe
-        self._emit(CompactionStarted(order.conversation, model, recipe.strategy, plan.covered, plan.replaced_tokens))
-        async with held(self._leases, lease):
-            text, made_by = await self._writer.write(order, summarizer), recipe.strategy
-            if isinstance(text, NotSummarized) and text.overdue and order.profile.policy.on_failure == "deterministic":
-                # Else each turn would read all of it in vain.
-                text, made_by = await self._writer.write(order, self._writer.plain), self._writer.plain.recipe.strategy
-            if isinstance(text, NotSummarized):
-                return
-            summary = self._writer.summary_of(order, recipe, text, made_by)
-            try:
-                await self._store.keep_summary(
-                    order.tenant, order.conversation, order.chain, summary, waiting=True, lease=lease
-                )
-            except StoreError as error:
-                self._emit(StoreDegraded("keep_summary", error.internal or str(error)))
-                return
-        taken = self._writer.timer() - started
-        self._emit(SummaryPrepared(order.conversation, model, summary.made_by, summary.covered, summary.tokens, taken))
+        run = self._compactor.begin(order, Trigger.PREPARATION)
+        try:
+            async with keep_lease(self._leases, lease):
+                await self._compactor.make(run, lease=lease)
+        except StoreError as error:
+            self._emit(StoreDegraded("keep_summary", error.internal or str(error)))

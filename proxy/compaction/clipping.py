@@ -1,6 +1,6 @@
-"""Clipping of a request: the messages that the core found too large are rewritten and counted again.
+"""Clip a request: rewrite the messages that the core found too large, and count them again.
 
-Below the pipeline, which clips what a client sent, and ``offline.py``, which clips a single request.
+``pipeline/clip.py`` calls this for what a client sent, and ``offline.py`` for a single request.
 """
 
 from __future__ import annotations
@@ -18,16 +18,19 @@ from proxy.dialects.chat.clipping import replace_middle
 async def clip_request(
     request: ModelRequest, count: RequestCount, clips: tuple[Clip, ...], model: str, counter: TokenCounter
 ) -> tuple[ModelRequest, RequestCount]:
-    """The request with other messages, its body as it was, and its count. Off the event loop: messages are large."""
+    """Return the request with clipped messages and their count; its body stays as it was.
+
+    Large messages are clipped in threads, off the event loop.
+    """
     scissors = Scissors(
         partial(counter.count_message, model=model),
         partial(counter.count_text, model=model),
-        lambda text, most: counter.cut_text(text, model, most),
+        lambda text, max_tokens: counter.cut_text(text, model, max_tokens),
         replace_middle,
     )
     messages, tokens = list(request.messages), list(count.messages)
-    for one in clips:
-        place = one.place
-        messages[place] = await asyncio.to_thread(clipped, messages[place], tokens[place], one.max_tokens, scissors)
+    for clip in clips:
+        place = clip.place
+        messages[place] = await asyncio.to_thread(clipped, messages[place], tokens[place], clip.max_tokens, scissors)
         tokens[place] = counter.count_message(messages[place], model)
     return replace(request, messages=tuple(messages)), replace(count, messages=tuple(tokens))

@@ -1,7 +1,7 @@
-"""Holding a lease while a summary is made: renewed as long as the work goes on, given back when it ends.
+"""Keep a lease while a summary is made: renew it as long as the work goes on, and release it at the end.
 
-Below compactor and preparation, above the ports. One summary per prefix is made however many requests, workers and
-replicas want it; a worker that dies gives way within ``LEASE_SECONDS``.
+``immediate.py``, ``background.py`` and the turns of stored history use this above the ports. However many requests
+and workers need a summary, one worker makes it; a lease of a worker that dies expires within ``LEASE_SECONDS``.
 """
 
 from __future__ import annotations
@@ -17,55 +17,55 @@ from proxy.core.ports import ConversationStore, Lease, LeaseStore
 
 LEASE_SECONDS = 10.0
 _RENEWALS = 3
-"""In the time of one lease, so that two may fail."""
+"""Renewals within the time of one lease, so that two may fail."""
 _FIRST_LOOK_SECONDS = 0.02
 _LOOK_SECONDS = 0.2
-"""Between two looks at the store for a summary that another worker makes."""
+"""Longest pause between two looks at the store for another worker's summary."""
 
 
 @contextlib.asynccontextmanager
-async def held(leases: LeaseStore, lease: Lease, seconds: float = LEASE_SECONDS) -> AsyncIterator[None]:
-    """Keep a lease while the body runs. Where it is lost meanwhile, the store refuses what comes of it."""
-    renewing = asyncio.create_task(_renewed(leases, lease, seconds))
+async def keep_lease(leases: LeaseStore, lease: Lease, seconds: float = LEASE_SECONDS) -> AsyncIterator[None]:
+    """Keep a lease while the body runs. Where the lease is lost meanwhile, the store refuses the body's result."""
+    renewal = asyncio.create_task(_renew(leases, lease, seconds))
     try:
         yield
     finally:
-        renewing.cancel()
+        renewal.cancel()
         with contextlib.suppress(StoreError):
             await leases.release(lease)
 
 
 class LeaseKeeper:
-    """Holds a lease beyond a block of code, for as long as the task that took it runs."""
+    """Keeps a lease beyond a block of code, for as long as the task that took it runs."""
 
     def __init__(self, leases: LeaseStore, lease: Lease, seconds: float) -> None:
         self._leases = leases
         self._lease = lease
-        self._renewing = asyncio.create_task(_renewed(leases, lease, seconds))
+        self._renewal = asyncio.create_task(_renew(leases, lease, seconds))
         task = asyncio.current_task()
         if task is not None:
             task.add_done_callback(lambda _: self.leave())
 
     def leave(self) -> None:
-        """Hold it no longer; somebody else gives it back, or it expires."""
-        self._renewing.cancel()
+        """Stop renewing the lease; it is released elsewhere, or expires."""
+        self._renewal.cancel()
 
     async def end(self) -> None:
-        """Give it back."""
+        """Release the lease."""
         self.leave()
         with contextlib.suppress(StoreError):
             await self._leases.release(self._lease)
 
 
-async def _renewed(leases: LeaseStore, lease: Lease, seconds: float) -> None:
-    holding = True
-    while holding:
+async def _renew(leases: LeaseStore, lease: Lease, seconds: float) -> None:
+    owned = True
+    while owned:
         await asyncio.sleep(seconds / _RENEWALS)
         with contextlib.suppress(StoreError):
-            holding = await leases.renew(lease, seconds)
+            owned = await leases.renew(lease, seconds)
 
 
-async def awaited(
+async def wait_for_summary(
     store: ConversationStore,
     leases: LeaseStore,
     chain: PrefixChain,
@@ -75,23 +75,24 @@ async def awaited(
     name: str,
     waiting: bool,
     absorbed: Sequence[bytes] = (),
-    usable: Callable[[PrefixSummary], bool] = lambda _: True,
+    is_usable: Callable[[PrefixSummary], bool] = lambda _: True,
 ) -> PrefixSummary | None:
-    """The summary that another one is making under the lease ``name``; None once that is over without one.
+    """Return the summary that another worker makes under the lease ``name``; None where it made none.
 
-    The caller bounds it in time.
+    The caller sets the timeout.
 
-    :param waiting: whether it is a prepared one
-    :param absorbed: digests of exactly the system messages that it tells
+    :param waiting: whether the summary is a prepared one
+    :param absorbed: digests of exactly the system messages that the summary takes in
     :raises StoreUnavailable: the store did not answer in time
     """
     pause = _FIRST_LOOK_SECONDS
     while True:
-        taken = await leases.taken(chain.family, name)  # before the look: it is kept before the lease is given back
-        found = await store.summary(chain, covered, recipe, absorbed=absorbed, waiting=waiting)
-        if found is not None and usable(found):
-            return found
-        if not taken:
+        # Read the lease first: the other worker stores the summary before it releases the lease.
+        is_running = await leases.taken(chain.family, name)
+        summary = await store.summary(chain, covered, recipe, absorbed=absorbed, waiting=waiting)
+        if summary is not None and is_usable(summary):
+            return summary
+        if not is_running:
             return None
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, _LOOK_SECONDS)

@@ -1,41 +1,40 @@
-"""Counting and compacting without a conversation: no store, no upstream, nothing is kept.
+"""Count and compact a single request without a conversation: no store, no upstream, no event.
 
-Beside the road of a request: ``tidemark count`` and ``tidemark compact``, ``POST /tidemark/count`` and
-``POST /tidemark/compact``. The same core as on the road, applied to one request on its own.
+``pipeline/offline.py`` calls this for ``tidemark compact`` and ``POST /tidemark/compact``. It applies the rules of the
+planner to one request, and lets the compactor make the summary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
 from proxy.compaction.clipping import clip_request
-from proxy.compaction.writer import write_summary
+from proxy.compaction.compactor import Compactor, Summarized
+from proxy.compaction.storing import Trigger
+from proxy.compaction.writer import CompactionOrder
 from proxy.core.conversation.messages import ModelRequest, render_body, render_messages
 from proxy.core.conversation.prefix import chain_of
-from proxy.core.conversation.summary import PrefixSummary, Strategy, render_text
-from proxy.core.errors import ContextLengthExceeded
+from proxy.core.conversation.summary import Strategy
+from proxy.core.errors import CompactionFailed, ContextLengthExceeded
 from proxy.core.planning.assemble import assemble
 from proxy.core.planning.budget import Budget, ModelProfile, budget_for
 from proxy.core.planning.clip import clips_for
 from proxy.core.planning.plan import plan
-from proxy.core.planning.situation import CannotFit, Compact, PlanInput
-from proxy.core.ports import Caller, Route, Summarizer, SummaryTask, TokenCounter
+from proxy.core.planning.situation import CannotFit, Compact, CompactionPlan, PlanInput
+from proxy.core.ports import Caller, RequestCount, Route, TokenCounter
 from proxy.offload.threads import beside_many
 
 FILL_RETENTION_RATIO = 0.25
-"""Share of a given budget that the newest messages may take; what they leave is the summary's."""
-ChooseStrategy = Callable[[Strategy, Route | None], Summarizer]
-"""The summarizer for a strategy; ``app`` knows them all."""
+"""Share of a budget that the newest messages may take; the rest is for the summary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """A request made smaller, and what was done to it."""
+    """A compacted request, and what was done to it."""
 
     body: bytes
-    """The compacted request as JSON; the very bytes that came in where nothing was to be done."""
+    """The compacted request as JSON; the client's own bytes where nothing had to be done."""
     summary: str
     tokens_before: int
     tokens_after: int
@@ -45,107 +44,104 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class OfflineOptions:
-    """What is asked for."""
+    """What the caller of an offline compaction asks for."""
 
     strategy: Strategy
-    max_tokens: int | None = None
+    max_tokens: int | None
     """The whole budget of the result; None for the low water of the model."""
-    route: Route | None = None
-    caller: Caller | None = None
+    route: Route
+    caller: Caller
 
 
 async def compact_once(
-    request: ModelRequest, profile: ModelProfile, wish: OfflineOptions, counter: TokenCounter, choose: ChooseStrategy
+    request: ModelRequest,
+    profile: ModelProfile,
+    options: OfflineOptions,
+    counter: TokenCounter,
+    compactor: Compactor,
 ) -> Compacted:
     """Compact one request.
 
-    With ``max_tokens`` the result fills that budget as well as it can: the newest messages within a quarter
-    of it stay, and the summary may take all that they leave. What a short summary leaves, further messages get.
+    With ``max_tokens`` the result fills that budget as far as possible: the newest messages within a quarter of it
+    stay, and the summary may take the rest. Where the summary is short, further messages stay.
 
     :raises ContextLengthExceeded: even the newest message alone is over the budget
     :raises SummaryRejected, UpstreamError: the strategy gave no usable summary
     """
-    count = await counter.count(request, wish.route.upstream_model if wish.route else request.model)
-    budget = _filled(wish.max_tokens) if wish.max_tokens is not None else budget_for(profile, None)
-    if count.total <= (budget.limit if wish.max_tokens is not None else budget.low_water):
-        return Compacted(request.body, "", count.total, count.total, 0, wish.strategy)
+    model = options.route.upstream_model
+    count = await counter.count(request, model)
+    budget = _filled(options.max_tokens) if options.max_tokens is not None else budget_for(profile, None)
+    if count.total <= (budget.limit if options.max_tokens is not None else budget.low_water):
+        return Compacted(request.body, "", count.total, count.total, 0, options.strategy)
     policy = replace(profile.policy, enabled=True, keep_last_messages=0)
-    situation = PlanInput(
+    plan_input = PlanInput(
         request.messages, count.messages, count.fixed, budget, policy, mode="force", summary_first=count.summary_first
     )
-    many = len(request.messages)
-    planned = await beside_many(many, partial(plan, situation))
-    needed = replace(situation, mode="auto")  # what fits once it is clipped needs no summary
-    clips = await beside_many(many, partial(clips_for, needed)) if isinstance(planned, CannotFit) else ()
-    if clips:
-        model = wish.route.upstream_model if wish.route else request.model
-        request, smaller = await clip_request(request, count, clips, model, counter)
-        request = replace(request, body=render_body(request.fields, {"messages": render_messages(request.messages)}))
-        situation = replace(needed, messages=request.messages, tokens=smaller.messages)
-        planned = await beside_many(many, partial(plan, situation))
+    request, plan_input, planned = await _plan(request, plan_input, count, model, counter)
+    if not isinstance(planned, Compact):
+        least = planned.tokens
+        if isinstance(planned, CannotFit) or least > budget.limit:
+            raise ContextLengthExceeded(
+                f"The request has {count.total} tokens and cannot be brought below {least}, but the budget is "
+                f"{budget.limit} tokens. Raise the budget, or shorten the newest message or the tools."
+            )
+        return Compacted(request.body, "", count.total, least, 0, options.strategy)
+    profile = replace(profile, policy=replace(policy, strategy=options.strategy))
+    chain = await beside_many(len(request.messages), partial(chain_of, "", request.messages))
+    order = CompactionOrder(planned, "", "", chain, profile, options.route, options.caller, "manual")
 
     async def perform(planned: Compact) -> Compacted:
         bound = planned.max_summary_tokens
-        if wish.max_tokens is not None:
+        if options.max_tokens is not None:
             bound = min(budget.limit - planned.rest_tokens, planned.replaced_tokens)
-        return await _perform(request, planned, wish, before=count.total, bound=bound, counter=counter, choose=choose)
+        bounded = replace(order, plan=replace(planned, max_summary_tokens=bound))
+        return await _perform(bounded, request, options, before=count.total, compactor=compactor)
 
-    if isinstance(planned, Compact):
-        done = await perform(planned)
-        if wish.max_tokens is None or wish.strategy != "extractive":  # a second text of a model's would cost too much
-            return done
-        widened = replace(situation, budget=_widened(budget, planned, done))
-        wider = await beside_many(many, partial(plan, widened))
-        if not isinstance(wider, Compact) or wider.covered >= planned.covered:
-            return done
-        return max(done, await perform(wider), key=lambda one: one.tokens_after)
-    least = planned.tokens
-    if isinstance(planned, CannotFit) or least > budget.limit:
-        message = (
-            f"The request has {count.total} tokens and cannot be brought below {least}, but the budget is "
-            f"{budget.limit} tokens. Raise the budget, or shorten the newest message or the tools."
-        )
-        raise ContextLengthExceeded(message)
-    return Compacted(request.body, "", count.total, least, 0, wish.strategy)
+    compacted = await perform(planned)
+    if options.max_tokens is None or options.strategy != "extractive":  # a second text of a model would cost too much
+        return compacted
+    widened = replace(plan_input, budget=_widened(budget, planned, compacted))
+    wider = await beside_many(len(request.messages), partial(plan, widened))
+    if not isinstance(wider, Compact) or wider.covered >= planned.covered:
+        return compacted
+    return max(compacted, await perform(wider), key=lambda compacted: compacted.tokens_after)
+
+
+async def _plan(
+    request: ModelRequest, plan_input: PlanInput, count: RequestCount, model: str, counter: TokenCounter
+) -> tuple[ModelRequest, PlanInput, CompactionPlan]:
+    """Plan a request, and plan it again with clipped tool results where it cannot fit."""
+    many = len(request.messages)
+    planned = await beside_many(many, partial(plan, plan_input))
+    needed = replace(plan_input, mode="auto")  # a request that fits once it is clipped needs no summary
+    clips = await beside_many(many, partial(clips_for, needed)) if isinstance(planned, CannotFit) else ()
+    if not clips:
+        return request, plan_input, planned
+    request, smaller = await clip_request(request, count, clips, model, counter)
+    request = replace(request, body=render_body(request.fields, {"messages": render_messages(request.messages)}))
+    plan_input = replace(needed, messages=request.messages, tokens=smaller.messages)
+    return request, plan_input, await beside_many(many, partial(plan, plan_input))
 
 
 async def _perform(
-    request: ModelRequest,
-    planned: Compact,
-    wish: OfflineOptions,
-    *,
-    before: int,
-    bound: int,
-    counter: TokenCounter,
-    choose: ChooseStrategy,
+    order: CompactionOrder, request: ModelRequest, options: OfflineOptions, *, before: int, compactor: Compactor
 ) -> Compacted:
-    """Make the summary and put the request together."""
-    summarizer = choose(wish.strategy, wish.route)
-    model = wish.route.upstream_model if wish.route else request.model
-    task = SummaryTask(planned.messages, None, bound, model, wish.route, wish.caller)
-    text = await write_summary(summarizer, task, planned.covered, counter)
-    tokens = counter.count_message(render_text(text, planned.covered), model)
-    chain = await beside_many(len(request.messages), partial(chain_of, "", request.messages))
-    summary = PrefixSummary(
-        prefix=chain.at(planned.covered),
-        covered=planned.covered,
-        text=text,
-        recipe=summarizer.recipe,
-        made_by=wish.strategy,
-        cause="manual",
-        created_at=0.0,
-        absorbed=planned.absorbed,
-    )
+    """Make the summary, and put the compacted request together."""
+    made = await compactor.make(compactor.begin(order, Trigger.OFFLINE))
+    if not isinstance(made, Summarized):  # an offline compaction raises its errors and shares no lease
+        raise CompactionFailed("No summary could be made.")
+    summary = made.summary
 
-    def rendered() -> bytes:
+    def render() -> bytes:
         return render_body(request.fields, {"messages": render_messages(assemble(request.messages, summary))})
 
-    body = await beside_many(len(request.messages), rendered)
-    return Compacted(body, text, before, planned.rest_tokens + tokens, planned.covered, wish.strategy)
+    body = await beside_many(len(request.messages), render)
+    after = order.plan.rest_tokens + made.tokens
+    return Compacted(body, summary.text, before, after, summary.covered, options.strategy)
 
 
 def _filled(max_tokens: int) -> Budget:
-    """A budget in which every mark is the whole of ``max_tokens``."""
+    """Return a budget in which every mark is the whole of ``max_tokens``."""
     return Budget(
         window=max_tokens,
         limit=max_tokens,
@@ -159,6 +155,6 @@ def _filled(max_tokens: int) -> Budget:
 
 
 def _widened(budget: Budget, planned: Compact, done: Compacted) -> Budget:
-    """The budget when the summary's size is known: what is still free goes to the newest messages."""
+    """Return the budget once the summary's size is known: the newest messages get the free tokens."""
     free = budget.limit - done.tokens_after
     return replace(budget, retention=budget.retention + free, max_summary=done.tokens_after - planned.rest_tokens)

@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from proxy.core.breaker import CLOSED, Breaker
-from proxy.core.conversation.flush import Flush, leaving
 from proxy.core.conversation.messages import Message, ModelRequest
 from proxy.core.conversation.prefix import PrefixChain
-from proxy.core.conversation.summary import Cause, PrefixSummary, Strategy, SummaryRecipe, render_text
+from proxy.core.conversation.summary import Cause, PrefixSummary, render_text
 from proxy.core.errors import SummaryOverdue, SummaryRejected, TidemarkError
 from proxy.core.events import BreakerChanged, Listener, SummaryFailed
 from proxy.core.planning.budget import ModelProfile
@@ -33,6 +32,8 @@ _FAIR_SHARE = 0.4
 """Of the summarizer's time: who got less and did not answer has not failed. The default wait is half of it."""
 AUTO = "auto"
 """A recipe's model that follows the conversation's."""
+UNBOUNDED_SECONDS = 60.0
+"""What a summarizer plans for where nothing bounds its time."""
 _PLACES = 4
 """Of a slip, so many calls are logged, the innermost last."""
 _BREAKERS = 1024
@@ -63,15 +64,6 @@ class CompactionOrder:
     """The summary that stands for the prefix until this one takes its place."""
 
 
-def flush_of(order: CompactionOrder, summary: PrefixSummary, *, stored: bool = True) -> Flush:
-    """What leaves the context when ``summary`` takes its place (S0-4).
-
-    :param stored: whether it is kept, so that the conversation goes on with it
-    """
-    first, gone = leaving(order.whole, order.counted, summary, order.in_use)
-    return Flush(order.tenant, order.conversation, order.profile.name, order.chain, summary, first, gone, stored=stored)
-
-
 @dataclass(frozen=True, slots=True)
 class NotSummarized:
     """No summary could be made; nothing was lost or changed."""
@@ -98,7 +90,6 @@ class SummaryWriter:
         plain: Summarizer,
         counter: TokenCounter,
         emit: Listener,
-        clock: Clock,
         timer: Clock,
     ) -> None:
         """Nothing is written yet.
@@ -112,7 +103,6 @@ class SummaryWriter:
         self.timer = timer
         self._counter = counter
         self._emit = emit
-        self._clock = clock
         self._breakers: dict[_BreakerKey, Breaker] = {}
 
     def summarizer_for(self, order: CompactionOrder) -> Summarizer:
@@ -144,7 +134,7 @@ class SummaryWriter:
         self._learn(order, summarizer, breaker.probed(started, allowed))
         try:
             async with asyncio.timeout(allowed):
-                text = await self._text(order, summarizer, allowed)
+                text = await self.text(order, summarizer, allowed)
         except TimeoutError:
             reason = _LATE
         except asyncio.CancelledError:
@@ -179,23 +169,12 @@ class SummaryWriter:
         self._emit(SummaryFailed(order.conversation, model, strategy, str(error), policy, taken))
         return NotSummarized(str(error), overdue=True)
 
-    def summary_of(self, order: CompactionOrder, recipe: SummaryRecipe, text: str, made_by: Strategy) -> PrefixSummary:
-        """The record of a text that was written for an order."""
-        plan = order.plan
-        return PrefixSummary(
-            prefix=order.chain.at(plan.covered),
-            covered=plan.covered,
-            text=text,
-            recipe=recipe,
-            made_by=made_by,
-            cause=order.cause,
-            created_at=self._clock(),
-            previous=plan.previous.prefix if plan.previous else None,
-            tokens=self._counter.count_message(render_text(text, plan.covered), order.route.upstream_model),
-            absorbed=plan.absorbed,
-        )
+    async def text(self, order: CompactionOrder, summarizer: Summarizer, seconds: float = UNBOUNDED_SECONDS) -> str:
+        """Return a text for an order, past the breaker and without a timeout of its own.
 
-    async def _text(self, order: CompactionOrder, summarizer: Summarizer, seconds: float) -> str:
+        :param seconds: the time that the summarizer should plan for
+        :raises SummaryRejected, UpstreamError: the strategy gave no usable text
+        """
         plan = order.plan
         task = SummaryTask(
             messages=plan.messages,

@@ -14,17 +14,19 @@ import time
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from proxy.app import StoredParts
+from proxy.compaction.record import summary_record
 from proxy.config import Settings, load
 from proxy.config.signing import stored_secret
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import PrefixChain, chain_of
 from proxy.core.conversation.records import response_conversation_id
-from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe, inner_systems, render_text
+from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe, inner_systems
 from proxy.core.errors import StoreError
 from proxy.core.ports import Authenticator
 from proxy.integrations.summarizing import Find, Keep, Shared
@@ -154,18 +156,17 @@ class SharedSummaries:
     async def _kept(self, stored: StoredParts, chain: PrefixChain, step: Keep) -> PrefixSummary | None:
         place, shared, now = self._place, step.shared, time.time()
         memory = await stored.store.recall(chain, place.recipe, inner_systems(step.messages))
-        tokens = stored.parts.counter.count_message(render_text(shared.text, shared.covered), place.upstream_model)
-        summary = PrefixSummary(
-            prefix=chain.at(shared.covered),
+        summary = summary_record(
+            chain,
+            shared.text,
             covered=shared.covered,
-            text=shared.text,
+            absorbed=shared.absorbed,
+            previous=memory.summary,
             recipe=place.recipe,
             made_by="llm",
             cause="automatic",
             created_at=now,
-            previous=memory.summary.prefix if memory.summary else None,
-            tokens=tokens,
-            absorbed=shared.absorbed,
+            count=partial(stored.parts.counter.count_message, model=place.upstream_model),
         )
         return await stored.store.keep_summary(
             place.tenant, response_conversation_id(memory, chain, now), chain, summary

@@ -12,7 +12,8 @@ from dataclasses import replace
 from functools import partial
 
 from proxy.compaction.background import BackgroundCompaction
-from proxy.compaction.compactor import Compactor, Summarized
+from proxy.compaction.compactor import Summarized
+from proxy.compaction.immediate import ImmediateCompaction
 from proxy.compaction.writer import Clock, CompactionOrder, NotSummarized
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.summary import PrefixSummary, render_summary
@@ -67,7 +68,7 @@ class BudgetFitter:
     """Takes ports only; holds no state of its own."""
 
     def __init__(
-        self, *, counter: TokenCounter, compactor: Compactor, preparation: BackgroundCompaction, timer: Clock
+        self, *, counter: TokenCounter, compactor: ImmediateCompaction, preparation: BackgroundCompaction, timer: Clock
     ) -> None:
         self._counter = counter
         self._compactor = compactor

@@ -10,7 +10,8 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from proxy.compaction.offline import ChooseStrategy, Compacted, OfflineOptions, compact_once
+from proxy.compaction.compactor import Compactor
+from proxy.compaction.offline import Compacted, OfflineOptions, compact_once
 from proxy.core.conversation.messages import ModelRequest
 from proxy.core.conversation.summary import Strategy
 from proxy.core.errors import InvalidRequest
@@ -32,7 +33,7 @@ class OfflineService:
     counter: TokenCounter
     catalog: ModelCatalog
     upstream: Upstream
-    choose: ChooseStrategy
+    compactor: Compactor
     timer: Callable[[], float]
 
     async def count(self, body: bytes) -> bytes:
@@ -89,8 +90,8 @@ class OfflineService:
         nowhere = Route("wire", request.model, request.model, provider="", base_url="")
         route = nowhere if chosen == "extractive" else await self.upstream.resolve(request.model)
         profile = await self.catalog.profile(route, caller)
-        wish = OfflineOptions(chosen, max_tokens, route, caller)
-        return _told(await compact_once(request, profile, wish, self.counter, self.choose))
+        options = OfflineOptions(chosen, max_tokens, route, caller)
+        return _told(await compact_once(request, profile, options, self.counter, self.compactor))
 
 
 def _max_tokens(fields: Mapping[str, bytes]) -> int | None:

@@ -1,4 +1,4 @@
-"""A stored conversation read back: whose it is, its messages, the chain and the request that they form.
+"""A stored conversation read back: its messages, the chain and the request that they form.
 
 Below whatever goes on from what is stored and not from what a client sent: stored history, compaction by hand, reading.
 A whole history is parsed in a thread, and past the parser of requests, whose cache is for what clients send.
@@ -14,12 +14,11 @@ from typing import TypeVar
 
 from proxy.core.conversation.gaps import without_gaps
 from proxy.core.conversation.messages import Message, ModelRequest, render_body, render_messages
-from proxy.core.conversation.prefix import PrefixChain, owner_of
+from proxy.core.conversation.prefix import PrefixChain
 from proxy.core.conversation.records import StoredConversation, StoredMessage
-from proxy.core.errors import ConversationConflict, ConversationNotFound, ModelNotFound, RecordUnreadable
-from proxy.core.ports import Caller, ConversationStore, Upstream
+from proxy.core.errors import ConversationConflict, ConversationNotFound, RecordUnreadable
+from proxy.core.ports import ConversationStore
 from proxy.dialects.chat.echo import as_sent
-from proxy.pipeline.identify import tenant_of
 
 T = TypeVar("T")
 Read = Callable[[Sequence[bytes]], Sequence[Message]]
@@ -51,28 +50,6 @@ class StoredConversationReader:
     """Reads; it holds no state."""
 
     store: ConversationStore
-    upstream: Upstream
-
-    async def record(self, conversation: str, caller: Caller | None) -> StoredConversation:
-        """A conversation's record, if the caller may see it.
-
-        :param caller: None for the operator, who sees all
-        :raises ConversationNotFound: there is none with this id, or it is another credential's
-        """
-        record = await self.store.conversation(conversation)
-        if record is None or not record.message_count:
-            raise missing(conversation)
-        if caller is not None and not await self._is_of(record, caller):
-            raise missing(conversation)
-        return record
-
-    async def _is_of(self, record: StoredConversation, caller: Caller) -> bool:
-        if record.owner:
-            return record.owner == owner_of(caller.fingerprint)
-        try:
-            return tenant_of(caller, await self.upstream.resolve(record.model)) == record.tenant
-        except ModelNotFound:
-            return False
 
     async def messages(self, record: StoredConversation, *, gaps: bool = False) -> Sequence[StoredMessage]:
         """All messages of a conversation, oldest first.

@@ -93,7 +93,7 @@ class StoredHistory:
         self._full = full
         self._road = road
         self._upstream = upstream
-        self._readback = StoredConversationReader(store, upstream)
+        self._readback = StoredConversationReader(store)
         self._turns = turns
         self._heads = heads
         self._leases = leases

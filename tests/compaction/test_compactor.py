@@ -1,35 +1,28 @@
-"""One summary for one prefix: who shares it, who does not, and what a leaving client cancels."""
+"""One way to make a summary: what each trigger stores, flushes and reports, and that nothing else makes one."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import pytest
 
-from proxy.compaction.compactor import OVERDUE_WARNING, Compactor, Summarized
-from proxy.compaction.writer import CompactionOrder, NotSummarized, SummaryWriter
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.prefix import chain_of
-from proxy.core.conversation.summary import SummaryRecipe
-from proxy.core.errors import SummaryOverdue
-from proxy.core.events import Event, SummaryFailed
-from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow
-from proxy.core.planning.situation import Compact
-from proxy.core.ports import Caller, Route, SummaryTask
-from proxy.store.conversations import RedisStore
-from proxy.store.embedded.server import EmbeddedValkey
-from proxy.store.leases import RedisLeases
+from proxy.compaction.compactor import Compactor, Summarized
+from proxy.compaction.storing import SummaryStorage, Trigger
+from proxy.compaction.writer import NotSummarized, SummaryWriter
+from proxy.core.conversation.flush import Flush
+from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
+from proxy.core.errors import StoreUnavailable, SummaryRejected
+from proxy.core.events import CompactionStarted, ConversationCompacted, Event, StoreDegraded, SummaryPrepared
+from proxy.core.planning.budget import CompactionPolicy
+from proxy.core.ports import SummaryTask
 from proxy.summarizers import ExtractiveSummarizer, PlainSummarizer
-from proxy.tokens import LocalTokenCounter
-from tests.core.histories import message
+from tests.compaction.test_immediate import COUNTER, Slow, order
 
-COUNTER = LocalTokenCounter()
-ROUTE = Route("wire", "m", "m", "openai", "http://upstream.invalid/v1")
-SAID = [message(role="user" if i % 2 == 0 else "assistant", content=f"point {i} " * 40) for i in range(9)]
+PROXY = Path(__file__).parents[2] / "proxy"
 
 
 @pytest.fixture
@@ -38,223 +31,156 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[RedisStore]:
-    """A real store."""
-    with EmbeddedValkey(tmp_path / "store") as server:
-        made = RedisStore(server.url, ttl_seconds=60)
-        yield made
-        await made.close()
-
-
 @dataclass
-class Slow:
-    """A strategy that takes its time, and may fail; it counts how often it is asked and how often cancelled."""
+class Ports:
+    """A store and a flush that note in which order they are called."""
 
-    answer: Callable[[SummaryTask], str] = lambda _: "They went through the points one by one. " * 20
-    seconds: float = 0.05
-    asked: int = 0
-    cancelled: int = 0
-    recipe: SummaryRecipe = field(default_factory=lambda: SummaryRecipe("llm", "general", 1, "slow"))
+    calls: list[str] = field(default_factory=list)
+    fails: bool = False
 
-    async def summarize(self, task: SummaryTask) -> str:
-        """Wait, then answer."""
-        self.asked += 1
-        try:
-            await asyncio.sleep(self.seconds)
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            raise
-        return self.answer(task)
+    async def keep_summary(self, *given: Any, waiting: bool = False, **_: Any) -> PrefixSummary | None:
+        """Note the call."""
+        self.calls.append("prepare" if waiting else "keep")
+        if self.fails:
+            raise StoreUnavailable("no store")
+        stored: PrefixSummary = given[3]
+        return stored
 
+    async def replace(self, _: str, __: str, ___: PrefixSummary) -> None:
+        """Note the call."""
+        self.calls.append("replace")
+        if self.fails:
+            raise StoreUnavailable("no store")
 
-def order(
-    *, bound: int = 200, messages: list[Message] = SAID, policy: CompactionPolicy | None = None
-) -> CompactionOrder:
-    """An order to summarize all but the newest message."""
-    plan = Compact(
-        covered=len(messages) - 1,
-        messages=tuple(messages[:-1]),
-        previous=None,
-        max_summary_tokens=bound,
-        absorbed=(),
-        replaced_tokens=1000,
-        rest_tokens=100,
-        fallback=None,
-    )
-    profile = ModelProfile("m", ModelWindow(2000), policy or CompactionPolicy(strategy="llm"))
-    chain = chain_of("tenant", messages)
-    return CompactionOrder(plan, "tenant", chain.family + "0" * 16, chain, profile, ROUTE, Caller(b"", ()), "automatic")
+    async def intend(self, _: Flush) -> None:
+        """Note the call."""
+        self.calls.append("intend")
+
+    def put(self, flush: Flush) -> None:
+        """Note the call."""
+        self.calls.append("put" if flush.stored else "put, not stored")
 
 
-def compactor(strategy: Slow, store: RedisStore, events: list[Event] | None = None) -> Compactor:
-    """A compactor whose models all use ``strategy``."""
-    emit = (events if events is not None else []).append
+def refuses(_: SummaryTask) -> str:
+    """A strategy that fails."""
+    raise SummaryRejected("no")
+
+
+def compactor(strategy: Slow, ports: Any, events: list[Event]) -> Compactor:
+    """A compactor over recording ports."""
     writer = SummaryWriter(
         choose=lambda _, __: strategy,
         fallback=ExtractiveSummarizer(COUNTER),
         plain=PlainSummarizer(COUNTER),
         counter=COUNTER,
-        emit=emit,
-        clock=lambda: 1.0,
+        emit=events.append,
         timer=lambda: 0.0,
     )
-    return Compactor(writer=writer, store=store, leases=RedisLeases(store.ask), counter=COUNTER, emit=emit)
+    storage = SummaryStorage(store=ports, replacement=ports, emit=events.append, flush=ports)
+    return Compactor(writer=writer, counter=COUNTER, emit=events.append, clock=lambda: 1.0, storage=storage)
 
 
 @pytest.mark.anyio
-async def test_equal_orders_share_one_summary(store: RedisStore) -> None:
-    """However many ask at once, the strategy is asked once."""
-    slow = Slow()
-    made = compactor(slow, store)
-    results = await asyncio.gather(*[made.compact(order()) for _ in range(20)])
-    assert slow.asked == 1
-    assert len({result.summary.text for result in results if isinstance(result, Summarized)}) == 1
-
-
-@pytest.mark.anyio
-async def test_orders_with_other_bounds_do_not_share(store: RedisStore) -> None:
-    """A summary for a large window is none for a small one."""
-    made = compactor(Slow(), store)
-    results = await asyncio.gather(made.compact(order(bound=400)), made.compact(order(bound=100)))
-    assert [
-        result.tokens <= bound
-        for result, bound in zip(results, (400, 100), strict=True)
-        if isinstance(result, Summarized)
-    ] == [True, True]
-
-
-@pytest.mark.anyio
-async def test_a_summary_that_nobody_waits_for_is_cancelled_and_the_next_order_begins_anew(store: RedisStore) -> None:
-    """A client that leaves and asks again at once is not answered with its own cancellation."""
-    slow = Slow(seconds=0.2)
-    made = compactor(slow, store)
-    first = asyncio.create_task(made.compact(order()))
-    await asyncio.sleep(0.02)
-    first.cancel()
-    second = asyncio.create_task(made.compact(order()))
-    result = await second
-    assert first.cancelled()
-    assert isinstance(result, Summarized)
-    assert (slow.asked, slow.cancelled) == (2, 1)
-
-
-@pytest.mark.anyio
-async def test_one_that_leaves_does_not_cancel_it_for_the_others(store: RedisStore) -> None:
-    """The summary goes on as long as somebody waits."""
-    slow = Slow(seconds=0.1)
-    made = compactor(slow, store)
-    waiting = [asyncio.create_task(made.compact(order())) for _ in range(3)]
-    await asyncio.sleep(0.02)
-    waiting[0].cancel()
-    assert isinstance(await waiting[1], Summarized)
-    assert isinstance(await waiting[2], Summarized)
-    assert (slow.asked, slow.cancelled) == (1, 0)
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("policy", ["deterministic", "block", "passthrough"])
-async def test_whatever_a_strategy_raises_has_its_policy(store: RedisStore, policy: str) -> None:
-    """FR-5.1.1: a slip of a strategy is a failed summary, told as a fact, and not the end of the request."""
-
-    def slip(_: SummaryTask) -> str:
-        raise KeyError("slip")
-
-    events: list[Event] = []
-    made = compactor(Slow(slip, seconds=0), store, events)
-    settings = replace(CompactionPolicy(strategy="llm"), on_failure=policy)  # type: ignore[arg-type]
-    result = await made.compact(order(policy=settings))
-    assert isinstance(result, Summarized if policy == "deterministic" else NotSummarized)
-    assert [event.reason for event in events if isinstance(event, SummaryFailed)] == ["the summarizer failed: KeyError"]
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("policy", ["deterministic", "block", "passthrough"])
-@pytest.mark.parametrize("strategy", ["llm", "extractive"])
-async def test_a_text_that_takes_too_long_to_read_gets_a_plain_summary_and_a_warning(
-    store: RedisStore, policy: str, strategy: Literal["llm", "extractive"]
+@pytest.mark.parametrize(
+    ("trigger", "calls", "event"),
+    [
+        (Trigger.REQUEST, ["keep", "intend", "put"], ConversationCompacted),
+        (Trigger.PREPARATION, ["prepare"], SummaryPrepared),
+        (Trigger.MANUAL, ["intend", "replace", "put"], ConversationCompacted),
+        (Trigger.OFFLINE, [], ConversationCompacted),
+    ],
+)
+async def test_each_trigger_stores_flushes_and_reports_in_its_order(
+    trigger: Trigger, calls: list[str], event: type[Event]
 ) -> None:
-    """Also where no model was asked; a policy that wants no substitute has its way. No breaker learns of it."""
-
-    def overdue(_: SummaryTask) -> str:
-        raise SummaryOverdue("too long")
-
-    made = compactor(Slow(overdue, seconds=0, recipe=SummaryRecipe(strategy, "", 1)), store)
-    settings = replace(CompactionPolicy(strategy=strategy), on_failure=policy)  # type: ignore[arg-type]
-    for messages in (SAID[:5], SAID[:6], SAID[:7], SAID):
-        result = await made.compact(order(messages=messages, policy=settings))
-        if policy != "deterministic":
-            assert result == NotSummarized("too long", overdue=True)
-            continue
-        assert isinstance(result, Summarized)
-        assert result.warning == OVERDUE_WARNING
-        assert result.summary.made_by == "extractive"
-        assert f"point {len(messages) - 2}" in result.summary.text
-        assert result.tokens <= 200
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("text", ["<<<<<<< HEAD\n", "<<<", ">>> ", "<<<>>>"])
-async def test_marks_in_a_text_cost_a_summary_its_length_and_not_its_being(store: RedisStore, text: str) -> None:
-    """They are blunted, which takes more tokens than they had: the text is cut by as much, and never to nothing."""
-    result = await compactor(Slow(lambda _: text * 400), store).compact(order())
+    """A summary is announced as it begins, and reported once it is stored."""
+    ports, events = Ports(), list[Event]()
+    made = compactor(Slow(seconds=0), ports, events)
+    result = await made.make(made.begin(order(), trigger))
     assert isinstance(result, Summarized)
-    assert result.warning is None
-    assert result.tokens <= 200
+    assert result.summary.created_at == 1.0
+    assert result.degraded is (trigger is Trigger.OFFLINE)
+    assert ports.calls == calls
+    assert [type(fact) for fact in events] == [CompactionStarted, event]
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("bound", [64, 100, 400])
-async def test_the_bound_holds_whatever_a_strategy_writes(store: RedisStore, bound: int) -> None:
-    """``max_summary_tokens`` is enforced on the rendered message."""
-    made = compactor(Slow(lambda _: "word " * 5000, seconds=0), store)
-    result = await made.compact(order(bound=bound))
+async def test_a_failure_means_what_the_trigger_says() -> None:
+    """A request gets a substitute; a preparation and a compaction by hand change nothing; offline the error is told."""
+    ports, events = Ports(), list[Event]()
+    made = compactor(Slow(refuses, seconds=0), ports, events)
+    wanted = order(policy=CompactionPolicy(strategy="llm", on_failure="deterministic"))
+    for trigger in (Trigger.PREPARATION, Trigger.MANUAL):
+        assert isinstance(await made.make(made.begin(wanted, trigger)), NotSummarized)
+    assert ports.calls == []
+    with pytest.raises(SummaryRejected):
+        await made.make(made.begin(wanted, Trigger.OFFLINE))
+    result = await made.make(made.begin(wanted, Trigger.REQUEST))
     assert isinstance(result, Summarized)
-    assert result.tokens <= bound
+    assert (result.summary.made_by, result.summary.recipe.strategy) == ("extractive", "llm")
 
 
 @pytest.mark.anyio
-async def test_of_two_summaries_for_one_prefix_the_first_is_kept_where_it_is_of_use(store: RedisStore) -> None:
-    """Another worker's summary is taken over, unless it is beyond this order's bound."""
-    first = await compactor(Slow(lambda _: "first " * 60, seconds=0), store).compact(order(bound=200))
-    second = await compactor(Slow(lambda _: "second", seconds=0), store).compact(order(bound=200))
-    third = await compactor(Slow(lambda _: "third", seconds=0), store).compact(order(bound=70))
+async def test_a_store_that_fails_means_what_the_trigger_says() -> None:
+    """A request goes on with a summary that is not stored; all others report the failure, and flush nothing."""
+    ports, events = Ports(fails=True), list[Event]()
+    made = compactor(Slow(seconds=0), ports, events)
+    result = await made.make(made.begin(order(), Trigger.REQUEST))
+    assert isinstance(result, Summarized)
+    assert result.degraded
+    assert "put, not stored" in ports.calls
+    assert any(isinstance(event, StoreDegraded) for event in events)
+    for trigger in (Trigger.PREPARATION, Trigger.MANUAL):
+        ports.calls.clear()
+        with pytest.raises(StoreUnavailable):
+            await made.make(made.begin(order(), trigger))
+        assert not [call for call in ports.calls if call.startswith("put")]
+
+
+@pytest.mark.anyio
+async def test_a_summary_written_without_a_model_is_found_under_the_usual_recipe() -> None:
+    """So that the operator's summary serves the tenant's next request."""
+    slow = Slow(seconds=0, recipe=SummaryRecipe("llm", "general", 1, "slow"))
+    made = compactor(slow, Ports(), [])
+    result = await made.make(made.begin(order(), Trigger.MANUAL, deterministic=True))
+    assert isinstance(result, Summarized)
+    assert (result.summary.made_by, result.summary.recipe, slow.asked) == ("extractive", slow.recipe, 0)
+
+
+@pytest.mark.anyio
+async def test_an_order_that_cannot_be_stored_is_written_the_same_for_the_same_request() -> None:
+    """Without a store the fallback writes it, and its recipe says so."""
+    slow, ports = Slow(seconds=0), Ports()
+    made = compactor(slow, ports, [])
+    run = made.degrade(made.begin(order(), Trigger.REQUEST))
+    first, second = await made.make(run), await made.make(replace(run))
     assert isinstance(first, Summarized)
     assert isinstance(second, Summarized)
-    assert isinstance(third, Summarized)
-    assert second.summary == first.summary
-    assert third.summary.text == "third"
+    assert first.summary == second.summary
+    assert (first.summary.recipe.strategy, slow.asked) == ("extractive", 0)
+    assert ports.calls == ["put, not stored"] * 2
 
 
-@pytest.mark.anyio
-async def test_a_stored_summary_that_is_too_large_here_is_replaced(store: RedisStore) -> None:
-    """Else it would be made anew with every request, and each time with other bytes (promise 5)."""
-    await compactor(Slow(lambda _: "first " * 100, seconds=0), store).compact(order(bound=200))
-    slow = Slow(lambda _: "smaller", seconds=0)
-    made = compactor(slow, store)
-    results = [await made.compact(order(bound=70)) for _ in range(3)]
-    assert slow.asked == 1
-    assert {result.summary.text for result in results if isinstance(result, Summarized)} == {"smaller"}
+def calls_of(name: str) -> Iterator[str]:
+    """Every place under ``proxy/`` that calls something by that name, as its file."""
+    for path in sorted(PROXY.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                called = node.func
+                if name == (called.id if isinstance(called, ast.Name) else getattr(called, "attr", "")):
+                    yield str(path.relative_to(PROXY))
 
 
-@pytest.mark.anyio
-async def test_a_client_less_patient_than_its_summarizer_gets_through(store: RedisStore) -> None:
-    """Given up once it is cancelled; given up again it goes on, and the next attempt finds it."""
-    slow = Slow(seconds=0.2)
-    made = compactor(slow, store)
-    for _ in range(2):
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(made.compact(order()), 0.05)
-    assert isinstance(await made.compact(order()), Summarized)
-    assert (slow.asked, slow.cancelled) == (2, 1)
+@pytest.mark.parametrize("event", ["CompactionStarted", "ConversationCompacted", "SummaryPrepared"])
+def test_the_events_of_a_compaction_are_emitted_in_one_place(event: str) -> None:
+    """Whoever wants a summary: now, ahead, by hand or offline."""
+    assert list(calls_of(event)) == ["compaction/compactor.py"]
 
 
-@pytest.mark.anyio
-async def test_a_store_that_cannot_be_written_makes_no_model_work(store: RedisStore) -> None:
-    """Full, say: what cannot be kept would be made anew with every request."""
-    await store.ask("CONFIG", "SET", "maxmemory", "1mb")
-    await store.ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
-    slow = Slow(seconds=0)
-    result = await compactor(slow, store).compact(order())
-    assert isinstance(result, Summarized)
-    assert (result.summary.made_by, result.degraded, slow.asked) == ("extractive", True, 0)
+def test_a_record_of_a_new_summary_is_built_in_one_place() -> None:
+    """The store decodes records, and the planner expects one that has no text yet; nothing else builds any."""
+    assert list(calls_of("PrefixSummary")) == [
+        "compaction/record.py",
+        "core/planning/plan.py",
+        "store/codec.py",
+    ]

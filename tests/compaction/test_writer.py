@@ -14,7 +14,7 @@ from proxy.core.events import Event, Listener, SummaryFailed
 from proxy.core.planning.budget import CompactionPolicy
 from proxy.core.ports import Caller, SummaryTask
 from proxy.summarizers import ExtractiveSummarizer, PlainSummarizer
-from tests.compaction.test_compactor import COUNTER, Slow, order
+from tests.compaction.test_immediate import COUNTER, Slow, order
 
 HALF = CompactionPolicy(strategy="llm", summarizer_timeout_seconds=0.2)
 
@@ -33,7 +33,6 @@ def writer(strategy: Slow, emit: Listener = lambda _: None) -> SummaryWriter:
         plain=PlainSummarizer(COUNTER),
         counter=COUNTER,
         emit=emit,
-        clock=lambda: 1.0,
         timer=lambda: 0.0,
     )
 

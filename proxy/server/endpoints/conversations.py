@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from proxy.archive import ContextView, ConversationReader, Page, Transfer
-from proxy.archive.summarize import Done, ManualCompaction, SummarizeRequest
+from proxy.archive.summarize import ManualCompaction, ManualSummary, SummarizeRequest
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import InvalidRequest
 from proxy.dialects.chat.request import checked_model
@@ -157,7 +157,7 @@ def _wrong_type(name: str, expected: str) -> InvalidRequest:
     return InvalidRequest(f"'{name}' must be {expected}.", param=name, code="invalid_type")
 
 
-def _summarize_answer(done: Done) -> dict[str, JsonValue]:
+def _summarize_answer(done: ManualSummary) -> dict[str, JsonValue]:
     """Return the JSON object that answers ``POST .../summarize``."""
     report, summary = done.report, done.summary
     facts: dict[str, JsonValue] = {

@@ -1,0 +1,59 @@
+"""The record of a summary, and the flush that belongs to it.
+
+Nothing else in Tidemark builds a new ``PrefixSummary``: the compactor builds it from a written text, and
+``integrations/shared.py`` from a text that another framework wrote. The store only decodes such records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from proxy.compaction.writer import CompactionOrder
+from proxy.core.conversation.flush import Flush, leaving
+from proxy.core.conversation.messages import Message
+from proxy.core.conversation.prefix import PrefixChain
+from proxy.core.conversation.summary import Cause, PrefixSummary, Strategy, SummaryRecipe, render_text
+
+
+def summary_record(
+    chain: PrefixChain,
+    text: str,
+    *,
+    covered: int,
+    absorbed: Sequence[bytes],
+    previous: PrefixSummary | None,
+    recipe: SummaryRecipe,
+    made_by: Strategy,
+    cause: Cause,
+    created_at: float,
+    count: Callable[[Message], int],
+) -> PrefixSummary:
+    """Return the record of a text that stands for the first ``covered`` messages of ``chain``.
+
+    :param absorbed: digests of the system messages that the text takes in
+    :param previous: the summary that the text continues
+    :param count: counts the tokens of the summary message
+    """
+    return PrefixSummary(
+        prefix=chain.at(covered),
+        covered=covered,
+        text=text,
+        recipe=recipe,
+        made_by=made_by,
+        cause=cause,
+        created_at=created_at,
+        previous=previous.prefix if previous else None,
+        tokens=count(render_text(text, covered)),
+        absorbed=tuple(absorbed),
+    )
+
+
+def flush_of(order: CompactionOrder, summary: PrefixSummary, *, stored: bool = True) -> Flush:
+    """Return what leaves the context when ``summary`` is put into use (S0-4).
+
+    :param stored: whether the store has the summary, so that the next request uses it too
+    """
+    first, messages = leaving(order.whole, order.counted, summary, order.in_use)
+    return Flush(
+        order.tenant, order.conversation, order.profile.name, order.chain, summary, first, messages, stored=stored
+    )

@@ -1,0 +1,139 @@
+"""Storing a new summary, and flushing what leaves the context for it.
+
+The last step of ``Compactor.make`` before the event. How a summary is stored depends on its trigger: a request uses
+it at once, a preparation only stores it, and a compaction by hand replaces what is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol, assert_never
+
+from proxy.compaction.record import flush_of
+from proxy.compaction.writer import CompactionOrder
+from proxy.core.conversation.summary import PrefixSummary
+from proxy.core.errors import StoreError
+from proxy.core.events import Listener, StoreDegraded
+from proxy.core.ports import ConversationStore, Lease, MemoryFlush
+
+
+class Trigger(Enum):
+    """What asks for a summary: it decides what a failure means, and how the summary is stored."""
+
+    REQUEST = "request"
+    """A request waits. A failure follows the model's policy; the summary is put into use at once."""
+    PREPARATION = "preparation"
+    """The next summary is made in the background. A failure changes nothing; nothing leaves the context yet."""
+    MANUAL = "manual"
+    """The operator or a client summarizes a stored conversation. A failure changes nothing."""
+    OFFLINE = "offline"
+    """A single request is compacted without a conversation. Errors are raised; nothing is stored."""
+
+
+class SummaryReplacement(Protocol):
+    """The operation of the store that only a compaction by hand needs."""
+
+    async def replace(self, tenant: str, conversation: str, summary: PrefixSummary) -> None:
+        """Store a summary of a prefix of ``conversation`` in place of any summary of that prefix.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSummary:
+    """The summary that counts for its prefix from now on."""
+
+    summary: PrefixSummary
+    stored: bool
+    """Whether the store has it, so that the next request finds it."""
+
+
+class SummaryStorage:
+    """Stores summaries and flushes what leaves the context; holds no state.
+
+    :param flush: receives what leaves the context; None where no consumer is configured
+    """
+
+    def __init__(
+        self,
+        *,
+        store: ConversationStore,
+        replacement: SummaryReplacement,
+        emit: Listener,
+        flush: MemoryFlush | None = None,
+    ) -> None:
+        self._store = store
+        self._replacement = replacement
+        self._emit = emit
+        self._flush = flush
+
+    async def keep(
+        self,
+        order: CompactionOrder,
+        trigger: Trigger,
+        summary: PrefixSummary,
+        lease: Lease | None,
+        is_usable: Callable[[PrefixSummary], bool],
+    ) -> StoredSummary | None:
+        """Store a summary as its trigger requires.
+
+        :param is_usable: whether the order can use a summary that is stored for the same prefix
+        :returns: None where another worker has the lease by now, so that its summary counts
+        :raises StoreError: a preparation or a compaction by hand could not store it
+        """
+        match trigger:
+            case Trigger.REQUEST:
+                return await self._put_into_use(order, summary, lease, is_usable)
+            case Trigger.PREPARATION:
+                await self._store.keep_summary(
+                    order.tenant, order.conversation, order.chain, summary, waiting=True, lease=lease
+                )
+                return StoredSummary(summary, stored=True)
+            case Trigger.MANUAL:
+                if self._flush is not None:
+                    await self._flush.intend(flush_of(order, summary))
+                await self._replacement.replace(order.tenant, order.conversation, summary)
+                return self._flushed(order, summary, stored=True)
+            case Trigger.OFFLINE:
+                return StoredSummary(summary, stored=False)
+            case _:
+                assert_never(trigger)
+
+    async def _put_into_use(
+        self,
+        order: CompactionOrder,
+        summary: PrefixSummary,
+        lease: Lease | None,
+        is_usable: Callable[[PrefixSummary], bool],
+    ) -> StoredSummary | None:
+        """Store a summary that a request uses now.
+
+        Where another worker was first, and the order can use its summary, that one counts.
+        """
+        if order.degraded:
+            return self._flushed(order, summary, stored=False)
+        keep = self._store.keep_summary
+        try:
+            keeping = keep(order.tenant, order.conversation, order.chain, summary, lease=lease)
+            if self._flush is None:
+                stored = await keeping
+            else:  # both at once, so that the client waits for one round trip only
+                stored, _ = await asyncio.gather(keeping, self._flush.intend(flush_of(order, summary)))
+            if stored is not None and not is_usable(stored):
+                # The window got smaller since, or other system messages must be absorbed.
+                stored = await keep(order.tenant, order.conversation, order.chain, summary, lease=lease, replacing=True)
+        except StoreError as error:
+            self._emit(StoreDegraded("keep_summary", error.internal or str(error)))
+            return self._flushed(order, summary, stored=False)
+        return None if stored is None else self._flushed(order, stored, stored=True)
+
+    def _flushed(self, order: CompactionOrder, summary: PrefixSummary, *, stored: bool) -> StoredSummary:
+        """Hand over what leaves the context for a summary."""
+        if self._flush is not None:
+            self._flush.put(flush_of(order, summary, stored=stored))
+        return StoredSummary(summary, stored)
