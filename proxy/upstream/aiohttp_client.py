@@ -97,7 +97,7 @@ class AiohttpClient:
                     proxy=self._proxy_for(url),
                 )
         except _GONE as error:
-            raise ConnectionGone(repr(error), kept=not _FRESH.get()) from error
+            raise ConnectionGone(repr(error), reused=not _FRESH.get()) from error
         except aiohttp.ConnectionTimeoutError as error:
             raise ConnectTimedOut(repr(error)) from error
         except aiohttp.ClientError as error:

@@ -239,7 +239,7 @@ class WireLane:
                     # A kept connection that the server had closed meanwhile: it has seen nothing of this
                     # request (RFC 9112 9.3.1 allows a retry then). A fresh one is never tried twice.
                     round_trip = min(gone.round_trip_seconds, LONGEST_ROUND_TRIP_SECONDS)
-                    dead = gone.kept and clock() - began < max(DEAD_SECONDS, round_trip)
+                    dead = gone.reused and clock() - began < max(DEAD_SECONDS, round_trip)
                     if not dead or attempt == MAX_ATTEMPTS:
                         raise
         except ConnectTimedOut as error:

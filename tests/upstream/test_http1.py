@@ -12,15 +12,17 @@ from contextlib import suppress
 
 import pytest
 
-from proxy.upstream.http1.answer import HELD_BYTES, LINE_BYTES, MAX_HEADERS, UNHEARD_BYTES, HttpAnswer
-from proxy.upstream.http1.connection import JOINED_BYTES, WHOLE_BYTES, UpstreamConnection
+from proxy.upstream.http1.answer import BUFFER_BYTES, LINE_BYTES, MAX_HEADERS, OVERHEAD_BYTES, HttpAnswer
+from proxy.upstream.http1.connection import JOINED_BYTES, WHOLE_BYTES, ConnectionState, UpstreamConnection
 from proxy.upstream.http1.failures import AnswerBroken, ConnectionGone, ConnectTimedOut
 from proxy.upstream.http1.pool import Pool
+from proxy.upstream.http1.target import Origin
 from tests.upstream.scripted import Exchange, ScriptedServer, serving
 
 OK = b"HTTP/1.1 200 OK\r\n"
 SHORT = OK + b"content-length: 2\r\n\r\n{}"
 CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
+ORIGIN = Origin("host.test", 80, tls=False)
 LONG = b"x" * (3 * WHOLE_BYTES)
 
 
@@ -179,8 +181,8 @@ MALFORMED = {
     "a status below all": b"HTTP/1.1 042 What\r\ncontent-length: 0\r\n\r\n",
     "too long a line": OK + b"x: " + b"a" * (LINE_BYTES + 1) + b"\r\ncontent-length: 0\r\n\r\n",
     "too many headers": OK + b"x: 1\r\n" * (MAX_HEADERS + 1) + b"content-length: 0\r\n\r\n",
-    "a head without an end": OK + b"x: 1\r\n" * UNHEARD_BYTES,
-    "interim answers without an end": b"HTTP/1.1 100 Continue\r\n\r\n" * UNHEARD_BYTES,
+    "a head without an end": OK + b"x: 1\r\n" * OVERHEAD_BYTES,
+    "interim answers without an end": b"HTTP/1.1 100 Continue\r\n\r\n" * OVERHEAD_BYTES,
 }
 
 
@@ -214,7 +216,7 @@ async def test_a_long_header_is_taken(pool: Pool) -> None:
         assert (b"x-policy", value) in (await ask(pool, server)).headers
 
 
-@pytest.mark.parametrize("more", [b"zz\r\n", b"0\r\nx: " + b"a" * (2 * UNHEARD_BYTES)], ids=["chunk", "trailer"])
+@pytest.mark.parametrize("more", [b"zz\r\n", b"0\r\nx: " + b"a" * (2 * OVERHEAD_BYTES)], ids=["chunk", "trailer"])
 async def test_a_body_that_becomes_malformed_breaks_off(pool: Pool, more: bytes) -> None:
     """What has come before is handed on. A trailer has a bound like a head."""
 
@@ -266,7 +268,7 @@ async def test_a_slow_reader_holds_the_server_back(pool: Pool) -> None:
         stopped = written
         assert stopped < 599 * len(piece)
         first = await answer.read(5)
-        assert len(first) < HELD_BYTES + 2 * 262_144
+        assert len(first) < BUFFER_BYTES + 2 * 262_144
         assert len(first) + len(await rest(answer)) == 600 * len(piece)
         assert await rest(await ask(pool, server)) == 600 * piece
         assert server.connections == 1
@@ -345,14 +347,45 @@ class Slow(asyncio.Transport):
 @pytest.mark.parametrize("unsent", [0, 1])
 async def test_an_answer_that_overtakes_its_request_is_the_last(unsent: int) -> None:
     """However little is left to send: whoever came next would wait behind what the server may never read."""
-    kept: list[UpstreamConnection] = []
-    connection, transport = UpstreamConnection(asyncio.get_running_loop(), kept.append, lambda _: None), Slow(unsent)
+    idle: list[UpstreamConnection] = []
+    connection = UpstreamConnection(asyncio.get_running_loop(), ORIGIN, idle.append, lambda _: None)
+    transport = Slow(unsent)
     connection.connection_made(transport)
     asking = asyncio.create_task(connection.ask(b"", b"{}", asyncio.get_running_loop().time() + 5))
     await asyncio.sleep(0)
     connection.data_received(SHORT)
     assert await rest(await asking) == b"{}"
-    assert (kept, transport.aborted) == (([], True) if unsent else ([connection], False))
+    assert (idle, transport.aborted) == (([], True) if unsent else ([connection], False))
+
+
+async def test_a_connection_says_what_it_does() -> None:
+    """One state at a time; its repr is a sentence, for whoever looks at a failing test or a debugger."""
+    connection = UpstreamConnection(asyncio.get_running_loop(), ORIGIN, lambda _: None, lambda _: None)
+    states = [str(connection)]
+    connection.connection_made(Slow(0))
+    states.append(str(connection))
+    for _ in range(2):
+        asking = asyncio.create_task(connection.ask(b"", b"{}", asyncio.get_running_loop().time() + 5))
+        await asyncio.sleep(0)
+        states.append(str(connection))
+        connection.data_received(SHORT)
+        assert str(await asking) == "<HttpAnswer of status 200 is complete>"
+        states.append(str(connection))
+    connection.eof_received()
+    states.append(str(connection))
+    assert [state.removeprefix("<UpstreamConnection to host.test:80 is ").removesuffix(">") for state in states] == [
+        "connecting after 0 exchanges",
+        "new after 0 exchanges",
+        "active after 0 exchanges",
+        "idle after 1 exchange",
+        "active after 1 exchange",
+        "idle after 2 exchanges",
+        "closed after 2 exchanges",
+    ]
+    assert connection.state is ConnectionState.CLOSED
+    with pytest.raises(ConnectionGone) as failure:
+        await connection.ask(b"", b"{}", asyncio.get_running_loop().time() + 5)
+    assert failure.value.reused
 
 
 async def test_a_server_may_answer_while_it_reads(pool: Pool) -> None:
@@ -428,12 +461,12 @@ async def test_an_end_without_an_answer_says_whose_it_was(pool: Pool) -> None:
         closing.append(b"")
         with pytest.raises(ConnectionGone) as fresh:
             await ask(pool, server)
-        assert not fresh.value.kept
+        assert not fresh.value.reused
         await rest(await ask(pool, server))
         closing.append(b"")
         with pytest.raises(ConnectionGone) as kept:
             await ask(pool, server)
-        assert kept.value.kept
+        assert kept.value.reused
         assert 0 < kept.value.round_trip_seconds < 1, "of the connect, on this machine"
         await rest(await ask(pool, server))
         closing.append(b"H")
@@ -674,7 +707,7 @@ async def test_a_dead_address_is_passed_over(pool: Pool, monkeypatch: pytest.Mon
             kind = (socket.AF_INET, socket.SOCK_STREAM, 6, "")
             return [(*kind, ("127.0.0.2", 1)), (*kind, ("127.0.0.1", place[1]))]
 
-        monkeypatch.setattr("proxy.upstream.http1.opening._looked_up", looked_up)
+        monkeypatch.setattr("proxy.upstream.http1.opening._look_up", looked_up)
         for _ in range(2):  # the second time the other address comes first
             due = asyncio.get_running_loop().time() + 5
             answer = await pool.ask("GET", f"http://two.test:{port}/", [], None, due)

@@ -50,7 +50,7 @@ def fed(raw: bytes, cuts: list[int]) -> tuple[int, list[tuple[bytes, bytes]], by
             return b"".join(pieces)
 
         body = loop.run_until_complete(read()) if answer.complete else b""
-        return answer.status, answer.headers, body, answer.complete, answer.keep
+        return answer.status, answer.headers, body, answer.complete, answer.keeps_connection
     finally:
         loop.close()
 

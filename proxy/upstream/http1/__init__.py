@@ -1,6 +1,9 @@
-"""A lean HTTP/1.1 client over llhttp, for the servers that the wire lane reaches without a proxy.
+"""A small HTTP/1.1 client over llhttp. It stands in for aiohttp, for every upstream that is reached without a proxy.
 
-Beneath ``proxy/upstream/wire.py``. A request is one write, its answer is parsed where it arrives, and what is the
-same for every request is made once. ``target`` knows URLs and heads, ``opening`` makes connections, ``connection``
-carries one exchange at a time, ``answer`` is what it hands out, ``pool`` keeps the idle ones.
+The wire lane (``proxy/upstream/wire.py``) sends its requests through ``pool``. ``target`` reads URLs and writes request
+heads, ``opening`` makes connections, ``connection`` carries one exchange at a time, ``answer`` parses what comes back.
+
+It saves 378,000 of the 1,426,000 instructions that a small request takes with aiohttp, 27 %. It bounds heads, trailers
+and buffered bodies, and gives every exchange a parser of its own. ``transport.upstream: library`` uses aiohttp instead
+(``docs/adr/0012-an-http-client-of-our-own.md``).
 """

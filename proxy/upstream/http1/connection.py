@@ -1,63 +1,108 @@
-"""One connection to a server: a request goes out in one write, and its answer's bytes go to its ``HttpAnswer``.
+"""One connection to a server: it writes a request at once, and gives the answer's bytes to an ``HttpAnswer``.
 
-Third step of the HTTP client, between opening and answer. One exchange at a time. A connection is kept only after
-an answer that was read off it to its end, with nothing behind it and nothing of the request left to send.
+Third step of the HTTP client, between ``opening`` and ``answer``. It carries one exchange at a time. It becomes idle
+only after an answer that was read to its end, with nothing behind it and nothing of the request left to send.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from enum import Enum
 from typing import cast
 
 from proxy.upstream.http1.answer import HttpAnswer
 from proxy.upstream.http1.failures import ConnectionGone
+from proxy.upstream.http1.target import Origin
 
 JOINED_BYTES = 65_536
-"""Up to here a body goes out in one write with its head; copying more costs more than a second write."""
+"""A body up to this size goes out in one write with its head; copying more costs more than a second write."""
 WHOLE_BYTES = 2**20
 """Longer bodies are written piece by piece, with other requests in between."""
 PIECE_BYTES = 2**18
 
 
+class ConnectionState(Enum):
+    """What a connection does now."""
+
+    CONNECTING = "connecting"
+    NEW = "new"
+    """It is open and has carried nothing."""
+    ACTIVE = "active"
+    """A request is being sent, or its answer is being read."""
+    IDLE = "idle"
+    """It has carried an exchange, and may carry the next one."""
+    CLOSED = "closed"
+    """It is closed, or about to be: the server has closed its side."""
+
+
+# Looking a member up on its class costs more than all else of a check.
+_CONNECTING, _NEW, _ACTIVE, _IDLE, _CLOSED = ConnectionState
+
+
 class UpstreamConnection(asyncio.Protocol):
-    """Mutable: the transport, the exchange that is under way, what is left to send of its body, and one timer."""
+    """One connection to a server.
+
+    Mutable: its state, the exchange under way, what is left to send of the request's body, and one timer.
+
+    :param on_idle: called when the connection may carry another exchange
+    :param on_lost: called when it is closed
+    :param round_trip_seconds: to the server and back, as the connect took it; 0 where that is unknown
+    """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        keep: Callable[[UpstreamConnection], None],
-        lost: Callable[[UpstreamConnection], None],
+        origin: Origin,
+        on_idle: Callable[[UpstreamConnection], None],
+        on_lost: Callable[[UpstreamConnection], None],
         round_trip_seconds: float = 0.0,
     ) -> None:
-        self.open = False
-        """A request may be sent; what was heard of its end counts at once."""
+        self.origin = origin
+        self._state = _CONNECTING
+        self._exchanges = 0
+        """Exchanges that are complete."""
         self._loop = loop
-        self._keep = keep
-        self._lost = lost
+        self._on_idle = on_idle
+        self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
         self._answer: HttpAnswer | None = None
-        self._used = False
+        """The answer of the exchange under way; None in every state but ``ACTIVE``."""
         self._round_trip_seconds = round_trip_seconds
-        self._rest: memoryview | None = None
-        self._choked = False
+        self._unsent: memoryview | None = None
+        self._write_paused = False
         self._timer: asyncio.TimerHandle | None = None
-        self._looks_at = self._due = 0.0
+        self._timer_due = self._due = 0.0
+
+    def __repr__(self) -> str:
+        exchanges = f"{self._exchanges} exchange{'' if self._exchanges == 1 else 's'}"
+        return f"<UpstreamConnection to {self.origin} is {self._state.value} after {exchanges}>"
+
+    @property
+    def state(self) -> ConnectionState:
+        """What the connection does now."""
+        return self._state
+
+    @property
+    def is_available(self) -> bool:
+        """Whether a request may be sent over it."""
+        return self._state is _IDLE or self._state is _NEW
 
     async def ask(self, head: bytes, body: bytes | None, due: float) -> HttpAnswer:
-        """Send a request and wait for the head of its answer; a caller who leaves meanwhile ends the connection.
+        """Send a request and wait for the head of its answer; cancelling the call closes the connection.
 
         :param due: when to stop waiting, by the loop's clock
         :raises OSError: there was no answer, or none until then
         """
-        if not self.open:
-            raise ConnectionGone("closed before it was asked", kept=self._used)
+        if self._state is not _IDLE and self._state is not _NEW:
+            raise ConnectionGone("closed before the request", reused=self._exchanges > 0)
+        self._state = _ACTIVE
         answer = self._answer = HttpAnswer(self, self._loop)
         try:
             self._send(head, body or b"")
-            await answer.more(due)
+            await answer.wait_for_more(due)
             answer.require_head()
-        except BaseException:  # cancelled, too: what comes now is nobody's, so the connection goes
+        except BaseException:  # cancelled, too: what comes now belongs to no request, so the connection is closed
             answer.close()
             raise
         return answer
@@ -70,79 +115,80 @@ class UpstreamConnection(asyncio.Protocol):
         if answer is not None:
             answer.fail(ConnectionAbortedError("given up"))
 
-    # What the answer asks.
+    # What the answer calls.
 
     def watch(self, due: float) -> None:
-        """Fail the answer at ``due`` if it is still waited for then.
+        """Fail the answer at ``due`` if somebody still waits for it then.
 
-        The timer looks when it was first set to, and is set anew only if that is too late or too early: mostly it
-        is never touched again, while setting one for every piece costs as much as the piece.
+        The timer fires when it was first set to, and is set anew only if that is too late. Mostly it is never touched
+        again, while a timer for every piece costs as much as the piece.
         """
         self._due = due
-        if self._timer is None or due < self._looks_at:
+        if self._timer is None or due < self._timer_due:
             if self._timer is not None:
                 self._timer.cancel()
-            self._looks_at = due
-            self._timer = self._loop.call_at(due, self._look)
+            self._timer_due = due
+            self._timer = self._loop.call_at(due, self._check_due)
 
     def pause(self) -> None:
-        """Read no more for now."""
+        """Stop reading for now."""
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume(self) -> None:
         """Read again."""
-        if self._transport is not None and self.open:
+        if self._transport is not None and self._state is not _CLOSED:
             self._transport.resume_reading()
 
     # What the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Open."""
+        """Called when the connection is open."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are not derived from it
-        self.open = True
-        # Under TLS what has come is held once more, encrypted. While reading is paused nothing may be, beyond what
-        # one look at the socket brings: uvloop forgets it when the server closes without saying so within TLS.
+        self._state = _NEW
+        # Under TLS the bytes that have come are buffered once more, encrypted. While reading is paused none may be
+        # beyond one read of the socket: uvloop forgets them when the server closes without saying so within TLS.
         limit = getattr(transport, "set_read_buffer_limits", None)
         if limit is not None:
             limit(high=1)
 
     def data_received(self, data: bytes) -> None:
-        """Hand on; whatever comes while no answer is expected belongs to none."""
+        """Called with what has come; bytes without a request end the connection."""
         answer = self._answer
         if answer is None:
             self.abort()
             return
         if answer.feed(data):
             self._answer = None
-            if answer.keep and self.open and self._sent():
-                self._used = True
-                self._keep(self)
+            if answer.keeps_connection and self._state is _ACTIVE and self._is_sent():
+                self._exchanges += 1
+                self._state = _IDLE
+                self._on_idle(self)
             else:
                 self.abort()
 
     def eof_received(self) -> None:
-        """The server has closed its side: no exchange can begin or go on."""
+        """Called when the server has closed its side: no exchange can begin or go on."""
         answer = self._shut()
         if answer is not None:
-            answer.end(None, kept=self._used, round_trip_seconds=self._round_trip_seconds)
+            answer.end(None, reused=self._exchanges > 0, round_trip_seconds=self._round_trip_seconds)
         self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Closed."""
+        """Called when the connection is closed."""
         answer = self._shut()
         if answer is not None:
-            answer.end(exc, kept=self._used, round_trip_seconds=self._round_trip_seconds)
+            answer.end(exc, reused=self._exchanges > 0, round_trip_seconds=self._round_trip_seconds)
         self._transport = None
-        self._lost(self)
+        self._on_lost(self)
 
     def pause_writing(self) -> None:
-        """The server takes no more for now."""
-        self._choked = True
+        """Called when the server takes no more for now."""
+        self._write_paused = True
 
     def resume_writing(self) -> None:
-        """It does again."""
-        self._choked = False
+        """Called when the server takes more again."""
+        self._write_paused = False
         self._push()
 
     def _send(self, head: bytes, body: bytes) -> None:
@@ -156,27 +202,27 @@ class UpstreamConnection(asyncio.Protocol):
         if len(body) <= WHOLE_BYTES:
             transport.write(body)
         else:
-            self._rest = memoryview(body)
+            self._unsent = memoryview(body)
             self._push()
 
     def _push(self) -> None:
-        """Write the next piece of a long body, and again when the others have had their turn."""
-        rest = self._rest
-        if rest is None or self._choked or self._transport is None:
+        """Write the next piece of a long body, and the one after it in the loop's next turn."""
+        unsent = self._unsent
+        if unsent is None or self._write_paused or self._transport is None:
             return
-        self._rest = rest[PIECE_BYTES:] if len(rest) > PIECE_BYTES else None
-        self._transport.write(rest[:PIECE_BYTES])
-        if self._rest is not None and not self._choked:
+        self._unsent = unsent[PIECE_BYTES:] if len(unsent) > PIECE_BYTES else None
+        self._transport.write(unsent[:PIECE_BYTES])
+        if self._unsent is not None and not self._write_paused:
             self._loop.call_soon(self._push)
 
-    def _sent(self) -> bool:
-        """Nothing of the request is left with us: a server that has answered already may never read it."""
-        return self._rest is None and self._transport is not None and not self._transport.get_write_buffer_size()
+    def _is_sent(self) -> bool:
+        """Whether the whole request is sent: a server that has answered already may never read the rest."""
+        return self._unsent is None and self._transport is not None and not self._transport.get_write_buffer_size()
 
-    def _look(self) -> None:
+    def _check_due(self) -> None:
         self._timer = None
         answer = self._answer
-        if answer is None or not answer.awaited:
+        if answer is None or not answer.is_awaited:
             return
         if self._due <= self._loop.time():
             answer.fail(TimeoutError("silent for too long"))
@@ -185,9 +231,9 @@ class UpstreamConnection(asyncio.Protocol):
             self.watch(self._due)
 
     def _shut(self) -> HttpAnswer | None:
-        """No exchange begins any more; the one under way is handed over."""
-        self.open = False
-        self._rest = None
+        """Allow no further exchange, and return the answer of the one under way."""
+        self._state = _CLOSED
+        self._unsent = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,7 +1,7 @@
-"""How a connection is made: addresses of a name, the first of them that answers, and TLS.
+"""Opens connections: it looks up a name, connects to the first address that answers, and starts TLS.
 
-Second step of the HTTP client, where no idle connection is left. The one door to aiohappyeyeballs (RFC 8305): a
-server with a dead IPv6 address must not cost every connection its time.
+Second step of the HTTP client, where no idle connection is left. The only module that imports aiohappyeyeballs
+(RFC 8305): a server with a dead IPv6 address must not delay every connection.
 """
 
 from __future__ import annotations
@@ -19,107 +19,104 @@ import aiohappyeyeballs
 from proxy.upstream.http1.target import Origin
 
 LOOKUP_SECONDS = 10.0
-"""How long a name's addresses are believed: streams open many connections at once."""
-KEPT_LOOKUPS = 256
+"""How long the addresses of a name are cached: streams open many connections at once."""
+CACHED_LOOKUPS = 256
 SECOND_ADDRESS_SECONDS = 0.25
-"""When the next address is tried beside one that has not answered yet (RFC 8305, section 8)."""
+"""The next address is tried after so long, beside one that has not answered yet (RFC 8305, section 8)."""
 
-Place = tuple[str, int]
+HostPort = tuple[str, int]
+Addresses = list[aiohappyeyeballs.AddrInfoType]
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
-class Addresses:
-    """Looks up names, once for all who ask meanwhile. Mutable: what is known, and what is being asked."""
+class AddressCache:
+    """Looks up names, once for all callers at a time. Mutable: cached addresses, and lookups under way."""
 
     def __init__(self) -> None:
-        self._known: dict[Place, tuple[float, list[aiohappyeyeballs.AddrInfoType]]] = {}
-        self._asked: dict[Place, asyncio.Task[list[aiohappyeyeballs.AddrInfoType]]] = {}
+        self._cached: dict[HostPort, tuple[float, Addresses]] = {}
+        self._lookups: dict[HostPort, asyncio.Task[Addresses]] = {}
 
-    async def of(self, place: Place) -> list[aiohappyeyeballs.AddrInfoType]:
-        """The addresses of a host and port, each time beginning with another one.
+    async def addresses_of(self, server: HostPort) -> Addresses:
+        """Return the addresses of a host and port, each time beginning with another one.
 
-        :raises OSError: the name is not known
+        :raises OSError: the name is unknown
         """
         loop = asyncio.get_running_loop()
-        known = self._known.get(place)
-        if known is None or known[0] <= loop.time():
-            asking = self._asked.get(place)
-            if asking is None:
-                asking = self._asked[place] = loop.create_task(_looked_up(loop, place))
-                asking.add_done_callback(lambda _: self._asked.pop(place, None))
-            # Whoever leaves must not end the lookup for the others.
-            known = self._keep(place, loop.time() + LOOKUP_SECONDS, await asyncio.shield(asking))
-        addresses = known[1]
-        found = addresses.copy()
+        expires, addresses = self._cached.get(server) or (0.0, [])
+        if not addresses or expires <= loop.time():
+            lookup = self._lookups.get(server)
+            if lookup is None:
+                lookup = self._lookups[server] = loop.create_task(_look_up(loop, server))
+                lookup.add_done_callback(lambda _: self._lookups.pop(server, None))
+            addresses = await asyncio.shield(lookup)  # a caller who leaves must not end it for the others
+            self._store(server, loop.time() + LOOKUP_SECONDS, addresses)
+        rotated = addresses.copy()
         addresses.append(addresses.pop(0))
-        return found
+        return rotated
 
-    def _keep(
-        self, place: Place, until: float, found: list[aiohappyeyeballs.AddrInfoType]
-    ) -> tuple[float, list[aiohappyeyeballs.AddrInfoType]]:
-        while len(self._known) >= KEPT_LOOKUPS:
-            del self._known[next(iter(self._known))]
-        self._known[place] = known = (until, found)
-        return known
+    def _store(self, server: HostPort, expires: float, addresses: Addresses) -> None:
+        while len(self._cached) >= CACHED_LOOKUPS:
+            del self._cached[next(iter(self._cached))]
+        self._cached[server] = (expires, addresses)
 
 
 class Opener:
-    """Makes connections. Mutable: addresses, and what TLS trusts once it is asked for."""
+    """Opens connections. Mutable: cached addresses, and the TLS context once it is needed."""
 
     def __init__(self) -> None:
-        self._addresses = Addresses()
-        self._context: ssl.SSLContext | None = None
+        self._addresses = AddressCache()
+        self._tls_context: ssl.SSLContext | None = None
 
     async def connect(self, origin: Origin, make: Callable[[float], P]) -> P:
-        """A connection to the first of a server's addresses that answers, TLS included.
+        """Connect to the first of a server's addresses that answers, TLS included.
 
         Both event loops set ``TCP_NODELAY`` themselves.
 
-        :param make: given the seconds of a round trip: what the first packets there and back took
-        :raises OSError: none of them did; the last one's reason
+        :param make: makes the protocol from the seconds of a round trip, as the first packets took them
+        :raises OSError: no address answered; the reason of the last one
         """
         loop = asyncio.get_running_loop()
-        addresses = await self._addresses.of((origin.host, origin.port))
-        context = await self._trusted() if origin.tls else None
+        addresses = await self._addresses.addresses_of((origin.host, origin.port))
+        context = await self._load_tls_context() if origin.tls else None
         # A certificate names hosts without the dot that ends an absolute name.
-        named = origin.host.rstrip(".") if origin.tls else None
+        server_name = origin.host.rstrip(".") if origin.tls else None
         while True:
             began = time.monotonic()  # uvloop's own clock counts in milliseconds
             try:
                 sock = await aiohappyeyeballs.start_connection(
                     addresses, happy_eyeballs_delay=SECOND_ADDRESS_SECONDS, interleave=1, loop=loop
                 )
-                made = partial(make, time.monotonic() - began)
-                _, protocol = await loop.create_connection(made, sock=sock, ssl=context, server_hostname=named)
+                factory = partial(make, time.monotonic() - began)
+                _, protocol = await loop.create_connection(factory, sock=sock, ssl=context, server_hostname=server_name)
             except (OSError, RuntimeError) as error:  # uvloop has both for a connection that is refused
                 aiohappyeyeballs.pop_addr_infos_interleave(addresses, 1)
                 if not addresses:
-                    # Not as a TimeoutError, which the kernel's own would be: no time of ours is over.
+                    # The kernel's own TimeoutError is none here: no time of ours is over.
                     raise ConnectionError(str(error)) from error
             else:
                 return protocol
 
-    async def _trusted(self) -> ssl.SSLContext:
-        if self._context is None:
-            self._context = await asyncio.to_thread(tls_context)
-        return self._context
+    async def _load_tls_context(self) -> ssl.SSLContext:
+        if self._tls_context is None:
+            self._tls_context = await asyncio.to_thread(tls_context)
+        return self._tls_context
 
 
-async def _looked_up(loop: asyncio.AbstractEventLoop, place: Place) -> list[aiohappyeyeballs.AddrInfoType]:
-    host, port = place
+async def _look_up(loop: asyncio.AbstractEventLoop, server: HostPort) -> Addresses:
+    host, port = server
     try:  # an address needs no lookup, hence no thread
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-    if not found:
+        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    if not addresses:
         raise OSError(f"no address of {host}")
-    return list(found)
+    return list(addresses)
 
 
 def tls_context() -> ssl.SSLContext:
-    """Certificates and host names are checked as OpenSSL is configured, ``SSL_CERT_FILE`` and ``SSL_CERT_DIR`` too.
+    """Make a context that checks certificates and host names as OpenSSL is configured.
 
-    Reading the authorities takes some 20 ms: for a thread, and once.
+    ``SSL_CERT_FILE`` and ``SSL_CERT_DIR`` apply. Reading the authorities takes some 20 ms: call it once, in a thread.
     """
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])

@@ -1,7 +1,7 @@
-"""The client itself: a request goes over an idle connection to its server, or over one that is made for it.
+"""The pool of the HTTP client: a request goes over an idle connection to its server, or over a new one.
 
-The way into the package. Connections are not limited in number: each carries one exchange, and a stream that had to
-wait for another one's end could wait for minutes.
+The wire lane calls it; it uses all other modules of the package. Connections are not limited in number: each carries
+one exchange, and a stream that had to wait for the end of another one could wait for minutes.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from functools import partial
 
 from proxy.upstream.http1.answer import HttpAnswer
-from proxy.upstream.http1.connection import UpstreamConnection
+from proxy.upstream.http1.connection import ConnectionState, UpstreamConnection
 from proxy.upstream.http1.failures import ConnectTimedOut
 from proxy.upstream.http1.opening import Opener
 from proxy.upstream.http1.target import Origin, head_of, target_of
 
 
 class Pool:
-    """All connections of one event loop. Mutable: which are open, and since when which are idle.
+    """All connections of one event loop. Mutable: the open ones, and since when each idle one is.
 
-    :param keepalive_seconds: idle connections are dropped then
+    :param keepalive_seconds: how long it keeps an idle connection
     :param connect_seconds: for name lookup, TCP and TLS together
     """
 
@@ -32,8 +32,12 @@ class Pool:
         self._opener = Opener()
         self._open: set[UpstreamConnection] = set()
         self._idle: dict[Origin, deque[tuple[float, UpstreamConnection]]] = {}
-        self._sweeping: asyncio.TimerHandle | None = None
+        self._sweep_timer: asyncio.TimerHandle | None = None
         self._closed = False
+
+    def __repr__(self) -> str:
+        active = sum(connection.state is ConnectionState.ACTIVE for connection in self._open)
+        return f"<Pool with {active} active and {len(self._open) - active} other connections>"
 
     async def ask(
         self,
@@ -48,75 +52,75 @@ class Pool:
         """Send a request, and wait for status and headers of its answer.
 
         :param due: when to stop waiting, by the loop's clock
-        :param fresh: over a connection that has carried nothing yet
+        :param fresh: use a connection that has carried nothing yet
         :raises ConnectTimedOut, ConnectionGone, AnswerBroken, OSError: there was no answer
         :raises ValueError: this is no request that could be sent
         """
         target = target_of(method, url)
         head = head_of(target, headers, None if body is None else len(body))
-        kept = None if fresh else self._taken(target.origin)
-        connection = kept or await self._made(target.origin, due)
+        idle = None if fresh else self._take_idle(target.origin)
+        connection = idle or await self._open_connection(target.origin, due)
         return await connection.ask(head, body, due)
 
     async def aclose(self) -> None:
         """Close all connections."""
         self._closed = True
-        if self._sweeping is not None:
-            self._sweeping.cancel()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
         for connection in tuple(self._open):
             connection.abort()
         self._idle.clear()
         await asyncio.sleep(0)  # the loop closes the sockets in its next turn
 
-    def _taken(self, origin: Origin) -> UpstreamConnection | None:
-        """The connection that became idle last, so that those beyond what is needed grow old."""
+    def _take_idle(self, origin: Origin) -> UpstreamConnection | None:
+        """Take the connection that became idle last, so that those beyond what is needed grow old."""
         idle = self._idle.get(origin)
         while idle:
             since, connection = idle.pop()
-            if not connection.open:
+            if not connection.is_available:
                 continue
             if self._loop.time() - since < self._keepalive_seconds:
                 return connection
             connection.abort()
         return None
 
-    async def _made(self, origin: Origin, due: float) -> UpstreamConnection:
-        make = partial(UpstreamConnection, self._loop, partial(self._keep, origin), self._open.discard)
-        connecting = self._loop.time() + self._connect_seconds
+    async def _open_connection(self, origin: Origin, due: float) -> UpstreamConnection:
+        make = partial(UpstreamConnection, self._loop, origin, self._add_idle, self._open.discard)
+        connect_due = self._loop.time() + self._connect_seconds
         try:
-            async with asyncio.timeout_at(min(connecting, due)):
-                made = await self._opener.connect(origin, make)
+            async with asyncio.timeout_at(min(connect_due, due)):
+                connection = await self._opener.connect(origin, make)
         except TimeoutError as error:
-            if connecting < due:
+            if connect_due < due:
                 raise ConnectTimedOut(f"no connection within {self._connect_seconds:g} s") from error
             raise
         if self._closed:
-            made.abort()
-        elif made.open:
-            self._open.add(made)
-        return made
+            connection.abort()
+        elif connection.is_available:
+            self._open.add(connection)
+        return connection
 
-    def _keep(self, origin: Origin, connection: UpstreamConnection) -> None:
+    def _add_idle(self, connection: UpstreamConnection) -> None:
         if self._closed:
             connection.abort()
             return
-        idle = self._idle.get(origin)
+        idle = self._idle.get(connection.origin)
         if idle is None:
-            idle = self._idle[origin] = deque()
+            idle = self._idle[connection.origin] = deque()
         idle.append((self._loop.time(), connection))
-        if self._sweeping is None:
-            self._sweeping = self._loop.call_later(self._keepalive_seconds, self._sweep)
+        if self._sweep_timer is None:
+            self._sweep_timer = self._loop.call_later(self._keepalive_seconds, self._sweep)
 
     def _sweep(self) -> None:
-        """Drop what has been idle for too long, and look again when the next one will have been."""
-        self._sweeping = None
+        """Close connections that have been idle for too long, and run again when the next one will have been."""
+        self._sweep_timer = None
         now, oldest = self._loop.time(), None
         for origin, idle in tuple(self._idle.items()):
-            while idle and (not idle[0][1].open or now - idle[0][0] >= self._keepalive_seconds):
+            while idle and (not idle[0][1].is_available or now - idle[0][0] >= self._keepalive_seconds):
                 idle.popleft()[1].abort()
             if not idle:
                 del self._idle[origin]
             elif oldest is None or idle[0][0] < oldest:
                 oldest = idle[0][0]
         if oldest is not None:
-            self._sweeping = self._loop.call_at(oldest + self._keepalive_seconds, self._sweep)
+            self._sweep_timer = self._loop.call_at(oldest + self._keepalive_seconds, self._sweep)
