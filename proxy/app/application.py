@@ -46,6 +46,7 @@ from proxy.server.endpoints.operations import OperationsEndpoints
 from proxy.server.endpoints.registry import RegistryEndpoints
 from proxy.server.errors import envelope, status_of
 from proxy.server.operator import OperatorAccess
+from proxy.store.codec import Codec
 from proxy.store.leases import RedisLeases
 from proxy.telemetry.logging import FactLog
 from proxy.telemetry.metrics import Metrics
@@ -61,18 +62,20 @@ def create_app(
     secret: bytes,
     warn: Callable[[str], None],
     shared_metrics: Path | None = None,
+    codec: Codec | None = None,
 ) -> Starlette:
     """The application of one worker process.
 
     :param store_url: where the store is, ``embedded`` resolved already
     :param secret: key of the HMAC that tells tenants apart; the same in all workers and replicas
     :param shared_metrics: the folder that several workers count into
+    :param codec: packs every stored value; None for the usual one
     """
     metrics, log = Metrics(shared_metrics), FactLog()
     emit = _both(log, metrics)
-    stored = StoredParts(settings, store_url, warn, emit)
+    stored = StoredParts(settings, store_url, warn, emit, codec=codec)
     parts, store = stored.parts, stored.store
-    flushing = Flushing(settings, store_url, emit, store)
+    flushing = Flushing(settings, store_url, emit, stored.codec, store)
     flush = flushing.outbox if flushing.enabled else None
     stored.forgets.append(flushing)  # also while it is off: something may be left of when it was on
     engine = Engine(stored, emit, flush)
@@ -176,7 +179,7 @@ def _history(settings: Settings, stored: StoredParts, road: Commands) -> StoredH
         road=road,
         upstream=stored.parts.upstream,
         store=stored.store,
-        turns=stored.store,
+        turns=stored.store.turns,
         heads=stored.by_hand,
         leases=RedisLeases(stored.store.ask),
         parse=partial(stored.parts.parser.read, bounded=False),

@@ -27,6 +27,7 @@ from proxy.memory_flush import (
     Watch,
     installed,
 )
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.flush_queue import QueueBounds, RedisFlushQueue
 
@@ -42,10 +43,13 @@ class Flushing:
     It has a connection of its own to the store: no request waits behind entries, which may be megabytes, and a failure
     among them does not have the store left alone.
 
+    :param codec: packs every stored value
     :param requests: the store as requests use it, over whose connection their notes go; None where there are none
     """
 
-    def __init__(self, settings: Settings, url: str, emit: Listener, requests: RedisStore | None = None) -> None:
+    def __init__(
+        self, settings: Settings, url: str, emit: Listener, codec: Codec, requests: RedisStore | None = None
+    ) -> None:
         said = settings.memory_flush
         self.enabled = said.enabled
         self._settings = settings
@@ -55,13 +59,14 @@ class Flushing:
         bounds = QueueBounds(said.max_entries, said.max_mb * 2**20)
         self.store = store = RedisStore(
             url,
+            codec,
             ttl_seconds=ttl_seconds,
             recall_timeout_seconds=STORE_SECONDS,
             record_timeout_seconds=STORE_SECONDS,
             library=settings.transport.store == "library",
         )
-        self.queue = RedisFlushQueue(store.ask, ttl_seconds=ttl_seconds, bounds=bounds)
-        notes = RedisFlushQueue((requests or store).ask, ttl_seconds=ttl_seconds, bounds=bounds)
+        self.queue = RedisFlushQueue(store.ask, codec, ttl_seconds=ttl_seconds, bounds=bounds)
+        notes = RedisFlushQueue((requests or store).ask, codec, ttl_seconds=ttl_seconds, bounds=bounds)
         self.outbox = Outbox(self.queue, store, notes=notes, emit=emit, clock=time.time, nudge=self._nudge)
         self.recovery = Recovery(self.queue, store, emit=emit, clock=time.time)
         self._watch = Watch(self.queue, emit)

@@ -29,6 +29,7 @@ from proxy.pipeline.identify import Identifier
 from proxy.pipeline.offline import OfflineService
 from proxy.store.by_hand import RedisByHand
 from proxy.store.calibrations import RedisCalibrations
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.leases import RedisLeases
 from proxy.store.lessons import RedisLearnedWindows
@@ -155,12 +156,20 @@ class StoredParts:
         url: str,
         warn: Callable[[str], None],
         emit: Listener = lambda _: None,
+        *,
+        codec: Codec | None = None,
     ) -> None:
+        """Connect nothing yet.
+
+        :param codec: packs every stored value, in place of the process's own (``build_codec``)
+        """
+        self.codec = codec = codec or build_codec()
         ttl_seconds = settings.store.ttl_days * SECONDS_A_DAY
         self.lifetimes = _lifetimes(settings)
         most = settings.store.max_tenant_mb
         self.store = RedisStore(
             url,
+            codec,
             ttl_seconds=ttl_seconds,
             lifetimes=self.lifetimes,
             emit=emit,
@@ -169,11 +178,12 @@ class StoredParts:
         )
         self.forgets: list[DeletionHook] = []
         """Whoever keeps something of a conversation beside the store, and is told when it is forgotten."""
-        self.by_hand = RedisByHand(self.store.ask, ttl_seconds=ttl_seconds, lifetimes=self.lifetimes)
-        self.calibrations = RedisCalibrations(self.store.ask, ttl_seconds=ttl_seconds)
-        models = RedisModels(self.store.ask)
+        self.by_hand = RedisByHand(self.store.ask, codec, ttl_seconds=ttl_seconds, lifetimes=self.lifetimes)
+        self.calibrations = RedisCalibrations(self.store.ask, codec, ttl_seconds=ttl_seconds)
+        models = RedisModels(self.store.ask, codec)
         self.live = LiveOverrides(models, time.time)
-        self.parts = Parts(settings, warn, self.live, RedisLearnedWindows(self.store.ask, ttl_seconds=ttl_seconds))
+        lessons = RedisLearnedWindows(self.store.ask, codec, ttl_seconds=ttl_seconds)
+        self.parts = Parts(settings, warn, self.live, lessons)
         self.registry = ModelRegistry(
             store=models,
             calibrations=self.calibrations,
@@ -223,6 +233,11 @@ class Engine:
             timer=time.perf_counter,
             full=store.usage.full,
         )
+
+
+def build_codec() -> Codec:
+    """Return the object that packs every stored value of a process; a cipher would be given to it here."""
+    return Codec()
 
 
 def _lifetimes(settings: Settings) -> Lifetimes:

@@ -14,7 +14,7 @@ from proxy.core.conversation.messages import ModelRequest
 from proxy.core.conversation.records import StoredConversation
 from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
 from proxy.core.errors import ModelNotFound
-from proxy.core.ports import Caller, ConversationStore, RequestHeads, StartedTurn, Upstream
+from proxy.core.ports import Caller, ConversationStore, RequestHeads, TurnStore, Upstream
 from proxy.pipeline.pipeline import Pipeline
 from proxy.pipeline.stored_conversation import Read, StoredConversationReader, request_of, request_read
 
@@ -113,8 +113,9 @@ class ArchiveStore(ConversationStore, Protocol):
         """The id of the conversation that a credential's client calls by a name."""
         ...
 
-    async def start_turn(self, family: str, own: str, tenant: str, seconds: float) -> StartedTurn | None:
-        """Take the turn of a conversation."""
+    @property
+    def turns(self) -> TurnStore:
+        """The turns of stored history."""
         ...
 
     async def forget(self, conversation: str, owner: str, name: str, now: float) -> bool:

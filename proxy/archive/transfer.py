@@ -152,7 +152,7 @@ class Transfer:
             yield None
             return
         family = chain_of(tenant, (), conversation=name).family
-        begun = await self._finding.store.start_turn(family, "", tenant, LEASE_SECONDS)
+        begun = await self._finding.store.turns.start_turn(family, "", tenant, LEASE_SECONDS)
         if begun is not None and begun.record is None:
             if begun.lease is None:
                 raise under_way()

@@ -167,11 +167,11 @@ def work(config: Path | None) -> None:
 
 def _asked(config: Path | None, ask: Ask, emit: Listener = lambda _: None) -> None:
     """Run with the store open; everything that was started for it is stopped again."""
-    from proxy.app import Flushing
+    from proxy.app import Flushing, build_codec
     from proxy.config import load
 
     async def run(settings: Settings, url: str) -> None:
-        flushing = Flushing(settings, url, emit)
+        flushing = Flushing(settings, url, emit, build_codec())
         try:
             await flushing.store.ping()
             await ask(flushing)

@@ -1,100 +1,117 @@
-"""The adapter of ``CalibrationStore``: what was learned of providers' tokenizers, by credential.
+"""Stores what was learned of providers' tokenizers, by credential: the adapter of ``CalibrationStore``.
 
-Met twice on the road of a request whose model is calibrated: read beside ``recall``, written beside ``record``. What is
-learned is written only upon what it was learned from; where another reply was faster, it is learned anew from that.
+A request whose model is calibrated meets it twice: it is read beside ``recall`` and written beside ``record``. A write
+takes effect only where the stored value is still the one it was learned from; else it is learned again from the newer
+value.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from proxy.core.errors import StoreError, StoreUnavailable
+from proxy.core.errors import RecordUnreadable, StoreError, StoreUnavailable
 from proxy.core.planning.calibration import ANY_TOOLS, UNCALIBRATED, Calibration, CalibrationEntry, CalibrationKey
 from proxy.store import keys
-from proxy.store.models import MOST_MODELS, Ask
+from proxy.store.codec import Codec
+from proxy.store.commands import Ask
+from proxy.store.models import MOST_MODELS
 
 MOST_TOOL_SETS = 256
-"""Of one credential, over all models; further ones go by their model's own calibration."""
+"""Of one credential, over all models; further tool sets use their model's own calibration."""
 LEARN_SECONDS = 1.0
 """The last byte of the response waits for it, as for ``record``."""
 TRIES = 16
-"""Of so many replies that end at the same instant each is learned from; of more, some may be lost."""
-_REMEMBERED = 1024
+"""Replies that may end at the same instant and all be learned from; of more, some may be lost."""
+_CACHED = 1024
 _KEEP = (Path(__file__).with_name("lua") / "calibrate.lua").read_text("utf-8")
 
 
 class RedisCalibrations:
-    """Calibrations in Redis; the mutable state is a bounded memory of the last known, for when the store is gone.
+    """Calibrations in Redis. Its state is a bounded cache of the last ones, for outages.
 
-    :param ttl_seconds: how long what no reply renews is kept; None keeps it for good
+    :param ttl_seconds: how long a calibration is stored that no reply renews; None for no limit
     """
 
-    def __init__(self, ask: Ask, *, ttl_seconds: float | None, learn_timeout_seconds: float = LEARN_SECONDS) -> None:
+    def __init__(
+        self, ask: Ask, codec: Codec, *, ttl_seconds: float | None, learn_timeout_seconds: float = LEARN_SECONDS
+    ) -> None:
         self._ask = ask
+        self._codec = codec
         self._ttl = max(1, math.ceil(ttl_seconds)) if ttl_seconds else 0
         self._learn_seconds = learn_timeout_seconds
-        self._known: dict[CalibrationKey, Calibration] = {}
+        self._newest: dict[CalibrationKey, Calibration] = {}
 
     async def calibration(self, key: CalibrationKey) -> Calibration:
-        """Of a tool set, else of its model; the last one known where the store does not answer."""
+        """Return the calibration of a tool set, else of its model; during an outage the last one of this process."""
         try:
-            own, overall = map(_unpack, await self._held(key, briefly=True))
+            own, overall = map(self._unpack, await self._read(key, briefly=True))
         except StoreError:
-            return self._known.get(key, UNCALIBRATED)
-        return self._remembered(key, own or overall or UNCALIBRATED)
+            return self._newest.get(key, UNCALIBRATED)
+        return self._cache(key, own or overall or UNCALIBRATED)
 
-    async def learn(self, key: CalibrationKey, counted: int, told: int, now: float) -> None:
+    async def learn(self, key: CalibrationKey, counted: int, reported: int, now: float) -> None:
         """Take in one more reply, for the tool set and for the model."""
         try:
             async with asyncio.timeout(self._learn_seconds):
-                after = await self._learned(key, counted, told, now)
+                after = await self._learn(key, counted, reported, now)
         except (StoreError, TimeoutError):
-            after = self._known.get(key, UNCALIBRATED).learned(counted, told, now)
-        self._remembered(key, after)
+            after = self._newest.get(key, UNCALIBRATED).learned(counted, reported, now)
+        self._cache(key, after)
 
-    async def _learned(self, key: CalibrationKey, counted: int, told: int, now: float) -> Calibration:
-        """What is known of the tool set after one more reply; stored, upon what other replies have stored."""
-        before = await self._held(key)
+    async def _learn(self, key: CalibrationKey, counted: int, reported: int, now: float) -> Calibration:
+        """Store what one more reply teaches, and return the tool set's calibration after it."""
+        before = await self._read(key)
         for _ in range(TRIES):
-            own, overall = ((_unpack(one) or UNCALIBRATED).learned(counted, told, now) for one in before)
-            of_set = (_field(key), before[0] or "", _pack(own))
-            of_model = (_field(_any(key)), before[1] or "", _pack(overall))
-            kept = (MOST_TOOL_SETS, self._ttl, *of_set, *of_model)
-            before = await self._ask("EVAL", _KEEP, 1, keys.calibrations(key.owner), *kept)
+            own, overall = ((self._unpack(packed) or UNCALIBRATED).learned(counted, reported, now) for packed in before)
+            of_set = (_field(key), before[0] or "", self._pack(own))
+            of_model = (_field(_any(key)), before[1] or "", self._pack(overall))
+            arguments = (MOST_TOOL_SETS, self._ttl, *of_set, *of_model)
+            before = await self._ask("EVAL", _KEEP, 1, keys.calibrations(key.owner), *arguments)
             if not before:
-                newest = (MOST_MODELS, 0, key.model, "*", _pack(overall))
+                newest = (MOST_MODELS, 0, key.model, "*", self._pack(overall))
                 await self._ask("EVAL", _KEEP, 1, keys.models_part("k"), *newest)
                 return own
         raise StoreUnavailable("Too many replies end at once.")
 
     async def readings(self, owner: str | None) -> Mapping[str, Sequence[CalibrationEntry]]:
-        """By model id, the calibration of the model first; for None the newest of anybody's."""
+        """Return calibrations by model id, the model's own first; for None the newest of any credential."""
         key = keys.models_part("k") if owner is None else keys.calibrations(owner)
-        found: dict[str, list[CalibrationEntry]] = {}
+        entries: dict[str, list[CalibrationEntry]] = {}
         for field, packed in sorted((await self._ask("HGETALL", key)).items()):
             model, _, rest = field.decode().partition("\0")
             tools = rest.partition("\0")[2] if rest else ANY_TOOLS
-            if calibration := _unpack(packed):
-                found.setdefault(model, []).append(CalibrationEntry(tools, calibration))
-        return {model: sorted(own, key=lambda one: one.tools != ANY_TOOLS) for model, own in found.items()}
+            if calibration := self._unpack(packed):
+                entries.setdefault(model, []).append(CalibrationEntry(tools, calibration))
+        return {model: sorted(own, key=lambda entry: entry.tools != ANY_TOOLS) for model, own in entries.items()}
 
-    async def _held(self, key: CalibrationKey, *, briefly: bool = False) -> Sequence[bytes | None]:
-        """What is stored of the tool set and of its model."""
+    async def _read(self, key: CalibrationKey, *, briefly: bool = False) -> Sequence[bytes | None]:
+        """Return the stored calibrations of the tool set and of its model."""
         fields = (_field(key), _field(_any(key)))
-        found: Sequence[bytes | None] = await self._ask("HMGET", keys.calibrations(key.owner), *fields, briefly=briefly)
-        return found
+        packed: Sequence[bytes | None] = await self._ask(
+            "HMGET", keys.calibrations(key.owner), *fields, briefly=briefly
+        )
+        return packed
 
-    def _remembered(self, key: CalibrationKey, calibration: Calibration) -> Calibration:
-        self._known.pop(key, None)
-        self._known[key] = calibration
-        if len(self._known) > _REMEMBERED:
-            del self._known[next(iter(self._known))]
+    def _cache(self, key: CalibrationKey, calibration: Calibration) -> Calibration:
+        self._newest.pop(key, None)
+        self._newest[key] = calibration
+        if len(self._newest) > _CACHED:
+            del self._newest[next(iter(self._newest))]
         return calibration
+
+    def _pack(self, calibration: Calibration) -> bytes:
+        return self._codec.pack_json(asdict(calibration))
+
+    def _unpack(self, packed: bytes | None) -> Calibration | None:
+        """Return None for a record that another version wrote and this one cannot read."""
+        try:
+            return None if packed is None else Calibration(**self._codec.unpack_json(packed))
+        except (RecordUnreadable, TypeError):
+            return None
 
 
 def _any(key: CalibrationKey) -> CalibrationKey:
@@ -103,15 +120,3 @@ def _any(key: CalibrationKey) -> CalibrationKey:
 
 def _field(key: CalibrationKey) -> str:
     return f"{key.model}\0{key.upstream}\0{key.tools}"
-
-
-def _pack(calibration: Calibration) -> str:
-    return json.dumps(asdict(calibration))
-
-
-def _unpack(packed: bytes | None) -> Calibration | None:
-    """None for what another version wrote and this one cannot read."""
-    try:
-        return None if packed is None else Calibration(**json.loads(packed))
-    except (ValueError, TypeError):
-        return None

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from proxy.core.conversation.prefix import PrefixChain
 from proxy.core.conversation.summary import SummaryRecipe
 from proxy.core.ports import Lease
-from proxy.store import codec, keys
+from proxy.store import keys
+from proxy.store.commands import Ask
+from proxy.store.references import reference
 
-Ask = Callable[..., Awaitable[Any]]
-"""``RedisStore.ask``."""
 _FOLDER = Path(__file__).with_name("lua")
 _TAKE, _KEEP = ((_FOLDER / f"{name}.lua").read_text("utf-8") for name in ("take_lease", "keep_lease"))
 
@@ -45,7 +45,7 @@ class RedisLeases:
         """
         prefix, purpose = (
             keys.family_prefix(chain.family),
-            codec.reference(covered, chain.at(covered), recipe, absorbed),
+            reference(covered, chain.at(covered), recipe, absorbed),
         )
         word = uuid.uuid4().hex  # the same where the line repeats the command: then the lease is ours already
         value = await self._ask("EVAL", _TAKE, 1, prefix, name, _milliseconds(seconds), purpose, word)

@@ -1,16 +1,19 @@
-"""The adapter of ``LearnedWindowStore``: what overflows taught, by credential, as the room upstream packs it.
+"""Stores what overflows taught of models' windows, by credential: the adapter of ``LearnedWindowStore``.
 
-Beside the road of a request: read once by each worker for each credential, written when an upstream has refused a
-request for its length.
+Each worker reads it once for each credential, and writes when an upstream has refused a request for its length.
+``catalog/learned_windows.py`` packs and unpacks the content.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 
+from proxy.core.errors import RecordUnreadable
 from proxy.store import keys
-from proxy.store.models import Ask
+from proxy.store.codec import Codec
+from proxy.store.commands import Ask
 
 MOST_LESSONS = 256
 """Of one credential; clients choose models' names, so there must be a bound."""
@@ -22,26 +25,31 @@ if ttl ~= '0' then redis.call('EXPIRE', at, ttl) end
 
 
 class RedisLearnedWindows:
-    """Lessons in Redis. All state is the server's.
+    """Learned windows in Redis. All state is the server's.
 
-    :param ttl_seconds: how long they are kept after the last one; None keeps them for good
+    :param ttl_seconds: how long a credential's windows are stored after the last one; None for no limit
     """
 
-    def __init__(self, ask: Ask, *, ttl_seconds: float | None) -> None:
+    def __init__(self, ask: Ask, codec: Codec, *, ttl_seconds: float | None) -> None:
         self._ask = ask
+        self._codec = codec
         self._ttl = max(1, math.ceil(ttl_seconds)) if ttl_seconds else 0
 
     async def lessons(self, owner: str) -> Sequence[bytes]:
-        """All that was taught to one credential.
+        """Return all that overflows taught of one credential's models.
 
         :raises StoreUnavailable: the store did not answer in time
         """
-        found: Sequence[bytes] = await self._ask("HVALS", keys.lessons(owner), briefly=True)
-        return found
+        lessons: list[bytes] = []
+        for sealed in await self._ask("HVALS", keys.lessons(owner), briefly=True):
+            with contextlib.suppress(RecordUnreadable):
+                lessons.append(self._codec.open(sealed))
+        return lessons
 
     async def keep_lesson(self, owner: str, name: str, packed: bytes) -> None:
-        """Keep one, in place of an older one of that name.
+        """Store a lesson, in place of an older one of that name.
 
         :raises StoreUnavailable: the store did not answer in time
         """
-        await self._ask("EVAL", _KEEP, 1, keys.lessons(owner), name, packed, MOST_LESSONS, self._ttl)
+        sealed = self._codec.seal(packed)
+        await self._ask("EVAL", _KEEP, 1, keys.lessons(owner), name, sealed, MOST_LESSONS, self._ttl)

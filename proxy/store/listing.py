@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from proxy.core.conversation.prefix import split_id
 from proxy.core.errors import StoreError
 from proxy.store import keys
+from proxy.store.commands import Ask
 
-Ask = Callable[..., Awaitable[Any]]
 PAUSE_SECONDS = 60.0
 """Between two sweeps; a list's order is no older."""
 SOON_SECONDS = 0.05

@@ -1,136 +1,137 @@
-"""Reading back what is stored of a conversation: its record, messages, turns, summaries and system messages.
+"""Reads stored conversations back: records, messages, turns, summaries and system messages.
 
-Below the adapter, which sends the commands. One broken record, or one of a newer version, hides no other: it is passed
-over or marked, and told as a fact with its place (``RecordBroken``).
+The archive reads through it, and so do stored history and recovery. One broken record, or one of a newer version,
+hides no other: it is left out or marked, and the event ``RecordBroken`` names its place.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proxy.core.conversation.prefix import split_id
 from proxy.core.conversation.records import StoredConversation, StoredMessage
 from proxy.core.conversation.summary import PrefixSummary
-from proxy.core.errors import RecordUnreadable, StoreError
+from proxy.core.errors import RecordUnreadable
 from proxy.core.events import Listener, RecordBroken
-from proxy.store import codec, keys, scripts
+from proxy.store import keys, scripts
+from proxy.store.codec import Codec, StoredTurn, clipped
+from proxy.store.commands import Ask, CommandSender
 from proxy.store.described import read_conversation, read_path
 
 _PAGE = 500
-"""Messages read at a time."""
+"""Messages of one read."""
 
 
 class RecordReader:
-    """Reads conversations. Its state is the listener.
+    """Reads conversations. It holds no state of its own.
 
-    :param emit: told of what cannot be read
+    :param emit: receives an event for each record that cannot be read
     """
 
-    def __init__(self, emit: Listener) -> None:
+    def __init__(self, sender: CommandSender, codec: Codec, emit: Listener) -> None:
+        self._sender = sender
+        self._codec = codec
         self._emit = emit
-
-    @abstractmethod
-    async def ask(self, *command: str | bytes | float, probe: bool = False, briefly: bool = False) -> Any:
-        """Send one command."""
-
-    @abstractmethod
-    async def _read(self, script: scripts.Script, conversation: str, *more: str) -> Any:
-        """Run a script over a conversation; nothing where the id is none."""
+        self.ask: Ask = sender.ask
+        """Send one command; the other adapters share the connection through this."""
 
     async def conversation(self, conversation: str) -> StoredConversation | None:
-        """A conversation's record; an id that was only told leads to the conversation that holds the turn.
+        """Return a conversation's record, or None; the id that a client was told may lead to another conversation.
 
-        :raises RecordUnreadable: there is one, and nobody can tell how many messages it has
+        :raises RecordUnreadable: there is one, and its number of messages cannot be read
         """
         try:
-            return self.described(split_id(conversation)[0], await self._read(scripts.DESCRIBE, conversation))
+            answer = await self._sender.read(scripts.DESCRIBE, conversation)
+            return self.described(split_id(conversation)[0], answer)
         except RecordUnreadable as error:
             self._emit(RecordBroken(conversation, "conversation", error.internal))
             raise
 
     def described(self, family: str, answer: Sequence[Any]) -> StoredConversation | None:
-        """A conversation's record from what a script answers; numbers that are none are told and taken for 0."""
-        record = read_conversation(family, answer)
+        """Return a conversation's record from a script's answer; a field that cannot be read is 0 or empty."""
+        record = read_conversation(family, answer, self._codec.open_text)
         if record is not None and record.broken:
             self._emit(RecordBroken(record.id, "conversation", f"no numbers: {', '.join(record.broken)}"))
         return record
 
     async def messages(self, conversation: str, *, start: int = 1, stop: int | None = None) -> Sequence[StoredMessage]:
-        """The original messages from ``start`` to ``stop``, both included, a fork's earlier ones too.
+        """Return the original messages from ``start`` to ``stop``, both included, a fork's earlier ones too.
 
-        One that cannot be read stands in its place without bytes, and ``unreadable`` says why.
+        A message that cannot be read keeps its place and has no bytes, and ``unreadable`` says why.
         """
-        read: list[StoredMessage] = []
+        messages: list[StoredMessage] = []
         last = math.inf if stop is None else stop
         for holder, base, count in await self._path(conversation):
             for first in range(max(start, base + 1), int(min(last, count)) + 1, _PAGE):
                 page = min(last, count, first + _PAGE - 1)
-                read += await self._page(holder, base, first, int(page))
+                messages += await self._page(holder, base, first, int(page))
             last = min(last, base)
-        read.sort(key=lambda message: message.position)
-        for one in read:
-            if one.unreadable:
-                self._emit(RecordBroken(conversation, f"message {one.position}", one.unreadable))
-        return read
+        messages.sort(key=lambda message: message.position)
+        for message in messages:
+            if message.unreadable:
+                self._emit(RecordBroken(conversation, f"message {message.position}", message.unreadable))
+        return messages
 
     async def message_ids(self, conversation: str, stop: int) -> Sequence[str]:
-        """The ids of the messages up to position ``stop``, a fork's earlier ones too, without the messages."""
+        """Return the ids of the messages up to position ``stop``, a fork's earlier ones too, oldest first."""
         pages: list[list[str]] = []
         for holder, base, count in await self._path(conversation):
             stop, last = min(stop, base), min(stop, count)
             if last > base:
                 hashes = await self.ask("GETRANGE", keys.hash_string(holder), 0, 16 * (last - base) - 1)
                 pages.append([hashes[i : i + 16].hex() for i in range(0, len(hashes), 16)])
-        return [one for page in reversed(pages) for one in page]
+        return [message_id for page in reversed(pages) for message_id in page]
 
     async def summaries(self, conversation: str, *, standing: bool = False) -> Sequence[PrefixSummary]:
-        """All summaries of a conversation, oldest first.
+        """Return all summaries of a conversation, oldest first.
 
-        :param standing: those only that stand for a beginning of what is stored; a turn that was never recorded may
-            have left another one
+        :param standing: only those of a prefix of the stored messages; a turn that was never recorded may have left
+            another one
         """
-        packed = await self._read(scripts.SUMMARIES, conversation, *(["standing"] if standing else []))
-        readable = [summary for one in packed if (summary := codec.readable_summary(one)) is not None]
+        records = await self._sender.read(scripts.SUMMARIES, conversation, *(["standing"] if standing else []))
+        readable = [summary for record in records if (summary := self._codec.readable_summary(record)) is not None]
         return sorted(readable, key=lambda summary: (summary.created_at, summary.covered))
 
-    async def all_turns(self, conversation: str) -> Sequence[codec.StoredTurn]:
-        """What was done in each turn up to now, those of what a fork rests on too, oldest first."""
-        found: list[codec.StoredTurn] = []
+    async def all_turns(self, conversation: str) -> Sequence[StoredTurn]:
+        """Return all turns of a conversation, oldest first; of a fork's parents those that it shares."""
+        turns: list[StoredTurn] = []
         last = sys.maxsize
         for holder, base, _ in await self._path(conversation):
-            packed = await self.ask("LRANGE", keys.turn_list(holder), 0, -1)
-            found += [codec.clipped(turn, last) for turn in self._turns(holder, packed) if turn.first <= last]
+            entries = await self.ask("LRANGE", keys.turn_list(holder), 0, -1)
+            turns += [clipped(turn, last) for turn in self._turns(holder, entries) if turn.first <= last]
             last = min(last, base)
-        return sorted(found, key=lambda turn: turn.created_at)
+        return sorted(turns, key=lambda turn: turn.created_at)
 
     async def system_messages(self, conversation: str) -> Mapping[bytes, bytes]:
-        """Every system message that was ever sent in a conversation: digest to the client's bytes."""
-        found: dict[bytes, bytes] = {}
+        """Return every system message that a conversation ever had: digest to the client's bytes."""
+        messages: dict[bytes, bytes] = {}
         for holder, _, _ in await self._path(conversation):
-            found |= await self.ask("HGETALL", keys.system_hash(holder))
-        return found
+            for digest, sealed in (await self.ask("HGETALL", keys.system_hash(holder))).items():
+                try:
+                    messages[digest] = self._codec.open(sealed)
+                except RecordUnreadable as error:
+                    self._emit(RecordBroken(holder, f"system message {digest.hex()}", error.internal))
+        return messages
 
-    def _turns(self, holder: str, packed: Sequence[bytes]) -> list[codec.StoredTurn]:
-        turns: list[codec.StoredTurn] = []
-        for place, one in enumerate(packed, 1):
+    def _turns(self, holder: str, entries: Sequence[bytes]) -> list[StoredTurn]:
+        turns: list[StoredTurn] = []
+        for place, entry in enumerate(entries, 1):
             try:
-                turns.append(codec.unpack_turn(one))
-            except StoreError as error:
+                turns.append(self._codec.unpack_turn(entry))
+            except RecordUnreadable as error:
                 self._emit(RecordBroken(holder, f"turn {place}", error.internal))
         return turns
 
     async def _path(self, conversation: str) -> list[tuple[str, int, int]]:
         family, _ = split_id(conversation)
-        return read_path(family, await self._read(scripts.PATH, conversation))
+        return read_path(family, await self._sender.read(scripts.PATH, conversation))
 
     async def _page(self, holder: str, base: int, first: int, last: int) -> list[StoredMessage]:
         low, high = first - base - 1, last - base - 1
         entries = await self.ask("LRANGE", keys.message_list(holder), low, high)
         hashes = await self.ask("GETRANGE", keys.hash_string(holder), 16 * low, 16 * high + 15)
-        return [
-            codec.readable_message(entry, first + i, hashes[16 * i : 16 * i + 16]) for i, entry in enumerate(entries)
-        ]
+        unpack = self._codec.readable_message
+        return [unpack(entry, first + i, hashes[16 * i : 16 * i + 16]) for i, entry in enumerate(entries)]

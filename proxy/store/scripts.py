@@ -1,8 +1,7 @@
-"""What happens inside Redis: each operation of the store is one script, atomic and one round trip.
+"""Loads the Lua scripts and packs their arguments: each operation of the store is one script and one round trip.
 
-Between the adapter, which sends them, and ``lua/``, where they stand. The first line of each file says what
-it is given and what it answers. What is said of a conversation's first turn stands before the rest, since most often
-it is all.
+``commands.py`` sends them. The first line of each file in ``lua/`` states the arguments and the answer. The parts
+``recall_first`` and ``record_first`` stand before the rest, since a conversation's first turn needs nothing else.
 """
 
 from __future__ import annotations
@@ -12,17 +11,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from proxy.core.conversation.prefix import OWN_CHARACTERS, PrefixChain, split_id
 from proxy.core.conversation.records import TurnRecord
 from proxy.core.conversation.summary import InnerSystems, SummaryRecipe
-from proxy.store import codec
+from proxy.store.codec import Codec
 from proxy.store.lifetimes import Lifetime
+from proxy.store.references import pack_systems, recipe_digest
 from proxy.store.seen import BoundedSet
+from proxy.store.turn_parts import TurnParts
 
 NEAR = 64
-"""So many prefixes, newest first, are sent at first: a turn adds two or three. ``tree.lua`` has it too."""
+"""Prefixes that are sent at first, newest first: a turn adds two or three. ``tree.lua`` has the same number."""
 
 Argument = str | bytes | float
+_pack = msgspec.msgpack.Encoder().encode
 _FOLDER = Path(__file__).with_name("lua")
 
 
@@ -54,57 +58,66 @@ ADD_USAGE = _script("usage_add")
 
 
 def moment(seconds: float) -> str:
-    """A time as it is stored: the shortest text that is read as the same number."""
+    """Return a time as it is stored: the shortest text that is read as the same number."""
     return repr(seconds)
 
 
 def chain_arguments(chain: PrefixChain, before: int) -> tuple[bytes, int]:
-    """The part of a chain after its first ``before`` messages, as every script takes it."""
+    """Return the part of a chain after its first ``before`` messages, as every script takes it."""
     return b"".join(chain.hashes[before:]), before
 
 
 def recall_arguments(
     chain: PrefixChain, before: int, recipe: SummaryRecipe, systems: InnerSystems
 ) -> Sequence[Argument]:
-    """What ``recall.lua`` is given; of a chain of one message also the conversation that it would begin."""
-    begun = chain.hashes[0].hex()[:OWN_CHARACTERS] if len(chain.hashes) == 1 else ""
-    told = codec.pack_systems(systems) if systems else b""
-    return (*chain_arguments(chain, before), codec.recipe_digest(recipe), begun, told)
+    """Return the arguments of ``recall.lua``; for a chain of one message also the conversation that it would begin."""
+    own = chain.hashes[0].hex()[:OWN_CHARACTERS] if len(chain.hashes) == 1 else ""
+    positions = pack_systems(systems) if systems else b""
+    return (*chain_arguments(chain, before), recipe_digest(recipe), own, positions)
 
 
 def record_arguments(
-    turn: TurnRecord, parts: codec.TurnParts, created: str, *, known: int, lifetime: Lifetime, seen: BoundedSet
+    turn: TurnRecord,
+    parts: TurnParts,
+    created: str,
+    *,
+    codec: Codec,
+    known: int,
+    lifetime: Lifetime,
+    seen: BoundedSet,
 ) -> Sequence[Argument]:
-    """What ``record.lua`` is given: the new messages, and a bounded piece of the chain before them.
+    """Return the arguments of ``record.lua``: the new messages, and a bounded piece of the chain before them.
 
     :param created: the turn's time, as ``moment`` writes it
     :param known: how many leading messages are not sent; 0 sends all, system messages too
     """
-    family, told = split_id(turn.conversation)
-    fresh = noted = parts.systems
-    if fresh and known:
-        fresh = [one for one in fresh if (turn.conversation, one.digest) not in seen]
-        noted = [one for one in noted if one.position == 0 or one in fresh]
-    facts = codec.pack_facts(
-        told if family == turn.chain.family else "",
-        known,
-        lifetime.idle,
-        lifetime.age,
-        created,
-        turn.tenant,
-        turn.owner,
-        turn.model,
-        parts.total_tokens,
-        turn.name,
-        turn.head,
-        turn.lease,
-        len(fresh),
-        len(parts.systems) - len(fresh),
+    family, own = split_id(turn.conversation)
+    new = listed = parts.systems
+    if new and known:
+        new = [system for system in new if (turn.conversation, system.digest) not in seen]
+        listed = [system for system in listed if system.position == 0 or system in new]
+    facts = _pack(
+        (  # the order is that of record.lua; no bytes and no fractions, which its reader would change
+            own if family == turn.chain.family else "",
+            known,
+            lifetime.idle,
+            lifetime.age,
+            created,
+            turn.tenant,
+            turn.owner,
+            codec.seal_text(turn.model),
+            parts.total_tokens,
+            codec.seal_text(turn.name),
+            turn.head,
+            turn.lease,
+            len(new),
+            len(parts.systems) - len(new),
+        )
     )
-    sent = chain_arguments(turn.chain, max(0, known - NEAR))
-    given: list[Argument] = [*sent, facts, codec.pack_turn(turn, known, noted), turn.held]
-    for one in fresh:
-        given += (one.digest, one.raw)
-    at, scheme = turn.created_at, turn.scheme
-    given += [codec.pack_message(message, tokens, at, scheme) for message, tokens in parts.new]
-    return given
+    hashes = chain_arguments(turn.chain, max(0, known - NEAR))
+    arguments: list[Argument] = [*hashes, facts, codec.pack_turn(turn, known, listed), turn.held]
+    for system in new:
+        arguments += (system.digest, codec.seal(system.raw))
+    pack, created_at, scheme = codec.pack_message, turn.created_at, turn.scheme
+    arguments += [pack(message, tokens, created_at, scheme) for message, tokens in parts.new]
+    return arguments

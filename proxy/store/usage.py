@@ -14,9 +14,9 @@ from typing import Any
 
 from proxy.core.errors import ImportLimit, StoreError, StoreFull
 from proxy.store import keys
+from proxy.store.commands import Ask
 from proxy.store.scripts import ADD_USAGE
 
-Ask = Callable[..., Awaitable[Any]]
 Weigh = Callable[[str], Awaitable[int]]
 """The bytes of memory that a conversation takes, by its id."""
 MEGABYTE = 1_048_576

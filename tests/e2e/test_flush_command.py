@@ -16,6 +16,7 @@ import pytest
 import redis
 
 from proxy.memory_flush import Recovery
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
 from proxy.store.flush_queue import QueueBounds, RedisFlushQueue
@@ -91,8 +92,8 @@ def sweep(url: str) -> int:
     """What a worker does every half minute, and notes need not be a minute old."""
 
     async def run() -> int:
-        store = RedisStore(url, ttl_seconds=86_400, record_timeout_seconds=5)
-        queue = RedisFlushQueue(store.ask, ttl_seconds=86_400, bounds=QueueBounds(100, 10**8))
+        store = RedisStore(url, Codec(), ttl_seconds=86_400, record_timeout_seconds=5)
+        queue = RedisFlushQueue(store.ask, Codec(), ttl_seconds=86_400, bounds=QueueBounds(100, 10**8))
         try:
             return await Recovery(queue, store, emit=lambda _: None, clock=time.time).sweep(settled_seconds=0)
         finally:

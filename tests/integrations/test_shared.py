@@ -17,6 +17,7 @@ from proxy.core.conversation.summary import OPENING
 from proxy.core.errors import ModelNotFound
 from proxy.integrations.langgraph import SummarizationNode, asummarize_messages, summarize_messages
 from proxy.integrations.shared import SharedSummaries
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
 from proxy.upstream.litellm import load as load_litellm
@@ -124,7 +125,7 @@ async def test_a_proxied_client_goes_on_with_the_summary_of_a_graph(
     sent = bench.upstream.last.messages
     assert "Ada asked twelve times." in sent[1]["content"]
     assert [one["content"] for one in sent[2:]] == [message.content for message in got.messages[2:]]
-    store = RedisStore(store_url, ttl_seconds=None)
+    store = RedisStore(store_url, Codec(), ttl_seconds=None)
     kept = await store.summaries(reply.headers["x-tidemark-conversation"])
     await store.close()
     assert [(one.text, one.covered) for one in kept] == [("Ada asked twelve times.", count)]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxy.core.ports import FlushEntry
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
 from proxy.store.flush_queue import QueueBounds, RedisFlushQueue
@@ -33,7 +34,7 @@ def valkey(tmp_path: Path) -> Iterator[EmbeddedValkey]:
 @pytest.fixture
 async def store(valkey: EmbeddedValkey, anyio_backend: str) -> AsyncIterator[RedisStore]:
     """A store with time to spare."""
-    opened = RedisStore(valkey.url, ttl_seconds=86_400, recall_timeout_seconds=5, record_timeout_seconds=5)
+    opened = RedisStore(valkey.url, Codec(), ttl_seconds=86_400, recall_timeout_seconds=5, record_timeout_seconds=5)
     yield opened
     await opened.close()
 
@@ -41,7 +42,7 @@ async def store(valkey: EmbeddedValkey, anyio_backend: str) -> AsyncIterator[Red
 @pytest.fixture
 def queue(store: RedisStore) -> RedisFlushQueue:
     """An empty queue."""
-    return RedisFlushQueue(store.ask, ttl_seconds=86_400, bounds=QueueBounds(1000, 10**8))
+    return RedisFlushQueue(store.ask, Codec(), ttl_seconds=86_400, bounds=QueueBounds(1000, 10**8))
 
 
 def entry(number: int, conversation: str = "c1", at: float | None = None) -> FlushEntry:

@@ -12,6 +12,7 @@ from proxy.core.events import Event, FlushBuried, FlushDelivered, FlushFailed, F
 from proxy.core.ports import FlushEntry
 from proxy.memory_flush import Courier, FlushWorker, Recovery, Waits, Watch
 from proxy.memory_flush.courier import PAGE
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
 from proxy.store.flush_queue import QueueBounds, RedisFlushQueue
@@ -267,7 +268,7 @@ async def test_waits_double_up_to_the_longest_and_heed_the_consumer() -> None:
 
 async def test_losses_and_lengths_are_told(store: RedisStore, told: list[Event]) -> None:
     """Once for each change, since somebody should widen the bounds or mend the consumer."""
-    tight = RedisFlushQueue(store.ask, ttl_seconds=60, bounds=QueueBounds(2, 10**8))
+    tight = RedisFlushQueue(store.ask, Codec(), ttl_seconds=60, bounds=QueueBounds(2, 10**8))
     watch = Watch(tight, told.append)
     await tight.add(entry(0))
     await tight.read("slow", "one", 1)

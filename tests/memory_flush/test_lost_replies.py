@@ -11,6 +11,7 @@ from proxy.core.errors import StoreUnavailable
 from proxy.core.ports import FlushEntry
 from proxy.memory_flush import Courier
 from proxy.memory_flush.courier import PAGE
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
 from proxy.store.flush_queue import QueueBounds, RedisFlushQueue
@@ -24,8 +25,8 @@ async def test_entries_whose_reply_was_lost_are_delivered_before_later_ones(
 ) -> None:
     """The reading was done, and is repeated: the order within a conversation holds, and nothing waits for minutes."""
     async with Losing(valkey.url, tmp_path).open() as way:
-        store = RedisStore(way.url, ttl_seconds=86_400, record_timeout_seconds=5)
-        lossy, taker = RedisFlushQueue(store.ask, ttl_seconds=86_400, bounds=QueueBounds(1000, 10**8)), Taker()
+        store = RedisStore(way.url, Codec(), ttl_seconds=86_400, record_timeout_seconds=5)
+        lossy, taker = RedisFlushQueue(store.ask, Codec(), ttl_seconds=86_400, bounds=QueueBounds(1000, 10**8)), Taker()
         courier = Courier(taker, lossy, "one", waits=QUICK, emit=lambda _: None, clock=lambda: 0.0)
         for number in range(3):
             await queue.add(entry(number))

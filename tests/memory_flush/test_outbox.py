@@ -20,6 +20,7 @@ from proxy.core.events import Event, FlushDelayed, FlushDropped, FlushQueued
 from proxy.memory_flush import Outbox, Recovery
 from proxy.memory_flush import outbox as outbox_module
 from proxy.memory_flush.recovery import GIVEN_UP_SECONDS, SETTLED_SECONDS
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
 from proxy.store.flush_queue import RedisFlushQueue
@@ -175,7 +176,7 @@ async def test_what_is_forgotten_is_gone_from_queue_notes_and_files(valkey: Embe
     path = tmp_path / "tidemark.yaml"
     path.write_text("memory_flush: {enabled: true, entry_points: false}\n")
     told: list[Event] = []
-    flushing = Flushing(load(path, {"TIDEMARK_DATA_DIR": str(tmp_path)}), valkey.url, told.append)
+    flushing = Flushing(load(path, {"TIDEMARK_DATA_DIR": str(tmp_path)}), valkey.url, told.append, Codec())
     flushing.start(work=True)
     gone, kept = flush(talk(4), 3, "a" * 48), flush(talk(6), 5, "b" * 48)
     for one in (gone, kept):

@@ -14,6 +14,7 @@ import redis
 from proxy.archive import ConversationLocator, ConversationReader, Page
 from proxy.archive.search_index import MessageSearch
 from proxy.core.events import Event, RecordBroken
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, Client
@@ -184,7 +185,7 @@ async def test_one_broken_record_hides_no_other_of_the_operators_list(tmp_path: 
     nothing = cast("Any", None)
     with EmbeddedValkey(tmp_path / "store") as server, redis.Redis.from_url(server.url) as admin:
         store = RedisStore(
-            server.url, ttl_seconds=100, recall_timeout_seconds=5, record_timeout_seconds=5, emit=events.append
+            server.url, Codec(), ttl_seconds=100, recall_timeout_seconds=5, record_timeout_seconds=5, emit=events.append
         )
         locator = ConversationLocator(
             store=store, heads=nothing, road=nothing, upstream=nothing, choose=nothing, read=nothing

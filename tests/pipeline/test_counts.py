@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from proxy.core.conversation.messages import ModelRequest
 from proxy.core.conversation.prefix import chain_of
 from proxy.core.conversation.records import TurnRecord
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.tokens import LocalTokenCounter
 from tests.core.histories import conversations, message
@@ -117,7 +118,7 @@ def test_a_worker_takes_over_the_counts_of_another(bench: Bench, store_url: str)
     first = client.chat([user("hi")]).headers["x-tidemark-conversation"]
 
     async def plant(text: str, tokens: int) -> None:
-        store = RedisStore(store_url, ttl_seconds=60)
+        store = RedisStore(store_url, Codec(), ttl_seconds=60)
         told = await store.conversation(first)
         assert told is not None
         said = [message(**user(text)), message(**assistant("Fine."))]

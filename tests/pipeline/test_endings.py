@@ -12,6 +12,7 @@ import httpx
 import openai
 import pytest
 
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import history, user
@@ -45,7 +46,7 @@ def stored(store_url: str, conversation: str) -> list[bytes]:
     """The messages of a conversation as they lie in the store."""
 
     async def look() -> list[bytes]:
-        store = RedisStore(store_url, ttl_seconds=None)
+        store = RedisStore(store_url, Codec(), ttl_seconds=None)
         try:
             return [message.raw for message in await store.messages(conversation)]
         finally:

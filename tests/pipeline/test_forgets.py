@@ -10,6 +10,7 @@ import pytest
 from proxy.archive import ConversationLocator, ConversationReader
 from proxy.archive.search_index import MessageSearch
 from proxy.core.errors import StoreError
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from tests.store.turns import assistant, turn_of, user
 
@@ -37,7 +38,7 @@ def anyio_backend() -> str:
 @pytest.fixture
 async def store(store_url: str, anyio_backend: str) -> AsyncIterator[RedisStore]:
     """A store."""
-    opened = RedisStore(store_url, ttl_seconds=100, recall_timeout_seconds=5, record_timeout_seconds=5)
+    opened = RedisStore(store_url, Codec(), ttl_seconds=100, recall_timeout_seconds=5, record_timeout_seconds=5)
     yield opened
     await opened.close()
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import Said, assistant, history, long, system, user
@@ -151,7 +152,7 @@ def test_what_is_stored_is_the_original(bench: Bench, client: Client, store_url:
     first = client.chat(PARALLEL)
 
     async def stored() -> list[bytes]:
-        store = RedisStore(store_url, ttl_seconds=None)
+        store = RedisStore(store_url, Codec(), ttl_seconds=None)
         try:
             return [one.raw for one in await store.messages(first.headers["x-tidemark-conversation"])]
         finally:

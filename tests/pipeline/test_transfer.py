@@ -20,6 +20,7 @@ from proxy.core.ports import Caller, RequestCount, Route, StartedTurn, Stored
 from proxy.dialects.chat.jsonl import read_lines
 from proxy.dialects.chat.request import read_messages
 from proxy.pipeline.identify import tenant_of
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.leases import RedisLeases
 from proxy.tokens import LocalTokenCounter
@@ -87,7 +88,7 @@ class Desk:
         """What somebody finds who wants the turn of the name."""
         tenant = tenant_of(self.caller, ROUTE)
         family = chain_of(tenant, (), conversation="moved").family
-        found = await self.store.start_turn(family, "", tenant, 10)
+        found = await self.store.turns.start_turn(family, "", tenant, 10)
         assert found is not None
         return found
 
@@ -105,7 +106,7 @@ def anyio_backend() -> str:
 @pytest.fixture
 async def desk(store_url: str, anyio_backend: str) -> AsyncIterator[Desk]:
     """A desk of the test's own."""
-    opened = Troubled(store_url, ttl_seconds=100, recall_timeout_seconds=5, record_timeout_seconds=5)
+    opened = Troubled(store_url, Codec(), ttl_seconds=100, recall_timeout_seconds=5, record_timeout_seconds=5)
     yield Desk(opened)
     await opened.close()
 

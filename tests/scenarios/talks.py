@@ -16,7 +16,7 @@ import httpx
 
 from proxy.core.conversation.records import StoredConversation, StoredMessage
 from proxy.core.conversation.summary import OPENING, PrefixSummary
-from proxy.store.codec import StoredTurn
+from proxy.store.codec import Codec, StoredTurn
 from proxy.store.conversations import RedisStore
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import Said, assistant, long, user
@@ -133,7 +133,7 @@ class Talk:
         """What is stored of the conversation that an answer belongs to."""
 
         async def read() -> Stored:
-            store = RedisStore(self.store_url, ttl_seconds=60)
+            store = RedisStore(self.store_url, Codec(), ttl_seconds=60)
             try:
                 conversation = got.headers["x-tidemark-conversation"]
                 record = await store.conversation(conversation)

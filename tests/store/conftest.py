@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
 from tests.store.turns import Client
@@ -68,7 +69,13 @@ def url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 async def store(url: str, anyio_backend: str) -> AsyncIterator[RedisStore]:
     """A store with time to spare: the tests' machine may be slow."""
-    opened = RedisStore(url, ttl_seconds=30 * DAY_SECONDS, recall_timeout_seconds=5, record_timeout_seconds=5)
+    opened = RedisStore(
+        url,
+        Codec(),
+        ttl_seconds=30 * DAY_SECONDS,
+        recall_timeout_seconds=5,
+        record_timeout_seconds=5,
+    )
     yield opened
     await opened.close()
 
@@ -76,7 +83,9 @@ async def store(url: str, anyio_backend: str) -> AsyncIterator[RedisStore]:
 @pytest.fixture
 async def alone(server: EmbeddedValkey, anyio_backend: str) -> AsyncIterator[RedisStore]:
     """The same on the single server only, for what is measured there."""
-    opened = RedisStore(server.url, ttl_seconds=30 * DAY_SECONDS, recall_timeout_seconds=5, record_timeout_seconds=5)
+    opened = RedisStore(
+        server.url, Codec(), ttl_seconds=30 * DAY_SECONDS, recall_timeout_seconds=5, record_timeout_seconds=5
+    )
     yield opened
     await opened.close()
 

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import chain_of, split_id
-from proxy.store import codec
+from proxy.store import references
 from proxy.store.leases import RedisLeases
 from tests.store.turns import RECIPE, Client, assistant, dialogue, summary_of, system, user
 
@@ -99,10 +99,10 @@ async def test_a_conversation_that_is_forgotten_takes_all_its_variants_along(cli
 def test_a_lease_for_other_system_messages_is_of_no_use() -> None:
     """What is being made is told by the lease: prefix, recipe and absorbed messages."""
     chain = chain_of("aa", dialogue(9))
-    purpose = codec.reference(6, chain.at(6), RECIPE, [ALICE.digest, BOB.digest])
+    purpose = references.reference(6, chain.at(6), RECIPE, [ALICE.digest, BOB.digest])
     lease = b"1-ab:" + purpose
     both = {ALICE.digest: 1, BOB.digest: 6}
-    assert codec.prepared_for(lease, chain, RECIPE, both)[0] == 6
-    assert codec.prepared_for(lease, chain, RECIPE, {**both, BOB.digest: 7}) == (0, ())
-    assert codec.prepared_for(lease, chain, RECIPE, {ALICE.digest: 1}) == (0, ())
-    assert codec.prepared_for(lease[:-1], chain, RECIPE, both) == (0, ())
+    assert references.prepared_for(lease, chain, RECIPE, both)[0] == 6
+    assert references.prepared_for(lease, chain, RECIPE, {**both, BOB.digest: 7}) == (0, ())
+    assert references.prepared_for(lease, chain, RECIPE, {ALICE.digest: 1}) == (0, ())
+    assert references.prepared_for(lease[:-1], chain, RECIPE, both) == (0, ())

@@ -8,6 +8,7 @@ import pytest
 
 from proxy.core.conversation.prefix import chain_of
 from proxy.store.by_hand import RedisByHand
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from tests.store.turns import Client, assistant, dialogue, raws, summary_of, system, turn_of, user
 
@@ -15,7 +16,7 @@ from tests.store.turns import Client, assistant, dialogue, raws, summary_of, sys
 @pytest.fixture
 def by_hand(store: RedisStore) -> RedisByHand:
     """Upon the store's connections."""
-    return RedisByHand(store.ask, ttl_seconds=60)
+    return RedisByHand(store.ask, Codec(), ttl_seconds=60)
 
 
 async def test_a_replaced_summary_is_the_one_in_use(client: Client, by_hand: RedisByHand) -> None:

@@ -16,6 +16,7 @@ from proxy.core.errors import StoreUnavailable
 from proxy.core.planning.calibration import ANY_TOOLS, UNCALIBRATED, CalibrationKey
 from proxy.store import keys
 from proxy.store.calibrations import LEARN_SECONDS, MOST_TOOL_SETS, RedisCalibrations
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
 from proxy.store.models import RedisModels
@@ -24,7 +25,7 @@ from proxy.store.models import RedisModels
 @pytest.fixture
 def calibrations(store: RedisStore) -> RedisCalibrations:
     """The calibrations on one server, and on a cluster."""
-    return RedisCalibrations(store.ask, ttl_seconds=100, learn_timeout_seconds=5)
+    return RedisCalibrations(store.ask, Codec(), ttl_seconds=100, learn_timeout_seconds=5)
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ async def test_a_calibration_is_learned_for_the_tool_set_and_for_the_model(
 
 async def test_calibrations_expire_and_are_bounded(alone: RedisStore, admin: redis.Redis, name: str) -> None:
     """A client that makes up tool sets fills its own hash only, and no further than to its bound."""
-    calibrations = RedisCalibrations(alone.ask, ttl_seconds=100, learn_timeout_seconds=5)
+    calibrations = RedisCalibrations(alone.ask, Codec(), ttl_seconds=100, learn_timeout_seconds=5)
     owner = uuid.uuid4().hex
     for number in range(MOST_TOOL_SETS + 3):
         await calibrations.learn(CalibrationKey(owner, f"openai:{name}", "u", f"t{number}"), 10, 12, 1.0)
@@ -70,8 +71,13 @@ async def test_without_the_store_the_last_calibration_holds(tmp_path: Path) -> N
     """And goes on learning in memory; the registry's reading says that the store is gone."""
     key = CalibrationKey("o", "openai:m", "u", "")
     with EmbeddedValkey(tmp_path / "data") as server:
-        store = RedisStore(server.url, ttl_seconds=None, record_timeout_seconds=5)
-        calibrations = RedisCalibrations(store.ask, ttl_seconds=None)
+        store = RedisStore(
+            server.url,
+            Codec(),
+            ttl_seconds=None,
+            record_timeout_seconds=5,
+        )
+        calibrations = RedisCalibrations(store.ask, Codec(), ttl_seconds=None)
         await calibrations.learn(key, 100, 200, 1.0)
     assert (await calibrations.calibration(key)).factor == 2.0
     await calibrations.learn(key, 100, 200, 2.0)
@@ -80,7 +86,7 @@ async def test_without_the_store_the_last_calibration_holds(tmp_path: Path) -> N
     with pytest.raises(StoreUnavailable):
         await calibrations.readings("o")
     with pytest.raises(StoreUnavailable):
-        await RedisModels(store.ask).version()
+        await RedisModels(store.ask, Codec()).version()
     await store.close()
 
 
@@ -88,7 +94,7 @@ async def test_replies_that_end_at_once_teach_all_their_lessons(
     calibrations: RedisCalibrations, store: RedisStore, name: str, tenant: str
 ) -> None:
     """Of two workers, of one tool set and of several: no lesson is written over by another that began earlier."""
-    other = RedisCalibrations(store.ask, ttl_seconds=100, learn_timeout_seconds=5)
+    other = RedisCalibrations(store.ask, Codec(), ttl_seconds=100, learn_timeout_seconds=5)
     keys_of = [CalibrationKey(tenant, f"openai:{name}", "u", tools) for tools in ("t1", "t2")]
     lessons = [(worker, key) for worker in (calibrations, other) for key in keys_of]
     await asyncio.gather(*(worker.learn(key, 1000, 1460, 5.0) for worker, key in lessons))
@@ -99,7 +105,7 @@ async def test_replies_that_end_at_once_teach_all_their_lessons(
 
 async def test_a_value_that_cannot_be_read_is_learned_over(alone: RedisStore, admin: redis.Redis, tenant: str) -> None:
     """Another version's, or a hand's: it is as if it were not there, and does not stay for good."""
-    calibrations = RedisCalibrations(alone.ask, ttl_seconds=100, learn_timeout_seconds=5)
+    calibrations = RedisCalibrations(alone.ask, Codec(), ttl_seconds=100, learn_timeout_seconds=5)
     key = CalibrationKey(tenant, "openai:m", "u", "t")
     admin.hset(keys.calibrations(tenant), "openai:m\0u\0t", "{")
     assert await calibrations.calibration(key) == UNCALIBRATED
@@ -112,14 +118,21 @@ async def test_a_silent_store_is_waited_for_no_longer_than_for_recall() -> None:
     key = CalibrationKey("o", "openai:m", "u", "")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
-        store = RedisStore(url, ttl_seconds=None, recall_timeout_seconds=0.1, record_timeout_seconds=2 * LEARN_SECONDS)
-        calibrations = RedisCalibrations(store.ask, ttl_seconds=None)
+        store = RedisStore(
+            url, Codec(), ttl_seconds=None, recall_timeout_seconds=0.1, record_timeout_seconds=2 * LEARN_SECONDS
+        )
+        calibrations = RedisCalibrations(store.ask, Codec(), ttl_seconds=None)
         begun = time.monotonic()
         assert await calibrations.calibration(key) == UNCALIBRATED
         assert 0.05 < time.monotonic() - begun < 0.5
         await store.close()
-        store = RedisStore(url, ttl_seconds=None, record_timeout_seconds=2 * LEARN_SECONDS)
-        calibrations, begun = RedisCalibrations(store.ask, ttl_seconds=None), time.monotonic()
+        store = RedisStore(
+            url,
+            Codec(),
+            ttl_seconds=None,
+            record_timeout_seconds=2 * LEARN_SECONDS,
+        )
+        calibrations, begun = RedisCalibrations(store.ask, Codec(), ttl_seconds=None), time.monotonic()
         await calibrations.learn(key, 100, 146, 1.0)
         assert time.monotonic() - begun < 1.5 * LEARN_SECONDS
         assert (await calibrations.calibration(key)).factor == 1.46

@@ -8,49 +8,51 @@ import pytest
 
 from proxy.core.conversation.prefix import chain_of
 from proxy.core.errors import StoreError
-from proxy.store import codec
+from proxy.store import references
+from proxy.store.codec import Codec
 from proxy.store.connection.url import read_address
 from proxy.store.seen import BoundedSet
 from tests.store.turns import RECIPE, dialogue, summary_of, turn_of, user
 
+CODEC = Codec()
 CHAIN = chain_of("ab", dialogue(4))
 
 
 def test_a_message_costs_few_bytes() -> None:
     """Beside the client's own bytes."""
     message = user("x" * 200)
-    packed = codec.pack_message(message, 50, 1_700_000_000.5)
+    packed = CODEC.pack_message(message, 50, 1_700_000_000.5)
     assert len(packed) - len(message.raw) <= 16
-    read = codec.unpack_message(packed, 3, CHAIN.at(3))
+    read = CODEC.unpack_message(packed, 3, CHAIN.at(3))
     assert (read.raw, read.tokens, read.created_at, read.position) == (message.raw, 50, 1_700_000_000.5, 3)
 
 
 def test_a_summary_is_read_as_it_was_written() -> None:
     """Every field, so that what is rendered from it stays the same (promise 5)."""
     summary = replace(summary_of(CHAIN, 4), previous=CHAIN.at(2), made_by="llm", cause="prepared")
-    assert codec.unpack_summary(codec.pack_summary(summary)) == summary
+    assert CODEC.unpack_summary(CODEC.pack_summary(summary)) == summary
 
 
 def test_a_reference_is_laid_out_as_the_scripts_read_it() -> None:
     """Position, prefix, recipe: 4, 16 and 8 bytes."""
-    reference = codec.pack_reference(summary_of(CHAIN, 3))
-    assert reference == b"\0\0\0\3" + CHAIN.at(3) + codec.recipe_digest(RECIPE)
+    reference = references.pack_reference(summary_of(CHAIN, 3))
+    assert reference == b"\0\0\0\3" + CHAIN.at(3) + references.recipe_digest(RECIPE)
 
 
 def test_a_repeated_turn_is_known_by_its_first_bytes() -> None:
     """Whatever was known when it was written."""
     turn = turn_of("ab", dialogue(4), created_at=1.0)
-    assert codec.pack_turn(turn, 0, [])[:16] == codec.pack_turn(turn, 2, [])[:16]
+    assert CODEC.pack_turn(turn, 0, [])[:16] == CODEC.pack_turn(turn, 2, [])[:16]
     later = replace(turn, created_at=2.0)
-    assert codec.pack_turn(turn, 0, [])[:16] != codec.pack_turn(later, 0, [])[:16]
+    assert CODEC.pack_turn(turn, 0, [])[:16] != CODEC.pack_turn(later, 0, [])[:16]
 
 
 @pytest.mark.parametrize("packed", [b"\x02\x90", b"\x01garbage", b""])
 def test_a_record_of_another_version_is_recognized(packed: bytes) -> None:
     """A message is an error, a summary is made anew."""
     with pytest.raises(StoreError):
-        codec.unpack_message(packed, 1, b"")
-    assert codec.readable_summary(packed) is None
+        CODEC.unpack_message(packed, 1, b"")
+    assert CODEC.readable_summary(packed) is None
 
 
 @pytest.mark.parametrize(

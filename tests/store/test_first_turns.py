@@ -14,10 +14,12 @@ import redis
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import chain_of, conversation_id
 from proxy.core.conversation.records import TurnRecord
-from proxy.store import codec, keys, scripts
+from proxy.store import keys, scripts
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.lifetimes import Lifetime
 from proxy.store.seen import BoundedSet
+from proxy.store.turn_parts import part_turn
 from tests.store.turns import RECIPE, Client, assistant, dialogue, raws, summary_of, system, turn_of, user
 
 LUA = Path(scripts.__file__).with_name("lua")
@@ -50,8 +52,9 @@ def write(admin: redis.Redis, turn: TurnRecord, lasting: Lifetime, *parts: str) 
     source = "".join((LUA / f"{part}.lua").read_text("utf-8") for part in ("facts", *parts))
     given = scripts.record_arguments(
         turn,
-        codec.part_turn(turn, turn.known),
+        part_turn(turn, turn.known),
         scripts.moment(turn.created_at),
+        codec=Codec(),
         known=turn.known,
         lifetime=lasting,
         seen=BoundedSet(),

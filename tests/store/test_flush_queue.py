@@ -9,6 +9,7 @@ import redis
 
 from proxy.core.errors import StoreUnavailable
 from proxy.core.ports import FlushEntry
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.flush_queue import PAGE, QueueBounds, RedisFlushQueue
 
@@ -35,7 +36,7 @@ async def queue(store: RedisStore) -> RedisFlushQueue:
     """An empty queue with room for all."""
     for key in ("s", "d", "o", "n", "l", *(f"a:{one}" for one in "ab"), *(f"k:{number:032x}" for number in range(99))):
         await store.ask("DEL", f"tm:{{flush}}:{key}")
-    return RedisFlushQueue(store.ask, ttl_seconds=60, bounds=ROOMY)
+    return RedisFlushQueue(store.ask, Codec(), ttl_seconds=60, bounds=ROOMY)
 
 
 async def test_an_entry_is_added_once_for_its_key(queue: RedisFlushQueue) -> None:
@@ -106,7 +107,7 @@ async def test_a_dead_letter_is_kept_with_its_reason_and_can_be_replayed(queue: 
 
 async def test_the_oldest_make_way_and_are_counted_as_lost(store: RedisStore, queue: RedisFlushQueue) -> None:
     """For each consumer that had not taken them; what was taken is no loss."""
-    bounded = RedisFlushQueue(store.ask, ttl_seconds=60, bounds=QueueBounds(3, 10**9))
+    bounded = RedisFlushQueue(store.ask, Codec(), ttl_seconds=60, bounds=QueueBounds(3, 10**9))
     await bounded.add(entry(1))
     (given,) = await bounded.read("a", "one", 1)
     await bounded.done("a", given)
@@ -121,13 +122,13 @@ async def test_the_oldest_make_way_and_are_counted_as_lost(store: RedisStore, qu
 
 async def test_the_queue_is_bounded_in_bytes_too(store: RedisStore, queue: RedisFlushQueue) -> None:
     """The newest entry stays, however large it is."""
-    bounded = RedisFlushQueue(store.ask, ttl_seconds=60, bounds=QueueBounds(1000, 40))
+    bounded = RedisFlushQueue(store.ask, Codec(), ttl_seconds=60, bounds=QueueBounds(1000, 40))
     for number in range(5):
         await bounded.add(entry(number))
     state = await bounded.state()
     assert state.length < 5
     assert state.bytes_held <= 40
-    tight = RedisFlushQueue(store.ask, ttl_seconds=60, bounds=QueueBounds(1000, 1))
+    tight = RedisFlushQueue(store.ask, Codec(), ttl_seconds=60, bounds=QueueBounds(1000, 1))
     await tight.add(entry(9))
     assert keys_of([one async for one in tight.since("-")]) == [9]
 
@@ -200,7 +201,7 @@ async def test_what_was_forgotten_begins_no_attempt_and_becomes_no_dead_letter(
 
 async def test_what_made_way_while_it_was_held_is_counted_once(store: RedisStore, queue: RedisFlushQueue) -> None:
     """As lost: it is neither delivered nor a dead letter."""
-    bounded = RedisFlushQueue(store.ask, ttl_seconds=60, bounds=QueueBounds(2, 10**9))
+    bounded = RedisFlushQueue(store.ask, Codec(), ttl_seconds=60, bounds=QueueBounds(2, 10**9))
     await bounded.add(entry(1))
     await bounded.add(entry(2))
     first, second = await bounded.read("a", "one", 2)

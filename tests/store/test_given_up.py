@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from proxy.core.errors import StoreUnavailable
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from tests.store.test_turns import begun, named
 from tests.store.turns import assistant, user
@@ -22,7 +23,7 @@ async def test_a_turn_that_was_given_up_is_free_and_a_late_write_of_it_is_a_fork
     """Its client was told that it is lost, so it is no part of the conversation; and yet nothing is thrown away."""
     id_ = await store.record(named(tenant, SAID, 0, await begun(store, tenant)))
     slow = named(tenant, MORE, 2, await begun(store, tenant))
-    store.give_up(slow)
+    store.turns.give_up(slow)
     again = await begun(store, tenant)
     assert again.lease is not None
     assert again.record is not None
@@ -37,7 +38,7 @@ async def test_an_answer_that_was_stored_and_told_lost_is_marked(store: RedisSto
     await store.record(named(tenant, SAID, 0, await begun(store, tenant)))
     turn = named(tenant, MORE, 2, await begun(store, tenant))
     await store.record(turn)
-    store.give_up(turn)
+    store.turns.give_up(turn)
     again = await begun(store, tenant)
     assert again.record is not None
     assert (again.record.message_count, again.record.unheard) == (4, 4)
@@ -64,7 +65,7 @@ async def test_a_turn_whose_taking_was_given_up_is_given_back(store: RedisStore,
 
 async def test_while_the_store_is_away_nothing_is_owed_to_it(tmp_path: Path, tenant: str) -> None:
     """What was never sent leaves nothing behind, however many ask."""
-    store = RedisStore(f"unix://{tmp_path}/nobody.sock", ttl_seconds=None)
+    store = RedisStore(f"unix://{tmp_path}/nobody.sock", Codec(), ttl_seconds=None)
     for _ in range(100):
         with pytest.raises(StoreUnavailable):
             await begun(store, tenant)

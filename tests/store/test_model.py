@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import chain_of
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
 from proxy.store.scripts import NEAR
@@ -120,7 +121,7 @@ async def _play(client: Client, model: Model, step: Step) -> None:
 @given(steps=st.lists(_STEPS, min_size=1, max_size=14))
 async def test_whatever_is_sent_is_read_back(server: EmbeddedValkey, opening: int, steps: list[Step]) -> None:
     """Known prefixes, summaries and messages are what the model says, after every step and at the end."""
-    store = RedisStore(server.url, ttl_seconds=3600, recall_timeout_seconds=5, record_timeout_seconds=5)
+    store = RedisStore(server.url, Codec(), ttl_seconds=3600, recall_timeout_seconds=5, record_timeout_seconds=5)
     client, model = Client(store, uuid.uuid4().hex), Model([dialogue(opening)])
     try:
         for step in steps:

@@ -16,6 +16,7 @@ from proxy.core.errors import StoreUnavailable
 from proxy.core.models import NOTHING_SET, ModelObservation, ModelOverrides, ModelRecord
 from proxy.core.planning.budget import ModelWindow
 from proxy.store import keys
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey, running_url
 from proxy.store.models import MOST_MODELS, TRIES, RedisModels
@@ -41,7 +42,7 @@ def to(overrides: ModelOverrides) -> Callable[[ModelOverrides], ModelOverrides]:
 @pytest.fixture
 def models(store: RedisStore) -> RedisModels:
     """The registry on one server, and on a cluster."""
-    return RedisModels(store.ask)
+    return RedisModels(store.ask, Codec())
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ async def test_a_change_that_others_forestall_forever_changes_nothing(
     alone: RedisStore, admin: redis.Redis, name: str
 ) -> None:
     """It is given up after a bounded number of tries, and says so; what a change raises ends it as well."""
-    models, tries = RedisModels(alone.ask), itertools.count()
+    models, tries = RedisModels(alone.ask, Codec()), itertools.count()
 
     def forestalled(before: ModelOverrides) -> ModelOverrides:
         admin.hset(keys.models_part("o"), f"openai:{name}", f"{{another hand's {next(tries)}")
@@ -132,7 +133,7 @@ async def test_a_sighting_changes_no_version(models: RedisModels, name: str) -> 
 
 async def test_sightings_are_bounded_and_overrides_stay(alone: RedisStore, admin: redis.Redis, name: str) -> None:
     """Clients choose names; the one seen longest ago goes, what a person set does not."""
-    models = RedisModels(alone.ask)
+    models = RedisModels(alone.ask, Codec())
     await models.override(blank(name), to(ModelOverrides(threshold=0.5)), 1.0)
     await models.sight(seen(name), 2.0)
     for number in range(5):
@@ -152,7 +153,7 @@ async def test_what_is_used_stays_though_nothing_of_it_changes(
 ) -> None:
     """The one that goes was seen longest ago, whenever it was found; a record that went comes back when it is seen."""
     admin.delete(keys.models_part("r"), keys.models_part("t"))
-    models = RedisModels(alone.ask)
+    models = RedisModels(alone.ask, Codec())
     for number in range(3):
         await models.sight(seen(f"{name}-{number}"), 10.0 + number)
     await models.sight(seen(f"{name}-0"), 20.0)
@@ -171,8 +172,8 @@ async def test_what_is_used_stays_though_nothing_of_it_changes(
 async def test_an_emptied_store_has_another_epoch_and_a_change_has_not(short_folder: Path) -> None:
     """The first who reads it begins one, also where nobody has ever set anything; all others read the same."""
     with EmbeddedValkey(short_folder) as server, redis.Redis.from_url(server.url) as emptying:
-        store = RedisStore(server.url, ttl_seconds=None, record_timeout_seconds=5)
-        models, epochs = RedisModels(store.ask), []
+        store = RedisStore(server.url, Codec(), ttl_seconds=None, record_timeout_seconds=5)
+        models, epochs = RedisModels(store.ask, Codec()), []
         for _ in range(2):
             begun = [(await models.changed())[0] for _ in range(2)]
             await models.override(blank("m"), to(ModelOverrides(threshold=0.5)), 1.0)
@@ -193,7 +194,7 @@ async def test_an_emptied_store_has_another_epoch_and_a_change_has_not(short_fol
 
 async def test_what_cannot_be_read_is_as_if_it_were_not_there(alone: RedisStore, admin: redis.Redis, name: str) -> None:
     """Another version's record, or a hand's: nothing fails, and the others are read."""
-    models = RedisModels(alone.ask)
+    models = RedisModels(alone.ask, Codec())
     await models.sight(seen(name), 1.0)
     for number, junk in enumerate(["", "{", "[]", "7", '{"told": {}}', '{"told": {"a": 1}, "provider": "x"}']):
         admin.hset(keys.models_part("r"), f"junk-{number}", junk)

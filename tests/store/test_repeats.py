@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from proxy.core.conversation.prefix import chain_of
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
 from proxy.store.leases import RedisLeases
@@ -18,7 +19,7 @@ async def test_a_turn_whose_reply_was_lost_is_its_takers_all_the_same(
 ) -> None:
     """The command is repeated, and finds its own turn; the next one is refused as ever."""
     async with Losing(server.url, tmp_path).open() as way:
-        store = RedisStore(way.url, ttl_seconds=None, record_timeout_seconds=5)
+        store = RedisStore(way.url, Codec(), ttl_seconds=None, record_timeout_seconds=5)
         await begun(store, f"{tenant} beside")
         way.armed = True
         first = await begun(store, tenant)
@@ -35,7 +36,7 @@ async def test_a_lease_whose_reply_was_lost_is_its_takers_all_the_same(
 ) -> None:
     """Nobody waits for a maker that there is not; the lease can be held and given back."""
     async with Losing(server.url, tmp_path).open() as way:
-        store = RedisStore(way.url, ttl_seconds=None, record_timeout_seconds=5)
+        store = RedisStore(way.url, Codec(), ttl_seconds=None, record_timeout_seconds=5)
         leases, chain = RedisLeases(store.ask), chain_of(tenant, dialogue(9))
         await store.ping()
         way.armed = True

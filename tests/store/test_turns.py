@@ -13,6 +13,7 @@ from proxy.core.conversation.prefix import chain_of, conversation_id
 from proxy.core.conversation.records import TurnRecord
 from proxy.core.errors import StoreError
 from proxy.core.ports import Lease, StartedTurn
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.leases import RedisLeases
 from proxy.store.lifetimes import Lifetime, Lifetimes
@@ -29,7 +30,7 @@ def family(tenant: str) -> str:
 
 async def begun(store: RedisStore, tenant: str, own: str = "") -> StartedTurn:
     """A turn of it."""
-    found = await store.start_turn(family(tenant), own, tenant, 10)
+    found = await store.turns.start_turn(family(tenant), own, tenant, 10)
     assert found is not None
     return found
 
@@ -74,8 +75,8 @@ async def test_a_turn_can_be_given_back(store: RedisStore, tenant: str) -> None:
 async def test_another_tenants_turn_cannot_be_taken(store: RedisStore, tenant: str) -> None:
     """Nor held up: no lease is taken."""
     id_ = await store.record(named(tenant, [user("one")], 0, await begun(store, tenant)))
-    assert await store.start_turn(family(tenant), id_[32:], "somebody else", 10) is None
-    assert await store.start_turn(family(tenant), "0" * 16, tenant, 10) is None
+    assert await store.turns.start_turn(family(tenant), id_[32:], "somebody else", 10) is None
+    assert await store.turns.start_turn(family(tenant), "0" * 16, tenant, 10) is None
     assert (await begun(store, tenant, id_[32:])).lease is not None
 
 
@@ -254,7 +255,9 @@ async def test_who_asks_for_a_list_and_goes_takes_no_entry_along() -> None:
 async def test_a_tenants_own_lifetimes_hold(url: str, tenant: str) -> None:
     """The idle time after each use; the age from the first message on, however much it is used."""
     own = Lifetimes(Lifetime(86_400), {tenant: Lifetime(1000, 3000)})
-    store = RedisStore(url, ttl_seconds=None, lifetimes=own, record_timeout_seconds=5, recall_timeout_seconds=5)
+    store = RedisStore(
+        url, Codec(), ttl_seconds=None, lifetimes=own, record_timeout_seconds=5, recall_timeout_seconds=5
+    )
     began = time.time()
     said = dialogue(2)
     first = replace(turn_of(tenant, said), created_at=began)
@@ -274,7 +277,12 @@ async def test_a_tenants_own_lifetimes_hold(url: str, tenant: str) -> None:
 
 async def test_two_stores_never_hold_one_turn(store: RedisStore, url: str, tenant: str) -> None:
     """Twenty at once, over two connections: one of them."""
-    other = RedisStore(url, ttl_seconds=100, record_timeout_seconds=5)
+    other = RedisStore(
+        url,
+        Codec(),
+        ttl_seconds=100,
+        record_timeout_seconds=5,
+    )
     turns = await asyncio.gather(*(begun(one, tenant) for one in [store, other] * 10))
     leases: list[Lease] = [turn.lease for turn in turns if turn.lease is not None]
     assert len(leases) == 1

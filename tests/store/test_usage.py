@@ -12,6 +12,7 @@ import pytest
 
 from proxy.core.errors import ImportLimit, StoreFull, StoreUnavailable
 from proxy.store import usage
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.usage import A_DAY_SECONDS, MEGABYTE, TURN_BYTES, UNPROVEN_BYTES, UNPROVEN_BYTES_A_DAY, TenantUsage
 from tests.store.turns import assistant, turn_of, user
@@ -29,7 +30,12 @@ async def opened(url: str, anyio_backend: str) -> AsyncIterator[Open]:
 
         def made() -> RedisStore:
             one = RedisStore(
-                url, ttl_seconds=100, max_tenant_bytes=MOST_BYTES, recall_timeout_seconds=5, record_timeout_seconds=5
+                url,
+                Codec(),
+                ttl_seconds=100,
+                max_tenant_bytes=MOST_BYTES,
+                recall_timeout_seconds=5,
+                record_timeout_seconds=5,
             )
             stack.push_async_callback(one.close)
             return one

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxy.core.errors import ConfigError, StoreUnavailable
+from proxy.store.codec import Codec
 from proxy.store.connection.outage import OutageBackoff
 from proxy.store.connection.probing import FIRST_SECONDS, LONGEST_SECONDS
 from proxy.store.conversations import RedisStore
@@ -19,7 +20,7 @@ from tests.store.turns import Client, assistant, dialogue, raws
 
 async def test_a_missing_server_is_told_quickly_and_then_at_once(tmp_path: Path) -> None:
     """A dead store must not slow requests down; the client is told no addresses."""
-    store = RedisStore(f"unix://{tmp_path}/nobody.sock", ttl_seconds=None)
+    store = RedisStore(f"unix://{tmp_path}/nobody.sock", Codec(), ttl_seconds=None)
     client = Client(store, "ab")
     with pytest.raises(StoreUnavailable) as first:
         await client.recall(dialogue(1))
@@ -40,7 +41,7 @@ async def test_a_silent_server_is_waited_for_no_longer_than_said() -> None:
     """It accepts the connection and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
-        store = RedisStore(url, ttl_seconds=None, recall_timeout_seconds=0.1)
+        store = RedisStore(url, Codec(), ttl_seconds=None, recall_timeout_seconds=0.1)
         begun = time.monotonic()
         with pytest.raises(StoreUnavailable):
             await Client(store, "ab").recall(dialogue(1))
@@ -51,7 +52,7 @@ async def test_a_silent_server_is_waited_for_no_longer_than_said() -> None:
 async def test_a_store_that_is_back_is_used_again(short_folder: Path) -> None:
     """Append-only persistence: what was recorded before the restart is known after it."""
     with EmbeddedValkey(short_folder) as server:
-        store = RedisStore(server.url, ttl_seconds=None, record_timeout_seconds=5, recall_timeout_seconds=5)
+        store = RedisStore(server.url, Codec(), ttl_seconds=None, record_timeout_seconds=5, recall_timeout_seconds=5)
         client = Client(store, "ab")
         conversation = await client.send(dialogue(3), assistant("reply"))
         server.stop()
@@ -69,7 +70,7 @@ async def test_a_store_that_is_back_is_used_again(short_folder: Path) -> None:
 async def test_a_restart_between_two_calls_is_not_noticed(short_folder: Path) -> None:
     """A pooled connection that the server closed is replaced at once."""
     with EmbeddedValkey(short_folder) as server:
-        store = RedisStore(server.url, ttl_seconds=None, record_timeout_seconds=5, recall_timeout_seconds=5)
+        store = RedisStore(server.url, Codec(), ttl_seconds=None, record_timeout_seconds=5, recall_timeout_seconds=5)
         client = Client(store, "ab")
         conversation = await client.send(dialogue(3), assistant("reply"))
         server.stop()
@@ -92,7 +93,7 @@ async def test_a_cancelled_call_leaves_no_answer_behind(client: Client) -> None:
 async def test_an_address_that_cannot_be_used_is_a_configuration_error(url: str) -> None:
     """At the start, and not at the first request."""
     with pytest.raises(ConfigError):
-        RedisStore(url, ttl_seconds=None)
+        RedisStore(url, Codec(), ttl_seconds=None)
 
 
 def test_rest_lasts_until_an_answer_and_a_refusal_until_a_write() -> None:

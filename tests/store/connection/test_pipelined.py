@@ -17,6 +17,7 @@ import uvloop
 from redis.asyncio import Redis, RedisCluster
 
 from proxy.core.errors import StoreUnavailable
+from proxy.store.codec import Codec
 from proxy.store.connection.client import connect
 from proxy.store.connection.pipelined import CommandRefused, PipelinedConnection, StoreServer, UnknownScript, packed
 from proxy.store.conversations import RedisStore
@@ -164,7 +165,7 @@ async def test_a_slow_server_keeps_nobody_else_waiting_on_the_next_connection(sh
 async def test_a_server_that_stands_still_is_told_in_time_and_used_again(short_folder: Path) -> None:
     """It is there and says nothing: every call ends by its own patience."""
     with EmbeddedValkey(short_folder) as server:
-        store = RedisStore(server.url, ttl_seconds=None, recall_timeout_seconds=0.2)
+        store = RedisStore(server.url, Codec(), ttl_seconds=None, recall_timeout_seconds=0.2)
         client = Client(store, "ab")
         await client.recall(dialogue(2))
         pid = (await store.ask("INFO", "server")).decode().partition("process_id:")[2].split()[0]
