@@ -14,6 +14,7 @@ import pytest
 
 from proxy.app import create_app
 from proxy.config import load
+from proxy.store.codec import Codec
 from proxy.store.embedded.server import EmbeddedValkey
 from proxy.upstream.litellm import load as load_litellm
 from tests.support.scripted import ScriptedUpstream
@@ -95,12 +96,13 @@ def benched(store_url: str, folder: Path) -> Iterator[Bench]:
             more: str = "",
             store: str = store_url,
             config: str = "",
+            codec: Codec | None = None,
         ) -> str:
             path = folder / "tidemark.yaml"
             text = config or WINDOW
             path.write_text(text.format(base=f"{served.url}/v1", window=window, strategy=strategy, more=more))
             settings = load(path, {"TIDEMARK_DATA_DIR": str(folder)})
-            app = create_app(settings, store_url=store, secret=SECRET, warn=lambda _: None)
+            app = create_app(settings, store_url=store, secret=SECRET, warn=lambda _: None, codec=codec)
             return stack.enter_context(Serving(app)).url
 
         yield Bench(upstream, served.url, start, stack)

@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from proxy.core.conversation.prefix import chain_of
-from proxy.core.errors import StoreError
+from proxy.core.errors import RecordUnreadable, StoreError
 from proxy.store import references
 from proxy.store.codec import Codec
 from proxy.store.connection.url import read_address
 from proxy.store.seen import BoundedSet
 from tests.store.turns import RECIPE, dialogue, summary_of, turn_of, user
+from tests.support.sealing import XorCipher
 
 CODEC = Codec()
 CHAIN = chain_of("ab", dialogue(4))
@@ -27,10 +28,29 @@ def test_a_message_costs_few_bytes() -> None:
     assert (read.raw, read.tokens, read.created_at, read.position) == (message.raw, 50, 1_700_000_000.5, 3)
 
 
-def test_a_summary_is_read_as_it_was_written() -> None:
-    """Every field, so that what is rendered from it stays the same (promise 5)."""
+@pytest.mark.parametrize("codec", [Codec(), Codec(XorCipher())], ids=["plain", "sealed"])
+def test_everything_is_read_as_it_was_written(codec: Codec) -> None:
+    """Every field, so that what is rendered of a summary stays the same (promise 5)."""
     summary = replace(summary_of(CHAIN, 4), previous=CHAIN.at(2), made_by="llm", cause="prepared")
-    assert CODEC.unpack_summary(CODEC.pack_summary(summary)) == summary
+    assert codec.unpack_summary(codec.pack_summary(summary)) == summary
+    message = user("x")
+    assert codec.unpack_message(codec.pack_message(message, 5, 1.5, "s"), 1, b"h").raw == message.raw
+    turn = turn_of("ab", dialogue(4), created_at=1.0)
+    assert codec.unpack_turn(codec.pack_turn(turn, 2, [])).first == 3
+    assert codec.unpack_json(codec.pack_json({"a": 1})) == {"a": 1}
+    assert [codec.open_text(codec.seal_text(text)) for text in ("", "näme")] == ["", "näme"]
+
+
+def test_a_codec_with_a_cipher_reads_nothing_that_was_not_sealed() -> None:
+    """What another program wrote is an unreadable record, and a summary is made again."""
+    sealing, message = Codec(XorCipher()), user("x")
+    with pytest.raises(RecordUnreadable):
+        sealing.unpack_message(CODEC.pack_message(message, 5, 1.5), 1, b"h")
+    assert sealing.readable_summary(CODEC.pack_summary(summary_of(CHAIN, 4))) is None
+    assert sealing.readable_turn(CODEC.pack_turn(turn_of("ab", dialogue(4)), 0, [])) is None
+    for text in ("penguin", "no base64!"):
+        with pytest.raises(RecordUnreadable):
+            sealing.open_text(text)
 
 
 def test_a_reference_is_laid_out_as_the_scripts_read_it() -> None:

@@ -12,6 +12,7 @@ from proxy.core.ports import FlushEntry
 from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.flush_queue import PAGE, QueueBounds, RedisFlushQueue
+from tests.support.sealing import TAG, XorCipher
 
 ROOMY = QueueBounds(1000, 10**9)
 
@@ -245,3 +246,25 @@ async def test_a_step_that_fails_midway_loses_nothing(
         allow(admin, "+xadd")
     assert len([one async for one in queue.dead()]) == 1
     assert await queue.add(entry(2))
+
+
+async def test_a_cipher_seals_notes_bodies_and_the_reasons_of_dead_letters(
+    store: RedisStore, queue: RedisFlushQueue
+) -> None:
+    """A note is opened before a conversation is looked for in it; one that was not sealed counts as empty."""
+    del queue  # it was emptied
+    sealed = RedisFlushQueue(store.ask, Codec(XorCipher()), ttl_seconds=60, bounds=ROOMY)
+    await sealed.intend(entry(1).key, b"about " + b"c" * 48)
+    assert (await store.ask("HGET", "tm:{flush}:o", entry(1).key)).startswith(TAG)
+    await sealed.forget(["c" * 48])
+    await store.ask("HSET", "tm:{flush}:o", entry(2).key, b"not sealed")
+    assert await sealed.intents() == {entry(2).key: b""}
+    await sealed.add(entry(3))
+    (given,) = await sealed.read("a", "one", 10)
+    await sealed.bury("a", given, "it quoted a client", 1)
+    ((_, flat),) = await store.ask("XRANGE", "tm:{flush}:d", "-", "+")
+    fields = flat if isinstance(flat, dict) else dict(zip(flat[::2], flat[1::2], strict=True))
+    assert fields[b"body"].startswith(TAG)
+    assert fields[b"reason"].startswith(TAG)
+    (letter,) = [letter async for letter in sealed.dead()]
+    assert (letter.reason, letter.entry.body) == ("it quoted a client", entry(3).body)
