@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from proxy.core.errors import StoreUnavailable
+from proxy.store.commands import RECALL_SECONDS, RECORD_SECONDS
 from proxy.store.connection.call import WRITTEN_BYTES_A_SECOND, AskingForLong, StoreCall
 from proxy.store.connection.outage import OutageBackoff
 from proxy.store.connection.timeouts import MOST, RenewingTimeout
-from proxy.store.conversations import RECALL_SECONDS, RECORD_SECONDS
 
 
 async def test_who_does_not_answer_is_waited_for_no_longer_than_said() -> None:
