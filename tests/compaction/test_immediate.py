@@ -23,6 +23,7 @@ from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWind
 from proxy.core.planning.situation import Compact
 from proxy.core.ports import Caller, Route, SummaryTask
 from proxy.store.by_hand import RedisByHand
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
 from proxy.store.leases import RedisLeases
@@ -45,7 +46,7 @@ def anyio_backend() -> str:
 async def store(tmp_path: Path) -> AsyncIterator[RedisStore]:
     """A real store."""
     with EmbeddedValkey(tmp_path / "store") as server:
-        made = RedisStore(server.url, ttl_seconds=60)
+        made = RedisStore(server.url, Codec(), ttl_seconds=60)
         yield made
         await made.close()
 
@@ -101,7 +102,7 @@ def compactor(strategy: Slow, store: RedisStore, events: list[Event] | None = No
         emit=emit,
         timer=lambda: 0.0,
     )
-    storage = SummaryStorage(store=store, replacement=RedisByHand(store.ask, ttl_seconds=60), emit=emit)
+    storage = SummaryStorage(store=store, replacement=RedisByHand(store.ask, Codec(), ttl_seconds=60), emit=emit)
     made = Compactor(writer=writer, counter=COUNTER, emit=emit, clock=lambda: 1.0, storage=storage)
     return ImmediateCompaction(compactor=made, store=store, leases=RedisLeases(store.ask), emit=emit)
 
