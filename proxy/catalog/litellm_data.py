@@ -15,12 +15,12 @@ from pathlib import Path
 import msgspec
 
 from proxy.core.conversation.messages import JsonValue
-from proxy.upstream.providers import KEYED, KEYLESS, WIRE_BESIDES, WIRE_WITHOUT_LITELLM
+from proxy.upstream.providers import KEYED, KEYLESS, WIRE_UNLISTED, WIRE_WITHOUT_LITELLM
 
 DATA_FILE = "model_prices_and_context_window_backup.json"
 MODES = frozenset({"chat", "completion", "responses"})
 """The modes of entries that accept a conversation."""
-SPOKEN_WITHOUT_DATA = WIRE_WITHOUT_LITELLM | WIRE_BESIDES | KEYED | KEYLESS
+SPOKEN_WITHOUT_DATA = WIRE_WITHOUT_LITELLM | WIRE_UNLISTED | KEYED | KEYLESS
 """Providers that the file may lack, because their models are whatever an operator runs."""
 
 

@@ -102,7 +102,7 @@ class Probe:
 
     async def _props(self, route: Route, caller: Caller) -> int | None:
         """Return the context of one slot of llama.cpp, which is what a request may use."""
-        props = await self._get(route, endpoint(route.base_url, "/props", beside="/v1"), caller)
+        props = await self._get(route, endpoint(route.base_url, "/props", without="/v1"), caller)
         settings = props.get("default_generation_settings") if isinstance(props, dict) else None
         return _tokens(settings.get("n_ctx")) if isinstance(settings, dict) else None
 

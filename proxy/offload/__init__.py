@@ -1,1 +1,1 @@
-"""Work that is done in threads beside the event loop."""
+"""Runs long work in threads, so that the event loop stays free."""

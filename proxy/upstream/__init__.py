@@ -1,4 +1,4 @@
-"""The way to the providers: where a model's requests go, and the two lanes that carry them.
+"""Sends requests to the providers, over one of two lanes.
 
-On the road of a request between the assembly and the relay; the catalog is asked before. Imports only the core.
+It comes after the assembly and before the relay; the catalog is asked before it.
 """

@@ -1,7 +1,7 @@
-"""HTTP over aiohttp, for upstreams behind an HTTP proxy, and for all of them with ``transport.upstream: library``.
+"""Sends requests over aiohttp: to upstreams behind an HTTP proxy, and to all with ``transport.upstream: library``.
 
-The wire lane asks it in the same way as ``http1``. aiohttp brings CONNECT, proxy credentials and TLS within TLS. The
-module is imported at the first request that needs it, since few do.
+The wire lane calls it in the same way as ``http1``. aiohttp supports CONNECT, proxy credentials and TLS within TLS. The
+module is imported at the first request that needs it, because few do.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from proxy.upstream.http1.connection import WHOLE_BYTES
 from proxy.upstream.http1.failures import AnswerBroken, ConnectionGone, ConnectTimedOut
 
 _FRESH: ContextVar[bool] = ContextVar("fresh", default=True)
-"""Whether the present task's request went out over a connection that was made for it."""
+"""Whether the current task's request was sent over a connection that was opened for it."""
 _GONE = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError, BrokenPipeError)
 
 
 class AiohttpAnswer:
-    """Status and headers as they came, and the body on its way."""
+    """An answer whose status and headers are there and whose body is still arriving."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self.status = response.status
-        # The space that some put before a header's colon is no part of its name (RFC 9112, section 5.1).
+        # Some servers put a space before a header's colon; it is no part of the name (RFC 9112, section 5.1).
         self.headers = [(name.rstrip(b" \t"), value) for name, value in response.raw_headers]
         self._response = response
 
     async def read(self, silence_seconds: float) -> bytes:
-        """What has come of the body since the last piece, waiting if there is nothing; empty at its end.
+        """Return the bytes of the body that arrived since the last call, or wait for some; empty at the body's end.
 
-        :raises OSError: the connection was silent for so long, or the body breaks off
+        :raises OSError: the connection was silent for so long, or the body broke off
         """
         try:
             async with asyncio.timeout(silence_seconds):
@@ -44,7 +44,7 @@ class AiohttpAnswer:
             raise AnswerBroken(repr(error)) from error
 
     def close(self) -> None:
-        """Abort the connection unless the body has been read to its end, which put it back into the pool."""
+        """Abort the connection, unless the body was read to its end and the connection is back in the pool."""
         connection = self._response.connection
         if connection is not None and connection.transport is not None:
             connection.transport.abort()
@@ -55,7 +55,7 @@ class AiohttpClient:
     """A pooled client that belongs to one event loop.
 
     :param keepalive_seconds: how long it keeps an idle connection
-    :param connect_seconds: for name lookup, TCP and TLS together
+    :param connect_seconds: the limit for name lookup, TCP and TLS together
     :param proxy_for: returns the HTTP proxy for a URL, or None
     """
 
@@ -66,7 +66,7 @@ class AiohttpClient:
         self._proxy_for = proxy_for
         self._pooled = self._open_session(_Connector(limit=0, keepalive_timeout=keepalive_seconds))
         self._unpooled: aiohttp.ClientSession | None = None
-        """Makes a connection for each request; opened for the first second attempt."""
+        """A session with a new connection for each request; the first second attempt opens it."""
 
     async def ask(
         self,
@@ -80,10 +80,10 @@ class AiohttpClient:
     ) -> AiohttpAnswer:
         """Send a request, and wait for status and headers of its answer.
 
-        :param due: when to stop waiting, by the loop's clock
-        :param fresh: use a connection that has carried nothing yet
+        :param due: when to stop waiting, on the loop's clock
+        :param fresh: use a new connection
         :raises ConnectTimedOut, ConnectionGone, AnswerBroken, OSError: there was no answer
-        :raises ValueError: this is no request that could be sent
+        :raises ValueError: the request cannot be sent as HTTP
         """
         _FRESH.set(False)
         try:
@@ -139,15 +139,15 @@ class AiohttpClient:
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Notes where a connection is made anew. Tracing, aiohttp's own way, costs every request some 20 us."""
+    """Notes when it opens a connection. aiohttp's own way, tracing, costs every request some 20 us."""
 
-    async def _create_connection(self, *given: Any, **named: Any) -> Any:
+    async def _create_connection(self, *args: Any, **kwargs: Any) -> Any:
         _FRESH.set(True)
-        return await super()._create_connection(*given, **named)
+        return await super()._create_connection(*args, **kwargs)
 
 
 def _text(value: bytes) -> str:
-    """A header value as aiohttp wants it: it will write it as UTF-8 again."""
+    """Return a header value as text, which aiohttp encodes as UTF-8 again."""
     try:
         return value.decode()
     except UnicodeDecodeError:

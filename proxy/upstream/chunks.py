@@ -1,8 +1,7 @@
-"""litellm's answers as OpenAI's: one chunk becomes one server-sent event, one response one JSON object.
+"""Turns litellm's answers into OpenAI's: a chunk becomes a server-sent event, a response a JSON object.
 
-Within the translate lane, on the way back. What litellm adds of its own is taken off: empty fields, its cost
-estimate, the usage in a chunk with choices, and the ``finish_reason`` that it makes up for a stream that
-broke off.
+The translate lane uses it for every answer. It removes what litellm adds: empty fields, its cost estimate, the usage in
+a chunk with choices, and the ``finish_reason`` that it makes up for a stream that broke off.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ import msgspec
 
 from proxy.core.errors import UpstreamBroken
 from proxy.core.ports import Headers, Route
-from proxy.upstream.answers import stalled
-from proxy.upstream.headers import kept_headers
+from proxy.upstream.errors import broken, stalled
+from proxy.upstream.headers import returned_headers
 from proxy.upstream.refusals import is_timeout, provider_message
 
 EVENT_STREAM = (b"content-type", b"text/event-stream")
 DONE = b"data: [DONE]\n\n"
 """OpenAI API reference, "Streaming": the end of a complete stream."""
-FROM_PROVIDER = "llm_provider-"
+PROVIDER_PREFIX = "llm_provider-"
 """litellm's prefix for the provider's own response headers."""
 
 
 class StreamedReply:
-    """A streamed answer, to be begun before it is handed on.
+    """A streamed answer; ``begin`` is called before anything is sent to the client.
 
     :param stream: litellm's ``CustomStreamWrapper``
     :param usage: whether the client asked for the usage chunk
@@ -46,7 +45,7 @@ class StreamedReply:
         self._closed = False
 
     async def begin(self) -> None:
-        """Wait for the first chunk; the provider's refusals come out here, as litellm's exceptions."""
+        """Wait for the first chunk; a refusal of the provider is raised here, as litellm's exception."""
         try:
             self._first = await self._next()
         except BaseException:
@@ -54,13 +53,13 @@ class StreamedReply:
             raise
 
     async def body(self) -> AsyncIterator[bytes]:
-        """Server-sent events, each when its chunk is there; ``[DONE]`` only after a ``finish_reason``."""
+        """Yield a server-sent event for each chunk as it arrives, and ``[DONE]`` only after a ``finish_reason``."""
         finished = False
         chunk, self._first = self._first, None
         try:
             while chunk is not None:
                 for event in events_of(chunk, usage=self._usage):
-                    # One completion, one id (the reference); for Gemini and Ollama litellm makes one up each time.
+                    # A completion has one id (the reference). For Gemini and Ollama litellm gives each chunk its own.
                     self._id = event["id"] = self._id or event.get("id")
                     if any(choice.get("finish_reason") for choice in event["choices"]):
                         self._refuse_made_up_end()
@@ -78,32 +77,31 @@ class StreamedReply:
             await self.close()
 
     async def close(self) -> None:
-        """Cancel the call: first the read that is on its way, then the provider's own response."""
+        """Cancel the call: first the read in progress, then the provider's own response."""
         if self._closed:
             return
         self._closed = True
         if self._pending is not None and not self._pending.done():
             self._pending.cancel()
             await asyncio.gather(self._pending, return_exceptions=True)
-        inner = getattr(self._stream, "completion_stream", None)
+        provider_stream = getattr(self._stream, "completion_stream", None)
         await self._stream.aclose()
-        # litellm 1.105.3 closes providers' iterators only where they have aclose(), which Anthropic's has
-        # not: the connection would stay open until the garbage collector comes by. The generator beneath
-        # has it.
+        # litellm 1.105.3 closes a provider's iterator only where it has aclose(). Anthropic's has none, so the
+        # connection would stay open until garbage collection; the generator beneath it has aclose().
         for name in ("streaming_response", "response_iterator"):
-            generator = getattr(inner, name, None)
+            generator = getattr(provider_stream, name, None)
             if generator is not None and hasattr(generator, "aclose"):
                 await generator.aclose()
 
     async def _next(self) -> Any:
-        """The next chunk, or None at the end; read in a task of its own, which ``close()`` can cancel."""
+        """Return the next chunk, or None at the end; a task of its own reads it, which ``close()`` can cancel."""
         self._pending = asyncio.ensure_future(_advance(self._stream))
         try:
             return await self._pending
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self._closed and task is not None and not task.cancelling():
-                raise self._broken() from None  # the answer was closed, not whoever reads it
+                raise self._broken() from None  # close() cancelled the read; its reader was not cancelled
             raise
 
     def _refuse_made_up_end(self) -> None:
@@ -116,23 +114,19 @@ class StreamedReply:
     def _broken(self, error: BaseException | None = None) -> UpstreamBroken:
         if error is not None and is_timeout(error):
             return stalled(self._route)
-        said = f": {provider_message(error)}" if error is not None else ""
-        return UpstreamBroken(
-            f"The upstream of {self._route.name!r} stopped in the middle of its answer{said}; send the request again.",
-            internal=f"{self._route!r}: {error!r}",
-        )
+        return broken(self._route, error, "" if error is None else provider_message(error))
 
 
 async def _advance(stream: Any) -> Any:
-    # StopAsyncIteration cannot leave a task, so the end is None.
+    """Return the next chunk; None at the end, because a task cannot raise StopAsyncIteration."""
     return await anext(stream, None)
 
 
 def made_up_end(stream: Any) -> bool:
-    """Whether litellm made up the ``finish_reason`` because the provider's stream ended without one.
+    """Tell whether litellm made up the ``finish_reason`` because the provider's stream ended without one.
 
-    It then says "stop" after its own last chunk, with none received
-    (``CustomStreamWrapper.finish_reason_handler``). For Gemini this cannot be told: litellm 1.105.3 reads a
+    It then sends "stop" after its own last chunk, though it received none
+    (``CustomStreamWrapper.finish_reason_handler``). Gemini's streams do not show this, because litellm 1.105.3 reads a
     "stop" out of every chunk.
     """
     received = getattr(stream, "received_finish_reason", None) or getattr(stream, "intermittent_finish_reason", None)
@@ -140,18 +134,18 @@ def made_up_end(stream: Any) -> bool:
 
 
 def events_of(chunk: Any, *, usage: bool) -> list[dict[str, Any]]:
-    """The events of a chunk: itself, and its usage apart, with empty ``choices`` as OpenAI sends it."""
+    """Return the events of a chunk: itself, and its usage separately, with empty ``choices`` as OpenAI sends it."""
     event = plain(chunk)
-    counted = event.pop("usage", None)
+    usage_object = event.pop("usage", None)
     choices = event.setdefault("choices", [])
     events = [event] if any(choice.get("finish_reason") or choice.get("delta") for choice in choices) else []
-    if counted and usage:
-        events.append({**event, "choices": [], "usage": counted})
+    if usage_object and usage:
+        events.append({**event, "choices": [], "usage": usage_object})
     return events
 
 
 def plain(answer: Any) -> dict[str, Any]:
-    """An answer or chunk as JSON values, without empty fields and without litellm's own additions."""
+    """Return an answer or chunk as JSON values, without empty fields and without litellm's own additions."""
     value: dict[str, Any] = answer.model_dump(mode="json", exclude_none=True)
     _drop_empty_extras(value)
     for choice in value.get("choices", ()):
@@ -161,7 +155,7 @@ def plain(answer: Any) -> dict[str, Any]:
         if "message" in choice:
             choice["message"].setdefault("content", None)  # required by the reference, null beside tool calls
     if isinstance(value.get("usage"), dict):
-        value["usage"].pop("cost", None)  # litellm's estimate; usage is to be the provider's own
+        value["usage"].pop("cost", None)  # litellm's estimate; usage must be the provider's own
     return value
 
 
@@ -170,13 +164,13 @@ def _drop_empty_extras(part: dict[str, Any]) -> None:
         del part[name]  # vertex_ai_safety_ratings, images, thinking_blocks, ...
     extras = part.pop("provider_specific_fields", None)
     if isinstance(extras, Mapping):
-        told = {name: item for name, item in extras.items() if item not in (None, [], {}, "")}
-        if told:
-            part["provider_specific_fields"] = told
+        filled = {name: item for name, item in extras.items() if item not in (None, [], {}, "")}
+        if filled:
+            part["provider_specific_fields"] = filled
 
 
 def answer_headers(answer: Any) -> Headers:
-    """The provider's request id and rate limits, as far as litellm hands them on."""
+    """Return the provider's request id and rate limits, as far as litellm passes them on."""
     hidden = getattr(answer, "_hidden_params", None) or {}
-    told = hidden.get("additional_headers") or getattr(answer, "_response_headers", None) or {}
-    return kept_headers({str(name).removeprefix(FROM_PROVIDER): str(value) for name, value in told.items()})
+    headers = hidden.get("additional_headers") or getattr(answer, "_response_headers", None) or {}
+    return returned_headers({str(name).removeprefix(PROVIDER_PREFIX): str(value) for name, value in headers.items()})

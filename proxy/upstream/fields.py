@@ -1,8 +1,8 @@
-"""Which fields of a chat request litellm may see, and which configured ones need it.
+"""Lists the fields of a chat request that litellm may see, and the configured ones that need litellm.
 
-Beside the translate lane; pure tables. ``litellm.acompletion`` takes some 200 keyword arguments, and a body
-that names one of them must change neither where a request goes nor with whose credential (CVE-2024-6587).
-So fields are let through by name. Source: OpenAI API reference, "Create chat completion".
+The translate lane and the choice of a lane use these tables. ``litellm.acompletion`` takes some 200 keyword arguments,
+and a body that names one of them must not change the destination or the credential (CVE-2024-6587). So only listed
+fields pass. Source: OpenAI API reference, "Create chat completion".
 """
 
 from __future__ import annotations
@@ -39,19 +39,18 @@ CHAT_FIELDS = frozenset(
         "user",
         "verbosity",
         "web_search_options",
-        # Not OpenAI's, but sent through its SDK's extra_body to the providers that know them.
+        # Not OpenAI's; clients send them to other providers through extra_body of its SDK.
         "thinking",
         "top_k",
     }
 )
-"""``metadata`` and ``store`` are not among them: they concern OpenAI's own archive, and litellm takes
-``metadata`` for instructions to its loggers and router."""
+"""Fields of a request that litellm gets. ``metadata`` and ``store`` are missing on purpose: they concern OpenAI's own
+archive, and litellm reads ``metadata`` as instructions to its loggers and router."""
 
 CONFIGURED_FOR_LITELLM = (CHAT_FIELDS | {"additional_drop_params", "api_version", "extra_body", "mock_response"}) - {
     "messages"
 }
-"""Entries of ``litellm_params`` that a byte relay could not put into effect: with any of them ``auto``
-translates."""
+"""Entries of ``litellm_params`` that the wire lane cannot apply; ``lane: auto`` translates where one is set."""
 
 ROUTER_FIELDS = frozenset(
     {
@@ -70,4 +69,4 @@ ROUTER_FIELDS = frozenset(
         "weight",
     }
 )
-"""Entries of ``litellm_params`` that are LiteLLM's router's, or decided already when a route is there."""
+"""Entries of ``litellm_params`` that litellm does not get: its router's, and those that the route already holds."""

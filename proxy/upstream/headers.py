@@ -1,7 +1,7 @@
-"""Which header lines pass: to the upstream, back from it, and out of litellm's hands.
+"""Chooses the header lines that go to the upstream, and those of a provider's answer that litellm hands back.
 
-Beside both lanes; pure. A configured credential takes the place of every one that the client sent; what one connection
-needs has stayed on it already (``core/http_headers.py``).
+Both lanes use it; it does no I/O. A configured credential replaces every credential that the client sent. Hop-by-hop
+headers are already removed (``core/http_headers.py``).
 """
 
 from __future__ import annotations
@@ -12,60 +12,62 @@ from functools import lru_cache
 from proxy.core.http_headers import KEYS
 from proxy.core.ports import Caller, Headers, Route
 
-KEPT_HEADERS = frozenset({"request-id", "retry-after", "retry-after-ms", "x-request-id"})
+RETURNED_HEADERS = frozenset({"request-id", "retry-after", "retry-after-ms", "x-request-id"})
+"""Headers of a provider's answer that a client acts on."""
+RETURNED_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
 FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+"""Headers that the HTTP client writes itself, whatever is configured."""
 BETA = b"anthropic-beta"
-"""Anthropic's header for what is not in its API for good yet; source: docs.anthropic.com, "Beta headers"."""
-KEPT_ROUTES = 256
-"""Of configured routes; a client can choose among them only."""
-KEPT_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
+"""Anthropic's header for features in beta; source: docs.anthropic.com, "Beta headers"."""
+MAX_CACHED_ROUTES = 256
+"""Configured routes whose header lines are cached; a client can only choose among them."""
 
 
 def outgoing(route: Route, caller: Caller) -> list[tuple[bytes, bytes]]:
-    """The header lines that go upstream as they are: the client's in order, then what is configured in their place."""
-    replaced, own = _configured(tuple(route.headers), route.api_key)
-    return [*(line for line in caller.headers if line[0] not in replaced), *own]
+    """Return the header lines that go upstream: the client's in order, then the configured ones that replace some."""
+    replaced, configured = _configured(tuple(route.headers), route.api_key)
+    return [*(line for line in caller.headers if line[0] not in replaced), *configured]
 
 
-@lru_cache(maxsize=KEPT_ROUTES)
+@lru_cache(maxsize=MAX_CACHED_ROUTES)
 def _configured(
     headers: tuple[tuple[bytes, bytes], ...], api_key: str | None
 ) -> tuple[frozenset[bytes], tuple[tuple[bytes, bytes], ...]]:
-    """Which of a client's lines do not pass, and the lines of every request.
-
-    How long a body is and how it is framed the HTTP client says itself, whatever is configured.
-    """
-    own = [(name.lower(), value) for name, value in headers if name.lower() not in FRAMING]
+    """Return the names of the client's lines that do not pass, and the lines that every request gets."""
+    lines = [(name.lower(), value) for name, value in headers if name.lower() not in FRAMING]
     if api_key is not None:
-        own.append((b"authorization", b"Bearer " + api_key.encode()))
-    replaced = frozenset(name for name, _ in own)
-    return replaced if api_key is None else replaced | KEYS, (*own, (b"accept-encoding", b"identity"))
+        lines.append((b"authorization", b"Bearer " + api_key.encode()))
+    replaced = frozenset(name for name, _ in lines)
+    return replaced if api_key is None else replaced | KEYS, (*lines, (b"accept-encoding", b"identity"))
 
 
 def caller_key(caller: Caller) -> str | None:
-    """The caller's key, from whichever header its SDK sends it in."""
-    sent = {name: value.decode("latin-1").strip() for name, value in reversed(caller.headers)}
-    scheme, _, token = sent.get(b"authorization", "").partition(" ")
+    """Return the caller's key, from whichever header its SDK sends it in."""
+    values = {name: value.decode("latin-1").strip() for name, value in reversed(caller.headers)}
+    scheme, _, token = values.get(b"authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token.strip():
         return token.strip()
-    return sent.get(b"x-api-key") or sent.get(b"api-key") or sent.get(b"x-goog-api-key") or None
+    return values.get(b"x-api-key") or values.get(b"api-key") or values.get(b"x-goog-api-key") or None
 
 
 def beta_values(route: Route, caller: Caller) -> list[str]:
-    """What ``anthropic-beta`` says: the configured header's values, else the client's; each may hold several."""
+    """Return the values of ``anthropic-beta``: the configured ones, else the client's.
+
+    One header line may hold several values.
+    """
     configured = [value for name, value in route.headers if name == BETA]
     lines = configured or [value for name, value in caller.headers if name == BETA]
-    values = (one.strip() for line in lines for one in line.decode("latin-1").split(","))
-    return [one for one in values if one]
+    values = (value.strip() for line in lines for value in line.decode("latin-1").split(","))
+    return [value for value in values if value]
 
 
-def kept_headers(told: Mapping[str, str]) -> Headers:
-    """Of a provider's headers those that a client acts on; its request id under OpenAI's name as well."""
-    kept = {
+def returned_headers(headers: Mapping[str, str]) -> Headers:
+    """Return the headers of a provider that a client acts on, its request id under OpenAI's name as well."""
+    lines = {
         name.lower(): value
-        for name, value in told.items()
-        if name.lower() in KEPT_HEADERS or name.lower().startswith(KEPT_PREFIXES)
+        for name, value in headers.items()
+        if name.lower() in RETURNED_HEADERS or name.lower().startswith(RETURNED_PREFIXES)
     }
-    if "request-id" in kept:
-        kept.setdefault("x-request-id", kept["request-id"])
-    return tuple((name.encode(), value.encode()) for name, value in kept.items())
+    if "request-id" in lines:
+        lines.setdefault("x-request-id", lines["request-id"])
+    return tuple((name.encode(), value.encode()) for name, value in lines.items())

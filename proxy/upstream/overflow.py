@@ -1,8 +1,7 @@
-"""Reads a provider's "this does not fit" out of an error answer, with the window where the provider tells it.
+"""Recognizes error answers that report a request too long for its model, and reads the window from them.
 
-After the upstream has answered with an error, before the first byte goes to the client: the pipeline learns
-the window, compacts and sends once more. Pure; the wordings are the providers' own, each named beside its
-pattern.
+The pipeline asks it before the first byte goes to the client; it then learns the window, compacts and sends once more.
+It does no I/O. The wordings are the providers' own; a comment beside each pattern names its provider.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 READ_BYTES = 65_536
-"""An error answer that is longer is no error envelope; its beginning is read."""
+"""Only the beginning of a longer answer is read: it is no error envelope."""
 NEVER_STATUS = frozenset({401, 403, 404, 408, 429})
-"""Credentials, unknown models and rate limits ("Request too large ... tokens per min") are never an
-overflow."""
+"""Statuses that never mean an overflow: credentials, unknown models, and rate limits ("Request too large ... tokens per
+min")."""
 OVERFLOW_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "context_window_exceeded"})
 
 _N = r"(?P<{}>\d[\d,]*)"
@@ -26,7 +25,7 @@ _WORDINGS = tuple(
     for pattern in (
         # OpenAI, Azure, DeepSeek, OpenRouter, vLLM: "you requested 5360 tokens (1360 in the messages, ..."
         rf"maximum context length is {_WINDOW} tokens.{{0,80}}?you requested[^(]{{0,40}}\({_REQUESTED}",
-        # SGLang tells input, reply and the sum of both
+        # SGLang states input, reply and the sum of both
         rf"maximum context length of {_WINDOW} tokens\. You requested a total of \d+ tokens: {_REQUESTED} tokens from",
         (
             rf"maximum context length (?:is|of) (?:only )?{_WINDOW} tokens"
@@ -46,7 +45,7 @@ _WORDINGS = tuple(
         rf"exceed context limit: {_REQUESTED} \+ \d+ > {_WINDOW}",
         # Gemini
         rf"input token count \(?{_REQUESTED}\)? exceeds the maximum number of tokens allowed \(?{_WINDOW}",
-        # llama.cpp, where its fields got lost on the way
+        # llama.cpp, where a gateway dropped its fields
         rf"request \({_REQUESTED} tokens\) exceeds the available context size \({_WINDOW} tokens\)",
         # Mistral
         rf"contains {_REQUESTED} tokens.{{0,60}}?too large for model with {_WINDOW} maximum context",
@@ -79,14 +78,13 @@ class Overflow:
     """A request was too long for its model."""
 
     window_tokens: int | None = None
-    """The model's window as the provider tells it; None where it does not."""
+    """The model's window as the provider states it; None where it does not."""
     requested_tokens: int | None = None
-    """The size of the input as the provider counted it; without the reply, where the provider tells them
-    apart."""
+    """The size of the input as the provider counted it, without the reply where the provider separates them."""
 
 
 def parse_overflow(status: int, body: bytes) -> Overflow | None:
-    """Read an error answer; None when it says something else than that the context is full.
+    """Read an error answer; return None when it reports something else than a full context.
 
     :param status: HTTP status of the answer
     :param body: its body, any JSON or text
@@ -99,15 +97,15 @@ def parse_overflow(status: int, body: bytes) -> Overflow | None:
         if "n_ctx" in error:  # llama.cpp states both as numbers
             return Overflow(_number(error["n_ctx"]), _number(error.get("n_prompt_tokens")))
     for wording in _WORDINGS:
-        if found := wording.search(text):
-            groups = found.groupdict()
+        if match := wording.search(text):
+            groups = match.groupdict()
             return Overflow(_number(groups.get("window")), _number(groups.get("requested")))
-    named = any(error.get(key) in OVERFLOW_CODES for error in errors for key in ("code", "type"))
-    return Overflow() if named or _NUMBERLESS.search(text) else None
+    has_code = any(error.get(key) in OVERFLOW_CODES for error in errors for key in ("code", "type"))
+    return Overflow() if has_code or _NUMBERLESS.search(text) else None
 
 
 def _errors(text: str) -> Iterator[Mapping[str, object]]:
-    """The error objects of an answer: under ``error``, or the answer itself (vLLM before 0.10)."""
+    """Yield the error objects of an answer: under ``error``, or the answer itself (vLLM before 0.10)."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -119,7 +117,7 @@ def _errors(text: str) -> Iterator[Mapping[str, object]]:
 
 
 def _number(value: object) -> int | None:
-    """A positive number of tokens, written ``4096`` or ``4,096``."""
+    """Return a positive number of tokens, written ``4096`` or ``4,096``; None for anything else."""
     if isinstance(value, str):
         value = int(value.replace(",", ""))
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:

@@ -1,6 +1,6 @@
-"""What Tidemark knows of litellm's providers: who speaks OpenAI's format, whose key a call may use.
+"""Tables about litellm's providers: which of them speak OpenAI's format, and whose key a call may use.
 
-Beside ``routes.py`` and ``litellm.py``; pure tables. Checked against litellm 1.105.3,
+``routes.py``, ``upstream.py`` and the translate lane read them. They were checked against litellm 1.105.3,
 ``litellm/constants.py`` and ``litellm_core_utils/get_llm_provider_logic.py``.
 """
 
@@ -14,27 +14,25 @@ DEFAULT_BASES: Mapping[str, str] = {
     "anthropic": "https://api.anthropic.com",
     "openrouter": "https://openrouter.ai/api/v1",
 }
-"""Bases that are stated here and never read from ``OPENAI_BASE_URL``, ``OPENAI_API_BASE``,
-``ANTHROPIC_BASE_URL`` and the like in the proxy's own environment: users point exactly those at Tidemark,
-which would be a loop."""
+"""Base URLs that are never read from the proxy's own environment (``OPENAI_BASE_URL``, ``OPENAI_API_BASE``,
+``ANTHROPIC_BASE_URL`` and the like). Users point exactly those variables at Tidemark, which would be a loop."""
 
 WIRE_WITHOUT_LITELLM = frozenset({"openai", "custom_openai", "hosted_vllm", "lm_studio", "llamafile"})
-"""With a known base these need nothing that litellm would have to be imported for."""
-WIRE_BESIDES = frozenset({"openai", "custom_openai", "openrouter"})
-"""Speak the wire format though litellm's ``openai_compatible_providers`` leaves them out."""
-NOT_AS_THEY_STAND = frozenset({"azure_ai", "chatgpt", "clarifai", "fireworks_ai", "github_copilot", "ragflow"})
-"""In litellm's ``openai_compatible_providers``, but it rewrites their URL, model name or credentials on the
-way."""
+"""Providers that can be resolved without importing litellm, where their base URL is known."""
+WIRE_UNLISTED = frozenset({"openai", "custom_openai", "openrouter"})
+"""Providers that speak OpenAI's format but are missing in litellm's ``openai_compatible_providers``."""
+REWRITTEN_BY_LITELLM = frozenset({"azure_ai", "chatgpt", "clarifai", "fireworks_ai", "github_copilot", "ragflow"})
+"""Providers in litellm's ``openai_compatible_providers`` whose URL, model name or credentials litellm rewrites."""
 
 LOGINS = frozenset({"chatgpt", "github_copilot"})
-"""Resolving these starts a login dialogue on the server's terminal: never for a name that merely a client
-sent."""
+"""Providers whose resolving starts a login dialogue on the server's terminal; a client's name must never do that."""
 KEYED = frozenset(
     {"anthropic", "azure", "cohere", "cohere_chat", "gemini", "huggingface", "mistral", "openai", "replicate"}
 )
-"""Served with one key, the caller's or the configured one. litellm would fall back on the server's
-environment, so a call without a key is refused instead."""
+"""Providers that take one key, the caller's or the configured one. A call without a key is refused, because litellm
+would take one from the server's environment."""
 KEYLESS = frozenset({"ollama", "ollama_chat"})
+"""Providers that take no key."""
 LOCAL = KEYLESS | {
     "a2a",
     "custom",
@@ -55,11 +53,11 @@ LOCAL = KEYLESS | {
     "vllm",
     "xinference",
 }
-"""Run by whoever uses them: where no address is configured litellm takes one of the server's own machine, or of its
-environment."""
+"""Providers that users run themselves. Where no address is configured, litellm takes one on the server's own machine
+or from its environment."""
 OPEN_TO_ANY_NAME = KEYED - {"azure"}
-"""Translated for a client's bare ``provider/model``. All others take credentials from the server's own
-surroundings (AWS, Google Cloud, tokens in files), which only an entry of ``model_list`` may lend."""
+"""Providers that a client reaches by ``provider/model`` alone. All others take credentials from the server's own
+environment (AWS, Google Cloud, tokens in files), which only an entry of ``model_list`` may allow."""
 
 FAMILIES: Mapping[str, str] = {
     "claude-": "anthropic",
@@ -67,10 +65,10 @@ FAMILIES: Mapping[str, str] = {
     "gpt-": "openai",
     "chatgpt-": "openai",
 }
-"""Names that mean one provider to everybody. litellm drops retired models from its map, and then knows them
-no more."""
+"""Beginnings of names that belong to one provider. litellm removes retired models from its map and then cannot
+resolve them."""
 
 
 def family_of(model: str) -> str | None:
-    """The provider that a bare model name means, by its beginning."""
+    """Return the provider that a bare model name belongs to, by its beginning."""
     return next((provider for prefix, provider in FAMILIES.items() if model.startswith(prefix)), None)

@@ -1,7 +1,7 @@
-"""litellm's exceptions as the provider's own refusals, in OpenAI's error envelope.
+"""Turns litellm's exceptions back into the provider's own refusals, in OpenAI's error envelope.
 
-Within the translate lane, when there is no answer. litellm gives 529 the status 500, a full context the code
-"400", and puts the provider's JSON into a sentence; status, code, message and type are restored from beneath.
+The translate lane calls it when there is no answer. litellm gives 529 the status 500 and a full context the code "400",
+and puts the provider's JSON into a sentence. Status, code, message and type are read from the exceptions beneath.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from typing import Any
 
 from proxy.core.errors import UpstreamError, UpstreamTimedOut, UpstreamUnreachable
 from proxy.core.ports import Headers, Route
-from proxy.upstream.answers import MESSAGE_CHARACTERS, error_envelope, error_fields
-from proxy.upstream.headers import kept_headers
+from proxy.upstream.answers import MAX_MESSAGE_CHARACTERS, error_envelope, error_fields
+from proxy.upstream.headers import returned_headers
 from proxy.upstream.overflow import parse_overflow
 
 CONTEXT_ERROR = "ContextWindowExceededError"
-"""litellm's class; by name, because this file does not import litellm."""
-CHAIN = 10
-"""Causes that are looked at; litellm's own chains have four links."""
+"""litellm's class, by name, because this file does not import litellm."""
+MAX_CAUSES = 10
+"""Exceptions of a chain that are looked at; litellm's own chains have four."""
 CODES: Mapping[int, str] = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
-"""OpenAI's codes, for providers that have none; source: "Error codes" guide."""
+"""OpenAI's codes, for providers that send none; source: "Error codes" guide."""
 KINDS: Mapping[int, str] = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 TIMEOUTS = frozenset({"Timeout", "APITimeoutError", "TimeoutException"})
-"""Of litellm, the OpenAI SDK and httpx; by name, as above."""
+"""Timeout classes of litellm, the OpenAI SDK and httpx, by name."""
 SERVER_ERROR = 500
 _WRAPPING = re.compile(r"^(?:litellm\.\w+: |\w+Error: |\w+(?:Exception|Error) - )+")
-"""litellm's: "litellm.InternalServerError: AnthropicError - Overloaded"."""
+"""What litellm writes before a message: "litellm.InternalServerError: AnthropicError - Overloaded"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What a client is answered instead of a completion."""
+    """The answer that a client gets instead of a completion."""
 
     status: int
     headers: Headers
@@ -41,15 +41,15 @@ class Refusal:
 
 
 def refusal_of(error: Exception, route: Route) -> Refusal:
-    """The provider's refusal behind an exception of litellm.
+    """Return the provider's refusal behind an exception of litellm.
 
-    :raises UpstreamUnreachable, UpstreamTimedOut, UpstreamError: there is none, the provider has said nothing
+    :raises UpstreamUnreachable, UpstreamTimedOut, UpstreamError: the provider did not answer
     """
     chain = list(_chain(error))
     names = {base.__name__ for link in chain for base in type(link).__mro__}
-    answered = next((link for link in chain[1:] if _answered(link)), None)
-    status = _status(answered) or _status(error)
-    if answered is None:
+    answer = next((link for link in chain[1:] if _holds_answer(link)), None)
+    status = _status(answer) or _status(error)
+    if answer is None:
         if names & TIMEOUTS:
             raise UpstreamTimedOut(
                 f"The upstream of {route.name!r} did not answer in time.", internal=repr(error)
@@ -58,15 +58,15 @@ def refusal_of(error: Exception, route: Route) -> Refusal:
             raise UpstreamUnreachable(
                 f"The upstream of {route.name!r} ({route.provider}) cannot be reached.", internal=repr(error)
             ) from error
-        if status is None or type(error).__name__ == "APIConnectionError":  # litellm's name for its own failures
+        if status is None or type(error).__name__ == "APIConnectionError":  # litellm's class for its own failures
             raise UpstreamError(
                 f"litellm could not send the request for {route.name!r}: {provider_message(error)}",
                 internal=repr(error),
             ) from error
-    told = next((fields for link in chain if (fields := _told(link))), {})
-    message, kind = provider_message(error), told.get("type") or told.get("status")
-    code = told.get("code") if isinstance(told.get("code"), str) else CODES.get(status or SERVER_ERROR)
-    param = told.get("param")
+    fields = next((fields for link in chain if (fields := _error_object(link))), {})
+    message, kind = provider_message(error), fields.get("type") or fields.get("status")
+    code = fields.get("code") if isinstance(fields.get("code"), str) else CODES.get(status or SERVER_ERROR)
+    param = fields.get("param")
     body = error_envelope(
         message,
         kind=kind if isinstance(kind, str) and kind != "error" else _kind(status or SERVER_ERROR),
@@ -79,42 +79,42 @@ def refusal_of(error: Exception, route: Route) -> Refusal:
 
 
 def is_timeout(error: BaseException) -> bool:
-    """Tell whether an exception of litellm says that nothing came in time."""
+    """Tell whether an exception of litellm reports a timeout."""
     return any(base.__name__ in TIMEOUTS for link in _chain(error) for base in type(link).__mro__)
 
 
 def provider_message(error: BaseException) -> str:
-    """The provider's own words, without what litellm puts around them."""
+    """Return the provider's own message, without what litellm puts around it."""
     for link in _chain(error):
-        said = _told(link).get("message")
-        if isinstance(said, str) and said:
-            return said[:MESSAGE_CHARACTERS]
-    text = _said(error).partition("Traceback (most recent call last)")[0].strip()
-    return _WRAPPING.sub("", text)[:MESSAGE_CHARACTERS]
+        message = _error_object(link).get("message")
+        if isinstance(message, str) and message:
+            return message[:MAX_MESSAGE_CHARACTERS]
+    text = _text(error).partition("Traceback (most recent call last)")[0].strip()
+    return _WRAPPING.sub("", text)[:MAX_MESSAGE_CHARACTERS]
 
 
 def _kind(status: int) -> str:
     return KINDS.get(status, "invalid_request_error" if status < SERVER_ERROR else "server_error")
 
 
-def _told(link: BaseException) -> Mapping[str, Any]:
-    """The provider's error object: where the openai SDK keeps it, or out of the exception's text."""
+def _error_object(link: BaseException) -> Mapping[str, Any]:
+    """Return the provider's error object, from the openai SDK's attribute or from the exception's text."""
     body = getattr(link, "body", None)
     if isinstance(body, dict) and isinstance(body.get("message"), str):
         return body
-    return error_fields(_said(link))
+    return error_fields(_text(link))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    for _ in range(CHAIN):
+    for _ in range(MAX_CAUSES):
         if error is None:
             return
         yield error
         error = error.__cause__ or error.__context__
 
 
-def _answered(link: BaseException) -> bool:
-    """Whether an exception holds an answer of the provider: litellm's, openai's or httpx's own."""
+def _holds_answer(link: BaseException) -> bool:
+    """Tell whether an exception holds an answer of the provider: litellm's, openai's or httpx's own."""
     return _status(link) is not None and bool(_raw_headers(link))
 
 
@@ -122,10 +122,10 @@ def _status(link: BaseException | None) -> int | None:
     status = getattr(link, "status_code", None)
     if not isinstance(status, int) or status < 400:
         return None
-    return status if status < 600 else SERVER_ERROR  # there are no others (RFC 9110, section 15)
+    return status if status < 600 else SERVER_ERROR  # higher numbers are no statuses (RFC 9110, section 15)
 
 
-def _said(link: BaseException) -> str:
+def _text(link: BaseException) -> str:
     message = getattr(link, "message", None)
     if isinstance(message, bytes):
         return message.decode("utf-8", "replace")
@@ -141,4 +141,4 @@ def _raw_headers(link: BaseException) -> Mapping[str, Any]:
 
 
 def _headers(chain: list[BaseException]) -> Headers:
-    return next((kept_headers(headers) for link in chain if (headers := _raw_headers(link))), ())
+    return next((returned_headers(headers) for link in chain if (headers := _raw_headers(link))), ())

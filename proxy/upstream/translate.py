@@ -1,11 +1,9 @@
-"""The translate lane: a chat request through ``litellm.acompletion``, and its answer back in OpenAI's format.
+"""The translate lane sends a chat request through ``litellm.acompletion`` and returns its answer in OpenAI's format.
 
-On the road of a request between the assembly and the relay, for upstreams that do not speak that format. The first
-chunk is awaited before anything is answered, so that a refusal keeps its status; afterwards a failure is
-``UpstreamBroken``.
-Parameters that a provider does not know are dropped, as most LiteLLM proxies are set up to do, because
-clients send ``seed`` or ``logit_bias`` without knowing who answers; ``drop_params: false`` in
-``litellm_params`` refuses.
+It stands between assembly and relay, for upstreams that do not speak that format. The lane waits for the first chunk
+before it answers, so that a refusal keeps its status; a later failure is ``UpstreamBroken``. Parameters that a provider
+does not know are dropped, as most LiteLLM proxies are set up to do, because clients send ``seed`` or ``logit_bias``
+without knowing which provider answers. ``drop_params: false`` in ``litellm_params`` makes them an error.
 """
 
 from __future__ import annotations
@@ -18,10 +16,11 @@ from typing import Any, Protocol
 import msgspec
 
 from proxy.core.conversation.messages import CachedPrefix, JsonValue, render_body, render_messages
-from proxy.core.errors import UpstreamError, UpstreamTimedOut
+from proxy.core.errors import UpstreamError
 from proxy.core.ports import Caller, Headers, Route, UpstreamReply
-from proxy.upstream.answers import error_envelope, text_of, upstream_refused
+from proxy.upstream.answers import error_envelope, text_of
 from proxy.upstream.chunks import StreamedReply, answer_headers, plain
+from proxy.upstream.errors import TIMEOUT_REMEDY, refused, timed_out
 from proxy.upstream.fields import CHAT_FIELDS, ROUTER_FIELDS
 from proxy.upstream.headers import beta_values, caller_key
 from proxy.upstream.providers import KEYED
@@ -35,12 +34,12 @@ class Completion(Protocol):
     """``litellm.acompletion``."""
 
     def __call__(self, **fields: Any) -> Awaitable[Any]:
-        """Ask the provider."""
+        """Send a request to the provider and return its answer."""
         ...
 
 
 class WholeReply:
-    """An answer that is complete already: not streamed, or a refusal."""
+    """An answer that is already complete: not streamed, or a refusal."""
 
     def __init__(self, status: int, headers: Headers, content: bytes) -> None:
         self.status = status
@@ -48,15 +47,15 @@ class WholeReply:
         self._content = content
 
     async def body(self) -> AsyncIterator[bytes]:
-        """The one piece."""
+        """Yield the whole body in one piece."""
         yield self._content
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, because nothing is open."""
 
 
 class TranslateLane:
-    """Sends through litellm."""
+    """Sends requests through litellm."""
 
     def __init__(self, completion: Completion) -> None:
         self._completion = completion
@@ -67,32 +66,29 @@ class TranslateLane:
         :raises UpstreamUnreachable, UpstreamTimedOut, UpstreamError: there was no answer
         """
         request = _decoded(body)
-        asked = {name: value for name, value in request.items() if name in CHAT_FIELDS and value is not None}
+        arguments = {name: value for name, value in request.items() if name in CHAT_FIELDS and value is not None}
         if not stream:
-            asked.pop("stream_options", None)
+            arguments.pop("stream_options", None)
         credential = credential_for(route, caller)
         if isinstance(credential, Refusal):
-            return _refused(credential)
-        fields = fields_for(route, asked) | credential | {"stream": stream}
+            return _refusal_reply(credential)
+        fields = fields_for(route, arguments) | credential | {"stream": stream}
         _add_betas(fields, route, caller)
-        if stream:  # for each read from the socket, so that a provider's pings count though litellm swallows them
+        if stream:  # the limit of each read from the socket; litellm hides a provider's pings, but they count here
             fields["timeout"] = route.silence_seconds
         try:
             async with asyncio.timeout(route.timeout_seconds):
                 answer = await self._completion(**fields)
                 if stream:
-                    reply = StreamedReply(answer, route, usage=_wants_usage(asked))
+                    reply = StreamedReply(answer, route, usage=_wants_usage(arguments))
                     await reply.begin()
                     return reply
         except TimeoutError as error:
-            raise UpstreamTimedOut(
-                f"The upstream of {route.name!r} did not answer within {route.timeout_seconds:g} seconds.",
-                internal=repr(route),
-            ) from error
+            raise timed_out(route, route.timeout_seconds, TIMEOUT_REMEDY) from error
         except UpstreamError:
             raise
         except Exception as error:  # noqa: BLE001 - litellm raises errors of all kinds for a provider's refusal
-            return _refused(refusal_of(error, route))
+            return _refusal_reply(refusal_of(error, route))
         headers = (JSON, *answer_headers(answer))
         return WholeReply(200, headers, msgspec.json.encode(plain(answer)))
 
@@ -106,55 +102,56 @@ class TranslateLane:
         timeout_seconds: float,
         live: CachedPrefix | None = None,
     ) -> str:
-        """One text, not streamed.
+        """Return one text, not streamed.
 
-        :param live: what goes before ``messages``
+        :param live: the beginning of the conversation, which goes before ``messages``
         :raises UpstreamError: there was no answer
         :raises SummaryRejected: it holds no text
         """
         credential = credential_for(route, caller)
         if isinstance(credential, Refusal):
-            raise upstream_refused(route, credential.status, credential.body)
-        asked: dict[str, Any] = {"messages": []}
+            raise refused(route, credential.status, credential.body)
+        arguments: dict[str, Any] = {"messages": []}
         if live:
-            asked = _decoded(render_body(live.fields, {"messages": render_messages(live.messages)}))
-            asked = {name: value for name, value in asked.items() if name in CHAT_FIELDS and value is not None}
-        asked |= {"messages": [*asked["messages"], *messages], "max_tokens": max_tokens}
+            request = _decoded(render_body(live.fields, {"messages": render_messages(live.messages)}))
+            arguments = {name: value for name, value in request.items() if name in CHAT_FIELDS and value is not None}
+        arguments |= {"messages": [*arguments["messages"], *messages], "max_tokens": max_tokens}
         try:
             async with asyncio.timeout(timeout_seconds):
-                fields = fields_for(route, asked) | credential | {"stream": False}
+                fields = fields_for(route, arguments) | credential | {"stream": False}
                 _add_betas(fields, route, caller)
                 answer = await self._completion(**fields)
         except TimeoutError as error:
-            raise UpstreamTimedOut(
-                f"The upstream of {route.name!r} did not answer within {timeout_seconds:g} seconds."
-            ) from error
+            raise timed_out(route, timeout_seconds) from error
         except UpstreamError:
             raise
         except Exception as error:
             refusal = refusal_of(error, route)
-            raise upstream_refused(route, refusal.status, refusal.body) from error
+            raise refused(route, refusal.status, refusal.body) from error
         return text_of(plain(answer), route)
 
 
 def _decoded(body: bytes) -> dict[str, Any]:
-    """The request. Half a character, which JavaScript leaves where it cuts an emoji, is a question mark to litellm."""
+    """Return the decoded request.
+
+    litellm gets a question mark for a lone surrogate, which JavaScript makes where it cuts an emoji in two.
+    """
     try:
         return msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.DecodeError:
-        whole: dict[str, Any] = json.loads(json.dumps(json.loads(body), ensure_ascii=False).encode(errors="replace"))
-        return whole
+        request: dict[str, Any] = json.loads(json.dumps(json.loads(body), ensure_ascii=False).encode(errors="replace"))
+        return request
 
 
-def fields_for(route: Route, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments for litellm: configured ones first, the request's own over them, the destination last."""
+def fields_for(route: Route, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments for litellm: the request's own replace configured ones, the destination replaces both."""
     configured = {name: value for name, value in (route.params or {}).items() if name not in ROUTER_FIELDS}
-    fields: dict[str, Any] = {"drop_params": True, **configured, **asked}
+    fields: dict[str, Any] = {"drop_params": True, **configured, **arguments}
     fields |= {
         "model": route.upstream_model,
         "custom_llm_provider": route.provider,
         "timeout": route.timeout_seconds,
-        "num_retries": 0,  # a retry is the client's decision; it would double the wait, and the bill
+        "num_retries": 0,  # the client decides whether to retry; a retry here would double wait and bill
         "max_retries": 0,
     }
     if route.base_url:
@@ -163,16 +160,16 @@ def fields_for(route: Route, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _add_betas(fields: dict[str, Any], route: Route, caller: Caller) -> None:
-    """Hand Anthropic's own header on, the one that a client's window may hang on; no other header of it passes."""
+    """Pass on ``anthropic-beta``, which can change a model's window; no other header of a client reaches Anthropic."""
     if route.provider == "anthropic" and (betas := beta_values(route, caller)):
         fields["extra_headers"] = {**(fields.get("extra_headers") or {}), "anthropic-beta": ",".join(betas)}
 
 
 def credential_for(route: Route, caller: Caller) -> dict[str, str] | Refusal:
-    """The key of a call: the configured one, else the caller's. Never one that litellm would find by itself.
+    """Return the key of a call: the configured one, else the caller's, and never one that litellm finds by itself.
 
-    Providers that are not ``KEYED`` take theirs from the server's surroundings, which is what their entry in
-    ``model_list`` is for; a caller's key means nothing to them.
+    Providers that are not ``KEYED`` take their credentials from the server's environment, which their entry in
+    ``model_list`` allows. They have no use for a caller's key.
     """
     if route.api_key is not None:
         return {"api_key": route.api_key}
@@ -190,10 +187,10 @@ def credential_for(route: Route, caller: Caller) -> dict[str, str] | Refusal:
     return Refusal(UNAUTHORIZED, (), content)
 
 
-def _wants_usage(asked: Mapping[str, Any]) -> bool:
-    options = asked.get("stream_options")
+def _wants_usage(arguments: Mapping[str, Any]) -> bool:
+    options = arguments.get("stream_options")
     return isinstance(options, dict) and options.get("include_usage") is True
 
 
-def _refused(refusal: Refusal) -> WholeReply:
+def _refusal_reply(refusal: Refusal) -> WholeReply:
     return WholeReply(refusal.status, (JSON, *refusal.headers), refusal.body)

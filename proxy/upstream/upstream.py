@@ -215,8 +215,8 @@ async def _lane_of(entry: Destination, provider: str, base: str | None) -> Lane:
 
 async def _speaks_wire(provider: str) -> bool:
     """Tell whether a provider takes OpenAI's format as it is."""
-    if provider in providers.WIRE_WITHOUT_LITELLM | providers.WIRE_BESIDES:
+    if provider in providers.WIRE_WITHOUT_LITELLM | providers.WIRE_UNLISTED:
         return True
-    if provider in providers.NOT_AS_THEY_STAND:
+    if provider in providers.REWRITTEN_BY_LITELLM:
         return False
     return provider in await litellm.openai_compatible_providers()

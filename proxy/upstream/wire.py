@@ -1,9 +1,9 @@
-"""The wire lane: a request's bytes go out and the answer's bytes come back untouched, over one pooled client.
+"""The wire lane sends a request's bytes and returns the answer's bytes unchanged, over one pooled client.
 
-On the road of a request between the assembly and the relay, for upstreams that speak OpenAI's format. What goes out is
-the client's request with the configured credential put on; what comes back is handed on as it arrives, neither decoded
-nor gathered. A client of our own carries it (``http1``). aiohttp does where the environment names a proxy, and
-everywhere with ``transport.upstream: library`` (``docs/adr/0012-an-http-client-of-our-own.md``).
+It stands between assembly and relay, for upstreams that speak OpenAI's format. It adds the configured credential to the
+client's request, and passes the answer on as it arrives, neither decoded nor collected. It uses the project's own HTTP
+client (``http1``). It uses aiohttp where the environment names a proxy, and everywhere with
+``transport.upstream: library`` (``docs/adr/0012-an-http-client-of-our-own.md``).
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from urllib.request import getproxies, proxy_bypass
 import msgspec
 
 from proxy.core.conversation.messages import CachedPrefix, JsonValue
-from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamTimedOut, UpstreamUnreachable
+from proxy.core.errors import UpstreamError
 from proxy.core.http_headers import end_to_end
 from proxy.core.ports import Caller, Headers, Route, UpstreamReply
-from proxy.upstream.answers import stalled, text_of, upstream_refused
+from proxy.upstream.answers import text_of
 from proxy.upstream.bases import endpoint
+from proxy.upstream.errors import TIMEOUT_REMEDY, broken, refused, stalled, timed_out, unreachable
 from proxy.upstream.headers import outgoing
 from proxy.upstream.http1.failures import ConnectionGone, ConnectTimedOut
 from proxy.upstream.http1.pool import Pool
@@ -31,69 +32,69 @@ if TYPE_CHECKING:
     from proxy.upstream.aiohttp_client import AiohttpClient
 
 CONNECT_SECONDS = 10.0
-"""Name lookup, TCP and TLS together."""
+"""The limit for name lookup, TCP and TLS together."""
 KEEPALIVE_SECONDS = 4.0
-"""Idle connections are dropped before uvicorn (vLLM, LiteLLM) and llama.cpp drop them at 5 s, so that no
-request is sent into a connection that is just being closed."""
-KEPT_URLS = 256
-"""URLs that are remembered with their proxy: looking through the environment takes 70 us."""
+"""How long an idle connection is kept. uvicorn (vLLM, LiteLLM) and llama.cpp close theirs after 5 s; an earlier end
+here keeps requests off connections that are just being closed."""
+MAX_CACHED_URLS = 256
+"""URLs that are cached with their proxy, because reading the environment takes 70 us."""
 MAX_ATTEMPTS = 2
-"""Of one request: over a kept connection that turned out dead, then over a fresh one."""
+"""Times that one request is sent: over a kept connection that turns out dead, then over a new one."""
 DEAD_SECONDS = 0.05
-"""A kept connection that ends later than this, and later than a round trip, was not dead when it was asked: its server
-may have worked on the request, and what it did is billed (RFC 9110, 9.2.2)."""
+"""How soon a kept connection has to end to count as dead before the request; a longer round trip raises it. Where it
+ends later, its server may have worked on the request and bills it (RFC 9110, 9.2.2), so it is not sent again."""
 LONGEST_ROUND_TRIP_SECONDS = 0.3
-"""Around the globe; a connect that took longer lost a packet or waited for a second address."""
+"""A round trip around the globe; a connect that took longer lost a packet or waited for a second address."""
 
 JSON_CONTENT = (b"content-type", b"application/json")
 Lines = Sequence[tuple[bytes, bytes]]
 
 
 class WireAnswer(Protocol):
-    """The answer of either client: ``http1``'s or aiohttp's."""
+    """An answer of either HTTP client: ``http1``'s or aiohttp's."""
 
     @property
     def status(self) -> int:
-        """The status code."""
+        """Return the status code."""
         ...
 
     @property
     def headers(self) -> Headers:
-        """The header lines as they came."""
+        """Return the header lines as they arrived."""
         ...
 
     async def read(self, silence_seconds: float) -> bytes:
-        """What has come of the body since the last piece, waiting if there is nothing; empty at its end.
+        """Return the bytes of the body that arrived since the last call, or wait for some; empty at the body's end.
 
-        :raises OSError: the connection was silent for so long, or the body breaks off
+        :raises OSError: the connection was silent for so long, or the body broke off
         """
         ...
 
     def close(self) -> None:
-        """Give up what has not come yet, and the connection with it."""
+        """Give up the rest of the body, and the connection with it."""
         ...
 
 
 class WireClient(Protocol):
-    """Sends requests: ``http1``'s pool, or aiohttp."""
+    """Sends requests over ``http1``'s pool or over aiohttp."""
 
     async def ask(
         self, method: str, url: str, headers: Lines, body: bytes | None, due: float, *, fresh: bool = False
     ) -> WireAnswer:
         """Send a request, and wait for status and headers of its answer.
 
-        :param due: when to stop waiting, by the loop's clock
-        :param fresh: use a connection that has carried nothing yet
+        :param due: when to stop waiting, on the loop's clock
+        :param fresh: use a new connection
         :raises ConnectTimedOut, ConnectionGone, AnswerBroken, OSError: there was no answer
-        :raises ValueError: this is no request that could be sent
+        :raises ValueError: the request cannot be sent as HTTP
         """
         ...
 
 
 class WireReply:
-    """An answer on the wire lane: status and headers are there, the body is on its way.
+    """An answer on the wire lane whose status and headers are there and whose body is still arriving.
 
-    It is the iterator of its own body: an async generator is announced to the event loop and taken off again.
+    It is the iterator of its own body, because an async generator costs more: the event loop registers each one.
     """
 
     def __init__(self, answer: WireAnswer, route: Route) -> None:
@@ -103,7 +104,7 @@ class WireReply:
         self.headers: Headers = end_to_end(answer.headers)
 
     def body(self) -> AsyncIterator[bytes]:
-        """The body's bytes, each piece as soon as it is there."""
+        """Return an iterator of the body's bytes, each piece as soon as it arrives."""
         return self
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -117,11 +118,8 @@ class WireReply:
             raise stalled(self._route) from error
         except OSError as error:
             self._answer.close()
-            raise UpstreamBroken(
-                f"The upstream of {self._route.name!r} stopped in the middle of its answer; send the request again.",
-                internal=f"{self._route!r}: {error!r}",
-            ) from error
-        except BaseException:  # whoever waited was cancelled
+            raise broken(self._route, error) from error
+        except BaseException:  # the task that waited was cancelled
             self._answer.close()
             raise
         if not piece:
@@ -130,12 +128,12 @@ class WireReply:
         return piece
 
     async def close(self) -> None:
-        """Abort the connection unless the body has come to its end, which put it back among the idle ones."""
+        """Abort the connection, unless the body was read to its end and the connection is idle again."""
         self._answer.close()
 
 
 class WireLane:
-    """Two pooled clients for all upstreams. Belongs to one event loop; each is opened at the first request for it.
+    """Two pooled clients for all upstreams, for one event loop; each is opened at the first request that needs it.
 
     :param library: send every request over aiohttp, not only those through a proxy
     """
@@ -165,18 +163,18 @@ class WireLane:
         timeout_seconds: float,
         live: CachedPrefix | None = None,
     ) -> str:
-        """One text, not streamed.
+        """Return one text, not streamed.
 
-        :param live: what goes before ``messages``, byte by byte
+        :param live: the beginning of the conversation, which goes before ``messages`` byte for byte
         :raises UpstreamError: there was no answer
         :raises SummaryRejected: it holds no text
         """
-        # api.openai.com's reasoning models refuse max_tokens; most other servers know nothing else.
+        # api.openai.com's reasoning models refuse max_tokens; most other servers know no other member.
         bound = "max_completion_tokens" if is_openai(route.base_url) else "max_tokens"
         fields = {name: msgspec.Raw(raw) for name, raw in live.fields.items()} if live else {}
         before = [msgspec.Raw(message.raw) for message in live.messages] if live else []
-        asked = {"messages": [*before, *messages], bound: max_tokens, "stream": False}
-        body = msgspec.json.encode({"model": route.upstream_model, **fields, **asked})
+        members = {"messages": [*before, *messages], bound: max_tokens, "stream": False}
+        body = msgspec.json.encode({"model": route.upstream_model, **fields, **members})
         headers = [pair for pair in outgoing(route, caller) if pair[0] not in (b"content-type", b"accept")]
         headers += [JSON_CONTENT, (b"accept", b"application/json")]
         return text_of(
@@ -184,9 +182,9 @@ class WireLane:
         )
 
     async def get_json(self, route: Route, url: str, caller: Caller, *, timeout_seconds: float) -> JsonValue:
-        """A JSON document of the upstream, such as ``{base_url}/models``, asked with the caller's credential.
+        """Return a JSON document of the upstream, such as ``{base_url}/models``, with the caller's credential.
 
-        :raises UpstreamError: there was no answer of status 200, or one that is no JSON
+        :raises UpstreamError: there was no answer of status 200, or it is no JSON
         """
         headers = [pair for pair in outgoing(route, caller) if pair[0] != b"content-type"]
         return await self._json(route, "GET", url, headers, None, seconds=timeout_seconds)
@@ -213,12 +211,10 @@ class WireLane:
         except TimeoutError as error:
             raise timed_out(route, seconds) from error
         except OSError as error:
-            raise UpstreamBroken(
-                f"The upstream of {route.name!r} stopped in the middle of its answer.", internal=repr(error)
-            ) from error
+            raise broken(route, error) from error
         content = b"".join(pieces)
         if answer.status != 200:
-            raise upstream_refused(route, answer.status, content)
+            raise refused(route, answer.status, content)
         try:
             value: JsonValue = msgspec.json.decode(content)
         except (msgspec.DecodeError, RecursionError) as error:
@@ -226,7 +222,7 @@ class WireLane:
         return value
 
     async def _ask(self, route: Route, method: str, url: str, headers: Lines, body: bytes | None) -> WireAnswer:
-        """Send, and wait for status and headers."""
+        """Send a request, and wait for status and headers."""
         clock = asyncio.get_running_loop().time
         began = clock()
         due = began + route.timeout_seconds
@@ -236,8 +232,8 @@ class WireLane:
                 try:
                     return await client.ask(method, url, headers, body, due, fresh=attempt == MAX_ATTEMPTS)
                 except ConnectionGone as gone:
-                    # A kept connection that the server had closed meanwhile: it has seen nothing of this
-                    # request (RFC 9112 9.3.1 allows a retry then). A fresh one is never tried twice.
+                    # The server had already closed a kept connection, so it saw nothing of this request, and RFC
+                    # 9112, 9.3.1 allows a retry. A request over a new connection is never sent again.
                     round_trip = min(gone.round_trip_seconds, LONGEST_ROUND_TRIP_SECONDS)
                     dead = gone.reused and clock() - began < max(DEAD_SECONDS, round_trip)
                     if not dead or attempt == MAX_ATTEMPTS:
@@ -245,7 +241,7 @@ class WireLane:
         except ConnectTimedOut as error:
             raise unreachable(route, error) from error
         except TimeoutError as error:
-            raise timed_out(route, route.timeout_seconds, "raise litellm_params.timeout of the model") from error
+            raise timed_out(route, route.timeout_seconds, TIMEOUT_REMEDY) from error
         except (OSError, ValueError) as error:
             raise unreachable(route, error) from error
         raise AssertionError  # the loop returns or raises
@@ -266,47 +262,25 @@ class WireLane:
         return self._aiohttp
 
 
-@lru_cache(maxsize=KEPT_URLS)
+@lru_cache(maxsize=MAX_CACHED_URLS)
 def chat_url(base_url: str) -> str:
-    """Where the chat requests of a base URL go: the very same text each time, whose hash is known by then."""
+    """Return the URL for chat requests; the cache returns the same string each time, whose hash is computed once."""
     return endpoint(base_url, "/chat/completions")
 
 
 def is_openai(base_url: str) -> bool:
-    """Whether a base URL is OpenAI's own."""
+    """Tell whether a base URL is OpenAI's own."""
     return urlsplit(base_url).hostname == "api.openai.com"
 
 
-@lru_cache(maxsize=KEPT_URLS)
+@lru_cache(maxsize=MAX_CACHED_URLS)
 def proxy_for(url: str) -> str | None:
-    """The HTTP proxy that the environment names for a URL (``HTTPS_PROXY``, ``NO_PROXY``, ...).
+    """Return the HTTP proxy that the environment names for a URL (``HTTPS_PROXY``, ``NO_PROXY``, ...).
 
-    Not aiohttp's ``trust_env``, which reads ``~/.netrc`` too and would lend its credentials to callers
-    without any.
+    aiohttp's ``trust_env`` is not used: it also reads ``~/.netrc``, and callers without a credential would get those.
     """
     parts = urlsplit(url)
     proxies = getproxies()
     if not proxies or not parts.hostname or proxy_bypass(parts.hostname):
         return None
     return proxies.get(parts.scheme) or proxies.get("all")
-
-
-def timed_out(route: Route, seconds: float, mend: str = "") -> UpstreamTimedOut:
-    """The error for an upstream that is connected and silent.
-
-    :param mend: what would give it more time, where somebody can
-    """
-    more = f", or {mend}" if mend else ""
-    return UpstreamTimedOut(
-        f"The upstream of {route.name!r} did not answer within {seconds:g} seconds; send the request again{more}.",
-        internal=repr(route),
-    )
-
-
-def unreachable(route: Route, error: BaseException) -> UpstreamUnreachable:
-    """The error for an upstream that no connection can be made to."""
-    return UpstreamUnreachable(
-        f"The upstream of {route.name!r} cannot be reached; check that it runs, and api_base of the model "
-        "or TIDEMARK_UPSTREAM.",
-        internal=f"{route!r}: {error!r}",
-    )
