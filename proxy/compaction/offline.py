@@ -23,7 +23,7 @@ from proxy.core.planning.clip import clips_for
 from proxy.core.planning.plan import plan
 from proxy.core.planning.situation import CannotFit, Compact, CompactionPlan, PlanInput
 from proxy.core.ports import Caller, RequestCount, Route, TokenCounter
-from proxy.offload.threads import beside_many
+from proxy.offload.threads import offload_if_many
 
 FILL_RETENTION_RATIO = 0.25
 """Share of a budget that the newest messages may take; the rest is for the summary."""
@@ -87,7 +87,7 @@ async def compact_once(
             )
         return Compacted(request.body, "", count.total, least, 0, options.strategy)
     profile = replace(profile, policy=replace(policy, strategy=options.strategy))
-    chain = await beside_many(len(request.messages), partial(chain_of, "", request.messages))
+    chain = await offload_if_many(len(request.messages), partial(chain_of, "", request.messages))
     order = CompactionOrder(planned, "", "", chain, profile, options.route, options.caller, "manual")
 
     async def perform(planned: Compact) -> Compacted:
@@ -101,7 +101,7 @@ async def compact_once(
     if options.max_tokens is None or options.strategy != "extractive":  # a second text of a model would cost too much
         return compacted
     widened = replace(plan_input, budget=_widened(budget, planned, compacted))
-    wider = await beside_many(len(request.messages), partial(plan, widened))
+    wider = await offload_if_many(len(request.messages), partial(plan, widened))
     if not isinstance(wider, Compact) or wider.covered >= planned.covered:
         return compacted
     return max(compacted, await perform(wider), key=lambda compacted: compacted.tokens_after)
@@ -112,15 +112,15 @@ async def _plan(
 ) -> tuple[ModelRequest, PlanInput, CompactionPlan]:
     """Plan a request, and plan it again with clipped tool results where it cannot fit."""
     many = len(request.messages)
-    planned = await beside_many(many, partial(plan, plan_input))
+    planned = await offload_if_many(many, partial(plan, plan_input))
     needed = replace(plan_input, mode="auto")  # a request that fits once it is clipped needs no summary
-    clips = await beside_many(many, partial(clips_for, needed)) if isinstance(planned, CannotFit) else ()
+    clips = await offload_if_many(many, partial(clips_for, needed)) if isinstance(planned, CannotFit) else ()
     if not clips:
         return request, plan_input, planned
     request, smaller = await clip_request(request, count, clips, model, counter)
     request = replace(request, body=render_body(request.fields, {"messages": render_messages(request.messages)}))
     plan_input = replace(needed, messages=request.messages, tokens=smaller.messages)
-    return request, plan_input, await beside_many(many, partial(plan, plan_input))
+    return request, plan_input, await offload_if_many(many, partial(plan, plan_input))
 
 
 async def _perform(
@@ -135,7 +135,7 @@ async def _perform(
     def render() -> bytes:
         return render_body(request.fields, {"messages": render_messages(assemble(request.messages, summary))})
 
-    body = await beside_many(len(request.messages), render)
+    body = await offload_if_many(len(request.messages), render)
     after = order.plan.rest_tokens + made.tokens
     return Compacted(body, summary.text, before, after, summary.covered, options.strategy)
 

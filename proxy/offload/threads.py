@@ -17,6 +17,6 @@ MANY_BYTES = 1_048_576
 """Packing so many bytes takes some milliseconds."""
 
 
-async def beside_many(messages: int, work: Callable[[], T]) -> T:
+async def offload_if_many(messages: int, work: Callable[[], T]) -> T:
     """Return the result of ``work``, made in a thread where it visits more than ``MANY_MESSAGES``."""
     return await asyncio.to_thread(work) if messages > MANY_MESSAGES else work()

@@ -33,7 +33,7 @@ from proxy.core.planning.situation import (
 from proxy.core.ports import Route, TokenCounter
 from proxy.core.report import Action, Report
 from proxy.core.values import value
-from proxy.offload.threads import beside_many
+from proxy.offload.threads import offload_if_many
 from proxy.pipeline.clip import clip
 from proxy.pipeline.identify import RequestContext
 from proxy.pipeline.notices import (
@@ -96,7 +96,7 @@ class BudgetFitter:
         """Perform the plan; where that cannot fit, with tool results clipped (FR-5.3.1)."""
         clips: tuple[Clip, ...] = ()
         if isinstance(planned, CannotFit):
-            clips = await beside_many(len(case.request.messages), partial(clips_for, self._situation(case)))
+            clips = await offload_if_many(len(case.request.messages), partial(clips_for, self._situation(case)))
         if not clips:
             return await self._performed(case, planned, compacting)
         smaller = await clip(case, clips, self._counter)
@@ -118,7 +118,7 @@ class BudgetFitter:
 
     async def _planned(self, case: RequestContext) -> CompactionPlan:
         """The same as ``plan``, in a thread where there are very many messages."""
-        return await beside_many(len(case.request.messages), partial(self.plan, case))
+        return await offload_if_many(len(case.request.messages), partial(self.plan, case))
 
     def could_shrink(self, case: RequestContext) -> bool:
         """Whether there is another way than to forward the request as it came or to refuse it."""
@@ -138,7 +138,7 @@ class BudgetFitter:
 
         async def begin(conversation: str) -> None:
             situation = self._situation(case)
-            planned = await beside_many(len(situation.messages), partial(plan_ahead, situation))
+            planned = await offload_if_many(len(situation.messages), partial(plan_ahead, situation))
             if planned is not None:
                 await self._preparation.begin(order_of(case, planned), conversation)
 
