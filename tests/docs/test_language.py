@@ -13,6 +13,7 @@ PLAIN = (
     "__main__.py",
     "catalog",
     "config",
+    "offload",
     "tokens",
 )
 """The packages of ``proxy/`` that hold the rules."""
