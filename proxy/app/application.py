@@ -22,8 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.app.flushing import Flushing
 from proxy.app.parts import Engine, StoredParts
-from proxy.archive import ContextView, ConversationLocator, ConversationReader, Transfer
-from proxy.archive.access import ArchiveAccess
+from proxy.archive import ArchiveAccess, ContextView, ConversationReader, StandingSummaries, Transfer
 from proxy.archive.search_index import MessageSearch
 from proxy.archive.summarize import ManualCompaction
 from proxy.config import Settings
@@ -137,7 +136,7 @@ def create_app(
         ).routes(),
         *OfflineEndpoints(parts.stateless(), auth, max_body).routes(),
         *RegistryEndpoints(stored.registry, auth, access).routes(),
-        *_archived(stored, pipeline, engine, _manual(stored, pipeline, engine), conversations).routes(),
+        *_archived(stored, pipeline, engine, conversations).routes(),
     ]
     handlers = {404: _missing, 405: _missing, 500: _failed}
     browsers = BrowserAccess(settings.server.host, settings.server.allowed_origins, warn)
@@ -189,36 +188,54 @@ def _history(settings: Settings, stored: StoredParts, road: Commands) -> StoredH
 
 
 def _archived(
-    stored: StoredParts, road: Pipeline, engine: Engine, manual: ManualCompaction, access: ConversationAccess
+    stored: StoredParts, pipeline: Pipeline, engine: Engine, access: ConversationAccess
 ) -> ConversationEndpoints:
-    finding = ConversationLocator(
-        store=stored.store,
-        heads=stored.by_hand,
-        road=road,
-        upstream=stored.parts.upstream,
-        choose=stored.parts.summarizer_for,
-        read=read_messages,
+    parts, store, heads = stored.parts, stored.store, stored.by_hand
+    rights = ArchiveAccess(store, parts.upstream)
+    summaries = StandingSummaries(
+        store=store, upstream=parts.upstream, catalog=parts.catalog, choose=parts.summarizer_for
     )
     return ConversationEndpoints(
-        reading=ConversationReader(finding, MessageSearch(), stored.forgets, time.time),
-        contexts=ContextView(finding, engine.fitting),
-        transfer=Transfer(finding, RedisLeases(stored.store.ask), stored.parts.counter, time.time, stored.store.usage),
-        manual=manual,
+        reading=ConversationReader(
+            access=rights,
+            store=store,
+            summaries=summaries,
+            search=MessageSearch(),
+            deletion_hooks=stored.forgets,
+            read=read_messages,
+            clock=time.time,
+        ),
+        contexts=ContextView(
+            access=rights,
+            store=store,
+            heads=heads,
+            summaries=summaries,
+            pipeline=pipeline,
+            fitter=engine.fitting,
+            read=read_messages,
+        ),
+        transfer=Transfer(
+            access=rights,
+            store=store,
+            heads=heads,
+            upstream=parts.upstream,
+            leases=RedisLeases(store.ask),
+            counter=parts.counter,
+            clock=time.time,
+            quota=store.usage,
+        ),
+        manual=ManualCompaction(
+            access=rights,
+            pipeline=pipeline,
+            fitter=engine.fitting,
+            compactor=engine.compactor,
+            upstream=parts.upstream,
+            store=store,
+            heads=heads,
+            read=read_messages,
+        ),
         access=access,
-        max_body_bytes=stored.parts.settings.server.max_body_mb * 1024 * 1024,
-    )
-
-
-def _manual(stored: StoredParts, road: Pipeline, engine: Engine) -> ManualCompaction:
-    return ManualCompaction(
-        access=ArchiveAccess(stored.store, stored.parts.upstream),
-        pipeline=road,
-        fitter=engine.fitting,
-        compactor=engine.compactor,
-        upstream=stored.parts.upstream,
-        store=stored.store,
-        heads=stored.by_hand,
-        read=read_messages,
+        max_body_bytes=parts.settings.server.max_body_mb * 1024 * 1024,
     )
 
 

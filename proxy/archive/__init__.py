@@ -1,11 +1,12 @@
-"""Stored conversations read, searched, taken out, brought in and forgotten: beside the road of requests."""
+"""Stored conversations: read, searched, exported, imported, summarized by hand and deleted."""
 
 from __future__ import annotations
 
+from proxy.archive.access import ArchiveAccess
 from proxy.archive.context import ContextView
-from proxy.archive.locate import ArchiveStore, ConversationLocator
 from proxy.archive.pages import Page
 from proxy.archive.reading import ConversationReader
+from proxy.archive.standing_summaries import StandingSummaries
 from proxy.archive.transfer import Transfer
 
-__all__ = ["ArchiveStore", "ContextView", "ConversationLocator", "ConversationReader", "Page", "Transfer"]
+__all__ = ["ArchiveAccess", "ContextView", "ConversationReader", "Page", "StandingSummaries", "Transfer"]

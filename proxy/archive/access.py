@@ -7,22 +7,14 @@ history (``pipeline/stored_history.py``) does not ask: it looks for a conversati
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
+from proxy.archive.ports import ArchiveStore
 from proxy.core.conversation.prefix import is_id, owner_of
 from proxy.core.conversation.records import StoredConversation
 from proxy.core.errors import ModelNotFound
-from proxy.core.ports import Caller, ConversationStore, Route, Upstream
+from proxy.core.ports import Caller, Route, Upstream
 from proxy.pipeline.identify import tenant_of
 from proxy.pipeline.stored_conversation import missing
-
-
-class NamedConversations(ConversationStore, Protocol):
-    """The store, which also finds a conversation by the name that a client gave it."""
-
-    async def named(self, owner: str, name: str) -> str | None:
-        """Return the id of the conversation that a credential's client calls by a name."""
-        ...
 
 
 def may_reach(record: StoredConversation, caller: Caller | None, route: Route | None = None) -> bool:
@@ -51,7 +43,7 @@ class ArchiveAccess:
     A conversation that the caller may not reach raises the same error as one that does not exist (promise 8).
     """
 
-    store: NamedConversations
+    store: ArchiveStore
     upstream: Upstream
 
     async def record(self, conversation: str, caller: Caller | None) -> StoredConversation:

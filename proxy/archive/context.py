@@ -1,89 +1,112 @@
-"""What the model sees of a conversation, and what it saw at any message: understood as on the road, and shown."""
+"""Show what a model sees of a stored conversation, and what it saw at any message.
+
+The pipeline plans the stored messages as a request of theirs, and nothing is sent.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 
-from proxy.archive.locate import NOBODY, ConversationLocator
-from proxy.archive.pages import Told
+from proxy.archive.access import ArchiveAccess
+from proxy.archive.pages import ContextSnapshot
+from proxy.archive.ports import ArchiveStore
+from proxy.archive.standing_summaries import OPERATOR, StandingSummaries
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.records import StoredConversation, StoredMessage
 from proxy.core.errors import InvalidRequest
 from proxy.core.planning.assemble import assemble
 from proxy.core.planning.situation import NoCompaction, ReuseSummary
-from proxy.core.ports import Caller
+from proxy.core.ports import Caller, RequestHeads
 from proxy.dialects.chat.echo import as_sent
 from proxy.pipeline.commands import at_rest
 from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Place
-from proxy.pipeline.stored_conversation import chain_of_stored
+from proxy.pipeline.pipeline import Pipeline
+from proxy.pipeline.stored_conversation import Read, StoredConversationReader, chain_of_stored, request_read
 from proxy.pipeline.values import Controls, Refused
 
 
 class ContextView:
-    """Takes ports only; holds no state of its own."""
+    """Shows contexts; holds no state of its own."""
 
-    def __init__(self, finding: ConversationLocator, fitting: BudgetFitter) -> None:
-        self._finding = finding
-        self._fitting = fitting
+    def __init__(
+        self,
+        *,
+        access: ArchiveAccess,
+        store: ArchiveStore,
+        heads: RequestHeads,
+        summaries: StandingSummaries,
+        pipeline: Pipeline,
+        fitter: BudgetFitter,
+        read: Read,
+    ) -> None:
+        self._access = access
+        self._store = store
+        self._heads = heads
+        self._summaries = summaries
+        self._pipeline = pipeline
+        self._fitter = fitter
+        self._read = read
 
-    async def context(self, conversation: str, caller: Caller | None, at: int | None) -> Told:
-        """What the model would see, were it asked now; or what it saw when it was asked at a message.
+    async def context(self, conversation: str, caller: Caller | None, at: int | None) -> ContextSnapshot:
+        """Return what the model would see now, or what it saw when it was asked at a message.
 
-        :param at: a message that was asked with or answered, counted from 1
+        :param at: a message of a question or an answer, counted from 1; None for now
         """
-        record = await self._finding.record(conversation, caller)
-        kept = await self._finding.readback.messages(record)
+        record = await self._access.record(conversation, caller)
+        messages = await StoredConversationReader(self._store).messages(record)
         if at is not None:
-            return await self._context_at(record, kept, at)
-        heads = await self._finding.heads.head(record.id)
-        request = await self._finding.request(record.model, [*heads, *(as_sent(one.raw) for one in kept)])
-        place = Place(record.tenant, chain_of_stored(record.id, kept))
-        case = await self._finding.road.understand(request, caller or NOBODY, Controls(), stored=place)
-        fitted = await self._fitting.fit(at_rest(case), lambda _, __: None)
+            return await self._context_at(record, messages, at)
+        heads = await self._heads.head(record.id)
+        raws = [*heads, *(as_sent(message.raw) for message in messages)]
+        request = await request_read(self._read, record.model, raws)
+        place = Place(record.tenant, chain_of_stored(record.id, messages))
+        context = await self._pipeline.understand(request, caller or OPERATOR, Controls(), stored=place)
+        fitted = await self._fitter.fit(at_rest(context), lambda _, __: None)
         if isinstance(fitted, Refused):
             raise fitted.error
         report = fitted.report
-        return {
-            "object": "conversation.context",
-            "conversation": record.id,
-            "at": record.message_count,
-            "exact": isinstance(self._fitting.plan(case), NoCompaction | ReuseSummary),
-            "model": record.model,
-            "messages": [json.loads(message.raw) for message in fitted.messages],
-            "summarized_messages": report.summarized,
-            "tokens": report.tokens_after,
-            "limit": report.limit,
-        }
+        return ContextSnapshot(
+            conversation=record.id,
+            at=record.message_count,
+            exact=isinstance(self._fitter.plan(context), NoCompaction | ReuseSummary),
+            model=record.model,
+            messages=tuple(fitted.messages),
+            summarized_messages=report.summarized,
+            tokens=report.tokens_after,
+            limit=report.limit,
+        )
 
-    async def _context_at(self, record: StoredConversation, kept: Sequence[StoredMessage], at: int) -> Told:
-        turns = [turn for turn in await self._finding.store.all_turns(record.id) if turn.last <= record.message_count]
-        turn = next((one for one in turns if one.first <= at <= one.last), None)
+    async def _context_at(
+        self, record: StoredConversation, stored: Sequence[StoredMessage], at: int
+    ) -> ContextSnapshot:
+        turns = [turn for turn in await self._store.all_turns(record.id) if turn.last <= record.message_count]
+        turn = next((turn for turn in turns if turn.first <= at <= turn.last), None)
         if turn is None:
             raise InvalidRequest(f"'at' must be a message of a turn, from 1 to {record.message_count}.", param="at")
-        asked, answered = turn.last, turn.complete and not turn.beyond
-        if answered and turn.last > 1 and json.loads(kept[turn.last - 1].raw).get("role") == "assistant":
-            asked -= 1
-        whole = turn.beyond <= turn.complete  # of a parent's turn the answer may be missing, and nothing else
-        texts = await self._finding.store.system_messages(record.id)
+        last_question, is_answered = turn.last, turn.complete and not turn.beyond
+        if is_answered and turn.last > 1 and json.loads(stored[turn.last - 1].raw).get("role") == "assistant":
+            last_question -= 1
+        # Of a turn that the parent shares, the answer may be missing, and nothing else.
+        is_whole = turn.beyond <= turn.complete
+        texts = await self._store.system_messages(record.id)
         heads = [texts[digest] for place, digest in turn.systems if place == 0 and digest in texts]
-        request = await self._finding.request(record.model, [*heads, *(as_sent(one.raw) for one in kept[:asked])])
-        messages: Sequence[Message] = request.messages
-        made = [
-            one
-            for one in await self._finding.summaries(record)
-            if one.covered == turn.summarized and one.created_at <= turn.created_at
+        raws = [*heads, *(as_sent(message.raw) for message in stored[:last_question])]
+        messages: Sequence[Message] = (await request_read(self._read, record.model, raws)).messages
+        summaries = [
+            summary
+            for summary in await self._summaries.of(record)
+            if summary.covered == turn.summarized and summary.created_at <= turn.created_at
         ]
-        if made:
-            messages = assemble(messages, made[-1])
-        inner = any(place for earlier in turns if earlier.last <= turn.last for place, _ in earlier.systems)
-        return {
-            "object": "conversation.context",
-            "conversation": record.id,
-            "at": at,
-            "exact": whole and bool(made or not turn.summarized) and not inner,
-            "model": turn.model,
-            "messages": [json.loads(message.raw) for message in messages],
-            "summarized_messages": made[-1].covered if made else 0,
-        }
+        if summaries:
+            messages = assemble(messages, summaries[-1])
+        has_inner_systems = any(place for earlier in turns if earlier.last <= turn.last for place, _ in earlier.systems)
+        return ContextSnapshot(
+            conversation=record.id,
+            at=at,
+            exact=is_whole and bool(summaries or not turn.summarized) and not has_inner_systems,
+            model=turn.model,
+            messages=tuple(messages),
+            summarized_messages=summaries[-1].covered if summaries else 0,
+        )

@@ -1,174 +1,230 @@
-"""Reading, searching and forgetting stored conversations."""
+"""List, show, search and delete stored conversations.
+
+``server/endpoints/conversations.py`` calls this. Every method first asks ``ArchiveAccess`` for the record.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
 
-from proxy.archive.locate import ConversationLocator
+from proxy.archive.access import ArchiveAccess
 from proxy.archive.pages import (
+    ConversationList,
+    ConversationPage,
+    MessageEntry,
     Page,
-    Told,
-    paged,
-    provider_count,
-    told_conversation,
-    told_message,
-    told_summary,
-    told_usage,
+    ProviderCount,
+    SearchHit,
+    SearchPage,
+    SummaryEntry,
+    SummaryPage,
+    UsageTotal,
+    cursor_after,
 )
+from proxy.archive.ports import ArchiveStore, Turn
+from proxy.archive.search_index import MessageSearch, Searchable
+from proxy.archive.standing_summaries import StandingSummaries
 from proxy.compaction.writer import Clock
-from proxy.core.conversation.messages import JsonValue, Message
+from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import owner_of
+from proxy.core.conversation.records import StoredConversation, StoredMessage
 from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.cursors import cursor_of, place_of
 from proxy.core.errors import RecordUnreadable
-from proxy.core.ports import Caller, DeletionHook, Searchable, Searches
-from proxy.pipeline.stored_conversation import beside
+from proxy.core.ports import Caller, DeletionHook
+from proxy.pipeline.stored_conversation import Read, beside
 
-MOST_IDS = 100_000
-"""Of messages on a page of summaries, 3.5 MB of JSON; each summary names all that it stands for."""
+MAX_MESSAGE_IDS = 100_000
+"""Message ids on a page of summaries, 3.5 MB of JSON: each summary names all messages that it stands for."""
+_MAX_TOKENS = 2**53
+"""A larger number of tokens is no count."""
 
 
 class ConversationReader:
-    """Takes ports only; holds no state of its own.
+    """Reads and deletes stored conversations; holds no state of its own.
 
-    :param forgets: who else keeps something of a conversation
+    :param deletion_hooks: delete what is kept of a conversation outside the store
     """
 
     def __init__(
-        self, finding: ConversationLocator, search: Searches, forgets: Sequence[DeletionHook], clock: Clock
+        self,
+        *,
+        access: ArchiveAccess,
+        store: ArchiveStore,
+        summaries: StandingSummaries,
+        search: MessageSearch,
+        deletion_hooks: Sequence[DeletionHook],
+        read: Read,
+        clock: Clock,
     ) -> None:
-        self._finding = finding
+        self._access = access
+        self._store = store
+        self._summaries = summaries
         self._search = search
-        self._forgets = forgets
+        self._deletion_hooks = deletion_hooks
+        self._read = read
         self._clock = clock
 
-    async def listed(self, caller: Caller | None, page: Page) -> Told:
-        """The caller's conversations, last used first. Those that have expired are taken off the list on the way.
+    async def conversations(self, caller: Caller | None, page: Page) -> ConversationList:
+        """Return a page of the caller's conversations, last used first.
 
-        A record that cannot be read is passed over, and its id is told under ``unreadable``.
+        Conversations that have expired are removed from the list on the way. A record that cannot be read is skipped,
+        and its id is returned apart.
+
+        :param caller: None for the operator, who sees the conversations of all owners
         """
         owner = None if caller is None else owner_of(caller.fingerprint)
         before: tuple[float, str] | None = None
         if page.cursor is not None:
-            at, one = place_of(page.cursor, (float, str))
-            before = (at, one) if isinstance(at, float) and isinstance(one, str) else None
-        data: list[JsonValue] = []
-        unreadable: list[JsonValue] = []
+            used_at, last_id = place_of(page.cursor, (float, str))
+            before = (used_at, last_id) if isinstance(used_at, float) and isinstance(last_id, str) else None
+        records: list[StoredConversation] = []
+        unreadable: list[str] = []
         cursor = page.cursor
         while True:
-            entries = await self._finding.store.listing.newest(owner, page.limit + 1 - len(data), before)
+            entries = await self._store.listing.newest(owner, page.limit + 1 - len(records), before)
             for used_at, conversation in entries:
-                if len(data) == page.limit:
-                    return _list(data, unreadable, cursor)
+                if len(records) == page.limit:
+                    return ConversationList(tuple(records), tuple(unreadable), cursor)
                 before, cursor = (used_at, conversation), cursor_of(used_at, conversation)
                 try:
-                    record = await self._finding.store.conversation(conversation)
+                    record = await self._store.conversation(conversation)
                 except RecordUnreadable:
                     unreadable.append(conversation)
                     continue
                 if record is not None and record.id == conversation and record.message_count:
-                    data.append(told_conversation(record))
+                    records.append(record)
                 else:
-                    await self._finding.store.listing.drop(owner or "", conversation, "")
+                    await self._store.listing.drop(owner or "", conversation, "")
             if not entries:
-                return _list(data, unreadable, None)
+                return ConversationList(tuple(records), tuple(unreadable), None)
 
-    async def described(self, conversation: str, caller: Caller | None, page: Page) -> Told:
-        """A conversation and a page of its messages, each with whether the model still sees it.
+    async def conversation(self, conversation: str, caller: Caller | None, page: Page) -> ConversationPage:
+        """Return a conversation and a page of its messages, each with whether the model still sees it.
 
-        With both goes what providers counted, for monitoring (FR-4.1.1).
+        Both carry what providers counted, for monitoring (FR-4.1.1).
         """
-        record = await self._finding.record(conversation, caller)
+        record = await self._access.record(conversation, caller)
         start = page.start()
-        kept = await self._finding.store.messages(
+        messages = await self._store.messages(
             record.id, start=start, stop=min(start + page.limit, record.message_count)
         )
-        summary = await self._finding.in_use(record)
-        covered = summary.covered if summary else 0
-        turns = await self._finding.store.all_turns(record.id)
-        counts = {turn.last: provider_count(turn) for turn in turns if turn.complete and not turn.beyond}
-        told = {"summarized_messages": covered, "usage": told_usage(turns)}
-        return (
-            told_conversation(record)
-            | told
-            | paged(
-                [told_message(one, covered, counts.get(one.position)) for one in kept[: page.limit]],
-                start,
-                more=len(kept) > page.limit,
+        covered = await self._covered(record)
+        turns = await self._store.all_turns(record.id)
+        counts = {turn.last: _provider_count(turn) for turn in turns if turn.complete and not turn.beyond}
+        shown = messages[: page.limit]
+        return ConversationPage(
+            record,
+            covered,
+            _usage_total(turns),
+            tuple(_entry(message, covered, counts.get(message.position)) for message in shown),
+            cursor_after(start, shown, more=len(messages) > page.limit),
+        )
+
+    async def summaries(self, conversation: str, caller: Caller | None, page: Page) -> SummaryPage:
+        """Return the chain of summaries, oldest first: which one each continues, and what it stands for."""
+        record = await self._access.record(conversation, caller)
+        summaries = await self._summaries.of(record)
+        start = page.start()
+        shown = _within_ids(summaries[start - 1 : start - 1 + page.limit])
+        ids = await self._store.message_ids(record.id, max((summary.covered for summary in shown), default=0))
+        in_use = await self._summaries.in_use(record)
+        in_use_key = None if in_use is None else _key(in_use)
+        entries = tuple(
+            SummaryEntry(
+                summary,
+                tuple(ids[: summary.covered]) if len(ids) >= summary.covered else None,
+                in_use=_key(summary) == in_use_key,
             )
+            for summary in shown
         )
+        more = start - 1 + len(shown) < len(summaries)
+        return SummaryPage(record.id, entries, cursor_after(start, shown, more=more))
 
-    async def summaries(self, conversation: str, caller: Caller | None, page: Page) -> Told:
-        """The chain of summaries, oldest first: which each took in, and what it stands for (S0-3, FR-4.2.1)."""
-        record = await self._finding.record(conversation, caller)
-        made = await self._finding.summaries(record)
+    async def search(self, conversation: str, caller: Caller | None, query: str, page: Page) -> SearchPage:
+        """Return the messages that have all words of a query, best match first, summarized ones too."""
+        record = await self._access.record(conversation, caller)
         start = page.start()
-        shown = _within_ids(made[start - 1 : start - 1 + page.limit])
-        ids = await self._finding.store.message_ids(record.id, max((one.covered for one in shown), default=0))
-        summary = await self._finding.in_use(record)
-        used = None if summary is None else _key(summary)
-        data = [{**told_summary(one, ids), "in_use": _key(one) == used} for one in shown]
-        return {"object": "list", "conversation": record.id} | paged(
-            data, start, more=start - 1 + len(shown) < len(made)
-        )
-
-    async def search(self, conversation: str, caller: Caller | None, query: str, page: Page) -> Told:
-        """The messages in which all words stand, the best first, summarized ones too."""
-        record = await self._finding.record(conversation, caller)
-        start = page.start()
-        count, last = self._search.indexed(record.id)
-        kept = await self._finding.store.messages(record.id, start=max(count, 1), stop=record.message_count)
-        other = not kept or kept[0].message_id != last
-        if count and (other or self._search.indexed(record.id)[0] < count):  # another one by now, or its index is gone
-            count, last = 0, ""
-            kept = await self._finding.store.messages(record.id, stop=record.message_count)
-        anew = bool(kept) and kept[0].position == 1
-        readable = [one for one in kept if not one.unreadable]
-        raws = [one.raw for one in readable]
+        indexed, last_id = self._search.indexed(record.id)
+        messages = await self._store.messages(record.id, start=max(indexed, 1), stop=record.message_count)
+        is_other = not messages or messages[0].message_id != last_id
+        # Another conversation has this id by now, or the index was dropped while the messages were read.
+        if indexed and (is_other or self._search.indexed(record.id)[0] < indexed):
+            indexed, last_id = 0, ""
+            messages = await self._store.messages(record.id, stop=record.message_count)
+        is_whole = bool(messages) and messages[0].position == 1
+        readable = [message for message in messages if not message.unreadable]
+        raws = [message.raw for message in readable]
 
         def searchable() -> list[Searchable]:
             return [
-                Searchable(one.position, one.message_id, _searched(message))
-                for one, message in zip(readable, self._finding.read(raws), strict=True)
-                if one.position > count or anew
+                Searchable(stored.position, stored.message_id, _searchable_text(message))
+                for stored, message in zip(readable, self._read(raws), strict=True)
+                if stored.position > indexed or is_whole
             ]
 
         fresh = await beside(searchable, raws)
-        hits = await self._search.find(record.id, fresh, query, limit=page.limit + 1, offset=start - 1, after=count)
-        summary = await self._finding.in_use(record)
-        covered = summary.covered if summary else 0
-        data: list[JsonValue] = []
-        for hit in hits[: page.limit]:
-            found = await self._finding.store.messages(record.id, start=hit.position, stop=hit.position)
-            data += [{**told_message(one, covered), "snippet": hit.snippet, "score": hit.score} for one in found]
-        return {"object": "list", "conversation": record.id} | paged(data, start, more=len(hits) > page.limit)
+        matches = await self._search.find(
+            record.id, fresh, query, limit=page.limit + 1, offset=start - 1, after=indexed
+        )
+        covered = await self._covered(record)
+        hits: list[SearchHit] = []
+        for match in matches[: page.limit]:
+            stored = await self._store.messages(record.id, start=match.position, stop=match.position)
+            hits += [SearchHit(_entry(message, covered), match.snippet, match.score) for message in stored]
+        return SearchPage(record.id, tuple(hits), cursor_after(start, hits, more=len(matches) > page.limit))
 
-    async def forget(self, conversation: str, caller: Caller | None) -> Told:
-        """Delete a conversation, wherever something of it is kept. What other forks rest on stays theirs."""
-        record = await self._finding.record(conversation, caller)
-        for one in self._forgets:
-            await one.forget(record.tenant, record.id)
-        await self._finding.store.forget(record.id, record.owner or record.tenant, record.name, self._clock())
+    async def delete(self, conversation: str, caller: Caller | None) -> str:
+        """Delete a conversation wherever something of it is kept, and return its id.
+
+        What forks of it share stays, because it is theirs.
+        """
+        record = await self._access.record(conversation, caller)
+        for hook in self._deletion_hooks:
+            await hook.forget(record.tenant, record.id)
+        await self._store.forget(record.id, record.owner or record.tenant, record.name, self._clock())
         self._search.drop(record.id)
-        return {"object": "conversation.deleted", "id": record.id, "deleted": True}
+        return record.id
+
+    async def _covered(self, record: StoredConversation) -> int:
+        """Return how many messages the summary in use stands for."""
+        summary = await self._summaries.in_use(record)
+        return summary.covered if summary else 0
 
 
-def _list(data: list[JsonValue], unreadable: list[JsonValue], cursor: str | None) -> Told:
-    listed: Told = {"object": "list", "data": data, "has_more": cursor is not None, "next_cursor": cursor}
-    return {**listed, "unreadable": unreadable} if unreadable else listed
+def _entry(message: StoredMessage, covered: int, count: ProviderCount | None = None) -> MessageEntry:
+    if message.unreadable:
+        return MessageEntry(message, "unreadable")
+    return MessageEntry(message, "summarized" if message.position <= covered else "in_context", count)
 
 
-def _within_ids(made: Sequence[PrefixSummary]) -> Sequence[PrefixSummary]:
-    """The first summaries, as many as a page can tell all messages of; one at least."""
-    sizes = accumulate(one.covered for one in made)
-    return made[: max(sum(size <= MOST_IDS for size in sizes), 1)]
+def _provider_count(turn: Turn) -> ProviderCount | None:
+    """Return the tokens of a turn by its provider's count; None where the provider sent no usable number."""
+    numbers = [turn.usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    tokens = [number if type(number) is int and 0 <= number <= _MAX_TOKENS else None for number in numbers]
+    return None if tokens == [None, None] else ProviderCount(tokens[0] or 0, tokens[1] or 0)
 
 
-def _key(one: PrefixSummary) -> tuple[bytes, str, tuple[bytes, ...]]:
-    return (one.prefix, one.recipe.key, one.absorbed)
+def _usage_total(turns: Sequence[Turn]) -> UsageTotal:
+    counts = [count for turn in turns if (count := _provider_count(turn)) is not None]
+    return UsageTotal(
+        answers=len(counts),
+        input_tokens=sum(count.input_tokens for count in counts),
+        output_tokens=sum(count.output_tokens for count in counts),
+    )
 
 
-def _searched(message: Message) -> str:
-    """What of a message is found: its text, and the names and arguments of what it calls."""
+def _within_ids(summaries: Sequence[PrefixSummary]) -> Sequence[PrefixSummary]:
+    """Return the first summaries, as many as a page can name all messages of; one at least."""
+    sizes = accumulate(summary.covered for summary in summaries)
+    return summaries[: max(sum(size <= MAX_MESSAGE_IDS for size in sizes), 1)]
+
+
+def _key(summary: PrefixSummary) -> tuple[bytes, str, tuple[bytes, ...]]:
+    return (summary.prefix, summary.recipe.key, summary.absorbed)
+
+
+def _searchable_text(message: Message) -> str:
+    """Return what a search finds of a message: its text, and the names and arguments of its tool calls."""
     return "\n".join([message.text, *(f"{call.name} {call.arguments}" for call in message.calls)]).strip()

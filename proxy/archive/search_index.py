@@ -1,8 +1,8 @@
-"""Full text over a conversation's whole history: SQLite's FTS5, in memory, built when somebody asks.
+"""Full-text search over a conversation's whole history: SQLite's FTS5 in memory, built on the first search.
 
-Beside the road. The messages are the store's; an index holds a copy of their texts for as long as it is asked of late,
-and what has come since is added when it is asked again. Ranking is bm25, words are found without their accents and by
-their beginnings; what is written without spaces between words is found by any three letters in a row.
+``reading.py`` asks it. The store has the messages; an index is a copy of their texts for as long as the conversation
+is searched, and new messages are added at the next search. Results are ranked by bm25. Words match without their
+accents and by their beginnings; text without spaces between words matches by any three letters in a row.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from proxy.core.ports import Hit, Searchable
-
-INDEXES = 16
-"""Conversations whose index is kept; one of 10,000 messages takes some 30 MB."""
+MAX_INDEXES = 16
+"""Conversations whose index is kept; one of 10,000 messages takes about 30 MB."""
 SNIPPET_TOKENS = 24
 _TERM = re.compile(r'"([^"]+)"|(\S+)')
 _TABLES = """
@@ -30,45 +29,65 @@ from {table} where {table} match ? order by bm25({table}), rowid limit ? offset 
 """
 
 
-class MessageSearch:
-    """Indexes by conversation. The mutable state is these, the one asked longest ago first."""
+@dataclass(frozen=True, slots=True)
+class Searchable:
+    """A message as it is indexed."""
 
-    def __init__(self, indexes: int = INDEXES) -> None:
-        self._most = indexes
+    position: int
+    message_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A message that matches a query."""
+
+    position: int
+    snippet: str
+    """The text around the matching words, which stand in brackets."""
+    score: float
+    """Larger is better; scores of two searches cannot be compared."""
+
+
+class MessageSearch:
+    """Searches conversations. The mutable state is their indexes, least recently searched first."""
+
+    def __init__(self, max_indexes: int = MAX_INDEXES) -> None:
+        self._max_indexes = max_indexes
         self._indexes: OrderedDict[str, _Index] = OrderedDict()
 
     def indexed(self, conversation: str) -> tuple[int, str]:
-        """How many messages of a conversation are indexed, and the id of the last of them."""
+        """Return how many messages of a conversation are indexed, and the id of the last of them."""
         index = self._indexes.get(conversation)
-        return (index.count, index.last) if index else (0, "")
+        return (index.count, index.last_id) if index else (0, "")
 
     async def find(
         self, conversation: str, fresh: Sequence[Searchable], query: str, *, limit: int, offset: int = 0, after: int = 0
-    ) -> Sequence[Hit]:
-        """The messages in which all words of ``query`` stand, the best first.
+    ) -> Sequence[Match]:
+        """Return the messages that have all words of ``query``, best match first.
 
-        :param fresh: the messages after those that are indexed; from the first on, where all are to be indexed anew
-        :param after: how many were indexed when they were read; an index that has gone since does not begin with them
+        :param fresh: the messages after the indexed ones; all messages, from the first on, to index them again
+        :param after: how many were indexed when ``fresh`` was read; an index that was dropped since does not add them
         """
         index = self._indexes.pop(conversation, None)
         if index is None or (fresh and fresh[0].position == 1):
             index = _Index()
         self._indexes[conversation] = index
-        while len(self._indexes) > self._most:
+        while len(self._indexes) > self._max_indexes:
             self._indexes.popitem(last=False)
         return await asyncio.to_thread(index.find, fresh, query, limit, offset, after)
 
     def drop(self, conversation: str) -> None:
-        """Forget a conversation's texts."""
+        """Drop the index of a conversation."""
         self._indexes.pop(conversation, None)
 
 
 class _Index:
-    """One conversation's texts. Asked in threads, one after the other."""
+    """The index of one conversation. Threads use it one after the other."""
 
     def __init__(self) -> None:
         self.count = 0
-        self.last = ""
+        self.last_id = ""
         self._lock = threading.Lock()
         self._database = sqlite3.connect(":memory:", check_same_thread=False)
         self._database.executescript(_TABLES)
@@ -76,31 +95,31 @@ class _Index:
     def __del__(self) -> None:
         self._database.close()
 
-    def find(self, fresh: Sequence[Searchable], query: str, limit: int, offset: int, after: int) -> list[Hit]:
+    def find(self, fresh: Sequence[Searchable], query: str, limit: int, offset: int, after: int) -> list[Match]:
         with self._lock:
-            if self.count >= after:  # else there would be a hole, and nobody would ever fill it
-                self._add([one for one in fresh if one.position > self.count])
-            for table, question in (("words", _words(query)), ("runs", _quoted(query))):
-                asked = _FIND.format(table=table, tokens=SNIPPET_TOKENS)
-                rows = self._database.execute(asked, (question, limit, offset)).fetchall() if question else []
-                if rows or (offset and table == "words" and self._any(table, question)):
-                    return [Hit(position, snippet, -score) for position, snippet, score in rows]
+            if self.count >= after:  # otherwise messages between the indexed ones and these would never be indexed
+                self._add([message for message in fresh if message.position > self.count])
+            for table, expression in (("words", _words(query)), ("runs", _quoted(query))):
+                statement = _FIND.format(table=table, tokens=SNIPPET_TOKENS)
+                rows = self._database.execute(statement, (expression, limit, offset)).fetchall() if expression else []
+                if rows or (offset and table == "words" and self._has_match(table, expression)):
+                    return [Match(position, snippet, -score) for position, snippet, score in rows]
             return []
 
-    def _any(self, table: str, question: str) -> bool:
-        asked = f"select 1 from {table} where {table} match ? limit 1"  # noqa: S608 - one of two names of ours
-        return bool(question) and self._database.execute(asked, (question,)).fetchone() is not None
+    def _has_match(self, table: str, expression: str) -> bool:
+        statement = f"select 1 from {table} where {table} match ? limit 1"  # noqa: S608 - one of two constant names
+        return bool(expression) and self._database.execute(statement, (expression,)).fetchone() is not None
 
     def _add(self, fresh: Sequence[Searchable]) -> None:
         for table in ("words", "runs"):
-            rows = [(one.position, one.text) for one in fresh]
+            rows = [(message.position, message.text) for message in fresh]
             self._database.executemany(f"insert into {table}(rowid, text) values (?, ?)", rows)  # noqa: S608 - the same
         if fresh:
-            self.count, self.last = fresh[-1].position, fresh[-1].message_id
+            self.count, self.last_id = fresh[-1].position, fresh[-1].message_id
 
 
 def _words(query: str) -> str:
-    """Every word, or phrase in quotes, as FTS5 takes it; a word's beginning is enough. Nothing in it is an operator."""
+    """Return every word or quoted phrase of a query in FTS5's syntax, without operators; words match as prefixes."""
     terms = _TERM.findall(query)
     quoted = [(_quoted(phrase or word), "" if phrase else "*") for phrase, word in terms]
     return " ".join(term + ending for term, ending in quoted if term)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proxy.archive.access import ArchiveAccess
+from proxy.archive.standing_summaries import OPERATOR
 from proxy.compaction.compactor import Compactor, Summarized
 from proxy.compaction.storing import Trigger
 from proxy.compaction.writer import NotSummarized
@@ -28,9 +29,6 @@ from proxy.pipeline.notices import by_hand_warning
 from proxy.pipeline.pipeline import Pipeline
 from proxy.pipeline.stored_conversation import Read, StoredConversationReader, chain_of_stored, request_read
 from proxy.pipeline.values import Controls, Refused
-
-OPERATOR = Caller(b"", ())
-"""The caller that stands for the operator, whose admin token goes to no upstream."""
 
 
 @dataclass(frozen=True, slots=True)

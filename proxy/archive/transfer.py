@@ -1,4 +1,7 @@
-"""Conversations taken out and brought in, as lines of JSON: one message of OpenAI's format each."""
+"""Export and import conversations as lines of JSON: each line is one message in OpenAI's format.
+
+``server/endpoints/conversations.py`` calls this. An import is stored as one turn that has ended.
+"""
 
 from __future__ import annotations
 
@@ -8,68 +11,81 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from proxy.archive.locate import ConversationLocator
-from proxy.archive.pages import Told, told_conversation, told_gap
+from proxy.archive.access import ArchiveAccess
+from proxy.archive.pages import ImportedConversation
+from proxy.archive.ports import ArchiveStore
 from proxy.compaction.leases import LEASE_SECONDS, keep_lease
 from proxy.compaction.writer import Clock
 from proxy.core.conversation.messages import ModelRequest
 from proxy.core.conversation.prefix import PrefixChain, chain_of, conversation_id, owner_of
-from proxy.core.conversation.records import TurnRecord
+from proxy.core.conversation.records import StoredMessage, TurnRecord
 from proxy.core.errors import ConversationConflict, ConversationNotFound, StoreError
-from proxy.core.ports import Caller, Lease, LeaseStore, TokenCounter
+from proxy.core.ports import Caller, Lease, LeaseStore, RequestHeads, TokenCounter, Upstream
 from proxy.dialects.chat.jsonl import read_lines
 from proxy.pipeline.identify import tenant_of
 from proxy.pipeline.stored_conversation import beside, request_of, under_way
 
 EXPORT_PAGE = 500
-"""Messages read at a time."""
+"""Messages that an export reads at a time."""
 
 
-class Imports(Protocol):
-    """Who may import how much."""
+class ImportQuota(Protocol):
+    """Limits how much a credential may import."""
 
     async def admit(self, owner: str, size: int, now: float, *, trusted: bool) -> bool:
-        """Take an import into account before it is stored.
+        """Count an import before it is stored.
 
-        :returns: whether it counts among what may be imported before an upstream has accepted the credential
+        :returns: whether it counts against what may be imported before an upstream has accepted the credential
         :raises StoreFull: the store, or what one credential may store in it, is full
         :raises ImportLimit: no upstream has accepted the credential, and what it may import is used up
         """
         ...
 
     async def withdraw(self, owner: str, size: int, now: float) -> None:
-        """Give back what was counted for an import that was not stored."""
+        """Uncount an import that was not stored."""
         ...
 
 
 class Transfer:
-    """Takes ports only; holds no state of its own."""
+    """Exports and imports conversations; holds no state of its own."""
 
     def __init__(
-        self, finding: ConversationLocator, leases: LeaseStore, counter: TokenCounter, clock: Clock, imports: Imports
+        self,
+        *,
+        access: ArchiveAccess,
+        store: ArchiveStore,
+        heads: RequestHeads,
+        upstream: Upstream,
+        leases: LeaseStore,
+        counter: TokenCounter,
+        clock: Clock,
+        quota: ImportQuota,
     ) -> None:
-        self._imports = imports
-        self._finding = finding
+        self._access = access
+        self._store = store
+        self._heads = heads
+        self._upstream = upstream
         self._leases = leases
         self._counter = counter
         self._clock = clock
+        self._quota = quota
 
-    async def export(self, conversation: str, caller: Caller | None) -> AsyncIterator[bytes]:
-        """A conversation as lines of JSON: the last request's system messages, then all messages, as they were sent.
+    async def export_lines(self, conversation: str, caller: Caller | None) -> AsyncIterator[bytes]:
+        """Return a conversation as lines of JSON: the last request's system messages, then all messages.
 
-        One that cannot be read is a line that says so and tells its place.
+        Every message has the bytes in which it was sent. One that cannot be read becomes a line with its position.
 
-        :raises ConversationNotFound: there is none, or some have expired; if they go meanwhile, it breaks off
+        :raises ConversationNotFound: there is none, or messages have expired; if they expire later, it breaks off
         """
-        record = await self._finding.record(conversation, caller)
-        heads = await self._finding.heads.head(record.id)
+        record = await self._access.record(conversation, caller)
+        heads = await self._heads.head(record.id)
 
         async def page(start: int) -> bytes:
             stop = min(start + EXPORT_PAGE - 1, record.message_count)
-            kept = await self._finding.store.messages(record.id, start=start, stop=stop)
-            if len(kept) != stop - start + 1:  # a part must not pass for all
+            messages = await self._store.messages(record.id, start=start, stop=stop)
+            if len(messages) != stop - start + 1:  # an incomplete export must not look complete
                 raise ConversationNotFound(f"Messages of the conversation {record.id!r} have expired.")
-            return b"".join(_line(json.dumps(told_gap(one)).encode() if one.unreadable else one.raw) for one in kept)
+            return b"".join(_line(_gap(message) if message.unreadable else message.raw) for message in messages)
 
         first = await page(1)
 
@@ -80,26 +96,24 @@ class Transfer:
 
         return lines()
 
-    async def bring_in(
+    async def import_lines(
         self, data: bytes, caller: Caller, model: str, name: str | None, *, trusted: bool = False
-    ) -> Told:
-        """Store a conversation that was led elsewhere.
+    ) -> ImportedConversation:
+        """Store a conversation that began elsewhere.
 
-        :param model: whose conversation it is; it says which upstream, and so which tenant
-        :param name: what its client calls it
+        :param model: the model of the conversation, which decides the upstream and so the tenant
+        :param name: the client's name of it
         :param trusted: whether the operator asks
         :raises StoreFull: the store, or what one credential may store in it, is full
         :raises ImportLimit: no upstream has accepted the credential, and what it may import is used up
-        :raises BadImport: the lines are no conversation, or tool calls and results have come apart
-        :raises ConversationConflict: there is a conversation of that name, or somebody's turn may become one
+        :raises BadImport: the lines are no conversation, or a tool call and its result are separated
+        :raises ConversationConflict: a conversation of that name exists, or a turn in progress may create it
         """
-        route = await self._finding.upstream.resolve(model)
+        route = await self._upstream.resolve(model)
         tenant = tenant_of(caller, route)
         owner = owner_of(caller.fingerprint)
-        async with (
-            self._admitted(owner, len(data), trusted=trusted),
-            self._turn(tenant, name) as lease,
-        ):  # before the work, which a name that is taken does not cost
+        # Both come before the work, so that an import under a name that exists does not cost it.
+        async with self._admitted(owner, len(data), trusted=trusted), self._turn(tenant, name) as lease:
 
             def read() -> tuple[ModelRequest, PrefixChain]:
                 messages = [line.message for line in read_lines(data)]
@@ -128,44 +142,48 @@ class Transfer:
                 held=lease.value if lease else b"",
                 imported=True,
             )
-            stored = await self._finding.store.record(turn)
-        record = await self._finding.store.conversation(stored)
-        return told_conversation(record) if record is not None else {"id": stored}
+            conversation = await self._store.record(turn)
+        return ImportedConversation(conversation, await self._store.conversation(conversation))
 
     @asynccontextmanager
     async def _admitted(self, owner: str, size: int, *, trusted: bool) -> AsyncIterator[None]:
-        """What the import takes, taken into account; given back where it comes to nothing."""
+        """Count an import against the quota, and uncount it where it fails."""
         now = self._clock()
-        counted = await self._imports.admit(owner, size, now, trusted=trusted)
+        is_counted = await self._quota.admit(owner, size, now, trusted=trusted)
         try:
             yield
         except BaseException:
-            if counted:
+            if is_counted:
                 with contextlib.suppress(StoreError):
-                    await self._imports.withdraw(owner, size, now)
+                    await self._quota.withdraw(owner, size, now)
             raise
 
     @asynccontextmanager
     async def _turn(self, tenant: str, name: str | None) -> AsyncIterator[Lease | None]:
-        """The turn of the conversation of that name, held as long as the import goes on; None where it gets no name."""
+        """Take the turn of the conversation of that name while the import runs; None where it gets no name."""
         if name is None:
             yield None
             return
         family = chain_of(tenant, (), conversation=name).family
-        begun = await self._finding.store.turns.start_turn(family, "", tenant, LEASE_SECONDS)
-        if begun is not None and begun.record is None:
-            if begun.lease is None:
+        started = await self._store.turns.start_turn(family, "", tenant, LEASE_SECONDS)
+        if started is not None and started.record is None:
+            if started.lease is None:
                 raise under_way()
-            async with keep_lease(self._leases, begun.lease, LEASE_SECONDS):
-                yield begun.lease
+            async with keep_lease(self._leases, started.lease, LEASE_SECONDS):
+                yield started.lease
             return
-        if begun is not None and begun.lease is not None:
-            await self._leases.release(begun.lease)
+        if started is not None and started.lease is not None:
+            await self._leases.release(started.lease)
         raise ConversationConflict(
             f"There is a conversation {name[:80]!r} already. Import under another name, or forget that one."
         )
 
 
+def _gap(message: StoredMessage) -> bytes:
+    """Return the line of a message that cannot be read; no import takes it for a message."""
+    return json.dumps({"unreadable": {"position": message.position, "id": message.message_id}}).encode()
+
+
 def _line(raw: bytes) -> bytes:
-    """A message as one line: a line's end within JSON is white space, since none can stand in a string."""
+    """Return a message as one line: within JSON a line end is white space, since no string can contain one."""
     return raw.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"

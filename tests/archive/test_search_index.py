@@ -6,8 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.archive.search_index import MessageSearch
-from proxy.core.ports import Searchable
+from proxy.archive.search_index import MessageSearch, Searchable
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +54,7 @@ async def test_what_is_new_is_added_and_what_changed_is_indexed_anew() -> None:
 
 async def test_the_index_asked_longest_ago_goes_first() -> None:
     """Memory is bounded."""
-    search = MessageSearch(indexes=2)
+    search = MessageSearch(max_indexes=2)
     for name in ("a", "b", "a", "c"):
         await search.find(name, texts("x"), "x", limit=1)
     assert [search.indexed(name)[0] for name in "abc"] == [1, 0, 1]
@@ -63,7 +62,7 @@ async def test_the_index_asked_longest_ago_goes_first() -> None:
 
 async def test_an_index_that_went_meanwhile_does_not_begin_in_the_middle() -> None:
     """What was read after its last message would stand alone, and the earlier ones would never be found."""
-    search = MessageSearch(indexes=1)
+    search = MessageSearch(max_indexes=1)
     await search.find("a", texts("old", "old"), "old", limit=5)
     await search.find("b", texts("x"), "x", limit=5)
     await search.find("a", texts("new", first=3), "new", limit=5, after=2)

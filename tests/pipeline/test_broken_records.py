@@ -6,17 +6,17 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import redis
 
-from proxy.archive import ConversationLocator, ConversationReader, Page
-from proxy.archive.search_index import MessageSearch
+from proxy.archive import Page
 from proxy.core.events import Event, RecordBroken
 from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
+from tests.archive.readers import reader
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import user
 from tests.store.turns import assistant, turn_of
@@ -182,27 +182,23 @@ def test_one_broken_record_hides_no_other_of_a_list(client: Client, admin: Any) 
 async def test_one_broken_record_hides_no_other_of_the_operators_list(tmp_path: Path) -> None:
     """Nor does an entry that is no id. The list is everybody's, so the store is the test's own."""
     events: list[Event] = []
-    nothing = cast("Any", None)
     with EmbeddedValkey(tmp_path / "store") as server, redis.Redis.from_url(server.url) as admin:
         store = RedisStore(
             server.url, Codec(), ttl_seconds=100, recall_timeout_seconds=5, record_timeout_seconds=5, emit=events.append
         )
-        locator = ConversationLocator(
-            store=store, heads=nothing, road=nothing, upstream=nothing, choose=nothing, read=nothing
-        )
-        reading = ConversationReader(locator, MessageSearch(), [], lambda: 0.0)
+        reading = reader(store)
         try:
             sound, broken = [await store.record(turn_of("lists", [asked(text), assistant("a")])) for text in "xy"]
             await store.listing.aclose()  # what waits is written
             admin.zadd("tm:i:all", {b"\xff no id": 4_000_000_000})
             admin.delete(key(broken, "c"))
             admin.set(key(broken, "c"), "no record")
-            listed = await reading.listed(None, Page(200))
+            listed = await reading.conversations(None, Page(200))
         finally:
             await store.close()
             await asyncio.sleep(0)  # the connection's own end
-    assert {one["id"] for one in cast("list[dict[str, Any]]", listed["data"])} == {sound}
-    assert listed["unreadable"] == [broken]
+    assert [record.id for record in listed.conversations] == [sound]
+    assert listed.unreadable == (broken,)
     assert [(one.conversation, one.record) for one in events if isinstance(one, RecordBroken)] == [
         (broken, "conversation")
     ]

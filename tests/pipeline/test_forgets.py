@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, cast
 
 import pytest
 
-from proxy.archive import ConversationLocator, ConversationReader
-from proxy.archive.search_index import MessageSearch
 from proxy.core.errors import StoreError
 from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
+from tests.archive.readers import reader
 from tests.store.turns import assistant, turn_of, user
 
 
@@ -45,18 +43,14 @@ async def store(store_url: str, anyio_backend: str) -> AsyncIterator[RedisStore]
 
 async def test_who_keeps_something_is_told_and_may_refuse(store: RedisStore) -> None:
     """Where something is left, the conversation is, too, and can be forgotten later."""
-    nothing = cast("Any", None)
-    finding = ConversationLocator(
-        store=store, heads=nothing, road=nothing, upstream=nothing, choose=nothing, read=nothing
-    )
     elsewhere = Elsewhere()
-    reading = ConversationReader(finding, MessageSearch(), [elsewhere], lambda: 2_000_000_000.0)
+    reading = reader(store, hooks=[elsewhere])
     id_ = await store.record(turn_of("forgetful", [user("one"), assistant("two")]))
     elsewhere.stuck = True
     with pytest.raises(StoreError):
-        await reading.forget(id_, None)
+        await reading.delete(id_, None)
     assert await store.conversation(id_) is not None
     elsewhere.stuck = False
-    assert (await reading.forget(id_, None))["deleted"] is True
+    assert await reading.delete(id_, None) == id_
     assert elsewhere.told == [("forgetful", id_)]
     assert await store.conversation(id_) is None

@@ -10,11 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from proxy.archive import ConversationLocator, ConversationReader, Page, Transfer, transfer
-from proxy.archive.search_index import MessageSearch
+from proxy.archive import ArchiveAccess, Page, Transfer, transfer
 from proxy.core.conversation.messages import Message, ModelRequest
 from proxy.core.conversation.prefix import chain_of
-from proxy.core.conversation.records import TurnRecord
+from proxy.core.conversation.records import StoredConversation, TurnRecord
 from proxy.core.errors import BadImport, ConversationConflict, StoreUnavailable
 from proxy.core.ports import Caller, RequestCount, Route, StartedTurn, Stored
 from proxy.dialects.chat.jsonl import read_lines
@@ -24,11 +23,11 @@ from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.leases import RedisLeases
 from proxy.tokens import LocalTokenCounter
+from tests.archive.readers import NOTHING, reader
 from tests.pipeline.talk import Said, long, user
 from tests.pipeline.test_archive import lines
 
 ROUTE = Route("wire", "gpt-4o", "gpt-4o", "openai", "https://upstream.example/v1")
-NOTHING = cast("Any", None)
 
 
 class Troubled(RedisStore):
@@ -73,16 +72,23 @@ class Desk:
         self.counter = Slow()
         self.threads: list[threading.Thread] = []
         upstream = cast("Any", OneUpstream())
-        self.finding = ConversationLocator(
-            store=store, heads=NOTHING, road=NOTHING, upstream=upstream, choose=NOTHING, read=self._read
-        )
+        self.reading = reader(store, upstream=upstream, read=self._read)
         self.transfer = Transfer(
-            self.finding, RedisLeases(store.ask), self.counter, lambda: 2_000_000_000.0, store.usage
+            access=ArchiveAccess(store, upstream),
+            store=store,
+            heads=NOTHING,
+            upstream=upstream,
+            leases=RedisLeases(store.ask),
+            counter=self.counter,
+            clock=lambda: 2_000_000_000.0,
+            quota=store.usage,
         )
 
-    async def bring_in(self, *said: Said, data: bytes = b"", name: str | None = "moved") -> dict[str, Any]:
+    async def bring_in(self, *said: Said, data: bytes = b"", name: str | None = "moved") -> StoredConversation:
         """Import messages."""
-        return await self.transfer.bring_in(data or lines(*said), self.caller, "gpt-4o", name)
+        imported = await self.transfer.import_lines(data or lines(*said), self.caller, "gpt-4o", name)
+        assert imported.record is not None
+        return imported.record
 
     async def begun(self) -> StartedTurn:
         """What somebody finds who wants the turn of the name."""
@@ -119,7 +125,7 @@ async def test_an_import_that_fails_gives_its_name_back(desk: Desk) -> None:
     desk.store.full = False
     with pytest.raises(BadImport):
         await desk.bring_in(data=b"nonsense")
-    assert (await desk.bring_in(user("Hi.")))["messages"] == 1
+    assert (await desk.bring_in(user("Hi."))).message_count == 1
 
 
 async def test_a_name_whose_turn_is_under_way_is_to_be_tried_again(desk: Desk) -> None:
@@ -146,7 +152,7 @@ async def test_the_name_is_held_as_long_as_an_import_takes(desk: Desk, monkeypat
     importing = asyncio.create_task(desk.bring_in(user("Hi.")))
     await asyncio.sleep(1.1)
     assert (await desk.begun()).lease is None
-    id_ = (await importing)["id"]
+    id_ = (await importing).id
     after = await desk.begun()
     assert after.record is not None
     assert (after.record.id, after.lease is None) == (id_, False)
@@ -162,15 +168,14 @@ async def test_a_large_import_is_read_in_a_thread_and_once(desk: Desk, monkeypat
 
     monkeypatch.setattr(transfer, "read_lines", watched)
     told = await desk.bring_in(*[user(long(place)) for place in range(500)])
-    assert (told["messages"], len(threads), desk.threads) == (500, 1, [])
+    assert (told.message_count, len(threads), desk.threads) == (500, 1, [])
     assert threads[0] is not threading.main_thread()
 
 
 async def test_a_large_history_is_searched_in_a_thread(desk: Desk) -> None:
     """A small one is not worth the way there."""
-    reading = ConversationReader(desk.finding, MessageSearch(), [], lambda: 0.0)
     for name, count in (("small", 3), ("large", 500)):
-        id_ = (await desk.bring_in(*[user(long(place)) for place in range(count)], name=name))["id"]
-        found = await reading.search(str(id_), desk.caller, '"Point 2"', Page(200))
-        assert found["data"]
+        id_ = (await desk.bring_in(*[user(long(place)) for place in range(count)], name=name)).id
+        found = await desk.reading.search(id_, desk.caller, '"Point 2"', Page(200))
+        assert found.hits
     assert [thread is threading.main_thread() for thread in desk.threads] == [True, False]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from proxy.core.ports.authenticating import Authenticator
 from proxy.core.ports.counting import RequestCount, Stored, TokenCounter
 from proxy.core.ports.flushing import ConsumerState, DeadLetter, FlushEntry, FlushQueue, MemoryFlush, QueueState
-from proxy.core.ports.searching import Hit, Searchable, Searches
 from proxy.core.ports.store import (
     CalibrationStore,
     ConversationStore,
@@ -32,7 +31,6 @@ __all__ = [
     "FlushEntry",
     "FlushQueue",
     "Headers",
-    "Hit",
     "Lane",
     "LearnedWindowStore",
     "Lease",
@@ -44,8 +42,6 @@ __all__ = [
     "RequestCount",
     "RequestHeads",
     "Route",
-    "Searchable",
-    "Searches",
     "StartedTurn",
     "Stored",
     "Summarizer",

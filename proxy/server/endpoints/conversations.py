@@ -20,6 +20,15 @@ from proxy.dialects.chat.request import checked_model
 from proxy.dialects.raw_json import decoded, members
 from proxy.server.access import ConversationAccess
 from proxy.server.encodings import read_plain_body
+from proxy.server.endpoints.conversation_json import (
+    context_snapshot,
+    conversation_list,
+    conversation_page,
+    deleted_conversation,
+    imported_conversation,
+    search_page,
+    summary_page,
+)
 from proxy.server.headers import conversation_name, report_lines
 from proxy.server.responses import to_json, with_error_envelope
 
@@ -66,29 +75,32 @@ class ConversationEndpoints:
         ]
 
     async def _list(self, request: Request) -> Response:
-        return to_json(await self.reading.listed(self.access.caller(request), _page(request)))
+        return to_json(conversation_list(await self.reading.conversations(self.access.caller(request), _page(request))))
 
     async def _describe(self, request: Request) -> Response:
         caller = self.access.caller(request)
-        return to_json(await self.reading.described(request.path_params["id"], caller, _page(request)))
+        return to_json(
+            conversation_page(await self.reading.conversation(request.path_params["id"], caller, _page(request)))
+        )
 
     async def _context(self, request: Request) -> Response:
         at = _number(request, "at", least=1, most=10**9)
-        return to_json(await self.contexts.context(request.path_params["id"], self.access.caller(request), at))
+        caller = self.access.caller(request)
+        return to_json(context_snapshot(await self.contexts.context(request.path_params["id"], caller, at)))
 
     async def _summaries(self, request: Request) -> Response:
         caller = self.access.caller(request)
-        return to_json(await self.reading.summaries(request.path_params["id"], caller, _page(request)))
+        return to_json(summary_page(await self.reading.summaries(request.path_params["id"], caller, _page(request))))
 
     async def _search(self, request: Request) -> Response:
         query = request.query_params.get("q", "").strip()
         if not query or len(query) > MAX_QUERY_CHARACTERS:
             raise InvalidRequest(f"'q' must be 1 to {MAX_QUERY_CHARACTERS} characters to search for.", param="q")
         caller = self.access.caller(request)
-        return to_json(await self.reading.search(request.path_params["id"], caller, query, _page(request)))
+        return to_json(search_page(await self.reading.search(request.path_params["id"], caller, query, _page(request))))
 
     async def _export(self, request: Request) -> Response:
-        lines = await self.transfer.export(request.path_params["id"], self.access.caller(request))
+        lines = await self.transfer.export_lines(request.path_params["id"], self.access.caller(request))
         return StreamingResponse(lines, media_type=JSON_LINES)
 
     async def _import(self, request: Request) -> Response:
@@ -101,11 +113,12 @@ class ConversationEndpoints:
         checked_model(model)
         body = await read_plain_body(request, self.max_body_bytes)
         trusted = self.access.is_operator(request)
-        result = await self.transfer.bring_in(body, caller, model, conversation_name(name), trusted=trusted)
-        return to_json(result, 201)
+        imported = await self.transfer.import_lines(body, caller, model, conversation_name(name), trusted=trusted)
+        return to_json(imported_conversation(imported), 201)
 
     async def _delete(self, request: Request) -> Response:
-        return to_json(await self.reading.forget(request.path_params["id"], self.access.caller(request)))
+        caller = self.access.caller(request)
+        return to_json(deleted_conversation(await self.reading.delete(request.path_params["id"], caller)))
 
     async def _summarize(self, request: Request) -> Response:
         caller = self.access.caller(request)

@@ -1,0 +1,116 @@
+"""What the archive needs of the store, beside the ports of ``proxy/core/ports/store.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from proxy.core.conversation.summary import PrefixSummary
+from proxy.core.ports import ConversationStore, TurnStore
+
+
+class Turn(Protocol):
+    """The stored record of one turn, as far as the archive reads it."""
+
+    @property
+    def created_at(self) -> float:
+        """Unix time, seconds."""
+        ...
+
+    @property
+    def first(self) -> int:
+        """Position of the first message that the turn added."""
+        ...
+
+    @property
+    def last(self) -> int:
+        """Position of the last message that the turn covered."""
+        ...
+
+    @property
+    def systems(self) -> Sequence[tuple[int, bytes]]:
+        """For each system message, how many messages stand before it, and its digest."""
+        ...
+
+    @property
+    def model(self) -> str:
+        """The model that answered."""
+        ...
+
+    @property
+    def summarized(self) -> int:
+        """How many messages a summary stood for."""
+        ...
+
+    @property
+    def usage(self) -> Mapping[str, object]:
+        """The provider's ``usage``; empty where the provider sent none."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Whether an answer came."""
+        ...
+
+    @property
+    def beyond(self) -> int:
+        """How many messages after ``last`` belong to the parent only, because this conversation forked before them."""
+        ...
+
+
+class ConversationLists(Protocol):
+    """The lists of conversations."""
+
+    async def newest(
+        self, owner: str | None, limit: int, before: tuple[float, str] | None = None
+    ) -> Sequence[tuple[float, str]]:
+        """Return the time of last use and the id of conversations, newest first.
+
+        :param owner: None for the conversations of all owners
+        """
+        ...
+
+    async def drop(self, owner: str, conversation: str, name: str) -> None:
+        """Remove a conversation from the lists."""
+        ...
+
+
+class ArchiveStore(ConversationStore, Protocol):
+    """The store as the archive uses it. Every method raises ``StoreUnavailable`` where the store does not answer."""
+
+    @property
+    def listing(self) -> ConversationLists:
+        """The lists of conversations."""
+        ...
+
+    async def all_turns(self, conversation: str) -> Sequence[Turn]:
+        """Return the turns of a conversation, oldest first."""
+        ...
+
+    async def summaries(self, conversation: str, *, standing: bool = False) -> Sequence[PrefixSummary]:
+        """Return the summaries of a conversation, oldest first.
+
+        :param standing: return only those that stand for a prefix of the conversation
+        """
+        ...
+
+    async def message_ids(self, conversation: str, stop: int) -> Sequence[str]:
+        """Return the ids of a conversation's messages up to position ``stop``, oldest first."""
+        ...
+
+    async def system_messages(self, conversation: str) -> Mapping[bytes, bytes]:
+        """Return every system message that was sent in a conversation: its digest and the client's bytes."""
+        ...
+
+    async def named(self, owner: str, name: str) -> str | None:
+        """Return the id of the conversation that a credential's client calls by a name."""
+        ...
+
+    @property
+    def turns(self) -> TurnStore:
+        """The turns of stored history."""
+        ...
+
+    async def forget(self, conversation: str, owner: str, name: str, now: float) -> bool:
+        """Delete a conversation, and return whether there was one."""
+        ...

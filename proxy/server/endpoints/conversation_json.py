@@ -1,0 +1,145 @@
+"""Renders what the archive returns as JSON (docs/history.md); times are Unix times in seconds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from proxy.archive.pages import (
+    ContextSnapshot,
+    ConversationList,
+    ConversationPage,
+    ImportedConversation,
+    MessageEntry,
+    SearchPage,
+    SummaryEntry,
+    SummaryPage,
+)
+from proxy.core.conversation.messages import JsonValue
+from proxy.core.conversation.records import StoredConversation
+
+JsonObject = dict[str, JsonValue]
+
+
+def conversation_list(page: ConversationList) -> JsonObject:
+    """Return a page of conversations as JSON."""
+    fields: JsonObject = {
+        "object": "list",
+        **_paged([_conversation(record) for record in page.conversations], page.next_cursor),
+    }
+    if page.unreadable:
+        fields["unreadable"] = list(page.unreadable)
+    return fields
+
+
+def conversation_page(page: ConversationPage) -> JsonObject:
+    """Return a conversation and a page of its messages as JSON."""
+    usage: JsonObject = {
+        "answers": page.usage.answers,
+        "input_tokens": page.usage.input_tokens,
+        "output_tokens": page.usage.output_tokens,
+    }
+    return {
+        **_conversation(page.record),
+        "summarized_messages": page.summarized_messages,
+        "usage": usage,
+        **_paged([_message(entry) for entry in page.messages], page.next_cursor),
+    }
+
+
+def summary_page(page: SummaryPage) -> JsonObject:
+    """Return a page of summaries as JSON."""
+    summaries = [_summary(entry) for entry in page.summaries]
+    return {"object": "list", "conversation": page.conversation, **_paged(summaries, page.next_cursor)}
+
+
+def search_page(page: SearchPage) -> JsonObject:
+    """Return a page of a search as JSON."""
+    hits = [{**_message(hit.entry), "snippet": hit.snippet, "score": hit.score} for hit in page.hits]
+    return {"object": "list", "conversation": page.conversation, **_paged(hits, page.next_cursor)}
+
+
+def context_snapshot(snapshot: ContextSnapshot) -> JsonObject:
+    """Return what a model sees, or saw, as JSON."""
+    fields: JsonObject = {
+        "object": "conversation.context",
+        "conversation": snapshot.conversation,
+        "at": snapshot.at,
+        "exact": snapshot.exact,
+        "model": snapshot.model,
+        "messages": [json.loads(message.raw) for message in snapshot.messages],
+        "summarized_messages": snapshot.summarized_messages,
+    }
+    if snapshot.tokens is not None:
+        fields |= {"tokens": snapshot.tokens, "limit": snapshot.limit}
+    return fields
+
+
+def imported_conversation(imported: ImportedConversation) -> JsonObject:
+    """Return an imported conversation as JSON; its id only, where it was deleted at once."""
+    return {"id": imported.id} if imported.record is None else _conversation(imported.record)
+
+
+def deleted_conversation(conversation: str) -> JsonObject:
+    """Return the answer to a deletion as JSON."""
+    return {"object": "conversation.deleted", "id": conversation, "deleted": True}
+
+
+def _conversation(record: StoredConversation) -> JsonObject:
+    """Return a conversation without its messages as JSON (S2-6)."""
+    return {
+        "object": "conversation",
+        "id": record.id,
+        "name": record.name or None,
+        "model": record.model,
+        "messages": record.message_count,
+        "tokens": record.total_tokens,
+        "turns": record.turn_count,
+        "summaries": record.summary_count,
+        "last_summary_at": record.last_summary_at,
+        "created_at": record.created_at,
+        "updated_at": record.updated_at,
+        "parent": record.parent,
+        "parent_messages": record.parent_messages,
+    }
+
+
+def _message(entry: MessageEntry) -> JsonObject:
+    """Return a message as JSON; for one that cannot be read, its position only."""
+    message, count = entry.message, entry.count
+    fields: JsonObject = {"position": message.position, "id": message.message_id, "state": entry.state}
+    if entry.state == "unreadable":
+        return {**fields, "tokens": 0, "created_at": None, "message": None}
+    return {
+        **fields,
+        "tokens": message.tokens,
+        "input_tokens": count.input_tokens if count else None,
+        "output_tokens": count.output_tokens if count else None,
+        "created_at": message.created_at,
+        "message": json.loads(message.raw),
+    }
+
+
+def _summary(entry: SummaryEntry) -> JsonObject:
+    """Return a summary, the one that it continues, and the messages that it stands for, as JSON."""
+    summary, ids = entry.summary, entry.message_ids
+    last = summary.prefix.hex()
+    return {
+        "prefix": last,
+        "previous": summary.previous.hex() if summary.previous else None,
+        "summarized_messages": summary.covered,
+        "message_range": {"first": ids[0] if ids is not None else None, "last": last},
+        "summarized_message_ids": None if ids is None else list(ids),
+        "last_summarized_message_id": last,
+        "text": summary.text,
+        "tokens": summary.tokens,
+        "strategy": summary.made_by,
+        "recipe": summary.recipe.key,
+        "cause": summary.cause,
+        "created_at": summary.created_at,
+        "in_use": entry.in_use,
+    }
+
+
+def _paged(entries: Sequence[JsonObject], next_cursor: str | None) -> JsonObject:
+    return {"data": list(entries), "has_more": next_cursor is not None, "next_cursor": next_cursor}

@@ -1,0 +1,33 @@
+"""A reader of stored conversations over a store of the test's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from proxy.archive import ArchiveAccess, ConversationReader, StandingSummaries
+from proxy.archive.search_index import MessageSearch
+from proxy.core.conversation.messages import Message
+from proxy.core.ports import DeletionHook
+from proxy.store.conversations import RedisStore
+
+NOTHING = cast("Any", None)
+
+
+def reader(
+    store: RedisStore,
+    *,
+    upstream: Any = NOTHING,
+    hooks: Sequence[DeletionHook] = (),
+    read: Callable[[Sequence[bytes]], Sequence[Message]] = NOTHING,
+) -> ConversationReader:
+    """Return a reader that knows no model."""
+    return ConversationReader(
+        access=ArchiveAccess(store, upstream),
+        store=store,
+        summaries=StandingSummaries(store=store, upstream=upstream, catalog=NOTHING, choose=NOTHING),
+        search=MessageSearch(),
+        deletion_hooks=hooks,
+        read=read,
+        clock=lambda: 2_000_000_000.0,
+    )
