@@ -11,7 +11,7 @@ from typing import Any
 
 from proxy.core.conversation.prefix import is_id, split_id
 from proxy.store import keys, scripts
-from proxy.store.connection.call import LARGE_BYTES, AskingForLong, StoreCall
+from proxy.store.connection.call import LARGE_BYTES, LargeStoreCall, StoreCall
 from proxy.store.connection.client import UNKNOWN_SCRIPT, connect
 from proxy.store.connection.outage import OutageBackoff
 from proxy.store.connection.probing import Probing
@@ -103,7 +103,7 @@ class CommandSender:
         """
         if size_bytes <= LARGE_BYTES:
             return self.probing if probe else self.recording
-        return AskingForLong(self.backoff, self._record_seconds, size_bytes, probe=probe)
+        return LargeStoreCall(self.backoff, self._record_seconds, size_bytes, probe=probe)
 
     async def aclose(self) -> None:
         """Close the connection."""

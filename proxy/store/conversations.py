@@ -110,7 +110,7 @@ class RedisStore(RecordReader):
             preparing_absorbed=absorbed,
             preparing_name=name.decode() if lease else "",
         )
-        return replace(stored_state, unwritable=True) if self._sender.backoff.refusing else stored_state
+        return replace(stored_state, unwritable=True) if self._sender.backoff.refuses_writes else stored_state
 
     async def record(self, turn: TurnRecord) -> str:
         """Append what a turn adds, in one atomic write; writing it twice changes nothing.

@@ -44,7 +44,7 @@ class RedisTurns:
         """
         await self._amends.settle(family)
         token = uuid.uuid4().hex  # a connection that repeats the command repeats this: then the turn is ours already
-        reachable = not self._sender.backoff.resting
+        reachable = not self._sender.backoff.is_away
         try:
             with self._sender.recording:
                 answer = await self._begin(family, own, tenant, math.ceil(seconds * 1000), token)

@@ -1,7 +1,7 @@
-"""What carries the store's commands: a line of our own to one server at a plain address, redis-py to all else.
+"""Chooses the client that carries commands: Tidemark's own to one server at a plain address, else redis-py.
 
-Below the adapter; the one door to redis-py. A cluster, TLS and every option of a URL are the library's matter. Both
-carriers answer alike, by RESP3, and fail with ``FAILURES``.
+The adapter calls it once; no other module imports redis-py. Clusters, TLS and every option of a URL need redis-py, and
+``transport.store: library`` uses it for all. Both clients speak RESP3 and fail with ``FAILURES``.
 """
 
 from __future__ import annotations
@@ -22,46 +22,46 @@ from proxy.store.connection.pipelined import Argument, CommandRefused, Pipelined
 from proxy.store.connection.url import read_address
 
 _CONNECTIONS = 64
-"""At most so many to one server; further calls wait for a free one, within their time."""
-_LINE_OPTIONS = {one.name for one in fields(StoreServer)}
+"""The most that redis-py opens to one server; further calls wait for a free one, within their time."""
+_PLAIN_OPTIONS = {field.name for field in fields(StoreServer)}
 
 OUTAGES = (
-    OSError,  # TimeoutError is one, and what a line is lost by
+    OSError,  # TimeoutError is one, and so are the errors of a lost connection
     redis.exceptions.ConnectionError,
     redis.exceptions.TimeoutError,
     redis.exceptions.ClusterDownError,
     redis.exceptions.RedisClusterException,
 )
-"""The server is not there: the next calls would fail as well."""
+"""Errors of a server that is away: the next calls would fail as well."""
 FAILURES = (*OUTAGES, redis.exceptions.RedisError, CommandRefused)
 UNKNOWN_SCRIPT = (UnknownScript, redis.exceptions.NoScriptError)
 _NO_WRITES = (redis.exceptions.ReadOnlyError, redis.exceptions.OutOfMemoryError)
-"""The library takes the first word off these."""
-_NO_WRITES_SAID = re.compile(r"(?:^|-)(?:MISCONF|NOPERM|NOREPLICAS|OOM|READONLY)\b|ACL failure in script")
-"""How a server says that it takes no writes, or not all; Redis 6 quotes it within a script's own error."""
-_BROKEN_SAID = re.compile(r"(?:^|-)WRONGTYPE\b|user_script")
-"""How a server says that a key is of another type, or that a script failed over what it read."""
+"""redis-py removes the first word of these."""
+_NO_WRITES_WORDS = re.compile(r"(?:^|-)(?:MISCONF|NOPERM|NOREPLICAS|OOM|READONLY)\b|ACL failure in script")
+"""A server's words for taking no writes, or not all; Redis 6 quotes them within a script's own error."""
+_BROKEN_WORDS = re.compile(r"(?:^|-)WRONGTYPE\b|user_script")
+"""A server's words for a key of another type, or for a script that failed over what it read."""
 
 
 def refuses_writes(error: BaseException) -> bool:
-    """Whether a server's error says that it takes no writes now, of anybody (disk, memory, replica, rights)."""
-    return isinstance(error, _NO_WRITES) or _NO_WRITES_SAID.search(str(error)) is not None
+    """Whether an error means that the server takes no writes now (disk, memory, replica, rights)."""
+    return isinstance(error, _NO_WRITES) or _NO_WRITES_WORDS.search(str(error)) is not None
 
 
 def breaks_at_a_record(error: BaseException) -> bool:
-    """Whether a server's error is about what is stored under one key, and says nothing of others."""
-    return _BROKEN_SAID.search(str(error)) is not None
+    """Whether an error is about what is stored under one key, and means nothing for others."""
+    return _BROKEN_WORDS.search(str(error)) is not None
 
 
 class StoreClient(Protocol):
-    """Carries commands to the server and brings their answers back."""
+    """Sends commands to the server and returns their answers."""
 
     async def call(self, *command: Argument) -> Any:
-        """Send one command; raises one of ``FAILURES``."""
+        """Send one command and return its answer; raises one of ``FAILURES``."""
         ...
 
     async def call_large(self, *command: Argument) -> Any:
-        """The same of a command of megabytes, which is packed beside the event loop where that can be."""
+        """Send a command of megabytes, which Tidemark's own client packs in a thread."""
         ...
 
     async def aclose(self) -> None:
@@ -69,8 +69,8 @@ class StoreClient(Protocol):
         ...
 
 
-class _Library:
-    """The same by redis-py, which pools connections."""
+class _LibraryClient:
+    """Sends commands by redis-py, which pools connections."""
 
     def __init__(self, client: Redis | RedisCluster) -> None:
         self.call = self.call_large = client.execute_command
@@ -84,7 +84,7 @@ def connect(url: str, *, library: bool = False) -> StoreClient:
     :raises ConfigError: the URL cannot be used
     """
     plain, cluster = read_address(url)
-    # One retry at once: a restart may have closed a pooled connection. Every operation bears that
+    # One retry at once: a restart may have closed a pooled connection. Every command may be sent twice
     # (``PipelinedConnection.call``).
     retry = Retry(NoBackoff(), 1, supported_errors=(redis.exceptions.ConnectionError,))
     options: dict[str, Any] = {
@@ -96,13 +96,13 @@ def connect(url: str, *, library: bool = False) -> StoreClient:
     options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
     try:
         if cluster:
-            return _Library(RedisCluster.from_url(plain, **options))
+            return _LibraryClient(RedisCluster.from_url(plain, **options))
         server = None if library else _plain_server(plain)
         if server is not None:
             return PipelinedConnection(server)
         pool = BlockingConnectionPool.from_url(plain, max_connections=_CONNECTIONS, timeout=None, **options)
         pool.connection_class(**pool.connection_kwargs)  # an unknown option in the URL shows here, not at a request
-        return _Library(Redis.from_pool(pool))
+        return _LibraryClient(Redis.from_pool(pool))
     except (ValueError, TypeError, *FAILURES) as error:
         raise ConfigError(
             "store.url cannot be used: write redis://, rediss://, redis+cluster:// or unix://.",
@@ -111,11 +111,11 @@ def connect(url: str, *, library: bool = False) -> StoreClient:
 
 
 def _plain_server(url: str) -> StoreServer | None:
-    """The server, where a URL says no more than a line needs to know.
+    """Return the server of a URL that has no options; None where redis-py is needed.
 
     :raises ValueError: it is no URL of a Redis
     """
-    said: dict[str, Any] = dict(parse_url(url))
-    if said.pop("connection_class", None) is SSLConnection or said.keys() - _LINE_OPTIONS:
+    options: dict[str, Any] = dict(parse_url(url))
+    if options.pop("connection_class", None) is SSLConnection or options.keys() - _PLAIN_OPTIONS:
         return None
-    return StoreServer(**said)
+    return StoreServer(**options)

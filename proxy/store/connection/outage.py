@@ -1,7 +1,12 @@
-"""Rest: a store that failed is left alone, so that a dead Redis slows no request down, until a probe has an answer.
+"""Skips calls to a store that failed, until a probe has an answer: a dead Redis slows no request down.
 
-Read by ``asking.py`` before it touches the network, and told how each call went; ``probing.py`` ends it. It has no
-clock. The rules: ``docs/adr/0015-outages-of-the-store.md``.
+``call.py`` asks it before it uses the network and reports how each call went; ``probing.py`` ends the outage. It has no
+clock. ``docs/adr/0015-outages-of-the-store.md`` has the rules.
+
+It is another mechanism than the breaker of a summarizer (``proxy/core/breaker.py``), because it follows other rules.
+One failure begins an outage, since every request would meet the next one. A task of its own probes, since a probe is
+a small write that costs nothing, and no client waits for it. The pauses do not grow, so a store that is back is used
+within a second.
 """
 
 from __future__ import annotations
@@ -10,63 +15,63 @@ import math
 from collections.abc import Callable
 
 
-def _nobody() -> None:
+def _ignore_trouble() -> None:
     return
 
 
 class OutageBackoff:
-    """Whether the store is left alone, and whether it takes writes.
+    """Whether calls to the store are skipped, and whether it takes writes.
 
-    Its state: both of these, when the last answer came, and how long a large write may take that holds up the others.
+    Mutable: both of these, the time of the last answer, and the time that a large write may take.
     """
 
-    def __init__(self, troubled: Callable[[], None] = _nobody) -> None:
-        """:param troubled: called when there is something to probe for"""
-        self.resting = False
-        """Whether the last call that told found nobody there: nothing is asked but probes."""
-        self.refusing = False
+    def __init__(self, on_trouble: Callable[[], None] = _ignore_trouble) -> None:
+        """:param on_trouble: called when the store fails or refuses a write"""
+        self.is_away = False
+        """Whether the last call found no server or no answer: only probes are sent."""
+        self.refuses_writes = False
         """Whether the store answered and refused to write, and has taken no write since."""
-        self._answered = -math.inf
-        self._troubled = troubled
-        self._writing_until = -math.inf
+        self._answered_at = -math.inf
+        self._on_trouble = on_trouble
+        self._large_write_until = -math.inf
 
     @property
-    def well(self) -> bool:
+    def is_well(self) -> bool:
         """Whether the store answers, and takes writes as far as is known."""
-        return not (self.resting or self.refusing)
+        return not (self.is_away or self.refuses_writes)
 
     def failed(self) -> None:
         """Note that the store did not answer."""
-        self.resting = True
-        self._troubled()
+        self.is_away = True
+        self._on_trouble()
 
     def refused(self) -> None:
         """Note that the store answered, and takes no writes."""
-        self.refusing = True
-        self._troubled()
+        self.refuses_writes = True
+        self._on_trouble()
 
     def succeeded(self, now_seconds: float) -> None:
-        """Note that the store answered; whether it takes writes, only a write can tell."""
-        self._answered = now_seconds
-        self.resting = False
+        """Note that the store answered. Only a write can show that it takes writes."""
+        self._answered_at = now_seconds
+        self.is_away = False
 
     def wrote(self) -> None:
         """Note that the store took a write."""
-        self.refusing = False
+        self.refuses_writes = False
 
     def begin_large_write(self, until_seconds: float) -> None:
-        """Expect a large write until then: what waits behind it on the same connection tells of no outage."""
-        self._writing_until = max(self._writing_until, until_seconds)
+        """Expect a large write until then: calls that wait behind it on the same connection show no outage."""
+        self._large_write_until = max(self._large_write_until, until_seconds)
 
     def end_large_write(self, until_seconds: float) -> None:
-        """End that, where no other write may take longer."""
-        if self._writing_until == until_seconds:
-            self._writing_until = -math.inf
+        """End that, unless another write may take longer."""
+        if self._large_write_until == until_seconds:
+            self._large_write_until = -math.inf
 
-    def answered_last(self) -> float:
-        """When the store answered last; minus infinity where it never did."""
-        return self._answered
+    def last_answer(self) -> float:
+        """Return when the store answered last; minus infinity where it never did."""
+        return self._answered_at
 
-    def answered(self) -> float:
-        """The same, or until when a large write holds it up."""
-        return max(self._answered, self._writing_until)
+    def last_answer_expected(self) -> float:
+        """Return the same, or the end of the large write that delays all other answers."""
+        return max(self._answered_at, self._large_write_until)

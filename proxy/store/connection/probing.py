@@ -1,7 +1,7 @@
-"""Probing: a store that failed is asked by one small write after another, until it takes one.
+"""Probes a store that failed: it sends one small write after another, until the store takes one.
 
-Beside the adapter, whose ``OutageBackoff`` says when there is something to probe for. Requests go on without the store
-meanwhile. Its return is noticed within half a second; while it is away, each process sends it two commands a second.
+``OutageBackoff`` starts it. Requests continue without the store meanwhile. The store's return is noticed within half a
+second; while the store is away, each process sends it two commands a second.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ LONGEST_SECONDS = 0.5
 
 
 class Probing:
-    """Probes a store while it is not well. Belongs to the event loop that uses it first; its state is its one task."""
+    """Probes a store while it is not well. Belongs to the event loop that uses it first. Mutable: its one task."""
 
-    def __init__(self, rest: OutageBackoff, probe: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, outage: OutageBackoff, probe: Callable[[], Awaitable[None]]) -> None:
         """Nothing is probed yet.
 
-        :param probe: writes one key, tells the rest how that went, and raises ``StoreError`` where it failed
+        :param probe: writes one key, reports to ``outage`` how that went, and raises ``StoreError`` where it failed
         """
-        self._rest = rest
+        self._outage = outage
         self._probe = probe
         self._task: asyncio.Task[None] | None = None
         self._closed = False
@@ -35,18 +35,18 @@ class Probing:
     def begin(self) -> None:
         """Probe from now on, until the store is well."""
         if not self._closed and (self._task is None or self._task.done()):
-            self._task = asyncio.create_task(self._follow())
+            self._task = asyncio.create_task(self._probe_until_well())
 
     async def aclose(self) -> None:
-        """Probe no longer."""
+        """Stop probing."""
         self._closed = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _follow(self) -> None:
+    async def _probe_until_well(self) -> None:
         pause = FIRST_SECONDS
-        while not self._rest.well:
+        while not self._outage.is_well:
             await asyncio.sleep(pause)
             pause = LONGEST_SECONDS
             with contextlib.suppress(StoreError):

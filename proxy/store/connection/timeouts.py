@@ -1,8 +1,11 @@
-"""Patience: how long an answer of the store is waited for, by a clock that stops while we are busy, or the store is.
+"""Bounds the wait for an answer, by a clock that stops while this process or the store is busy.
 
-Below the adapter. A worker whose event loop is overloaded finds answers late that came in time, and a store that
-answers others is slow, but not gone. To treat that as an outage would make a busy moment worse: every request would go
-on without its history.
+``call.py`` uses it for every call. An overloaded event loop reads answers late that came in time, and a store that
+answers other calls is slow, but not away. To treat that as an outage would make a busy moment worse: every request
+would continue without its history.
+
+It stands in for ``asyncio.timeout``, which has no such clock. One timer for all waits of a length, in place of one
+for each, saves 47,000 of the 1,080,000 instructions of a small request, 4 %.
 """
 
 from __future__ import annotations
@@ -14,9 +17,9 @@ from types import TracebackType
 from typing import Any, cast
 
 LATE_SECONDS = 0.02
-"""A timer that fires so much later than it was set for tells of a busy loop."""
+"""A timer that fires so much later than it was set for shows a busy loop."""
 MOST = 16
-"""Times the patience may begin anew: with all else that is late then, some seconds are not what a client notices."""
+"""How often one wait may run: 16 times 0.25 s are 4 s, which a client hardly notices where all else is late too."""
 
 
 def _never() -> float:
@@ -24,23 +27,26 @@ def _never() -> float:
 
 
 _Wait = tuple[float, int, int]
-"""When it is due, the times that it may begin (0 when it has ended), and how often the task was cancelled before."""
+"""When it is due, how often it may still run (0: it has ended), and how often the task was cancelled before it.
+
+Tuples, since a request makes two of them.
+"""
 
 
 class RenewingTimeout:
-    """Bounds what a task does inside in time: ``with patience``, by any number of tasks at once.
+    """Bounds in time what a task does inside of ``with``. Any number of tasks may be inside.
 
-    Raises ``TimeoutError`` where it took longer, the loop had time to notice the answer, and nobody else had one
-    meanwhile. It cancels the task and takes the cancellation back by the rules of ``asyncio.Timeout``.
+    Raises ``TimeoutError`` where it took longer, the loop had time to notice the answer, and the store answered no
+    other call meanwhile. It cancels the task and takes the cancellation back by the rules of ``asyncio.Timeout``.
 
-    Belongs to the event loop that uses it first. State: the waits, all of one length, so that the oldest is due first;
-    and the one timer for that. It is left to run when a wait ends, for every request passes through here twice.
+    Belongs to the event loop that uses it first. Mutable: the waits, all of one length, so that the oldest is due
+    first; and the one timer for that. The timer stays when a wait ends, because every request uses it twice.
     """
 
-    def __init__(self, seconds: float, answered: Callable[[], float] = _never) -> None:
-        """:param answered: when the store last answered anybody, by the loop's clock"""
+    def __init__(self, seconds: float, last_answer: Callable[[], float] = _never) -> None:
+        """:param last_answer: returns when the store last answered any call, by the loop's clock"""
         self._seconds = seconds
-        self._answered = answered
+        self._last_answer = last_answer
         self._waits: dict[asyncio.Task[Any], _Wait] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -50,51 +56,51 @@ class RenewingTimeout:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._over(kind):
+        if self._end_wait(kind):
             raise TimeoutError from error
 
     def _begin(self, now: float) -> None:
         task = asyncio.current_task()
         if task is None or task in self._waits:
-            raise RuntimeError("Patience is a task's, and once at a time.")
+            raise RuntimeError("A task can be inside of a RenewingTimeout once at a time.")
         due = now + self._seconds
         self._waits[task] = (due, MOST, task.cancelling())
         if self._timer is None:
             self._watch(due)
 
-    def _over(self, kind: type[BaseException] | None) -> bool:
-        """End the present task's wait; whether it took too long."""
+    def _end_wait(self, kind: type[BaseException] | None) -> bool:
+        """End the present task's wait, and return whether it took too long."""
         if kind is GeneratorExit:  # thrown away with its loop: no task is present
             return False
         task = cast("asyncio.Task[Any]", asyncio.current_task())
-        _, left, cancelling = self._waits.pop(task)
-        # Where others cancelled the task as well, it is theirs to hear of.
-        return not left and task.uncancel() <= cancelling and kind is asyncio.CancelledError
+        _, runs, cancelling = self._waits.pop(task)
+        # A cancellation by other code is passed on, also where both came together.
+        return not runs and task.uncancel() <= cancelling and kind is asyncio.CancelledError
 
     def _watch(self, due: float) -> None:
-        self._timer = asyncio.get_running_loop().call_at(due, self._look, due)
+        self._timer = asyncio.get_running_loop().call_at(due, self._check, due)
 
-    def _look(self, due: float) -> None:
-        """Called at the time that was the oldest wait's."""
+    def _check(self, due: float) -> None:
+        """Called when the oldest wait was due."""
         loop = asyncio.get_running_loop()
         now, self._timer = loop.time(), None
-        passed: list[tuple[asyncio.Task[Any], _Wait]] = []
+        overdue: list[tuple[asyncio.Task[Any], _Wait]] = []
         for task, wait in self._waits.items():
             if wait[0] > max(now, due):  # a timer may come a little early: its clock is coarse
                 self._watch(wait[0])
                 break
-            passed.append((task, wait))
-        for task, wait in passed:
-            was_due, left, cancelling = wait
-            if left > 1 and (now - was_due > LATE_SECONDS or self._answered() > was_due - self._seconds):
+            overdue.append((task, wait))
+        for task, wait in overdue:
+            was_due, runs, cancelling = wait
+            if runs > 1 and (now - was_due > LATE_SECONDS or self._last_answer() > was_due - self._seconds):
                 del self._waits[task]  # so that the oldest stays the first
-                self._waits[task] = (now + self._seconds, left - 1, cancelling)
+                self._waits[task] = (now + self._seconds, runs - 1, cancelling)
                 if self._timer is None:
                     self._watch(now + self._seconds)
-            elif left:
-                loop.call_soon(self._end, task, wait)  # an answer that is there already comes first
+            elif runs:
+                loop.call_soon(self._cancel, task, wait)  # an answer that is there already comes first
 
-    def _end(self, task: asyncio.Task[Any], wait: _Wait) -> None:
+    def _cancel(self, task: asyncio.Task[Any], wait: _Wait) -> None:
         if self._waits.get(task) is wait:
             due, _, cancelling = wait
             self._waits[task] = (due, 0, cancelling)

@@ -99,12 +99,12 @@ async def test_an_address_that_cannot_be_used_is_a_configuration_error(url: str)
 def test_rest_lasts_until_an_answer_and_a_refusal_until_a_write() -> None:
     """What answers need not take writes, and what took none before is not well because it answers."""
     begun: list[str] = []
-    rest = OutageBackoff(lambda: begun.append("probe"))
-    assert rest.well
-    rest.failed()
-    rest.refused()
-    assert (rest.resting, rest.refusing, len(begun)) == (True, True, 2)
-    rest.succeeded(100.0)
-    assert (rest.resting, rest.refusing, rest.answered()) == (False, True, 100.0)
-    rest.wrote()
-    assert rest.well
+    outage = OutageBackoff(lambda: begun.append("probe"))
+    assert outage.is_well
+    outage.failed()
+    outage.refused()
+    assert (outage.is_away, outage.refuses_writes, len(begun)) == (True, True, 2)
+    outage.succeeded(100.0)
+    assert (outage.is_away, outage.refuses_writes, outage.last_answer_expected()) == (False, True, 100.0)
+    outage.wrote()
+    assert outage.is_well

@@ -19,7 +19,7 @@ from redis.asyncio import Redis, RedisCluster
 from proxy.core.errors import StoreUnavailable
 from proxy.store.codec import Codec
 from proxy.store.connection.client import connect
-from proxy.store.connection.pipelined import CommandRefused, PipelinedConnection, StoreServer, UnknownScript, packed
+from proxy.store.connection.pipelined import CommandRefused, PipelinedConnection, StoreServer, UnknownScript, pack_large
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
 from tests.store.turns import Client, dialogue
@@ -203,7 +203,7 @@ def test_a_connection_that_breaks_before_a_command_is_out_is_no_error_of_ours(tm
         asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
         async with serving(Scripted(), tmp_path) as line:
             assert await line.call("PING") == b"OK"
-            wire = line._wire  # noqa: SLF001 - the moment cannot be met from outside
+            wire = line._socket  # noqa: SLF001 - the moment cannot be met from outside
             assert wire is not None
             waiting = asyncio.create_task(line.call("PING"))
             assert wire._transport is not None  # noqa: SLF001
@@ -284,4 +284,4 @@ def test_a_server_shows_no_password() -> None:
 def test_a_large_command_is_packed_as_any_other() -> None:
     """Texts, numbers and bytes; what hiredis makes of them is the measure."""
     command = ("EVALSHA", "é" * 300, 1, 1700000000.25, -3, b"", b"\r\n\x00" * 5_000)
-    assert packed(command) == hiredis.pack_command(command)  # type: ignore[arg-type]
+    assert pack_large(command) == hiredis.pack_command(command)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ import pytest
 
 from proxy.core.errors import StoreUnavailable
 from proxy.store.commands import RECALL_SECONDS, RECORD_SECONDS
-from proxy.store.connection.call import WRITTEN_BYTES_A_SECOND, AskingForLong, StoreCall
+from proxy.store.connection.call import WRITTEN_BYTES_A_SECOND, LargeStoreCall, StoreCall
 from proxy.store.connection.outage import OutageBackoff
 from proxy.store.connection.timeouts import MOST, RenewingTimeout
 
@@ -202,9 +202,9 @@ async def test_a_task_waits_once_at_a_time() -> None:
 
 async def test_a_large_write_is_given_time_by_its_size_and_so_is_what_waits_behind_it() -> None:
     """A record that is late by its own size is no outage: nobody rests for it, and nobody goes on without a history."""
-    rest = OutageBackoff()
-    large = AskingForLong(rest, 0.05, 5 * WRITTEN_BYTES_A_SECOND)
-    waits = StoreCall(rest, 0.05)
+    outage = OutageBackoff()
+    large = LargeStoreCall(outage, 0.05, 5 * WRITTEN_BYTES_A_SECOND)
+    waits = StoreCall(outage, 0.05)
 
     async def behind() -> None:
         with waits:
@@ -214,17 +214,17 @@ async def test_a_large_write_is_given_time_by_its_size_and_so_is_what_waits_behi
     with large:
         await asyncio.sleep(0.2)
         await other
-    assert not rest.resting
+    assert not outage.is_away
     with pytest.raises(StoreUnavailable), waits:
         await asyncio.sleep(5)
-    assert rest.resting, "when the write is over, a silence is an outage again"
+    assert outage.is_away, "when the write is over, a silence is an outage again"
 
 
 async def test_a_large_write_that_never_ends_is_an_outage_all_the_same() -> None:
     """Its time is bounded, and it does not begin anew for its own sake."""
-    rest, clock = OutageBackoff(), asyncio.get_running_loop().time
+    outage, clock = OutageBackoff(), asyncio.get_running_loop().time
     started = clock()
-    with pytest.raises(StoreUnavailable), AskingForLong(rest, 0.05, WRITTEN_BYTES_A_SECOND // 10):
+    with pytest.raises(StoreUnavailable), LargeStoreCall(outage, 0.05, WRITTEN_BYTES_A_SECOND // 10):
         await asyncio.sleep(30)
     assert clock() - started < 10
-    assert rest.resting
+    assert outage.is_away
