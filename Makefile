@@ -19,9 +19,10 @@ install: $(VENV)/local.stamp ## Install the proxy and its local model into .venv
 demo: $(VENV)/local.stamp ## Show a long conversation being compacted; needs no key and no network
 	@$(BIN)/tidemark demo
 
+# Compiled modules are kept even where the environment forbids it: five processes would each rewrite every test's asserts.
 # A file stays with one process, for its fixtures; in the order of their names, since by their size the slow ones came last.
 test: $(VENV)/dev.stamp ## Run the tests, four at a time; ARGS go to pytest: make test ARGS="-k plan"
-	$(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not talk" $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not talk" $(ARGS)
 
 test-demo: $(VENV)/dev.stamp ## Hold the demo's whole conversation with the real model: two minutes of both cores
 	$(BIN)/pytest -m talk tests/demo $(ARGS)

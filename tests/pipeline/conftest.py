@@ -75,6 +75,13 @@ class Bench:
     start: Callable[..., str]
     """Starts a Tidemark before the upstream and gives its address; keywords fill the configuration."""
     stack: ExitStack
+    servers: list[Serving]
+    """Each Tidemark that was started."""
+
+    def settle(self) -> None:
+        """Wait until no Tidemark does anything any more: nothing is asked, prepared or stored."""
+        for server in self.servers:
+            server.settle()
 
     def client(self, key: str, **settings: Any) -> Client:
         """A client of a Tidemark that is started for it."""
@@ -86,6 +93,7 @@ class Bench:
 def benched(store_url: str, folder: Path) -> Iterator[Bench]:
     """A bench whose configuration lies in ``folder``; everything is stopped at the end."""
     upstream = ScriptedUpstream()
+    servers: list[Serving] = []
     with ExitStack() as stack:
         served = stack.enter_context(Serving(upstream))
 
@@ -103,9 +111,11 @@ def benched(store_url: str, folder: Path) -> Iterator[Bench]:
             path.write_text(text.format(base=f"{served.url}/v1", window=window, strategy=strategy, more=more))
             settings = load(path, {"TIDEMARK_DATA_DIR": str(folder)})
             app = create_app(settings, store_url=store, secret=SECRET, warn=lambda _: None, codec=codec)
-            return stack.enter_context(Serving(app)).url
+            server = stack.enter_context(Serving(app))
+            servers.append(server)
+            return server.url
 
-        yield Bench(upstream, served.url, start, stack)
+        yield Bench(upstream, served.url, start, stack, servers)
 
 
 @pytest.fixture

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import time
-
-import httpx
 import pytest
 
 from proxy.config.sections import Preset
@@ -14,11 +10,6 @@ from tests.scenarios.talks import Talk, summaries, talk_with, told
 
 PREPARE = 0.7
 """Tidemark's own default."""
-NEAR_PREPARE_SHARE = 0.5
-"""Of the limit: before it nothing is prepared."""
-SETTLED_SECONDS = 0.15
-"""What is begun after an answer is begun within this time, and asks the summarizer."""
-PREPARED = re.compile(r"^tidemark_summaries_prepared_total\{[^}]*\} (\d+)", re.MULTILINE)
 MOST_KEPT_SHARE = 0.75
 """Of the limit: what stays after a compaction, with what came since the summary was made."""
 
@@ -38,22 +29,7 @@ def test_a_long_conversation_keeps_what_the_preset_promises(
         assert told(got, "tokens-after") < MOST_KEPT_SHARE * told(got, "limit")
 
 
-def settled(talk: Talk, got: httpx.Response) -> None:
-    """Wait as a person does who reads the answer: until nothing is asked and nothing is stored any more."""
-    if told(got, "tokens-after") < NEAR_PREPARE_SHARE * told(got, "limit"):
-        return
-    before: tuple[int, int] | None = None
-    while (now := (len(talk.calls), prepared(talk))) != before:
-        before = now
-        time.sleep(SETTLED_SECONDS)
-
-
-def prepared(talk: Talk) -> int:
-    """How many summaries this server has prepared."""
-    return sum(map(int, PREPARED.findall(talk.client.http.get("/metrics").text)))
-
-
-def kept_beside(talk: Talk, times: int = 3) -> list[list[dict[str, str]]]:
+def kept_beside(talk: Talk, bench: Bench, times: int = 3) -> list[list[dict[str, str]]]:
     """Talk on through some compactions; what stood beside the summary in each. All were prepared: nobody waited."""
     kept: list[list[dict[str, str]]] = []
     while len(kept) < times:
@@ -62,7 +38,7 @@ def kept_beside(talk: Talk, times: int = 3) -> list[list[dict[str, str]]]:
         if got.headers["x-tidemark-action"] == "compacted":
             assert len(talk.calls) == calls, "the summary was there"
             kept.append(talk.sent[1:])
-        settled(talk, got)
+        bench.settle()  # as a person does who reads the answer before the next question
     return kept
 
 
@@ -71,7 +47,7 @@ def test_fr_1_3_2_prepared_in_the_background_the_retention_is_1000_tokens(
 ) -> None:
     """FR-1.3: ``chat-app`` keeps its 1,000 tokens and no more than two turns beside; a half of it is wide enough."""
     talk = talk_with(bench, store_url, request.node.nodeid, "chat-app", window=12_000, prepare=PREPARE)
-    sizes = [sum(talk.count(one) - 3 for one in messages) for messages in kept_beside(talk)]
+    sizes = [sum(talk.count(one) - 3 for one in messages) for messages in kept_beside(talk, bench)]
     assert min(sizes) <= 1500
     assert all(size > 900 for size in sizes)
     made = talk.stored(talk.ask()).summaries
@@ -83,7 +59,7 @@ def test_s2_2_prepared_in_the_background_the_last_ten_messages_stay(
 ) -> None:
     """S2-2: ``agent`` keeps ten, and no more than two turns beside."""
     talk = talk_with(bench, store_url, request.node.nodeid, "agent", window=8000, prepare=PREPARE)
-    counts = [len(messages) for messages in kept_beside(talk)]
+    counts = [len(messages) for messages in kept_beside(talk, bench)]
     assert min(counts) <= 14
     assert all(count >= 10 for count in counts)
 
@@ -94,7 +70,7 @@ def test_s4_prepared_in_the_background_the_newest_messages_stay(
     """S4: ``rule-based`` retains no tokens; what stays is the newest message and what came since the last look."""
     more = "threshold: 6000"
     talk = talk_with(bench, store_url, request.node.nodeid, "rule-based", more, window=12_000, prepare=PREPARE)
-    counts = [len(messages) for messages in kept_beside(talk)]
+    counts = [len(messages) for messages in kept_beside(talk, bench)]
     assert min(counts) <= 6
 
 
