@@ -127,18 +127,18 @@ class SummaryWriter:
         """
         started, policy, detail = self.timer(), order.profile.policy, ""
         if not (breaker := self._breaker(order, summarizer)).admits(started):
-            left = breaker.left(started)
+            left = breaker.seconds_left(started)
             return NotSummarized(f"the summarizer failed {breaker.failures} times and rests for {left:.0f} s", left)
         allowed = policy.summarizer_timeout_seconds
         allowed = allowed if seconds is None else min(allowed, max(seconds, 0.0))
-        self._learn(order, summarizer, breaker.probed(started, allowed))
+        self._learn(order, summarizer, breaker.with_probe(started, allowed))
         try:
             async with asyncio.timeout(allowed):
                 text = await self.text(order, summarizer, allowed)
         except TimeoutError:
             reason = _LATE
         except asyncio.CancelledError:
-            self._learn(order, summarizer, self._breaker(order, summarizer).abandoned(self.timer()))
+            self._learn(order, summarizer, self._breaker(order, summarizer).after_abandoned_probe(self.timer()))
             raise
         except SummaryOverdue as error:
             return self._overdue(order, summarizer, error, self.timer() - started)
@@ -147,7 +147,7 @@ class SummaryWriter:
         except Exception as error:  # noqa: BLE001 - a strategy's slip must not cost the client its answer
             reason, detail = f"the summarizer failed: {type(error).__name__}", _places(error)
         else:
-            self._learn(order, summarizer, self._breaker(order, summarizer).succeeded())
+            self._learn(order, summarizer, self._breaker(order, summarizer).after_success())
             return text
         strategy = summarizer.recipe.strategy
         model, taken = order.profile.name, self.timer() - started
@@ -156,15 +156,15 @@ class SummaryWriter:
         fair = allowed >= _FAIR_SHARE * policy.summarizer_timeout_seconds
         after = self._breaker(order, summarizer)
         if fair or reason != _LATE or after.probing:
-            after = after.failed(self.timer())
+            after = after.after_failure(self.timer())
         self._learn(order, summarizer, after)
-        return NotSummarized(reason, after.left(self.timer()))
+        return NotSummarized(reason, after.seconds_left(self.timer()))
 
     def _overdue(
         self, order: CompactionOrder, summarizer: Summarizer, error: SummaryOverdue, taken: float
     ) -> NotSummarized:
         """The text was too much. That is no failure of whoever is asked, so it closes no breaker."""
-        self._learn(order, summarizer, self._breaker(order, summarizer).abandoned(self.timer()))
+        self._learn(order, summarizer, self._breaker(order, summarizer).after_abandoned_probe(self.timer()))
         model, strategy, policy = order.profile.name, summarizer.recipe.strategy, order.profile.policy.on_failure
         self._emit(SummaryFailed(order.conversation, model, strategy, str(error), policy, taken))
         return NotSummarized(str(error), overdue=True)
@@ -200,7 +200,7 @@ class SummaryWriter:
                 del self._breakers[next(iter(self._breakers))]
         if after.state(now) != before.state(now) or (after.state(now) == "open" and after.until != before.until):
             strategy, state = summarizer.recipe.strategy, after.state(now)
-            self._emit(BreakerChanged(order.profile.name, strategy, state, after.failures, after.left(now)))
+            self._emit(BreakerChanged(order.profile.name, strategy, state, after.failures, after.seconds_left(now)))
 
 
 async def write_summary(summarizer: Summarizer, task: SummaryTask, covered: int, counter: TokenCounter) -> str:

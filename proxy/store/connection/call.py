@@ -1,6 +1,6 @@
 """One call to the store: it is bounded in time, and the client's errors become Tidemark's.
 
-The adapter (``proxy/store/conversations.py``) makes each call inside of one; the clients of ``client.py`` are below.
+``proxy/store/commands.py`` makes each call inside of one; the clients of ``client.py`` are below.
 Each outcome is reported to ``OutageBackoff``, so that calls to a store that is away are skipped.
 """
 
