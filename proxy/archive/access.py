@@ -55,7 +55,8 @@ class ArchiveAccess:
         """
         identifier: str | None = conversation
         if not is_id(conversation):
-            identifier = None if caller is None else await self.store.named(owner_of(caller.fingerprint), conversation)
+            owner = None if caller is None else owner_of(caller.fingerprint)
+            identifier = None if owner is None else await self.store.find_by_name(owner, conversation)
         if identifier is None:
             raise missing(conversation)
         record = await self._existing(identifier)

@@ -102,7 +102,7 @@ class ArchiveStore(ConversationStore, Protocol):
         """Return every system message that was sent in a conversation: its digest and the client's bytes."""
         ...
 
-    async def named(self, owner: str, name: str) -> str | None:
+    async def find_by_name(self, owner: str, name: str) -> str | None:
         """Return the id of the conversation that a credential's client calls by a name."""
         ...
 

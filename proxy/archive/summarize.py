@@ -133,13 +133,13 @@ class ManualCompaction:
         :param deterministic: write it without a model; requests find the summary all the same
         """
         run = self._compactor.begin(order_of(context, planned), Trigger.MANUAL, deterministic=deterministic)
-        made = await self._compactor.make(run)
-        if not isinstance(made, Summarized):
-            failure = made or NotSummarized("another worker made one")
+        result = await self._compactor.make(run)
+        if not isinstance(result, Summarized):
+            failure = result or NotSummarized("another worker made one")
             message = f"No summary could be made, and nothing was changed: {failure.reason}"
             raise CompactionFailed(message, retry_after=failure.retry_after)
-        summary = made.summary
-        tokens_after = planned.rest_tokens + made.tokens
+        summary = result.summary
+        tokens_after = planned.rest_tokens + result.tokens
         report = context.report("forced", tokens_after, run.started)
         warning = by_hand_warning(context, tokens_after)
         report = replace(report, summarized=summary.covered, strategy=summary.made_by, warning=warning)

@@ -1,1 +1,1 @@
-"""One summary: made now, ahead, by hand or offline."""
+"""Makes summaries: for a request that waits, in the background, by hand, or offline."""

@@ -127,16 +127,16 @@ async def _perform(
     order: CompactionOrder, request: ModelRequest, options: OfflineOptions, *, before: int, compactor: Compactor
 ) -> Compacted:
     """Make the summary, and put the compacted request together."""
-    made = await compactor.make(compactor.begin(order, Trigger.OFFLINE))
-    if not isinstance(made, Summarized):  # an offline compaction raises its errors and shares no lease
+    result = await compactor.make(compactor.begin(order, Trigger.OFFLINE))
+    if not isinstance(result, Summarized):  # an offline compaction raises its errors and shares no lease
         raise CompactionFailed("No summary could be made.")
-    summary = made.summary
+    summary = result.summary
 
     def render() -> bytes:
         return render_body(request.fields, {"messages": render_messages(assemble(request.messages, summary))})
 
     body = await offload_if_many(len(request.messages), render)
-    after = order.plan.rest_tokens + made.tokens
+    after = order.plan.rest_tokens + result.tokens
     return Compacted(body, summary.text, before, after, summary.covered, options.strategy)
 
 

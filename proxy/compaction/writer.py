@@ -1,8 +1,7 @@
-"""Writing a summary: a strategy is asked, its breaker heeded, its text checked and cut to its bound.
+"""Ask a summarizer for a text: heed its breaker, bound its time, check its text and cut it to its bound.
 
-Below ``compaction/compactor.py``, which wants a summary at once on the road of a request, and
-``compaction/background.py``, which makes one while nobody waits. The strategies write texts; this file decides whether
-a text is a summary.
+``compaction/compactor.py`` calls this and makes a record of the text. The strategies write texts; this module decides
+whether a text can be a summary.
 """
 
 from __future__ import annotations
@@ -26,23 +25,24 @@ from proxy.core.ports import Caller, Route, Summarizer, SummaryTask, TokenCounte
 
 Clock = Callable[[], float]
 ChooseSummarizer = Callable[[ModelProfile, Route], Summarizer]
-"""The strategy that a model's policy names; ``app`` knows them all."""
+"""Returns the summarizer that a model's policy names; ``app`` knows them all."""
 _LATE = "the summarizer did not answer in time"
 _FAIR_SHARE = 0.4
-"""Of the summarizer's time: who got less and did not answer has not failed. The default wait is half of it."""
+"""Share of the summarizer's timeout. One that got less time and did not answer has not failed; the default wait is
+half of the timeout."""
 AUTO = "auto"
-"""A recipe's model that follows the conversation's."""
+"""The model of a recipe that follows the conversation's model."""
 UNBOUNDED_SECONDS = 60.0
-"""What a summarizer plans for where nothing bounds its time."""
-_PLACES = 4
-"""Of a slip, so many calls are logged, the innermost last."""
-_BREAKERS = 1024
-"""Remembered; of summarizers that fail nowhere near as many are in use at once."""
+"""The time that a summarizer plans for where no timeout applies."""
+_MAX_FRAMES = 4
+"""Calls that are logged of an unexpected exception, the innermost last."""
+_MAX_BREAKERS = 1024
+"""Breakers that are remembered; far fewer failing summarizers are in use at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionOrder:
-    """One compaction that is to be done."""
+    """What to summarize, for which conversation, model and caller."""
 
     plan: Compact
     tenant: str
@@ -53,33 +53,36 @@ class CompactionOrder:
     caller: Caller
     cause: Cause
     degraded: bool = False
-    """Whether the store is down: then the summary is a deterministic one, the same for the same request."""
+    """Whether the store does not answer. Then a deterministic strategy writes the same summary for the same request."""
     request: ModelRequest | None = None
-    """The request that the plan was made for: what a summarizer may continue (``core/planning/cached_prefix.py``)."""
+    """The planned request, which a summarizer may continue (``core/planning/cached_prefix.py``)."""
     whole: Sequence[Message] = ()
     """The request's messages as the client sent them, where some were clipped since."""
     counted: Sequence[int] = ()
-    """Tokens of each of ``whole``."""
+    """The tokens of each message of ``whole``."""
     in_use: PrefixSummary | None = None
-    """The summary that stands for the prefix until this one takes its place."""
+    """The summary that stands for the prefix now."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotSummarized:
-    """No summary could be made; nothing was lost or changed."""
+    """No summary could be made, and nothing was lost or changed."""
 
     reason: str
     retry_after: float = 0.0
-    """Seconds for which it is no use to ask again: the summarizer is left alone for so long."""
+    """Seconds until the summarizer's breaker lets a call through again; 0 for at once."""
     overdue: bool = False
-    """Whether the text took too long to read, so that only ``SummaryWriter.plain`` can make something of it."""
+    """Whether the messages took too long to read, so that only ``SummaryWriter.plain`` can summarize them."""
 
 
 class SummaryWriter:
-    """Writes summaries.
+    """Writes the texts of summaries.
 
-    The mutable state is the breakers of the summarizers that failed of late: one for each strategy, upstream and
-    credential, so that one client's bad key does not take the summarizer from the others (promise 8).
+    The mutable state is the breakers of summarizers that failed lately. Each strategy, upstream and credential has its
+    own, so that one client's bad key does not stop the summarizer for the others (promise 8).
+
+    :param fallback: writes where the chosen strategy failed
+    :param plain: writes where even reading took too long
     """
 
     def __init__(
@@ -92,11 +95,6 @@ class SummaryWriter:
         emit: Listener,
         timer: Clock,
     ) -> None:
-        """Nothing is written yet.
-
-        :param fallback: writes where the chosen strategy failed
-        :param plain: writes where even reading took too long
-        """
         self.choose = choose
         self.fallback = fallback
         self.plain = plain
@@ -106,29 +104,29 @@ class SummaryWriter:
         self._breakers: dict[_BreakerKey, Breaker] = {}
 
     def summarizer_for(self, order: CompactionOrder) -> Summarizer:
-        """The summarizer of an order; where nothing can be stored, the one that always writes the same."""
+        """Return the summarizer of an order; the deterministic one where nothing can be stored."""
         return self.fallback if order.degraded else self.choose(order.profile, order.route)
 
     def admits(self, order: CompactionOrder) -> bool:
-        """Whether the order's summarizer may be asked now."""
+        """Return whether the breaker of the order's summarizer lets a call through now."""
         return self._breaker(order, self.summarizer_for(order)).admits(self.timer())
 
     def resting(self) -> int:
-        """How many summarizers are left alone now."""
+        """Return how many breakers are open now."""
         now = self.timer()
         return sum(breaker.state(now) == "open" for breaker in self._breakers.values())
 
     async def write(
         self, order: CompactionOrder, summarizer: Summarizer, seconds: float | None = None
     ) -> str | NotSummarized:
-        """A text, or why there is none. Whatever a strategy raises is a failure that has its policy (FR-5.1.1).
+        """Return a text, or why there is none. The failure policy covers whatever a strategy raises (FR-5.1.1).
 
-        :param seconds: the longest it may take, where that is less than the summarizer's own time
+        :param seconds: the most time it may take, where that is less than the summarizer's timeout
         """
         started, policy, detail = self.timer(), order.profile.policy, ""
         if not (breaker := self._breaker(order, summarizer)).admits(started):
-            left = breaker.seconds_left(started)
-            return NotSummarized(f"the summarizer failed {breaker.failures} times and rests for {left:.0f} s", left)
+            wait = breaker.seconds_left(started)
+            return NotSummarized(f"the summarizer failed {breaker.failures} times and rests for {wait:.0f} s", wait)
         allowed = policy.summarizer_timeout_seconds
         allowed = allowed if seconds is None else min(allowed, max(seconds, 0.0))
         self._learn(order, summarizer, breaker.with_probe(started, allowed))
@@ -144,33 +142,33 @@ class SummaryWriter:
             return self._overdue(order, summarizer, error, self.timer() - started)
         except TidemarkError as error:
             reason, detail = str(error), error.internal
-        except Exception as error:  # noqa: BLE001 - a strategy's slip must not cost the client its answer
-            reason, detail = f"the summarizer failed: {type(error).__name__}", _places(error)
+        except Exception as error:  # noqa: BLE001 - an error in a strategy must not cost the client its answer
+            reason, detail = f"the summarizer failed: {type(error).__name__}", _frames(error)
         else:
             self._learn(order, summarizer, self._breaker(order, summarizer).after_success())
             return text
         strategy = summarizer.recipe.strategy
-        model, taken = order.profile.name, self.timer() - started
-        self._emit(SummaryFailed(order.conversation, model, strategy, reason, policy.on_failure, taken, detail))
-        # Who was cut short, because the client waits no longer than that, may have been about to answer.
-        fair = allowed >= _FAIR_SHARE * policy.summarizer_timeout_seconds
+        model, duration = order.profile.name, self.timer() - started
+        self._emit(SummaryFailed(order.conversation, model, strategy, reason, policy.on_failure, duration, detail))
+        # A summarizer that was stopped early, because its client waits no longer, may have been about to answer.
+        is_fair = allowed >= _FAIR_SHARE * policy.summarizer_timeout_seconds
         after = self._breaker(order, summarizer)
-        if fair or reason != _LATE or after.probing:
+        if is_fair or reason != _LATE or after.probing:
             after = after.after_failure(self.timer())
         self._learn(order, summarizer, after)
         return NotSummarized(reason, after.seconds_left(self.timer()))
 
     def _overdue(
-        self, order: CompactionOrder, summarizer: Summarizer, error: SummaryOverdue, taken: float
+        self, order: CompactionOrder, summarizer: Summarizer, error: SummaryOverdue, duration: float
     ) -> NotSummarized:
-        """The text was too much. That is no failure of whoever is asked, so it closes no breaker."""
+        """Report messages that took too long to read. The summarizer did not fail, so its breaker stays as it was."""
         self._learn(order, summarizer, self._breaker(order, summarizer).after_abandoned_probe(self.timer()))
         model, strategy, policy = order.profile.name, summarizer.recipe.strategy, order.profile.policy.on_failure
-        self._emit(SummaryFailed(order.conversation, model, strategy, str(error), policy, taken))
+        self._emit(SummaryFailed(order.conversation, model, strategy, str(error), policy, duration))
         return NotSummarized(str(error), overdue=True)
 
     async def text(self, order: CompactionOrder, summarizer: Summarizer, seconds: float = UNBOUNDED_SECONDS) -> str:
-        """Return a text for an order, past the breaker and without a timeout of its own.
+        """Return a text for an order, without a breaker and without a timeout.
 
         :param seconds: the time that the summarizer should plan for
         :raises SummaryRejected, UpstreamError: the strategy gave no usable text
@@ -196,7 +194,7 @@ class SummaryWriter:
         before = self._breakers.pop(key, CLOSED)
         if after != CLOSED:
             self._breakers[key] = after
-            if len(self._breakers) > _BREAKERS:
+            if len(self._breakers) > _MAX_BREAKERS:
                 del self._breakers[next(iter(self._breakers))]
         if after.state(now) != before.state(now) or (after.state(now) == "open" and after.until != before.until):
             strategy, state = summarizer.recipe.strategy, after.state(now)
@@ -204,39 +202,39 @@ class SummaryWriter:
 
 
 async def write_summary(summarizer: Summarizer, task: SummaryTask, covered: int, counter: TokenCounter) -> str:
-    """A text whose rendered message stands for ``covered`` messages within ``task.max_tokens``.
+    """Return a text whose summary message stands for ``covered`` messages within ``task.max_tokens``.
 
-    The bound is enforced, not hoped for: what the strategy wrote beyond it is cut.
+    A text beyond the bound is cut.
 
-    :param task: its ``max_tokens`` bounds the whole message; the strategy is given what the frame leaves
-    :raises SummaryRejected: the strategy gave nothing that could stand for the messages
+    :param task: its ``max_tokens`` bounds the whole message; the strategy gets what the message's frame leaves
+    :raises SummaryRejected: the strategy returned an empty text
     """
     bound, model = task.max_tokens, task.model
     frame = counter.count_message(render_text("", covered), model)
     text = (await summarizer.summarize(replace(task, max_tokens=max(bound - frame, 1)))).strip()
-    room = bound
+    limit = bound
     while text and (over := counter.count_message(render_text(text, covered), model) - bound) > 0:
-        tokens = min(room, counter.count_text(text, model))
-        # Marks in the text are blunted, which can cost more than it has tokens: then it is cut by the ratio.
-        room = tokens - over if 2 * over < tokens else tokens * bound // (bound + over) - 1
-        text = counter.cut_text(text, model, room).rstrip() if room > 0 else ""
+        tokens = min(limit, counter.count_text(text, model))
+        # Marks in the text are escaped, which can cost more tokens than the text has: then the ratio gives the cut.
+        limit = tokens - over if 2 * over < tokens else tokens * bound // (bound + over) - 1
+        text = counter.cut_text(text, model, limit).rstrip() if limit > 0 else ""
     if not text:
         message = f"the {summarizer.recipe.strategy} summarizer gave an empty text"
         raise SummaryRejected(message)
     return text
 
 
-def _places(error: Exception) -> str:
-    """Where an error came from; not its words, which may quote a conversation."""
-    frames = traceback.extract_tb(error.__traceback__)[-_PLACES:]
-    return " > ".join(f"{PurePath(one.filename).name}:{one.lineno} {one.name}" for one in frames)
+def _frames(error: Exception) -> str:
+    """Return where an error was raised, without its message, which may quote a conversation."""
+    frames = traceback.extract_tb(error.__traceback__)[-_MAX_FRAMES:]
+    return " > ".join(f"{PurePath(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames)
 
 
 _BreakerKey = tuple[str, str, str, str, bytes]
 
 
 def _breaker_key(order: CompactionOrder, summarizer: Summarizer) -> _BreakerKey:
-    """Strategy, who is asked, where, and with whose credential."""
+    """Return what a breaker belongs to: the recipe, the model, its upstream and the credential."""
     recipe, route = summarizer.recipe, order.route
-    model = route.upstream_model if recipe.model.startswith(AUTO) else ""  # else the recipe names it
+    model = route.upstream_model if recipe.model.startswith(AUTO) else ""  # otherwise the recipe names it
     return (recipe.key, model, route.provider, route.base_url, order.caller.fingerprint)

@@ -205,7 +205,7 @@ class RedisStore(RecordReader):
         packed = await self.ask("GET", keys.summary(chain.family, digest, prefix, absorbed, waiting=waiting))
         return self._codec.readable_summary(packed) if packed else None
 
-    async def named(self, owner: str, name: str) -> str | None:
+    async def find_by_name(self, owner: str, name: str) -> str | None:
         """Return the id of the conversation that a credential's client calls by a name, or None.
 
         :raises StoreUnavailable: the store did not answer in time

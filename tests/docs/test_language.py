@@ -11,7 +11,9 @@ from tests.docs.language import ROOT, breaches, class_names, opening
 PLAIN = (
     "__init__.py",
     "__main__.py",
+    "archive",
     "catalog",
+    "compaction",
     "config",
     "offload",
     "tokens",

@@ -167,14 +167,14 @@ async def test_nothing_is_left_of_what_was_forgotten(store: RedisStore, tenant: 
     chain = turn.chain
     await store.keep_summary(tenant, id_, chain, summary_of(chain, 4))
     await store.keep_summary(tenant, id_, chain, summary_of(chain, 6), waiting=True)
-    assert await store.named(tenant, NAME) == id_
+    assert await store.find_by_name(tenant, NAME) == id_
     assert await store.forget(id_, tenant, NAME, time.time())
     assert await store.conversation(id_) is None
     assert await store.messages(id_) == []
     assert await store.summaries(id_) == []
     assert await store.system_messages(id_) == {}
     assert await listed(store, tenant) == []
-    assert await store.named(tenant, NAME) is None
+    assert await store.find_by_name(tenant, NAME) is None
     assert (await store.recall(chain, RECIPE)).known == 0
     assert await store.summary(chain, 4, RECIPE) is None
     assert await store.summary(chain, 6, RECIPE, waiting=True) is None
