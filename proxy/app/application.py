@@ -36,7 +36,7 @@ from proxy.pipeline.pipeline import Pipeline
 from proxy.pipeline.relay import Relay
 from proxy.pipeline.stored_history import StoredHistory, TurnRules
 from proxy.server.access import ConversationAccess
-from proxy.server.auth import MAX_REMEMBERED, PassthroughAuth
+from proxy.server.auth import MAX_CACHED_CALLERS, PassthroughAuth
 from proxy.server.browsers import BrowserAccess
 from proxy.server.endpoints.chat import ChatEndpoint, EdgeLimits
 from proxy.server.endpoints.conversations import ConversationEndpoints
@@ -170,7 +170,7 @@ class _Application(Starlette):
 
 def _marks(secret: bytes) -> Callable[[bytes], str]:
     """The mark of each caller's answers; the newest are remembered, since every request asks."""
-    return lru_cache(MAX_REMEMBERED)(partial(mark_of, secret))
+    return lru_cache(MAX_CACHED_CALLERS)(partial(mark_of, secret))
 
 
 def _history(settings: Settings, stored: StoredParts, road: Commands) -> StoredHistory:

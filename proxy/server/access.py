@@ -1,7 +1,7 @@
-"""Who reaches stored conversations: their own tenant, by its credential, and whoever has the admin token.
+"""Decides who reaches stored conversations: their own tenant by its credential, and the operator by the admin token.
 
-Asked by every endpoint below ``/tidemark/conversations``, and by chat requests with stored history. Unlike changes of
-models, contents need the token on this machine, too.
+Every endpoint below ``/tidemark/conversations`` asks it, and so do chat requests. Without a token no request is the
+operator's here, not even one from this machine; changes of models are less strict (``operator.py``).
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from proxy.server.operator import OperatorAccess
 
 @dataclass(frozen=True, slots=True)
 class ConversationAccess:
-    """The rule; it holds no state of its own."""
+    """Tells the operator from tenants; it has no state of its own."""
 
     auth: Authenticator
     operator: OperatorAccess
 
     def caller(self, request: Request) -> Caller | None:
-        """Who asks; None for the operator."""
+        """Return the caller of a request; None for the operator."""
         return None if self.is_operator(request) else self.tenant(request)
 
     def is_operator(self, request: Request) -> bool:
-        """Whether a request has the admin token."""
+        """Tell whether a request has the admin token."""
         return self.operator.token is not None and self.operator.grants(request)
 
     def tenant(self, request: Request) -> Caller:
-        """Whose credential a request brings. Without one, whoever reaches the port is one tenant.
+        """Return the caller by the credential of a request; all requests without a credential share one caller.
 
-        No page in a browser may become it, which ``browsers.py`` sees to before any endpoint.
+        ``browsers.py`` refuses web pages that would use this shared caller, before any endpoint.
         """
         return self.auth.caller(request.headers.raw)

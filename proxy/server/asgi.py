@@ -1,7 +1,7 @@
-"""Plain ASGI: reading a body within its cap, noticing that the client is gone, sending a response piece by piece.
+"""Reads request bodies within a limit, notices disconnects and sends responses in pieces, all over plain ASGI.
 
-No middleware class stands between the server and a stream: what is sent here goes straight to the socket, a head with
-the first piece of its body.
+No middleware stands between the server and a stream. What is sent here goes straight to the socket, the headers
+together with the first piece of the body.
 """
 
 from __future__ import annotations
@@ -18,26 +18,28 @@ from proxy.core.ports import Headers
 from proxy.server.errors import envelope, error_lines, event, status_of
 
 JSON = (b"content-type", b"application/json")
+CLIENT_GONE = 499
+"""nginx's number for a client that disconnected before the status."""
 DISCONNECT_WATCH_DELAY_SECONDS = 0.005
-"""So late it begins to be noticed that a client leaves."""
+"""How long a request runs before a task begins to watch for a disconnect."""
 
 
 class ClientGone(Exception):
-    """The client closed the connection."""
+    """Raised when the client closed the connection."""
 
 
 async def read_body(receive: Receive, headers: Headers, max_bytes: int) -> bytes:
-    """The whole request body.
+    """Return the whole request body.
 
-    :raises BodyTooLarge: told by ``content-length`` before anything is read, or found while reading
-    :raises ClientGone: the client left before the body was complete
+    :raises BodyTooLarge: ``content-length`` says so before anything is read, or more bytes than allowed arrived
+    :raises ClientGone: the client disconnected before the body was complete
     """
     for name, declared in headers:
         if name == b"content-length":
             if declared.isdigit() and int(declared) > max_bytes:
                 raise _too_large(max_bytes)
             break
-    gathered = BytesIO()  # whose value is not copied, as a list of pieces would be when it is joined
+    pieces = BytesIO()  # its value is not copied; joining a list of pieces would copy them
     size = 0
     while True:
         message = await receive()
@@ -49,67 +51,72 @@ async def read_body(receive: Receive, headers: Headers, max_bytes: int) -> bytes
             raise _too_large(max_bytes)
         if not message.get("more_body", False) and size == len(piece):
             return piece
-        gathered.write(piece)
+        pieces.write(piece)
         if not message.get("more_body", False):
-            return gathered.getvalue()
+            return pieces.getvalue()
 
 
-async def disconnected(receive: Receive) -> None:
-    """Return when the client is gone; only after the body has been read."""
+async def wait_for_disconnect(receive: Receive) -> None:
+    """Return when the client has disconnected; call it only after the body was read."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 class CancelOnDisconnect:
-    """Cancels what is done inside when the client goes, and ends with it; only after the body has been read.
+    """Cancels the current task when the client disconnects, while the context is open; use it after reading the body.
 
-    Listening costs a task, so it begins a moment later: most small requests are answered by then, and a client that
-    left meanwhile is noticed all the same.
+    Watching costs a task, so it begins a moment later: most small requests are answered by then. A disconnect in that
+    moment is noticed when the watch begins.
     """
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
-        self._listener: asyncio.Task[None] | None = None
-        self._left = self._over = False
+        self._watch: asyncio.Task[None] | None = None
+        self._is_disconnected = self._is_over = False
 
     def __enter__(self) -> None:
         task = asyncio.current_task()
         if task is None:
-            raise RuntimeError("outside of a task")
+            raise RuntimeError("a request needs a task")
         self._task = task
-        self._timer = task.get_loop().call_later(DISCONNECT_WATCH_DELAY_SECONDS, self._listen)
+        self._timer = task.get_loop().call_later(DISCONNECT_WATCH_DELAY_SECONDS, self._start_watch)
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: object) -> bool:
-        self._over = True
+        self._is_over = True
         self._timer.cancel()
-        if self._listener is not None:
-            self._listener.cancel()
-        # Of a cancellation that is not only ours, whoever else asked for it must hear.
-        return self._left and self._task.uncancel() <= 0 and kind is not None and issubclass(kind, CancelledError)
+        if self._watch is not None:
+            self._watch.cancel()
+        # Where another task cancelled this one too, its cancellation must go on.
+        return (
+            self._is_disconnected
+            and self._task.uncancel() <= 0
+            and kind is not None
+            and issubclass(kind, CancelledError)
+        )
 
-    def _listen(self) -> None:
-        self._listener = asyncio.create_task(disconnected(self._receive))
-        self._listener.add_done_callback(self._gone)
+    def _start_watch(self) -> None:
+        self._watch = asyncio.create_task(wait_for_disconnect(self._receive))
+        self._watch.add_done_callback(self._cancel_task)
 
-    def _gone(self, listener: asyncio.Task[None]) -> None:
-        if not self._over and not listener.cancelled():
-            self._left = True
+    def _cancel_task(self, watch: asyncio.Task[None]) -> None:
+        if not self._is_over and not watch.cancelled():
+            self._is_disconnected = True
             self._task.cancel()
 
 
 class Response:
-    """One response in the making. The mutable state is how far it has got."""
+    """One response while it is sent; its state is how much of it was sent."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self._begun = False
+        self._is_started = False
         self.status: int | None = None
-        """None until the status line is handed over; where it was given up half way, nothing can follow it."""
+        """None until the status line was handed to the server; nothing can follow where that was cancelled."""
         self.ended = False
 
     async def start(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
         """Send status and headers."""
-        self._begun = True
+        self._is_started = True
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         self.status = status
 
@@ -125,13 +132,13 @@ class Response:
             await self._send({"type": "http.response.body", "body": data, "more_body": False})
 
     async def whole(self, status: int, headers: Sequence[tuple[bytes, bytes]], data: bytes) -> None:
-        """Send a response that is there in full; the headers do not tell its length yet."""
+        """Send a complete response, and add its length to the headers."""
         await self.start(status, [*headers, (b"content-length", b"%d" % len(data))])
         await self.end(data)
 
     async def error(self, error: TidemarkError, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
-        """Send an error: as a response of its own, or as an event of the stream that has begun."""
-        if not self._begun:
+        """Send an error: as a response, or as an event of the stream that has begun."""
+        if not self._is_started:
             await self.whole(status_of(error), [JSON, *error_lines(error), *headers], envelope(error))
         else:
             await self.end(event(envelope(error)))

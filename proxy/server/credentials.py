@@ -1,7 +1,8 @@
-"""Names: which request headers say who somebody is, so that their values tell tenants apart (promise 8).
+"""Decides by its name whether a request header identifies a caller, so that its values separate tenants (promise 8).
 
-Asked by ``auth.py`` for each header that goes upstream; pure. The rule errs towards more tenants: a header too many
-makes a stranger of a client, one too few shows a client's conversations to another. ``docs/operations.md`` states it.
+``auth.py`` asks it for each header that goes upstream; it does no I/O. In doubt the rule makes more tenants: a header
+too many hides a client's own conversations from it, a header too few shows them to another client.
+``docs/operations.md`` states the rule.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ WORDS = (
     "signature",
     "token",
 )
-"""A name that holds one of these words, or ends one of its own words in it (``apikey``), holds a credential. Not
-``tokens``: that is a number, as in ``max-tokens``."""
+"""A header holds a credential where a word of its name is one of these, or ends in one (``apikey``). ``tokens`` is not
+among them: it is a number, as in ``max-tokens``."""
 GATEWAY_NAMES = frozenset(
     {
         "remote-email",
@@ -43,7 +44,7 @@ GATEWAY_NAMES = frozenset(
         "x-remote-user",
     }
 )
-"""What gateways say of who is signed in: oauth2-proxy, Authelia, Kong, AWS' balancer, Tailscale, Open WebUI."""
+"""Headers in which gateways name the user: oauth2-proxy, Authelia, Kong, AWS' balancer, Tailscale, Open WebUI."""
 GATEWAY_BEGINNINGS = (
     "cf-access-",
     "x-auth-request-",
@@ -52,70 +53,77 @@ GATEWAY_BEGINNINGS = (
     "x-goog-authenticated-user-",
     "x-ms-client-principal",
 )
-"""The same of Cloudflare Access, oauth2-proxy, Kong, authentik, Google's and Azure's: families of names."""
-PASSING_NAMES = frozenset(
+"""Beginnings of such headers: Cloudflare Access, oauth2-proxy, Kong, authentik, Google's and Azure's gateways."""
+CHANGING_NAMES = frozenset(
     {
         "session-id",
         "thread-id",
         "traceparent",
         "tracestate",
-        "x-auth-request-redirect",  # the URL that was asked for
+        "x-auth-request-redirect",  # the requested URL
         "x-claude-code-session-id",
         "x-client-request-id",
         "x-request-id",
     }
 )
-"""What clients change by conversation or request: never a part of the tenant, whatever words are in the name."""
-PASSING_BEGINNINGS = ("sec-", "x-codex-", "x-stainless-")
-"""What browsers, Codex and OpenAI's SDKs say of themselves."""
-PASSING_ENDS = ("cache-key", "idempotency-key", "idempotency-token", "requestverificationtoken")
-"""Of one answer in a cache, of one request, of one page."""
-_PASSING_PARTS = ("csrf", "xsrf")
-"""A token against forged forms is made anew for each page; the cookie beside it tells who it is."""
+"""Headers that clients change by conversation or request. They never identify a caller, whatever their name."""
+CHANGING_BEGINNINGS = ("sec-", "x-codex-", "x-stainless-")
+"""Beginnings of headers in which browsers, Codex and OpenAI's SDKs describe themselves."""
+CHANGING_ENDS = ("cache-key", "idempotency-key", "idempotency-token", "requestverificationtoken")
+"""Ends of names of headers that belong to one cached answer, one request or one page."""
+_CHANGING_PARTS = ("csrf", "xsrf")
+"""Parts of names of tokens against forged forms. Each page has a new one; the cookie beside it identifies the user."""
 _PRODUCTS = frozenset({"portkey"})
-"""Words that end in one of ``WORDS`` and mean none: what Portkey's headers begin with, one for a trace among them."""
+"""Words that end in one of ``WORDS`` by chance: Portkey's headers begin with its name, also those for traces."""
 _SPLIT = re.compile("[^a-z0-9]+")
-BROWSERS_SCHEMES = (b"basic ", b"digest ", b"negotiate ", b"ntlm ")
-"""Of ``Authorization``: a browser sends them by itself, whichever page asks."""
+BROWSER_SCHEMES = (b"basic ", b"digest ", b"negotiate ", b"ntlm ")
+"""Schemes of ``Authorization`` that a browser sends by itself, whichever page makes the request."""
 
 
-def tells_callers(name: str) -> bool:
-    """Whether the values of a header tell callers apart.
+def identifies_caller(name: str) -> bool:
+    """Tell whether the values of a header identify callers.
 
     :param name: in lower case
     """
-    if _passes(name):
+    if _is_changing(name):
         return False
-    return _is_gateways(name) or _holds_word(name)
+    return _is_from_gateway(name) or _has_credential_word(name)
 
 
-def brings_credential(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether a request holds a credential that no browser adds by itself: no cookie, no password that it remembers.
+def has_own_credential(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Tell whether a request has a credential that no browser adds by itself.
 
-    A gateway's word on who is signed in is none either: it stands for a cookie that the gateway took.
+    A cookie and a password that the browser stores do not count. A gateway's header with the user does not count
+    either, because it stands for a cookie that the gateway read.
 
     :param headers: names in lower case
     """
     for raw, value in headers:
         name = raw.decode("latin-1")
         if name == "authorization":
-            if value and not value.lower().startswith(BROWSERS_SCHEMES):
+            if value and not value.lower().startswith(BROWSER_SCHEMES):
                 return True
-        elif value and _holds_word(name) and not (_passes(name) or _is_gateways(name) or name.startswith("proxy-")):
+        elif (
+            value
+            and _has_credential_word(name)
+            and not (_is_changing(name) or _is_from_gateway(name) or name.startswith("proxy-"))
+        ):
             return True
     return False
 
 
-def _passes(name: str) -> bool:
-    """Whether a header changes by conversation or request."""
-    if name in PASSING_NAMES or name.startswith(PASSING_BEGINNINGS) or name.endswith(PASSING_ENDS):
+def _is_changing(name: str) -> bool:
+    """Tell whether a header changes by conversation or request."""
+    if name in CHANGING_NAMES or name.startswith(CHANGING_BEGINNINGS) or name.endswith(CHANGING_ENDS):
         return True
-    return any(part in name for part in _PASSING_PARTS)
+    return any(part in name for part in _CHANGING_PARTS)
 
 
-def _is_gateways(name: str) -> bool:
+def _is_from_gateway(name: str) -> bool:
+    """Tell whether a gateway names the user in a header."""
     return name in GATEWAY_NAMES or name.startswith(GATEWAY_BEGINNINGS)
 
 
-def _holds_word(name: str) -> bool:
+def _has_credential_word(name: str) -> bool:
+    """Tell whether a header's name says that it holds a credential."""
     return any(part.endswith(WORDS) and part not in _PRODUCTS for part in _SPLIT.split(name))

@@ -1,7 +1,7 @@
-"""Content codings: a compressed request body becomes the bytes that were meant (RFC 9110, section 8.4).
+"""Decompresses request bodies by their ``Content-Encoding`` (RFC 9110, section 8.4).
 
-Right after a body is read, at every endpoint that reads one; what is forwarded is plain. A body is decompressed piece
-by piece in a thread and given up at the cap, so that a few bytes cannot become gigabytes.
+Every endpoint that reads a body uses it, so the upstream gets the decompressed body. A thread decompresses in pieces
+and stops at the limit, so that a few bytes cannot become gigabytes.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ else:
 
 HEADER = b"content-encoding"
 MAX_CODINGS = 3
-"""Laid over each other; one is what clients send, and each takes its own pass over the body."""
+"""The most codings of one body. Clients send one, and each needs its own pass over the body."""
 MAX_FRAMES = 10_000
-"""Members of one gzip body, frames of one zstd body. Each costs microseconds, however little is in it; blocks of 64 KB,
-as bgzip makes them, are a thousand in a body of 64 MB."""
+"""The most members of a gzip body or frames of a zstd body. Each costs microseconds, even when it is empty; bgzip makes
+blocks of 64 KB, a thousand in a body of 64 MB."""
 ZSTD_WINDOW_LOG = 23
-"""8 MB: the window that a sender may take for granted (RFC 9659, section 3)."""
+"""8 MB, the largest window that a sender may use (RFC 9659, section 3)."""
 _IN_BYTES = 65_536
 _OUT_BYTES = 262_144
-"""A step: a thread that holds the interpreter for as much holds others for less than a millisecond."""
+"""The sizes of one step. A step holds the interpreter's lock, and others wait for less than a millisecond."""
 _GZIP, _ZLIB, _RAW = 31, 15, -15
-"""``wbits`` of zlib: which frame stands around the deflated bytes."""
+"""Values of zlib's ``wbits``, which choose the frame around the deflated bytes."""
 
 
 def is_encoded(headers: Headers) -> bool:
-    """Whether a request names a content coding; nearly none does."""
-    for name, _ in headers:  # noqa: SIM110 - every request asks, and a generator costs three times as much
+    """Tell whether a request names a content coding; nearly none does."""
+    for name, _ in headers:  # noqa: SIM110 - it runs for every request, and a generator costs three times as much
         if name == HEADER:
             return True
     return False
@@ -60,22 +60,22 @@ async def read_plain_body(request: Request, max_bytes: int) -> bytes:
 
 
 async def decoded_body(body: bytes, headers: Headers, max_bytes: int) -> bytes:
-    """Undo the codings that ``content-encoding`` names, the last one first; nearly always there is none.
+    """Undo the codings that ``content-encoding`` names, the last coding first; nearly always there is none.
 
-    :param max_bytes: of the result, and of each step on the way to it
+    :param max_bytes: the limit of the result, and of the result of each coding
     :raises UnsupportedEncoding: a coding is unknown, or there are more than ``MAX_CODINGS``
     :raises BodyTooLarge: the result is larger than ``max_bytes``
-    :raises InvalidRequest: the bytes are not what the header says
+    :raises InvalidRequest: the bytes do not match the header
     """
     codings = _codings(headers) if is_encoded(headers) else ()
     return await asyncio.to_thread(_decoded, body, codings, max_bytes) if codings and body else body
 
 
 def _codings(headers: Headers) -> list[str]:
-    """Names of codings in the order in which they were applied; ``identity`` is none."""
-    listed = b",".join([value for name, value in headers if name == HEADER]).decode("latin-1")
-    named = [one.strip().lower() for one in listed.split(",")]
-    codings = [one for one in named if one not in ("", "identity")]
+    """Return the names of codings in the order in which they were applied, without ``identity``."""
+    value = b",".join([value for name, value in headers if name == HEADER]).decode("latin-1")
+    names = [name.strip().lower() for name in value.split(",")]
+    codings = [name for name in names if name not in ("", "identity")]
     for coding in codings:
         if coding not in _READERS:
             raise UnsupportedEncoding(f"Content-Encoding {coding[:40]!r} is not supported; use one of {_SUPPORTED}.")
@@ -85,7 +85,7 @@ def _codings(headers: Headers) -> list[str]:
 
 
 def _decoded(body: bytes, codings: Sequence[str], max_bytes: int) -> bytes:
-    """The same in any thread, by names that are known."""
+    """Undo codings whose names are known, in any thread."""
     for coding in reversed(codings):
         pieces: list[bytes] = []
         size = 0
@@ -107,7 +107,7 @@ def _decoded(body: bytes, codings: Sequence[str], max_bytes: int) -> bytes:
 
 
 def _frames(body: bytes) -> Iterator[None]:
-    """Counts the frames of a body.
+    """Yield once for each frame of a body.
 
     :raises ValueError: there are more than ``MAX_FRAMES``
     """
@@ -117,7 +117,7 @@ def _frames(body: bytes) -> Iterator[None]:
 
 
 def _gzip(body: bytes) -> Iterator[bytes]:
-    """Members in a row (RFC 1952, section 2.2); zeros after the last one are padding, as gzip itself takes them."""
+    """Decompress a series of members (RFC 1952, section 2.2); zeros after the last one are padding, as gzip has it."""
     at = 0
     for _ in _frames(body):
         at = yield from _inflated(body, at, _GZIP)
@@ -126,33 +126,33 @@ def _gzip(body: bytes) -> Iterator[bytes]:
 
 
 def _deflate(body: bytes) -> Iterator[bytes]:
-    """Zlib's format (RFC 9110, section 8.4.1.2); some clients leave its frame out."""
+    """Decompress zlib's format (RFC 9110, section 8.4.1.2); some clients omit its frame."""
     framed = len(body) > 1 and body[0] & 0x0F == 8 and int.from_bytes(body[:2], "big") % 31 == 0
     if (yield from _inflated(body, 0, _ZLIB if framed else _RAW)) < len(body):
         raise ValueError("more bytes follow its end")
 
 
 def _inflated(body: bytes, at: int, wbits: int) -> Generator[bytes, None, int]:
-    """One deflated stream from ``at`` on; returns where it ends."""
+    """Decompress the deflated stream at ``at``, and return the position of its end."""
     reader, view = zlib.decompressobj(wbits), memoryview(body)
     while not reader.eof:
-        fed = view[at : at + _IN_BYTES]
-        piece = reader.decompress(fed, _OUT_BYTES)
-        at += len(fed) - len(reader.unconsumed_tail) - len(reader.unused_data)
-        if not fed and not piece and not reader.eof:
+        chunk = view[at : at + _IN_BYTES]
+        piece = reader.decompress(chunk, _OUT_BYTES)
+        at += len(chunk) - len(reader.unconsumed_tail) - len(reader.unused_data)
+        if not chunk and not piece and not reader.eof:
             raise ValueError("it ends before its end")
         yield piece
     return at
 
 
 def _brotli(body: bytes) -> Iterator[bytes]:
-    """One stream (RFC 7932)."""
+    """Decompress one stream (RFC 7932)."""
     reader, at = brotli.Decompressor(), 0
     while not reader.is_finished():
-        fed = body[at : at + _IN_BYTES] if reader.can_accept_more_data() else b""
-        at += len(fed)
-        piece = reader.process(fed, output_buffer_limit=_OUT_BYTES)
-        if not fed and not piece and reader.can_accept_more_data() and not reader.is_finished():
+        chunk = body[at : at + _IN_BYTES] if reader.can_accept_more_data() else b""
+        at += len(chunk)
+        piece = reader.process(chunk, output_buffer_limit=_OUT_BYTES)
+        if not chunk and not piece and reader.can_accept_more_data() and not reader.is_finished():
             raise ValueError("it ends before its end")
         yield piece
     if at < len(body):
@@ -160,15 +160,15 @@ def _brotli(body: bytes) -> Iterator[bytes]:
 
 
 def _zstd(body: bytes) -> Iterator[bytes]:
-    """Frames in a row (RFC 8878, section 3)."""
+    """Decompress a series of frames (RFC 8878, section 3)."""
     view, at = memoryview(body), 0
     for _ in _frames(body):
         reader = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG})
         while not reader.eof:
-            fed = view[at : at + _IN_BYTES] if reader.needs_input else view[:0]
-            at += len(fed)
-            piece = reader.decompress(fed, _OUT_BYTES)
-            if not fed and not piece and reader.needs_input and not reader.eof:
+            chunk = view[at : at + _IN_BYTES] if reader.needs_input else view[:0]
+            at += len(chunk)
+            piece = reader.decompress(chunk, _OUT_BYTES)
+            if not chunk and not piece and reader.needs_input and not reader.eof:
                 raise ValueError("it ends before its end")
             yield piece
         at -= len(reader.unused_data)

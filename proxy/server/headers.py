@@ -1,4 +1,4 @@
-"""Header lines: which of them travel, which say what was done, and what the client asks by them."""
+"""Chooses the header lines that pass each way, writes the report's lines, and reads the client's controls."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from proxy.pipeline.values import Controls, History
 
 OWN_PREFIX = b"x-tidemark-"
 _OWN = slice(len(OWN_PREFIX))
-"""Cut out and compared: ``startswith`` takes twice as long, and every line of every request is asked."""
+"""The part of a name that is compared. ``startswith`` takes twice as long, and it runs for every header line."""
 MAX_NAME_LENGTH = 256
-"""Characters of a conversation id of the client's own."""
-NOTHING_ASKED = Controls()
+"""The most characters of a name that a client gives a conversation."""
+NO_CONTROLS = Controls()
 _HISTORIES: Mapping[str, History] = {"client": "client", "stored": "stored"}
 _MODES: Mapping[str, Mode] = {"auto": "auto", "force": "force", "off": "off"}
 
 
-def forwarded(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """The client's request headers that go upstream."""
+def forwarded_lines(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """Return the client's request headers that go upstream."""
     return [line for line in end_to_end(headers, NOT_SENT) if line[0][_OWN] != OWN_PREFIX]
 
 
-def returned(headers: Headers) -> list[tuple[bytes, bytes]]:
-    """The upstream's response headers that reach the client: all of a reply's but its length and another Tidemark's.
+def returned_lines(headers: Headers) -> list[tuple[bytes, bytes]]:
+    """Return the upstream's response headers that reach the client: all but its length and another Tidemark's.
 
-    The length is told anew, or not at all: an event of ours may follow.
+    The length is written anew or omitted, because an event of ours may follow.
     """
     return [line for line in headers if line[0] != b"content-length" and line[0][_OWN] != OWN_PREFIX]
 
 
 def report_lines(report: Report) -> list[tuple[bytes, bytes]]:
-    """What was done to the request (promise 9)."""
+    """Return the header lines that report what was done to the request (promise 9)."""
     lines = [(b"x-tidemark-conversation", _field(report.conversation))] if report.conversation else []
     lines += [
         (b"x-tidemark-action", report.action.encode()),
@@ -54,29 +54,29 @@ def report_lines(report: Report) -> list[tuple[bytes, bytes]]:
     return lines
 
 
-def controls(headers: Iterable[tuple[bytes, bytes]]) -> Controls:
+def read_controls(headers: Iterable[tuple[bytes, bytes]]) -> Controls:
     """Read the ``X-Tidemark-*`` request headers.
 
-    :raises InvalidRequest: a header's value is none of those it may have
+    :raises InvalidRequest: a header has a value that it does not take
     """
-    asked = {name: value.decode("latin-1").strip() for name, value in headers if name[_OWN] == OWN_PREFIX}
-    if not asked:
-        return NOTHING_ASKED
-    history = asked.get(b"x-tidemark-history", "client").lower()
+    values = {name: value.decode("latin-1").strip() for name, value in headers if name[_OWN] == OWN_PREFIX}
+    if not values:
+        return NO_CONTROLS
+    history = values.get(b"x-tidemark-history", "client").lower()
     if history not in _HISTORIES:
         raise _refused("X-Tidemark-History", history, "client or stored")
-    if history == "stored" and b"x-tidemark-conversation" not in asked:
+    if history == "stored" and b"x-tidemark-conversation" not in values:
         raise _refused("X-Tidemark-History", history, "stored beside X-Tidemark-Conversation only")
-    said = asked.get(b"x-tidemark-summarize", "auto").lower()
-    if said not in _MODES:
-        raise _refused("X-Tidemark-Summarize", said, "force, auto or off")
-    overflow = asked.get(b"x-tidemark-overflow")
+    mode = values.get(b"x-tidemark-summarize", "auto").lower()
+    if mode not in _MODES:
+        raise _refused("X-Tidemark-Summarize", mode, "force, auto or off")
+    overflow = values.get(b"x-tidemark-overflow")
     if overflow is not None and overflow.lower() != "acknowledge":
         raise _refused("X-Tidemark-Overflow", overflow, "acknowledge")
     return Controls(
-        mode=_MODES[said],
-        retention=_retention(asked.get(b"x-tidemark-retention-tokens")),
-        conversation=conversation_name(asked.get(b"x-tidemark-conversation")),
+        mode=_MODES[mode],
+        retention=_retention(values.get(b"x-tidemark-retention-tokens")),
+        conversation=conversation_name(values.get(b"x-tidemark-conversation")),
         history=_HISTORIES[history],
         acknowledge=overflow is not None,
     )
@@ -91,9 +91,9 @@ def _retention(value: str | None) -> int | None:
 
 
 def conversation_name(value: str | None) -> str | None:
-    """A name that a client gives a conversation.
+    """Return the name that a client gives a conversation, after checking it.
 
-    :raises InvalidRequest: it is empty, too long, or holds what cannot be seen
+    :raises InvalidRequest: it is empty, too long or has invisible characters
     """
     if value is None:
         return None
@@ -109,7 +109,7 @@ def _refused(header: str, value: str, allowed: str) -> InvalidRequest:
 
 
 def _field(value: str) -> bytes:
-    """A value as a header field: one line of visible ASCII (RFC 9110, section 5.5)."""
+    """Return a value as a header field: one line of visible ASCII (RFC 9110, section 5.5)."""
     if len(value) <= 500 and value.isascii() and value.isprintable():
         return value.encode("ascii")
     return "".join(char if " " <= char <= "~" else "?" for char in value)[:500].encode("ascii")

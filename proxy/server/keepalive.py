@@ -1,6 +1,7 @@
-"""Keep-alive: comments that keep a stream's connection open while nothing comes from the upstream yet.
+"""Sends comments that keep a stream's connection open while the client waits for the first byte.
 
-Source: WHATWG HTML, section 9.2.7: a comment about every 15 seconds keeps proxies from dropping a stream.
+The chat endpoint opens it around every streamed request. Source: WHATWG HTML, section 9.2.7: a comment about every
+15 seconds keeps proxies from closing a stream.
 """
 
 from __future__ import annotations
@@ -20,35 +21,39 @@ EVENT_STREAM: Lines = (
     (b"cache-control", b"no-cache"),
 )
 FIRST = 5 / 3
-"""The first comment comes this much later than each further one: at 25 s where the others are 15 s apart. It settles
-the status, so it waits as long as it can for an upstream that may still refuse, and goes out before the strictest
-balancers (Heroku, Google Cloud) drop a silent connection at 30 s."""
+"""How much later the first comment comes, as a factor: at 25 s where further ones are 15 s apart. It fixes the status,
+so it waits as long as possible for an upstream that may still refuse. It comes before the strictest balancers (Heroku,
+Google Cloud) close a silent connection at 30 s."""
 
 
 class KeepAlive:
-    """Comments on a response until its first byte. Costs one timer where nothing takes long.
+    """Sends comments on a response until its first byte; a quick request costs one timer only.
 
-    While a summary is made that the client has to wait for, the comments say so, and the first one comes after
-    ``notice`` seconds (FR-1.6): a person who waits wants to know for what.
+    While the client waits for a summary, the comments say so, and the first one comes after ``notice`` seconds
+    (FR-1.6), because people want to know what they wait for.
 
-    The first comment settles status and headers: the upstream's own where they are there already, else 200; what
-    goes wrong after it is told by an event. The headers say what was done to the request (promise 9). Where that was
-    still being done, it is told in a comment as soon as it is known.
+    The first comment fixes status and headers: the upstream's own where they are there already, else 200. A later error
+    is sent as an event. The headers report what was done to the request (promise 9). Where that is not known yet, a
+    comment reports it before the first byte.
+
+    :param seconds: the time between two comments; 0 for no comments
+    :param facts: returns the header lines of the report; empty while it is not known
+    :param notice: seconds until the comment about a summary; 0 for no such comment
     """
 
     def __init__(self, response: Response, seconds: float, facts: Callable[[], Lines], *, notice: float = 0.0) -> None:
         self.status = 200
         self.lines = EVENT_STREAM
-        """What the first comment opens the response with, beside the facts."""
+        """Header lines that the first comment sends, beside the report's."""
         self._response = response
         self._seconds = seconds
         self._facts = facts
         self._notice = notice
         self._comment = COMMENT
         self._first = 0.0
-        """When the first comment is due, by the loop's clock."""
-        self._untold = False
-        """Whether the response was opened without the facts."""
+        """When the first comment is due, on the loop's clock."""
+        self._owes_facts = False
+        """Whether the headers were sent before the report was known."""
         self._timer: asyncio.TimerHandle | None = None
         self._sending: asyncio.Task[None] | None = None
         self._stopped = False
@@ -66,36 +71,40 @@ class KeepAlive:
             if kind is None or issubclass(kind, Exception):
                 await self.stop()
         finally:
-            self._quiet()
-            if self._sending is not None:  # cancelled, if only just now: nobody is there to wait for
+            self._cancel_timer()
+            if self._sending is not None:  # the request was cancelled, and nobody waits for the comment
                 self._sending.cancel()
 
-    def compacting(self, messages: int, tokens: int) -> None:
-        """The client waits for a summary now: of so many messages, of so many tokens."""
+    def announce_summary(self, messages: int, tokens: int) -> None:
+        """Say in the next comments that the client waits for a summary.
+
+        :param messages: how many messages it will stand for
+        :param tokens: their tokens
+        """
         if self._seconds > 0 and self._notice > 0:
             self._comment = f": compacting {messages:,} messages ({tokens:,} tokens)\n\n".encode()
             if self._sending is None:
                 self._wake_at(min(self._first, asyncio.get_running_loop().time() + self._notice))
 
-    def compacted(self) -> None:
-        """It does no longer."""
+    def end_announcement(self) -> None:
+        """Send plain comments again, because the summary is made."""
         if self._comment is not COMMENT:
             self._comment = COMMENT
             if self._sending is None:
                 self._wake_at(self._first)
 
     async def stop(self) -> None:
-        """No comment comes after this has returned, and none is cut short."""
-        self._quiet()
+        """Stop sending comments; wait for one that is being sent, and send the report where it is still owed."""
+        self._cancel_timer()
         if self._sending is not None:
             await asyncio.wait((self._sending,))
             self._sending = None
-        facts = self._facts() if self._untold else ()
+        facts = self._facts() if self._owes_facts else ()
         if facts:
-            self._untold = False
+            self._owes_facts = False
             await self._response.piece(b"".join(b": %b: %b\n" % line for line in facts) + b"\n")
 
-    def _quiet(self) -> None:
+    def _cancel_timer(self) -> None:
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -106,13 +115,13 @@ class KeepAlive:
         self._timer = None if self._stopped else asyncio.get_running_loop().call_at(when, self._wake)
 
     def _wake(self) -> None:
-        self._sending = asyncio.create_task(self._commented())
+        self._sending = asyncio.create_task(self._send_comment())
 
-    async def _commented(self) -> None:
-        with suppress(OSError):  # the client is gone; whoever listens for that will know
+    async def _send_comment(self) -> None:
+        with suppress(OSError):  # the client has disconnected, which ``asgi.py`` notices
             if self._response.status is None:
                 facts = self._facts()
-                self._untold = not facts
+                self._owes_facts = not facts
                 await self._response.start(self.status, [*self.lines, *facts])
             await self._response.piece(self._comment)
             self._wake_at(asyncio.get_running_loop().time() + self._seconds)

@@ -1,7 +1,7 @@
-"""Who may change what holds for all tenants: whoever has the admin token, or, where there is none, this machine.
+"""Decides who is the operator: whoever has the admin token or, where none is configured, whoever is on this machine.
 
-Asked by the endpoints of the operator. Without a token the port must be bound to loopback, and the request must be
-addressed to it by a name of loopback, or any page in a browser here could send one (DNS rebinding).
+The endpoints of the operator ask it. Without a token the port must be bound to loopback, and the request must name a
+loopback host. Otherwise any page in a browser on this machine could send such a request (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from proxy.core.errors import Forbidden, NotAuthenticated
 from proxy.core.hosts import is_loopback
 
 FORWARDED = frozenset({"forwarded", "via", "x-real-ip"})
-"""What a reverse proxy adds: a request that came through one on this machine may have begun anywhere."""
-_MEND = "set TIDEMARK_ADMIN_TOKEN for the server and send it as 'Authorization: Bearer TOKEN'"
+"""Headers that reverse proxies add. A request through a proxy on this machine may come from anywhere."""
+_REMEDY = "set TIDEMARK_ADMIN_TOKEN for the server and send it as 'Authorization: Bearer TOKEN'"
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorAccess:
-    """The rule; it holds no state."""
+    """Recognizes the operator's requests; it has no state."""
 
     host: str
     """The interface that the server is bound to."""
@@ -33,30 +33,30 @@ class OperatorAccess:
         return f"OperatorAccess({self.host})"
 
     def require(self, request: Request) -> None:
-        """Pass the operator.
+        """Refuse a request that is not the operator's.
 
-        :raises NotAuthenticated: the token is missing or another one
-        :raises Forbidden: there is no token, and the port can be reached from elsewhere
+        :raises NotAuthenticated: the token is missing or wrong
+        :raises Forbidden: no token is configured, and the request does not come from this machine alone
         """
         if self.grants(request):
             return
         if self.token is not None:
             raise NotAuthenticated("This needs the admin token: send it as 'Authorization: Bearer TOKEN'.")
-        raise Forbidden(f"Without an admin token this is allowed from this machine only; {_MEND}.")
+        raise Forbidden(f"Without an admin token this is allowed from this machine only; {_REMEDY}.")
 
     def grants(self, request: Request) -> bool:
-        """Whether a request is the operator's."""
+        """Tell whether a request is the operator's."""
         if self.token is not None:
-            scheme, _, given = request.headers.get("authorization", "").partition(" ")
-            return scheme.lower() == "bearer" and _same(given.strip().encode("latin-1"), self.token.encode())
+            scheme, _, token = request.headers.get("authorization", "").partition(" ")
+            return scheme.lower() == "bearer" and _same(token.strip().encode("latin-1"), self.token.encode())
         peer = request.client.host if request.client else ""
         direct = not any(name in FORWARDED or name.startswith("x-forwarded-") for name in request.headers)
         return direct and is_loopback(self.host) and is_loopback(peer) and is_loopback(_hostname(request))
 
 
-def _same(given: bytes, token: bytes) -> bool:
-    """Compare in a time that tells nothing, not even the length."""
-    return hmac.compare_digest(hashlib.sha256(given).digest(), hashlib.sha256(token).digest())
+def _same(token: bytes, expected: bytes) -> bool:
+    """Compare two tokens in a time that depends on neither, not even on their lengths."""
+    return hmac.compare_digest(hashlib.sha256(token).digest(), hashlib.sha256(expected).digest())
 
 
 def _hostname(request: Request) -> str:

@@ -1,6 +1,6 @@
-"""One request at the server: what is known of it so far, and the fact that is emitted at its end.
+"""Collects what happened to one request, and makes the event that is emitted at its end.
 
-Beside the endpoints of the dialects, which note here what became of a request.
+The endpoints of the dialects note each fact here as soon as they know it.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from proxy.core.errors import TidemarkError
 from proxy.core.events import Outcome, RequestServed
 from proxy.core.report import NO_USAGE, Report, Usage
 from proxy.pipeline.relay import Ending
-from proxy.server.asgi import Response
+from proxy.server.asgi import CLIENT_GONE, Response
 from proxy.server.headers import report_lines
 
 MAX_COUNT = 2**53
-"""Of tokens, as an upstream tells them: whole numbers beyond it are not summed exactly, if at all."""
+"""The largest number of tokens that is taken from an upstream; larger numbers cannot be added up exactly."""
 
 
 class RequestLog:
-    """What is known of one request so far; the fact of its end is made from it."""
+    """Holds what is known of one request; until something else is noted, the client has disconnected."""
 
     def __init__(self, path: str, response: Response, timer: Callable[[], float]) -> None:
         self.path = path
@@ -36,33 +36,33 @@ class RequestLog:
         self._timer = timer
         self._started = timer()
 
-    def prepared(self, report: Report) -> None:
-        """It is known what was done to the request."""
+    def note_report(self, report: Report) -> None:
+        """Note what was done to the request."""
         self.report = report
 
     def facts(self) -> list[tuple[bytes, bytes]]:
-        """The header lines that say what was done to the request (promise 9), as far as it is known."""
+        """Return the header lines that report what was done to the request (promise 9); none before it is known."""
         return report_lines(self.report) if self.report else []
 
-    def failed(self, error: TidemarkError) -> None:
-        """Remember what went wrong: its code for everybody, its cause for the log."""
+    def note_error(self, error: TidemarkError) -> None:
+        """Note an error: its code for log and metrics, its cause for the log."""
         self.code, self.cause = error.code, error.internal or None
 
-    def unstored(self) -> None:
-        """The turn is not in the store, whatever was known of the store before."""
+    def note_unstored(self) -> None:
+        """Note that the turn is not in the store, so the store counts as degraded for this request."""
         if self.report is not None:
             self.report = replace(self.report, degraded=True)
 
-    def arrived(self) -> None:
-        """The first byte is on its way to the client."""
+    def note_first_byte(self) -> None:
+        """Note that the first byte is sent to the client."""
         self.first_byte = self._timer() - self._started
 
-    def served(self) -> RequestServed:
-        """The fact that the listeners get."""
+    def to_event(self) -> RequestServed:
+        """Return the event that the listeners get."""
         request = self.request
         return RequestServed(
             self.path,
-            self.response.status or 499,  # nginx's number for a client that left before the status
+            self.response.status or CLIENT_GONE,
             self.outcome,
             self._timer() - self._started,
             self.first_byte,
@@ -76,7 +76,7 @@ class RequestLog:
 
 
 def _usage(ending: Ending) -> Usage:
-    """The upstream's own counts of prompt, cached prompt and completion, for monitoring (FR-1.1.5)."""
+    """Return the upstream's own counts of prompt, cached prompt and completion, for monitoring (FR-1.1.5)."""
     usage = ending.reply.usage
     details = usage.get("prompt_tokens_details")
     cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
@@ -84,5 +84,5 @@ def _usage(ending: Ending) -> Usage:
 
 
 def _count(value: JsonValue) -> int | None:
-    """A number of tokens, if it can be one: an upstream may send anything in its place."""
+    """Return a number of tokens; None where the upstream sent anything else."""
     return value if type(value) is int and abs(value) <= MAX_COUNT else None

@@ -13,11 +13,9 @@ from starlette.responses import Response
 
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import TidemarkError
-from proxy.server.asgi import ClientGone
+from proxy.server.asgi import CLIENT_GONE, ClientGone
 from proxy.server.errors import envelope, error_lines, status_of
 
-CLIENT_GONE = 499
-"""nginx's number for a client that disconnected before the status."""
 JSON_TYPE = "application/json"
 Handler = Callable[[Request], Awaitable[Response]]
 """Answers one request of one path and method."""

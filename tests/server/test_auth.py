@@ -110,7 +110,7 @@ def test_a_fingerprint_is_the_same_in_every_version() -> None:
 
 def test_a_fingerprint_is_the_same_whether_it_is_remembered_or_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of a caller that had to make way for newer ones; and no more of them are remembered than there is room."""
-    monkeypatch.setattr("proxy.server.auth.MAX_REMEMBERED", 2)
+    monkeypatch.setattr("proxy.server.auth.MAX_CACHED_CALLERS", 2)
     made, make = list[bytes](), hmac.digest
 
     def counted(secret: bytes, told: bytes, name: str) -> bytes:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from proxy.server.auth import MAX_HEAD_BYTES, MAX_HEADS, PassthroughAuth
-from proxy.server.credentials import brings_credential, tells_callers
+from proxy.server.credentials import has_own_credential, identifies_caller
 
 TELLING = """
 authorization x-api-key api-key x-goog-api-key apikey token key x-auth-key x-functions-key x-access-key x-gateway-key
@@ -45,14 +45,14 @@ def tenants(name: str, rule: PassthroughAuth) -> int:
 @pytest.mark.parametrize("name", TELLING.split())
 def test_a_credential_or_a_gateways_word_tells_tenants_apart(name: str) -> None:
     """Promise 8: bob's value of the header is not alice's tenant."""
-    assert tells_callers(name)
+    assert identifies_caller(name)
     assert tenants(name, auth()) == 3
 
 
 @pytest.mark.parametrize("name", PASSING.split())
 def test_what_changes_by_conversation_or_request_is_no_part_of_the_tenant(name: str) -> None:
     """Else a client would be a stranger in each turn, and nothing of its conversation were known."""
-    assert not tells_callers(name)
+    assert not identifies_caller(name)
     assert tenants(name, auth()) == 1
 
 
@@ -69,7 +69,7 @@ def test_names_that_clients_make_up_do_not_fill_the_memory() -> None:
     for number in range(3 * MAX_HEADS):
         rule.caller([(b"x-%d" % number, b"1")])
         rule.caller([(b"x" * MAX_HEAD_BYTES + b"%d" % number, b"1")])
-    known = vars(rule)["_heads"]
+    known = vars(rule)["_layouts"]
     assert len(known) <= MAX_HEADS
     assert max(sum(map(len, names)) for names in known) <= MAX_HEAD_BYTES
     assert tenants("x-user-id", rule) == tenants("x-api-key", rule) == 3
@@ -96,7 +96,7 @@ def test_what_a_browser_or_a_gateway_adds_is_no_credential_of_the_clients_own(
     name: bytes, value: bytes, *, own: bool
 ) -> None:
     """Any page's request has a browser's cookies and passwords; a key must have been given to the page."""
-    assert brings_credential([(b"accept", b"*/*"), (name, value)]) is own
+    assert has_own_credential([(b"accept", b"*/*"), (name, value)]) is own
 
 
 def test_the_operators_page_states_the_rule() -> None:

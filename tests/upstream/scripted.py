@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from proxy.core.ports import Caller, UpstreamReply
-from proxy.server.headers import forwarded
+from proxy.server.headers import forwarded_lines
 
 Script = Callable[["Exchange"], Awaitable[None]]
 
@@ -111,7 +111,7 @@ async def read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
 
 def calling(*headers: tuple[str, str], fingerprint: bytes = b"alice") -> Caller:
     """A caller who sent these headers, as the edge lets them through."""
-    return Caller(fingerprint, forwarded((name.encode(), value.encode()) for name, value in headers))
+    return Caller(fingerprint, forwarded_lines((name.encode(), value.encode()) for name, value in headers))
 
 
 async def collect(reply: UpstreamReply, into: list[bytes]) -> None:

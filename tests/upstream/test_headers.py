@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from proxy.core.http_headers import KEYS, NOT_SENT
 from proxy.core.ports import Caller, Route
-from proxy.server.headers import forwarded
+from proxy.server.headers import forwarded_lines
 from proxy.upstream.headers import outgoing
 
 NAMES = [b"accept", b"authorization", b"api-key", b"content-length", b"host", b"te", b"x-one", b"x-two"]
@@ -32,7 +32,7 @@ def test_every_line_goes_that_may(
 ) -> None:
     """Not what is for one hop, by its name or because ``Connection`` says so; not what is configured otherwise."""
     route = Route("wire", "m", "m", "openai", "http://a.test/v1", api_key=api_key, headers=tuple(configured))
-    lines = outgoing(route, Caller(b"", forwarded(sent)))
+    lines = outgoing(route, Caller(b"", forwarded_lines(sent)))
     hop = {token.strip().lower() for name, value in sent if name == b"connection" for token in value.split(b",")}
     own = [(name.lower(), value) for name, value in configured if name != b"Transfer-Encoding"]
     without = NOT_SENT | hop | {name for name, _ in own} | (KEYS if api_key else set())

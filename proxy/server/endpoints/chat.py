@@ -26,7 +26,7 @@ from proxy.server.access import ConversationAccess
 from proxy.server.asgi import JSON, CancelOnDisconnect, ClientGone, Response, read_body
 from proxy.server.encodings import decoded_body, is_encoded
 from proxy.server.errors import belated
-from proxy.server.headers import controls, returned
+from proxy.server.headers import read_controls, returned_lines
 from proxy.server.keepalive import EVENT_STREAM, KeepAlive
 from proxy.server.request_log import RequestLog
 
@@ -77,17 +77,17 @@ class ChatEndpoint:
         except ClientGone:
             pass  # as which every log counts until it has ended otherwise
         except ClientError as error:
-            log.failed(error)
+            log.note_error(error)
             await log.response.error(error)
             log.outcome = "rejected"
         finally:
-            self._emit(log.served())
+            self._emit(log.to_event())
 
     async def _answered(self, log: RequestLog, scope: Scope, body: bytes) -> Outcome:
         try:
             return await self._answer(log, scope, body)
         except TidemarkError as error:
-            log.failed(error)
+            log.note_error(error)
             await log.response.error(error, log.facts())
             return "rejected" if isinstance(error, ClientError) else "error"
         except OSError:
@@ -101,10 +101,10 @@ class ChatEndpoint:
     async def _answer(self, log: RequestLog, scope: Scope, body: bytes) -> Outcome:
         light = len(body) <= LIGHT_BYTES
         request = log.request = self._parser.chat(body) if light else await self._parser.read(body)
-        asked = controls(scope["headers"])
+        asked = read_controls(scope["headers"])
         caller = self._access.auth.caller(scope["headers"])
         if not request.stream:
-            brought = await self._pipeline.run(request, caller, asked, prepared=log.prepared)
+            brought = await self._pipeline.run(request, caller, asked, prepared=log.note_report)
             return await self._brought(log, request, brought, None)
         limits = self._limits
         async with KeepAlive(
@@ -112,11 +112,11 @@ class ChatEndpoint:
         ) as keepalive:
 
             def prepared(report: Report) -> None:
-                keepalive.compacted()
-                log.prepared(report)
+                keepalive.end_announcement()
+                log.note_report(report)
 
             brought = await self._pipeline.run(
-                request, caller, asked, prepared=prepared, compacting=keepalive.compacting
+                request, caller, asked, prepared=prepared, compacting=keepalive.announce_summary
             )
             return await self._brought(log, request, brought, keepalive)
 
@@ -128,7 +128,7 @@ class ChatEndpoint:
         keepalive: KeepAlive | None,
     ) -> Outcome:
         """Bring to the client what its request has come to; only a stream was kept alive meanwhile."""
-        log.prepared(brought.report)
+        log.note_report(brought.report)
         if isinstance(brought, Refused):
             raise brought.error
         if isinstance(brought, CommandAnswer):
@@ -148,23 +148,23 @@ class ChatEndpoint:
     async def _stream(self, log: RequestLog, exchange: Exchange, keepalive: KeepAlive) -> Outcome:
         """Bring a stream to the client, event by event."""
         reply, response = exchange.reply, log.response
-        lines = returned(reply.headers)
+        lines = returned_lines(reply.headers)
         keepalive.status, keepalive.lines = reply.status, lines
 
         async def deliver(chunk: bytes) -> None:
             if log.first_byte is None:
                 await keepalive.stop()
-                log.arrived()
+                log.note_first_byte()
                 if response.status is None:
                     await response.start(reply.status, [*lines, *log.facts()])
             await response.piece(chunk)
 
         ending = log.ending = await self._relay.stream(reply, exchange.turn, deliver)
         if not ending.stored:
-            log.unstored()
+            log.note_unstored()
         await keepalive.stop()
         if ending.error is not None:
-            log.failed(ending.error)
+            log.note_error(ending.error)
             await response.error(ending.error, log.facts())
             return ending.outcome
         if response.status is None:
@@ -178,14 +178,14 @@ class ChatEndpoint:
         data, ending = await self._relay.whole(reply, exchange.turn)
         log.ending = ending
         if not ending.stored:
-            log.unstored()
+            log.note_unstored()
         if ending.error is not None:
-            log.failed(ending.error)
+            log.note_error(ending.error)
             await response.error(ending.error, log.facts())
             return ending.outcome
-        log.arrived()
+        log.note_first_byte()
         if response.status is None:
-            await response.whole(reply.status, [*returned(reply.headers), *log.facts()], data)
+            await response.whole(reply.status, [*returned_lines(reply.headers), *log.facts()], data)
         else:  # comments have gone out already, so the answer can only be an event
             await response.end(belated(reply.status, data))
         return ending.outcome
@@ -194,7 +194,7 @@ class ChatEndpoint:
     async def _told(log: RequestLog, request: ModelRequest, answer: CommandAnswer) -> Outcome:
         """Bring the client an answer of our own, as it would have got one of the model."""
         response, facts = log.response, log.facts()
-        log.arrived()
+        log.note_first_byte()
         # nothing went upstream, so nothing of it counts among what did
         log.report = replace(answer.report, tokens_before=0, tokens_after=0)
         if not request.stream:

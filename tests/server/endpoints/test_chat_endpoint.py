@@ -242,16 +242,16 @@ async def test_a_request_that_is_cancelled_while_its_body_comes_is_told_once() -
 def test_every_fact_of_a_visit_is_told_in_its_own_field() -> None:
     """The fact is made by the order of its fields, so each has a value of its own here."""
     times = iter((1.0, 1.5, 3.0))
-    visit = RequestLog("/path", Response(Caller().send), lambda: next(times))
-    visit.request = RequestParser().chat(BODY[:-1] + b', "stream": true}')
+    log = RequestLog("/path", Response(Caller().send), lambda: next(times))
+    log.request = RequestParser().chat(BODY[:-1] + b', "stream": true}')
     report = Report("conversation", "tenant", 1, "forced", 2, 3, 4, 5, "strategy", "warning", gap="gap")
-    visit.prepared(report)
-    visit.failed(UpstreamBroken("said", internal="cause"))
-    visit.arrived()
+    log.note_report(report)
+    log.note_error(UpstreamBroken("said", internal="cause"))
+    log.note_first_byte()
     usage = {"prompt_tokens": 6, "prompt_tokens_details": {"cached_tokens": 7}, "completion_tokens": 8}
-    visit.ending = Ending("complete", Reply(None, complete=True, usage=usage))
-    visit.outcome = "incomplete"
-    assert visit.served() == RequestServed(
+    log.ending = Ending("complete", Reply(None, complete=True, usage=usage))
+    log.outcome = "incomplete"
+    assert log.to_event() == RequestServed(
         path="/path",
         status=499,
         outcome="incomplete",
@@ -268,5 +268,5 @@ def test_every_fact_of_a_visit_is_told_in_its_own_field() -> None:
 
 def test_a_visit_of_which_nothing_is_known_tells_that_alone() -> None:
     """A client that left before its request was there."""
-    visit = RequestLog("/path", Response(Caller().send), lambda: 1.0)
-    assert visit.served() == RequestServed("/path", 499, "disconnected", 0.0)
+    log = RequestLog("/path", Response(Caller().send), lambda: 1.0)
+    assert log.to_event() == RequestServed("/path", 499, "disconnected", 0.0)
