@@ -1,1 +1,1 @@
-"""The store's server that comes along as a child process."""
+"""The embedded store: a Valkey server that the command runs as a child process."""

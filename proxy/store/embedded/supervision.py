@@ -1,7 +1,7 @@
-"""Supervision: the embedded server is started again when it ends by itself, with its data.
+"""Supervises the embedded server: it is started again with its data when it ends by itself.
 
-Above ``embedded.py``, used by the command that owns the server; requests go on without the store meanwhile. A thread of
-its own, since the command is busy with serving, and since Linux ends a child with the thread that started it.
+The command that owns the server uses it; requests continue without the store meanwhile. It runs in a thread of its own,
+since the command is busy with serving, and since Linux ends a child with the thread that started it.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from proxy.core.errors import StoreUnavailable
 from proxy.store.embedded.server import EmbeddedValkey
 
 SOUND_SECONDS = 10.0
-"""A server that ran so long is started again at once; one that ended sooner has a cause that a start does not mend."""
+"""A server that ran so long is started again at once; one that ended sooner has a cause that a start does not fix."""
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 30.0
-"""Between an end and the next start the pause doubles from the first to this; the first start is at once."""
-_MOST_DOUBLED = 8
+"""The pause before a start doubles from the first to this; the first start is at once."""
+_MAX_DOUBLINGS = 8
 
 
 class Supervised:
-    """An embedded server that is started again when it ends unasked.
+    """An embedded server that is started again when it ends by itself.
 
-    Its state is the thread, and whether all is over.
+    Mutable: the thread, and whether the server is to end.
     """
 
-    def __init__(self, server: EmbeddedValkey, tell: Callable[[str], None]) -> None:
+    def __init__(self, server: EmbeddedValkey, warn: Callable[[str], None]) -> None:
         """Nothing is started yet.
 
-        :param tell: told, from the thread, why the server ended and what is done about it
+        :param warn: called from the thread with the reason why the server ended and what is done about it
         """
         self._server = server
-        self._tell = tell
-        self._changing = threading.Lock()
-        """Held by whoever starts or stops the server."""
-        self._over = threading.Event()
+        self._warn = warn
+        self._lock = threading.Lock()
+        """Locked while the server is started or stopped."""
+        self._ending = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="embedded-store", daemon=True)
 
     def __enter__(self) -> Self:
@@ -54,48 +54,50 @@ class Supervised:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over.set()
-        with self._changing:
+        self._ending.set()
+        with self._lock:
             self._server.stop()
         self._thread.join()
 
     @property
     def url(self) -> str:
-        """The address for ``RedisStore``; it stays the same."""
+        """The address for ``RedisStore``, which never changes."""
         return self._server.url
 
     def _watch(self) -> None:
-        again, pause = 0, 0.0
+        restarts, pause = 0, 0.0
         while True:
-            begun = time.monotonic()
+            started = time.monotonic()
             code = self._server.wait()
-            if self._over.is_set():
+            if self._ending.is_set():
                 return
-            again = 0 if time.monotonic() - begun > SOUND_SECONDS else again
-            pause = min(FIRST_PAUSE_SECONDS * 2 ** (again - 1), LONGEST_PAUSE_SECONDS) if again else 0.0
-            again = min(again + 1, _MOST_DOUBLED)
-            self._tell(self._server.last_words(f"{_ended(code)}, and it is started again in {pause:.1f} s"))
-            if self._over.wait(pause):
+            restarts = 0 if time.monotonic() - started > SOUND_SECONDS else restarts
+            pause = min(FIRST_PAUSE_SECONDS * 2 ** (restarts - 1), LONGEST_PAUSE_SECONDS) if restarts else 0.0
+            restarts = min(restarts + 1, _MAX_DOUBLINGS)
+            self._warn(
+                self._server.message_with_log(f"{_describe_end(code)}, and it is started again in {pause:.1f} s")
+            )
+            if self._ending.wait(pause):
                 return
-            self._start_again()
+            self._restart()
 
-    def _start_again(self) -> None:
-        begun = time.monotonic()
+    def _restart(self) -> None:
+        started = time.monotonic()
         try:
-            with self._changing:
-                if self._over.is_set():
+            with self._lock:
+                if self._ending.is_set():
                     return
                 self._server.launch()
             self._server.wait_for_answer()
         except (StoreUnavailable, OSError) as error:
-            if not self._over.is_set():
-                self._tell(str(error))
+            if not self._ending.is_set():
+                self._warn(str(error))
         else:
-            self._tell(f"The embedded store answers again, {time.monotonic() - begun:.1f} s after its start.")
+            self._warn(f"The embedded store answers again, {time.monotonic() - started:.1f} s after its start.")
 
 
-def _ended(code: int) -> str:
-    """How a process ended, in words."""
+def _describe_end(code: int) -> str:
+    """Say how a process ended."""
     if code >= 0:
         return f"it ended with exit code {code}"
     try:

@@ -175,7 +175,7 @@ def test_a_long_folder_for_temporary_files_works_too(tmp_path: Path, monkeypatch
 
 
 def test_a_server_that_does_not_start_says_why(short_folder: Path) -> None:
-    """Its last words are in the error, and the folder is free again."""
+    """Its last log lines are in the error, and the folder is free again."""
     with pytest.raises(StoreUnavailable, match=r"(?s)did not start.*no-such-option"):
         EmbeddedValkey(short_folder, options=("--no-such-option", "1")).start()
     with EmbeddedValkey(short_folder):
