@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -18,6 +19,15 @@ from proxy.dialects.chat.message import parse_message
 
 WORDS = st.text(alphabet='abcdefgh äé漢🙂\n"\\<>', max_size=40)
 TEXTS = st.one_of(WORDS, st.just(""), st.integers(1, 400).map(lambda n: "word " * n))
+# Strategies are made once: to make and check one for each value drawn takes longer than to draw the value.
+MAYBE_TEXT = st.one_of(st.none(), TEXTS)
+_PART = st.one_of(
+    TEXTS.map(lambda text: {"type": "text", "text": text}),
+    st.just({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}),
+)
+BOOLEANS = st.booleans()
+CONTENTS: st.SearchStrategy[Any] = st.one_of(TEXTS, st.lists(_PART, max_size=3), st.none())
+"""Strings, lists of parts with and without an image, and nothing."""
 
 
 def message(**value: Any) -> Message:
@@ -30,39 +40,47 @@ def size(said: Message) -> int:
     return 4 + len(said.raw) // 4
 
 
-def contents() -> st.SearchStrategy[Any]:
-    """Strings, lists of parts with and without an image, and nothing."""
-    part = st.one_of(
-        TEXTS.map(lambda text: {"type": "text", "text": text}),
-        st.just({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}),
-    )
-    return st.one_of(TEXTS, st.lists(part, max_size=3), st.none())
+@cache
+def up_to(most: int, least: int = 0) -> st.SearchStrategy[int]:
+    """Integers between two bounds, made once for each pair of bounds."""
+    return st.integers(least, most)
+
+
+@cache
+def orders(ids: tuple[str, ...]) -> st.SearchStrategy[list[str]]:
+    """All orders of some ids."""
+    return st.permutations(ids)
+
+
+@cache
+def turns(number: int) -> st.SearchStrategy[list[Message]]:
+    """One exchange: the user's message, tool rounds, the answer; system messages stray in."""
+    return _turns(number)
 
 
 @st.composite
-def turns(draw: st.DrawFn, number: int) -> list[Message]:
-    """One exchange: the user's message, tool rounds, the answer; system messages stray in."""
-    said = [message(role="user", content=draw(contents()))]
-    for round_number in range(draw(st.integers(0, 2))):
-        ids = [f"call_{number}_{round_number}_{i}" for i in range(draw(st.integers(1, 3)))]
-        if draw(st.booleans()):
+def _turns(draw: st.DrawFn, number: int) -> list[Message]:
+    said = [message(role="user", content=draw(CONTENTS))]
+    for round_number in range(draw(up_to(2))):
+        ids = [f"call_{number}_{round_number}_{i}" for i in range(draw(up_to(3, 1)))]
+        if draw(BOOLEANS):
             ids = ["call_0"]  # some servers use one id again and again
         calls = [{"id": one, "type": "function", "function": {"name": "look", "arguments": "{}"}} for one in ids]
-        said.append(message(role="assistant", content=draw(st.one_of(st.none(), TEXTS)), tool_calls=calls))
-        said += [message(role="tool", tool_call_id=one, content=draw(TEXTS)) for one in draw(st.permutations(ids))]
+        said.append(message(role="assistant", content=draw(MAYBE_TEXT), tool_calls=calls))
+        said += [message(role="tool", tool_call_id=one, content=draw(TEXTS)) for one in draw(orders(tuple(ids)))]
     said.append(message(role="assistant", content=draw(TEXTS)))
-    if draw(st.integers(0, 5)) == 0:
-        said.insert(draw(st.integers(0, 1)), message(role="developer", content=draw(WORDS)))
+    if draw(up_to(5)) == 0:
+        said.insert(draw(up_to(1)), message(role="developer", content=draw(WORDS)))
     return said
 
 
 @st.composite
 def conversations(draw: st.DrawFn, max_turns: int = 8) -> list[Message]:
     """A whole conversation that ends with a message of the user."""
-    said = [message(role="system", content=draw(WORDS)) for _ in range(draw(st.integers(0, 2)))]
-    for number in range(draw(st.integers(0, max_turns))):
+    said = [message(role="system", content=draw(WORDS)) for _ in range(draw(up_to(2)))]
+    for number in range(draw(up_to(max_turns))):
         said += draw(turns(number))
-    return [*said, message(role="user", content=draw(contents()))]
+    return [*said, message(role="user", content=draw(CONTENTS))]
 
 
 def policies() -> st.SearchStrategy[CompactionPolicy]:

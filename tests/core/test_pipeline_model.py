@@ -19,7 +19,18 @@ from proxy.core.planning.budget import ModelProfile, budget_for
 from proxy.core.planning.cuts import open_cuts
 from proxy.core.planning.plan import plan, plan_ahead
 from proxy.core.planning.situation import CannotFit, Compact, NoCompaction, PlanInput, SwapSummary
-from tests.core.histories import TEXTS, conversations, message, profiles, size, turns
+from tests.core.histories import (
+    BOOLEANS,
+    MAYBE_TEXT,
+    TEXTS,
+    conversations,
+    message,
+    orders,
+    profiles,
+    size,
+    turns,
+    up_to,
+)
 from tests.core.test_promises import Step, assert_prefix_only, assert_valid, summarized
 
 FIXED = 3
@@ -140,14 +151,17 @@ def grown(said: Request, start: int = 0) -> Requests:
     return Requests(said[:end] for end in range(start + 1, len(said) + 1) if not said[end - 1].is_system)
 
 
+KINDS = st.sampled_from(["fork", "edit", "rewind", "abandon"])
+
+
 @st.composite
 def talks(draw: st.DrawFn) -> Requests:
     """Requests as a client sends them: a conversation, and what becomes of it when it is taken up again elsewhere."""
     said = draw(conversations(max_turns=6))
     sent = grown(said)
-    for number in range(draw(st.integers(0, 2))):
-        place = draw(st.integers(0, len(said) - 1))
-        kind = draw(st.sampled_from(["fork", "edit", "rewind", "abandon"]))
+    for number in range(draw(up_to(2))):
+        place = draw(up_to(len(said) - 1))
+        kind = draw(KINDS)
         if kind == "fork":
             said = [*said[:place], *draw(turns(100 + number)), message(role="user", content="and so?")]
         elif kind == "edit" and said[place].role in ("user", "assistant") and not said[place].calls:
@@ -156,7 +170,7 @@ def talks(draw: st.DrawFn) -> Requests:
         elif kind == "abandon":  # a call that nobody answers, and a user who goes on
             call = {"id": f"late_{number}", "type": "function", "function": {"name": "look", "arguments": "{}"}}
             said = [*said, message(role="assistant", content=draw(TEXTS), tool_calls=[call, {**call, "id": "more"}])]
-            said = [*said, *([message(role="user", content="never mind")] if draw(st.booleans()) else [])]
+            said = [*said, *([message(role="user", content="never mind")] if draw(BOOLEANS) else [])]
         else:
             said = said[: place + 1]
         sent += grown(said, min(place, len(said) - 1))
@@ -167,12 +181,12 @@ def talks(draw: st.DrawFn) -> Requests:
 def agents(draw: st.DrawFn) -> Requests:
     """One word of the user's and many rounds of calls: parallel ones, results in any order, words beside the calls."""
     said = [message(role="system", content="You are an agent."), message(role="user", content=draw(TEXTS))]
-    for number in range(draw(st.integers(1, 12))):
-        ids = [f"{number}.{which}" for which in range(draw(st.integers(1, 4)))]
+    for number in range(draw(up_to(12, 1))):
+        ids = [f"{number}.{which}" for which in range(draw(up_to(4, 1)))]
         calls = [{"id": one, "type": "function", "function": {"name": "look", "arguments": "{}"}} for one in ids]
-        said.append(message(role="assistant", content=draw(st.one_of(st.none(), TEXTS)), tool_calls=calls))
-        said += [message(role="tool", tool_call_id=one, content=draw(TEXTS)) for one in draw(st.permutations(ids))]
-        if draw(st.integers(0, 4)) == 0:
+        said.append(message(role="assistant", content=draw(MAYBE_TEXT), tool_calls=calls))
+        said += [message(role="tool", tool_call_id=one, content=draw(TEXTS)) for one in draw(orders(tuple(ids)))]
+        if draw(up_to(4)) == 0:
             said.append(message(role="system", content="A reminder."))
     return grown(said, 1)
 

@@ -25,7 +25,7 @@ from proxy.pipeline.command_text import (
     unanswered,
     without_exchanges,
 )
-from tests.core.histories import conversations, message
+from tests.core.histories import BOOLEANS, conversations, message, up_to
 
 MARK = mark_of(b"a secret of the tests", b"a caller")
 FACTS = ContextFacts(5678, 1234, 1800, 2000, 42, 30, 2, 1_700_000_000.0, "hybrid")
@@ -57,16 +57,20 @@ def spared(request: ModelRequest, *, commands: bool = True) -> ModelRequest:
     return without_exchanges(request, gone | lost if commands else gone)
 
 
+HOLDER, ANSWER, DUMP = map(st.sampled_from, (HOLDERS, ANSWERS, DUMPS))
+COMMAND = st.sampled_from(["/context", "/summarize"])
+
+
 def ask(data: st.DataObject) -> dict[str, Any]:
     """A command in any form."""
-    holds = data.draw(st.sampled_from(HOLDERS))
-    return {"role": "user", "content": holds(data.draw(st.sampled_from(["/context", "/summarize"])))}
+    holds = data.draw(HOLDER)
+    return {"role": "user", "content": holds(data.draw(COMMAND))}
 
 
 def answer(data: st.DataObject) -> dict[str, Any]:
     """An echo in any form, cut anywhere behind its mark."""
-    text = data.draw(st.sampled_from(ANSWERS))
-    holds, end = data.draw(st.sampled_from(HOLDERS)), data.draw(st.sampled_from([len(MARK), len(MARK) + 9, len(text)]))
+    text = data.draw(ANSWER)
+    holds, end = data.draw(HOLDER), data.draw(st.sampled_from([len(MARK), len(MARK) + 9, len(text)]))
     return {"role": "assistant", "content": holds(text[:end]), "refusal": None}
 
 
@@ -75,13 +79,13 @@ def answer(data: st.DataObject) -> dict[str, Any]:
 def test_exchanges_anywhere_leave_the_request_byte_for_byte(messages: list[Any], data: st.DataObject) -> None:
     """However the client writes JSON, however often and wherever it asked, within an exchange too; echoed twice."""
     plain = [json.loads(one.raw) for one in messages]
-    dump, more = data.draw(st.sampled_from(DUMPS)), {"tools": [], "seed": 1, "stream": True}
+    dump, more = data.draw(DUMP), {"tools": [], "seed": 1, "stream": True}
     said: list[Any] = [*plain]
-    for _ in range(data.draw(st.integers(0, 4))):
-        place = data.draw(st.integers(0, len(said)))
+    for _ in range(data.draw(up_to(4))):
+        place = data.draw(up_to(len(said)))
         said[place:place] = [
-            *([ask(data)] if data.draw(st.booleans()) else []),
-            *[answer(data) for _ in range(data.draw(st.integers(1, 2)))],
+            *([ask(data)] if data.draw(BOOLEANS) else []),
+            *[answer(data) for _ in range(data.draw(up_to(2, 1)))],
         ]
     expected = parsed(plain, dump, **more)
     for commands in (True, False):
@@ -95,16 +99,16 @@ def test_exchanges_anywhere_leave_the_request_byte_for_byte(messages: list[Any],
 def test_commands_without_an_answer_leave_the_request_byte_for_byte(messages: list[Any], data: st.DataObject) -> None:
     """Lost before the user's next words, or stopped before the mark was out, among exchanges of any kind."""
     plain = [json.loads(one.raw) for one in messages]
-    dump, said = data.draw(st.sampled_from(DUMPS)), [*plain]
-    for _ in range(data.draw(st.integers(0, 2))):
-        place = data.draw(st.integers(0, len(said)))
+    dump, said = data.draw(DUMP), [*plain]
+    for _ in range(data.draw(up_to(2))):
+        place = data.draw(up_to(len(said)))
         said[place:place] = [ask(data), answer(data)]
-    for _ in range(data.draw(st.integers(0, 2))):
+    for _ in range(data.draw(up_to(2))):
         # not within another one: what was stopped follows its command at once
         places = [place for place, one in enumerate([*said, {}]) if not MARK.startswith(str(one.get("content")))]
-        place, end = data.draw(st.sampled_from(places)), data.draw(st.integers(0, len(MARK) - 1))
+        place, end = data.draw(st.sampled_from(places)), data.draw(up_to(len(MARK) - 1))
         said[place:place] = [ask(data), {"role": "assistant", "content": MARK[:end]}]
-    for _ in range(data.draw(st.integers(0, 3))):
+    for _ in range(data.draw(up_to(3))):
         before = [place for place, one in enumerate(said) if one["role"] == "user"]
         said.insert(data.draw(st.sampled_from(before)), ask(data))
     expected, found = parsed(plain, dump), spared(parsed(said, dump))
