@@ -22,10 +22,10 @@ from proxy.memory_flush import (
     EntryPointConsumer,
     FlushWorker,
     Outbox,
+    QueueWatch,
     Recovery,
-    Waits,
-    Watch,
-    installed,
+    RetryWaits,
+    installed_consumers,
 )
 from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
@@ -54,7 +54,7 @@ class Flushing:
         self.enabled = said.enabled
         self._settings = settings
         self._emit = emit
-        self._waits = Waits(attempts=said.attempts)
+        self._waits = RetryWaits(attempts=said.attempts)
         ttl_seconds = settings.store.ttl_days * SECONDS_A_DAY
         bounds = QueueBounds(said.max_entries, said.max_mb * 2**20)
         self.store = store = RedisStore(
@@ -69,7 +69,7 @@ class Flushing:
         notes = RedisFlushQueue((requests or store).ask, codec, ttl_seconds=ttl_seconds, bounds=bounds)
         self.outbox = Outbox(self.queue, store, notes=notes, emit=emit, clock=time.time, nudge=self._nudge)
         self.recovery = Recovery(self.queue, store, emit=emit, clock=time.time)
-        self._watch = Watch(self.queue, emit)
+        self._watch = QueueWatch(self.queue, emit)
         self._worker: FlushWorker | None = None
 
     def start(self, *, work: bool) -> None:
@@ -120,7 +120,7 @@ class Flushing:
                 str(said.webhook), secret.reveal().encode(), timeout_seconds=said.timeout_seconds, clock=time.time
             )
         if said.entry_points:
-            for one in installed():
+            for one in installed_consumers():
                 yield EntryPointConsumer(one.name, one.load, timeout_seconds=said.timeout_seconds)
 
     def daily(self) -> DailyFiles:

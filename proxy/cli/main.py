@@ -55,9 +55,9 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
     for warning in (*settings.warnings, *exposure_warnings(settings)):
         click.echo(f"warning: {warning}", err=True)
     if (said := settings.memory_flush).enabled and said.worker and said.entry_points:
-        from proxy.memory_flush import installed
+        from proxy.memory_flush import installed_consumers
 
-        installed()  # here, where its error is one message; a worker process would be started again and again
+        installed_consumers()  # here, where its error is one message; a worker process would be started again and again
     with ExitStack() as stack:
         stack.enter_context(_ended_by_signals())
         listener = stack.enter_context(_bound(settings.server.host, settings.server.port))

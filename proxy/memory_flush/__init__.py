@@ -1,19 +1,19 @@
-"""What leaves the context is queued off the request and delivered to whoever wants it (S0-4).
+"""Queues what leaves the context, and delivers it to consumers (S0-4). No request waits for a delivery.
 
-``outbox.py`` takes it from the flow and ``recovery.py`` makes up for a process that died in between; ``worker.py`` and
-``courier.py`` deliver; ``entry_points.py``, ``daily.py`` and ``webhook.py`` are the consumers. The last is not imported
-here, so that who posts nothing need not wait for aiohttp.
+``outbox.py`` queues what the compaction flushes, and ``recovery.py`` queues what a process left behind that died.
+``worker.py`` and ``courier.py`` deliver. ``entry_points.py``, ``daily.py`` and ``webhook.py`` are the consumers; the
+last is not imported here, so that a process without a webhook does not import aiohttp.
 """
 
 from __future__ import annotations
 
-from proxy.memory_flush.consumer import Consumer, Waits
+from proxy.memory_flush.consumer import Consumer, RetryWaits
 from proxy.memory_flush.courier import Courier
 from proxy.memory_flush.daily import DailyFiles
-from proxy.memory_flush.entry_points import EntryPointConsumer, installed
+from proxy.memory_flush.entry_points import EntryPointConsumer, installed_consumers
 from proxy.memory_flush.outbox import Outbox
 from proxy.memory_flush.recovery import Recovery
-from proxy.memory_flush.worker import FlushWorker, Watch
+from proxy.memory_flush.worker import FlushWorker, QueueWatch
 
 __all__ = [
     "Consumer",
@@ -22,8 +22,8 @@ __all__ = [
     "EntryPointConsumer",
     "FlushWorker",
     "Outbox",
+    "QueueWatch",
     "Recovery",
-    "Waits",
-    "Watch",
-    "installed",
+    "RetryWaits",
+    "installed_consumers",
 ]

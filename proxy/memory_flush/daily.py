@@ -1,7 +1,7 @@
-"""The daily tier: one JSONL file for each day and tenant in the data folder, a line for each flush.
+"""Writes the daily tier: one JSONL file for each day and tenant in the data folder, a line for each flush.
 
-A consumer of the flush queue. A line is on the disk before its entry counts as taken, and stands there once, however
-often the entry comes; what a crash left of a line is cut off by the next one.
+It is a consumer of the flush queue. A line is on the disk before its entry counts as taken, and it is written once,
+however often the entry comes. What a crash left of a line is cut off before the next line is written.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 
 from proxy.core.ports import FlushEntry
 
-MOST_KNOWN = 64
-"""Files whose keys are remembered, so that they need not be read again for each line."""
+MAX_CACHED_FILES = 64
+"""Files whose keys are cached, so that they are not read again for each line."""
 SUFFIX = ".jsonl"
 _KEY = re.compile(rb'\{"key": ?"([0-9a-f]{32})"')
 _TENANT = re.compile(r"[0-9a-f]{1,64}")
@@ -28,7 +28,7 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}\.jsonl")
 
 
 class DailyFiles:
-    """Writes ``FOLDER/TENANT/YYYY-MM-DD.jsonl``. The mutable state is what is known of the files' keys.
+    """Writes ``FOLDER/TENANT/YYYY-MM-DD.jsonl``. The mutable state is a cache of the files' keys.
 
     :param keep_days: files of earlier days are removed; None keeps them for good
     :param clock: Unix time in seconds
@@ -40,72 +40,75 @@ class DailyFiles:
         self._folder = folder
         self._keep_days = keep_days
         self._clock = clock
-        self._known: OrderedDict[Path, tuple[int, set[bytes]]] = OrderedDict()
-        self._rotated = ""
-        self._one_at_a_time = asyncio.Lock()
+        self._cached_keys: OrderedDict[Path, tuple[int, set[bytes]]] = OrderedDict()
+        self._last_rotation = ""
+        self._writing = asyncio.Lock()
 
     async def deliver(self, entry: FlushEntry, attempt: int) -> None:
-        """Append an entry's line, unless it stands there.
+        """Append the line of an entry, unless the file has it already.
 
         :raises OSError: the disk is full, or the folder cannot be written
         """
         del attempt
-        async with self._one_at_a_time:
+        async with self._writing:
             await asyncio.to_thread(self._write, entry)
 
     async def aclose(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file stays open."""
 
     def forget(self, tenant: str, conversations: set[str]) -> int:
-        """Remove the lines of these conversations; how many there were.
+        """Remove the lines of conversations, and return how many they were.
 
-        A file takes the place of the one before it at once: a reader sees the one or the other.
+        A file is replaced at once: a reader sees the old file or the new one.
         """
-        marks = [f'"conversation": "{one}"'.encode() for one in conversations]
+        marks = [f'"conversation": "{conversation}"'.encode() for conversation in conversations]
         removed = 0
-        for path in sorted(self._of(tenant).glob(f"*{SUFFIX}")):
-            with _held(path.parent):
+        for path in sorted(self._folder_of(tenant).glob(f"*{SUFFIX}")):
+            with _locked(path.parent):
                 lines = path.read_bytes().splitlines(keepends=True)
-                kept = [line for line in lines if not any(mark in line.partition(b'"summary"')[0] for mark in marks)]
-                if len(kept) == len(lines):
+                remaining = [
+                    line for line in lines if not any(mark in line.partition(b'"summary"')[0] for mark in marks)
+                ]
+                if len(remaining) == len(lines):
                     continue
-                removed += len(lines) - len(kept)
+                removed += len(lines) - len(remaining)
                 fresh = path.with_suffix(".new")
-                _append(fresh, b"".join(kept), 0)
+                _append(fresh, b"".join(remaining), 0)
                 fresh.replace(path)
                 _sync_folder(path.parent)
-                self._known.pop(path, None)
+                self._cached_keys.pop(path, None)
         return removed
 
-    def _of(self, tenant: str) -> Path:
-        # A tenant is hex; whatever else stands there must not become a path.
+    def _folder_of(self, tenant: str) -> Path:
+        # A tenant is hexadecimal; any other text must not become a path.
         return self._folder / (tenant if _TENANT.fullmatch(tenant) else "unknown")
 
     def _write(self, entry: FlushEntry) -> None:
-        folder = self._of(entry.tenant)
+        folder = self._folder_of(entry.tenant)
         if not folder.is_dir():
-            for one in (self._folder.parent, self._folder, folder):  # each by itself: parents get no mode
-                one.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Each folder by itself, because ``parents`` are made without the mode.
+            for level in (self._folder.parent, self._folder, folder):
+                level.mkdir(mode=0o700, parents=True, exist_ok=True)
             _sync_folder(folder.parent)
         path = folder / f"{_day(entry.at)}{SUFFIX}"
-        with _held(folder):
+        with _locked(folder):
             size, keys = self._keys(path)
             if entry.key.encode() not in keys:
                 line = entry.body + b"\n"
-                new = not size
+                is_new = not size
                 _append(path, line, size)
-                if new:
+                if is_new:
                     _sync_folder(folder)
                 keys.add(entry.key.encode())
-                self._known[path] = (size + len(line), keys)
-                if len(self._known) > MOST_KNOWN:
-                    self._known.popitem(last=False)
+                self._cached_keys[path] = (size + len(line), keys)
+                if len(self._cached_keys) > MAX_CACHED_FILES:
+                    self._cached_keys.popitem(last=False)
         self._rotate()
 
     def _keys(self, path: Path) -> tuple[int, set[bytes]]:
-        """The size of a file up to the end of its last whole line, and the keys that stand in it."""
+        """Return the size of a file up to its last complete line, and the keys of its lines."""
         actual = path.stat().st_size if path.exists() else 0
-        size, keys = self._known.pop(path, (-1, set[bytes]()))
+        size, keys = self._cached_keys.pop(path, (-1, set[bytes]()))
         if size == actual:
             return size, keys
         keys, size = set(), 0
@@ -114,16 +117,16 @@ class DailyFiles:
                 for line in file:
                     if line.endswith(b"\n"):
                         size += len(line)
-                        if found := _KEY.match(line):
-                            keys.add(found[1])
+                        if match := _KEY.match(line):
+                            keys.add(match[1])
         return size, keys
 
     def _rotate(self) -> None:
-        """Once a day, remove what is too old."""
+        """Remove files that are too old, once a day."""
         today = _day(self._clock())
-        if self._keep_days is None or today == self._rotated:
+        if self._keep_days is None or today == self._last_rotation:
             return
-        self._rotated = today
+        self._last_rotation = today
         oldest = _day((datetime.fromtimestamp(self._clock(), UTC) - timedelta(days=self._keep_days)).timestamp())
         for path in self._folder.glob(f"*/*{SUFFIX}"):
             if _DAY.fullmatch(path.name) and path.stem < oldest:
@@ -140,14 +143,17 @@ def _day(at: float) -> str:
 
 
 def _append(path: Path, data: bytes, size: int) -> None:
-    """Write at the end of the last whole line, and to the disk; what could not be written in full is taken back."""
+    """Write data after the last complete line, and to the disk; undo a write that fails.
+
+    :param size: bytes up to the end of the last complete line
+    """
     file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
     try:
         os.ftruncate(file, size)
         try:
-            written = 0
-            while written < len(data):
-                written += os.pwrite(file, data[written:], size + written)
+            done = 0
+            while done < len(data):
+                done += os.pwrite(file, data[done:], size + done)
             os.fsync(file)
         except OSError:
             os.ftruncate(file, size)
@@ -157,17 +163,17 @@ def _append(path: Path, data: bytes, size: int) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """A file's name is on the disk only when its folder is."""
-    opened = os.open(folder, os.O_RDONLY)
+    """Write a folder to the disk: only then a new file's name is there."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(opened)
+        os.fsync(descriptor)
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
 @contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """No two processes write a tenant's files at once; the kernel lets go when one ends, however it ends."""
+def _locked(folder: Path) -> Iterator[None]:
+    """Lock a tenant's files against other processes; the kernel unlocks them when a process ends, however it ends."""
     lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,7 +1,7 @@
-"""The outbox: takes what leaves the context from the flow, and queues it in the store while nobody waits.
+"""Takes flushes from the compaction, and queues them in the store while no request waits.
 
-Between the compactor, which must not be delayed, and the queue. While the store is away, what waits here is bounded and
-tried again. What a process that dies leaves behind is made up for by ``recovery.py``.
+``compaction/storing.py`` calls it through the port ``MemoryFlush``. During an outage the waiting flushes are bounded,
+and sending them is retried. ``recovery.py`` queues what a process left behind that died.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from proxy.core.events import FlushDelayed, FlushDropped, FlushQueued, Listener
 from proxy.core.ports import ConversationStore, FlushEntry, FlushQueue
 from proxy.memory_flush.recovery import note_of
 
-MOST_WAITING = 1000
+MAX_WAITING = 1000
 """Flushes that wait for the store in one process."""
-MOST_BYTES = 64 * 2**20
-"""Of their messages."""
+MAX_WAITING_BYTES = 64 * 2**20
+"""Bytes of their messages."""
 FIRST_WAIT_SECONDS = 0.25
 LONGEST_WAIT_SECONDS = 10.0
-LEAVE_SECONDS = 2.0
-"""How long the end of the process waits for what is still here."""
+CLOSE_SECONDS = 2.0
+"""How long the end of the process waits for flushes to be sent."""
 INLINE_BYTES = 64 * 1024
-"""A longer document is put together in a thread, as the event loop has requests to serve."""
+"""A longer document is rendered in a thread, so that the event loop can serve requests."""
 
 
 class Outbox:
-    """Implements ``MemoryFlush``. The mutable state is what waits, by key, oldest first.
+    """Implements ``MemoryFlush``. The mutable state is the waiting flushes, by key, oldest first.
 
-    :param notes: the same queue over the connection that requests use, where ``queue`` has one of its own; a request
-        must not wait behind what others flush
+    :param notes: the same queue over the connection that requests use, where ``queue`` has its own connection, so that
+        no request waits behind the flushes of others
     :param clock: Unix time in seconds
-    :param nudge: told that something was queued
+    :param nudge: called when an entry was queued
     """
 
     def __init__(
@@ -59,9 +59,10 @@ class Outbox:
         self._task: asyncio.Task[None] | None = None
 
     async def intend(self, flush: Flush) -> None:
-        """Note that this is about to leave. Where the store does not answer, the summary cannot be kept either.
+        """Note in the store that messages are about to leave.
 
-        Where nothing leaves, as for a summary that is made anew, an earlier note of that key stands: it tells what did.
+        Where the store does not answer, it cannot store the summary either. Where no message leaves, as for a summary
+        that is made again, an earlier note of that key stays, because it names the messages that left.
         """
         if not flush.leaving:
             return
@@ -69,9 +70,9 @@ class Outbox:
             await self._notes.intend(flush.key, note_of(flush, self._clock()))
 
     def put(self, flush: Flush) -> None:
-        """Take it; it is queued by a task of its own.
+        """Accept a flush, which a task of its own queues.
 
-        Of a conversation whose summaries cannot be kept now, every request makes one anew: the newest alone counts.
+        Where a conversation's summaries cannot be stored now, every request makes one again: only the newest counts.
         """
         if not flush.leaving:
             return
@@ -79,7 +80,7 @@ class Outbox:
         self._remove(name)
         self._waiting[name] = (flush, self._clock())
         self._bytes += flush.size
-        while len(self._waiting) > MOST_WAITING or (self._bytes > MOST_BYTES and len(self._waiting) > 1):
+        while len(self._waiting) > MAX_WAITING or (self._bytes > MAX_WAITING_BYTES and len(self._waiting) > 1):
             oldest = next(iter(self._waiting))
             self._emit(FlushDropped(self._waiting[oldest][0].conversation, "too much waits for the store"))
             self._remove(oldest)
@@ -87,52 +88,52 @@ class Outbox:
             self._task = asyncio.create_task(self._send())
 
     def forget(self, conversations: Collection[str]) -> None:
-        """Let go of what waits here of these conversations."""
+        """Drop the waiting flushes of deleted conversations."""
         for name in [name for name, (flush, _) in self._waiting.items() if flush.conversation in conversations]:
             self._remove(name)
 
     async def aclose(self) -> None:
-        """Send what is still here, if that is soon done."""
+        """Send the waiting flushes, as far as a short time allows."""
         if self._task is not None:
-            await asyncio.wait([self._task], timeout=LEAVE_SECONDS)
+            await asyncio.wait([self._task], timeout=CLOSE_SECONDS)
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         for flush, _ in self._waiting.values():
             self._emit(FlushDropped(flush.conversation, "the process ended while the store was away"))
 
     def _remove(self, name: str) -> None:
-        gone = self._waiting.pop(name, None)
-        if gone is not None:
-            self._bytes -= gone[0].size
+        entry = self._waiting.pop(name, None)
+        if entry is not None:
+            self._bytes -= entry[0].size
 
     async def _send(self) -> None:
         wait = FIRST_WAIT_SECONDS
         while self._waiting:
             name, (flush, at) = next(iter(self._waiting.items()))
             try:
-                await self._queued(flush, at)
+                await self._queue_entry(flush, at)
             except StoreError as error:
                 self._emit(FlushDelayed(len(self._waiting), error.internal or str(error)))
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, LONGEST_WAIT_SECONDS)
                 continue
-            except Exception as error:  # noqa: BLE001 - one that cannot be told must not hold up the others
+            except Exception as error:  # noqa: BLE001 - a flush that cannot be rendered must not block the others
                 self._emit(FlushDropped(flush.conversation, type(error).__name__))
             wait = FIRST_WAIT_SECONDS
             if self._waiting.get(name) == (flush, at):
                 self._remove(name)
 
-    async def _queued(self, flush: Flush, at: float) -> None:
+    async def _queue_entry(self, flush: Flush, at: float) -> None:
         if not flush.stored:
-            # It was made without the store, so what had left before was not known.
-            # Of the request's system messages only those are known here that its summary took in.
+            # The summary was made without the store, so it was unknown which messages had left before. Of the
+            # request's system messages only those are known here that the summary absorbed.
             systems = dict.fromkeys(flush.summary.absorbed, 1)
-            known = await self._store.recall(flush.chain, flush.summary.recipe, systems)
-            flush = flush.after(known.summary) if known.summary else flush
+            stored_state = await self._store.recall(flush.chain, flush.summary.recipe, systems)
+            flush = flush.after(stored_state.summary) if stored_state.summary else flush
         if not flush.leaving:
             return
-        small = flush.size < INLINE_BYTES
-        body = document(flush, at) if small else await asyncio.to_thread(document, flush, at)
+        is_small = flush.size < INLINE_BYTES
+        body = document(flush, at) if is_small else await asyncio.to_thread(document, flush, at)
         entry = FlushEntry(flush.key, flush.tenant, flush.conversation, body, at)
         if await self._queue.add(entry):
             self._emit(FlushQueued(flush.conversation, flush.key, len(flush.leaving), self._clock() - at))

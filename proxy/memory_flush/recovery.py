@@ -1,7 +1,7 @@
-"""Recovery: what was about to leave when its process died is queued by whoever delivers.
+"""Queues flushes that a process could not queue before it died.
 
-Beside the outbox. The note that went to the store together with the summary says what left; the messages stand in the
-conversation's history, for an answer's last byte is released only when its turn is stored.
+The worker that delivers runs it. A note, which is stored together with the summary, says which messages left. The
+messages are in the conversation's history, because an answer's last byte is sent only after its turn is stored.
 """
 
 from __future__ import annotations
@@ -18,28 +18,30 @@ from proxy.core.events import FlushDropped, FlushQueued, Listener
 from proxy.core.ports import ConversationStore, FlushEntry, FlushQueue
 
 SETTLED_SECONDS = 60.0
-"""A note that is younger may still be its own process's: a request whose client waits, or a store that was away."""
-GIVEN_UP_SECONDS = 86_400.0
-"""A note whose messages have not come into the history for so long is given up."""
+"""A younger note may still belong to a live process: its client waits, or the store did not answer."""
+ABANDON_SECONDS = 86_400.0
+"""A note is dropped when its messages have not come into the history for so long."""
 
 
 class History(ConversationStore, Protocol):
-    """What this needs of the store."""
+    """The store as the recovery uses it."""
 
     async def system_messages(self, conversation: str) -> Mapping[bytes, bytes]:
-        """Every system message of a conversation: digest to the client's bytes."""
+        """Return every system message of a conversation: its digest and the client's bytes."""
         ...
 
 
 def note_of(flush: Flush, at: float) -> bytes:
-    """What is noted of a flush: all but the messages and the summary, which the store keeps anyway.
+    """Return the note of a flush: everything but the messages and the summary, which the store has anyway.
 
-    It knows system messages by the digest of their bytes.
+    It names system messages by the digest of their bytes.
     """
     systems = [
-        (digest_of(one.message.raw).hex(), one.position, one.tokens) for one in flush.leaving if one.message.is_system
+        (digest_of(leaving.message.raw).hex(), leaving.position, leaving.tokens)
+        for leaving in flush.leaving
+        if leaving.message.is_system
     ]
-    told = {
+    fields = {
         "tenant": flush.tenant,
         "conversation": flush.conversation,
         "model": flush.model,
@@ -51,13 +53,13 @@ def note_of(flush: Flush, at: float) -> bytes:
         "absorbed": [digest.hex() for digest in flush.summary.absorbed],
         "at": at,
     }
-    return json.dumps(told).encode()
+    return json.dumps(fields).encode()
 
 
 class Recovery:
-    """Queues what notes tell of; holds no state.
+    """Queues the flushes that notes describe; holds no state.
 
-    :param clock: Unix time in seconds, the same as the one that notes were written by
+    :param clock: Unix time in seconds, the clock by which notes are written
     """
 
     def __init__(self, queue: FlushQueue, store: History, *, emit: Listener, clock: Callable[[], float]) -> None:
@@ -67,7 +69,9 @@ class Recovery:
         self._clock = clock
 
     async def sweep(self, settled_seconds: float = SETTLED_SECONDS) -> int:
-        """Look through all notes; how many entries that brought.
+        """Read all notes, and return how many entries were queued for them.
+
+        :param settled_seconds: the age from which a note is acted on
 
         :raises StoreUnavailable: the store did not answer in time
         """
@@ -83,54 +87,56 @@ class Recovery:
                     added += 1
                     messages = int(note["last"]) - int(note["first"]) + 1 + len(note["systems"])
                     self._emit(FlushQueued(entry.conversation, key, messages, age))
-            elif age > GIVEN_UP_SECONDS:
-                if await self._kept(note):
+            elif age > ABANDON_SECONDS:
+                if await self._was_used(note):
                     self._emit(FlushDropped(note["conversation"], "its messages never came into the history"))
                 await self._queue.forget_intent(key)
         return added
 
-    async def _kept(self, note: Mapping[str, Any]) -> bool:
-        """Whether the summary was put into use at all; if not, nothing left."""
-        kept = await self._store.summaries(note["conversation"]) if note else ()
-        return any(one.prefix.hex() == note["prefix"] for one in kept)
+    async def _was_used(self, note: Mapping[str, Any]) -> bool:
+        """Return whether the note's summary was put into use; if it was not, no message left the context."""
+        summaries = await self._store.summaries(note["conversation"]) if note else ()
+        return any(summary.prefix.hex() == note["prefix"] for summary in summaries)
 
     async def _entry(self, key: str, note: Mapping[str, Any]) -> FlushEntry | None:
-        """The entry; None where the history does not hold all of it, or the summary was never kept."""
+        """Return the entry of a note; None where the history lacks a message, or the summary was never stored."""
         conversation, first, last = note["conversation"], int(note["first"]), int(note["last"])
         tenant, at = note["tenant"], float(note["at"])
         if first > last and not note["systems"]:
             return FlushEntry(key, tenant, conversation, b"", at)
         prefix = bytes.fromhex(note["prefix"])
-        summaries = [one for one in await self._store.summaries(conversation) if one.prefix == prefix]
-        kept = await self._store.messages(conversation, start=first, stop=last) if first <= last else []
-        if not summaries or [one.position for one in kept] != list(range(first, last + 1)):
+        summaries = [summary for summary in await self._store.summaries(conversation) if summary.prefix == prefix]
+        stored = await self._store.messages(conversation, start=first, stop=last) if first <= last else []
+        if not summaries or [message.position for message in stored] != list(range(first, last + 1)):
             return None
-        if kept and (kept[-1].message_id != note["prefix"] or any(one.unreadable for one in kept)):
+        if stored and (stored[-1].message_id != note["prefix"] or any(message.unreadable for message in stored)):
             return None
         systems: Mapping[bytes, bytes] = await self._store.system_messages(conversation) if note["systems"] else {}
         if not {bytes.fromhex(digest) for digest, _, _ in note["systems"]} <= systems.keys():
             return None
-        said = [Leaving(one.position, _message(one.raw), one.tokens) for one in kept]
-        taken_in = [
+        messages = [Leaving(message.position, _message(message.raw), message.tokens) for message in stored]
+        absorbed = [
             Leaving(position, _message(systems[bytes.fromhex(digest)]), tokens)
             for digest, position, tokens in note["systems"]
         ]
-        left = sorted((*taken_in, *said), key=lambda one: one.position)  # stable: a system message goes first
+        # The sort is stable, so that a system message comes before the message at its position.
+        leaving = sorted((*absorbed, *messages), key=lambda entry: entry.position)
         chain = PrefixChain(bytes.fromhex(note["family"]), (), named=True)
-        summary = replace(summaries[-1], absorbed=tuple(map(bytes.fromhex, note["absorbed"])))  # the key is of these
-        flush = Flush(tenant, conversation, note["model"], chain, summary, first, tuple(left))
+        # The flush's key depends on the absorbed messages.
+        summary = replace(summaries[-1], absorbed=tuple(map(bytes.fromhex, note["absorbed"])))
+        flush = Flush(tenant, conversation, note["model"], chain, summary, first, tuple(leaving))
         return FlushEntry(key, tenant, conversation, document(flush, at), at)
 
 
 def _message(raw: bytes) -> Message:
-    """The bytes are all that is told of it."""
+    """Return a message of which only the bytes and their digest count."""
     return Message(raw=raw, role="user", text="", digest=digest_of(raw))
 
 
 def _read(packed: bytes) -> Mapping[str, Any]:
-    """A note; one that nobody can read is empty, and so given up."""
+    """Return a note; an empty one where it cannot be read, which is then dropped."""
     try:
-        read: Mapping[str, Any] = json.loads(packed)
+        note: Mapping[str, Any] = json.loads(packed)
     except ValueError:
         return {}
-    return read
+    return note

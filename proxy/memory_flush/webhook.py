@@ -1,6 +1,6 @@
-"""The webhook: an entry is posted, signed, to an address of the operator's.
+"""Posts entries, signed, to a URL of the operator.
 
-A consumer of the flush queue; one of the doors to aiohttp. What counts is the status alone: any 2xx takes the entry.
+It is a consumer of the flush queue. Only the status of the answer counts: any 2xx takes the entry.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from proxy.core.ports import FlushEntry
 SIGNATURE = "Tidemark-Signature"
 """``t=UNIX_SECONDS,v1=HEX``: HMAC-SHA256 by the secret over ``UNIX_SECONDS.BODY``."""
 FRESH_SECONDS = 300
-"""A receiver takes no signature that is older, so that nobody can send it once more later."""
+"""A receiver rejects an older signature, so that nobody can send a recorded request again later."""
 MAX_DIGITS = 9
-"""Of seconds in ``Retry-After``: thirty years. A longer number is nonsense, and of many digits it would be infinite."""
+"""Digits of the seconds in ``Retry-After``: thirty years. A longer number is an error, and a very long one would be
+infinite."""
 
 
 def signature(secret: bytes, body: bytes, now: int) -> str:
-    """The value of the header."""
+    """Return the value of the header ``Tidemark-Signature``."""
     digest = hmac.new(secret, b"%d." % now + body, hashlib.sha256).hexdigest()
     return f"t={now},v1={digest}"
 
 
 def retry_after(value: str) -> float:
-    """The seconds that ``Retry-After`` asks for (RFC 9110, section 10.2.3); 0 for a date and for nonsense."""
+    """Return the seconds of a ``Retry-After`` (RFC 9110, section 10.2.3); 0 for a date and for an invalid value."""
     return float(value) if value.isascii() and value.isdecimal() and len(value) <= MAX_DIGITS else 0.0
 
 
 class Webhook:
     """Posts entries. The mutable state is its connections.
 
-    :param url: of the receiver; redirects are not followed, as the signature is for this one
+    :param url: the receiver; redirects are not followed, since the signature is for this receiver only
     :param clock: Unix time in seconds
     """
 
@@ -66,7 +67,7 @@ class Webhook:
             SIGNATURE: signature(self._secret, entry.body, int(self._clock())),
         }
         if self._session is None:
-            # No cookies: nothing that one answer says may change the next request.
+            # No cookies: an answer must not change the next request.
             self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), timeout=self._timeout)
         try:
             async with self._session.post(self._url, data=entry.body, headers=headers, allow_redirects=False) as answer:

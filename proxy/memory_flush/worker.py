@@ -1,7 +1,7 @@
-"""The worker: delivers what is in the queue, in one process of all that share a store.
+"""Delivers queued entries, in one process of all that share a store.
 
-Inside ``serve`` or by itself (``tidemark flush work``). Who leads holds a lease; the others look whether it is free.
-Only who leads is given entries, so that those of one conversation stay in order.
+It runs inside ``serve`` or on its own (``tidemark flush work``). The leading worker has a lease; the others check
+whether the lease is free. Only the leader reads entries, so that those of one conversation stay in order.
 """
 
 from __future__ import annotations
@@ -18,23 +18,25 @@ from proxy.memory_flush.courier import Courier
 from proxy.memory_flush.recovery import Recovery
 
 POLL_SECONDS = 1.0
-"""Between two looks at the queue. What this process queues itself is delivered at once."""
+"""Pause between two reads of the queue. What this process queues itself is delivered at once."""
 LEASE_SECONDS = 10.0
-"""A worker that dies gives way within it."""
+"""Another worker leads within this time after the leader died."""
 _RENEWALS = 3
-"""In the time of one lease, so that two may fail."""
+"""Renewals within the time of one lease, so that two may fail."""
 SWEEP_SECONDS = 30.0
+"""Pause between two runs of the recovery."""
 CLAIM_SECONDS = 600.0
-"""An entry that was given to somebody so long ago and is held by nobody is taken over, whoever it was."""
+"""The leader takes over any entry that a reader got so long ago and did not finish."""
 WATCH_SECONDS = 5.0
-"""Between two readings of the queue's state, for the metrics."""
+"""Pause between two reads of the queue's state, for the metrics."""
 
 
 class FlushWorker:
-    """Delivers. The mutable state is whether it leads, until when that is sure, and when things were last done.
+    """Delivers entries while it leads.
 
-    One task holds the lease; the work is another, which is there while the lease is held. However long a step of it
-    takes, the lease is renewed meanwhile; and where it is lost all the same, the work ends in the middle of its step.
+    The mutable state is whether it leads, until when that is certain, and when it last claimed and swept. One task
+    keeps the lease, and a second one works while the lease is kept. However long a step of the work takes, the first
+    task renews the lease; where the lease is lost all the same, the work is cancelled in the middle of its step.
 
     :param reader: its name among all workers
     """
@@ -57,22 +59,22 @@ class FlushWorker:
         self._lease = lease_seconds
         self._poll = poll_seconds
         self._emit = emit
-        self._sure = self._claimed = self._swept = -math.inf
-        self._nudged = asyncio.Event()
+        self._leads_until = self._last_claim = self._last_sweep = -math.inf
+        self._has_news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._work: asyncio.Task[None] | None = None
         self.leads = False
 
     def start(self) -> None:
-        """Work from now on, in the running loop."""
-        self._task = asyncio.create_task(self._hold())
+        """Start to work, in the running loop."""
+        self._task = asyncio.create_task(self._keep_leading())
 
     def nudge(self) -> None:
-        """There is something new in the queue."""
-        self._nudged.set()
+        """Read the queue at once: it has a new entry."""
+        self._has_news.set()
 
     async def aclose(self) -> None:
-        """Give way to another worker. What is under way is offered again by that one."""
+        """Stop, and let another worker lead. It offers unfinished entries again."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -83,30 +85,30 @@ class FlushWorker:
             with contextlib.suppress(StoreError):
                 await self._queue.lead(self._reader, 0)
 
-    async def _hold(self) -> None:
-        """Take the lease or keep it, and work as long as it is held."""
+    async def _keep_leading(self) -> None:
+        """Take the lease or renew it, and work as long as it is kept."""
         pause = self._lease / _RENEWALS
         while True:
-            asked = asyncio.get_running_loop().time()
+            now = asyncio.get_running_loop().time()
             try:
                 self.leads = await self._queue.lead(self._reader, self._lease)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next time may succeed
-                self._tell(error)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next try may succeed
+                self._report(error)
                 await asyncio.sleep(min(pause, self._poll))
                 continue
             if not self.leads:
-                self._sure = -math.inf
+                self._leads_until = -math.inf
                 await self._stop()
             else:
-                if asked >= self._sure:
-                    self._claimed = -math.inf  # whoever led meanwhile may have left something
-                self._sure = asked + self._lease
+                if now >= self._leads_until:
+                    self._last_claim = -math.inf  # another leader may have left unfinished entries
+                self._leads_until = now + self._lease
                 if self._work is None:
                     self._work = asyncio.create_task(self._run())
             await asyncio.sleep(pause)
 
     async def _stop(self) -> None:
-        """Let go of everything; what is under way is offered again by who leads then."""
+        """Stop working; the next leader offers unfinished entries again."""
         if self._work is not None:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
@@ -119,38 +121,41 @@ class FlushWorker:
             try:
                 await self._round(asyncio.get_running_loop().time())
             except Exception as error:  # noqa: BLE001 - whatever it is, the next round may succeed
-                self._tell(error)
+                self._report(error)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._nudged.wait(), self._poll)
-            self._nudged.clear()
+                await asyncio.wait_for(self._has_news.wait(), self._poll)
+            self._has_news.clear()
 
     async def _round(self, now: float) -> None:
-        """What is due now; ``now`` is the loop's clock. What is another leader's by now is not asked for."""
-        if now - self._claimed >= CLAIM_SECONDS:
-            idle = CLAIM_SECONDS if self._claimed > -math.inf else 0.0  # at first all that the leader before held
+        """Claim, sweep and read, as far as each is due and this worker still leads.
+
+        :param now: seconds by the loop's clock
+        """
+        if now - self._last_claim >= CLAIM_SECONDS:
+            idle = CLAIM_SECONDS if self._last_claim > -math.inf else 0.0  # at first all entries of the leader before
             for courier in self._couriers:
-                if not self._is_sure():
+                if not self._certainly_leads():
                     return
                 await courier.claim(idle)
-            self._claimed = now
-        if now - self._swept >= SWEEP_SECONDS:
-            self._swept = now
+            self._last_claim = now
+        if now - self._last_sweep >= SWEEP_SECONDS:
+            self._last_sweep = now
             await self._recovery.sweep()
         for courier in self._couriers:
-            if self._is_sure() and await courier.look():
-                self._nudged.set()
+            if self._certainly_leads() and await courier.read():
+                self._has_news.set()
 
-    def _is_sure(self) -> bool:
-        """Whether a renewal came through within the lease's time: else somebody else may lead."""
-        return asyncio.get_running_loop().time() < self._sure
+    def _certainly_leads(self) -> bool:
+        """Return whether the lease was renewed within its time; otherwise another worker may lead."""
+        return asyncio.get_running_loop().time() < self._leads_until
 
-    def _tell(self, error: Exception) -> None:
-        told = error.internal if isinstance(error, StoreError) else type(error).__name__
-        self._emit(StoreDegraded("flush", told))
+    def _report(self, error: Exception) -> None:
+        detail = error.internal if isinstance(error, StoreError) else type(error).__name__
+        self._emit(StoreDegraded("flush", detail))
 
 
-class Watch:
-    """Tells every few seconds how full the queue is; the mutable state is what was told lost before."""
+class QueueWatch:
+    """Emits every few seconds how full the queue is. The mutable state is the lost entries that it reported."""
 
     def __init__(self, queue: FlushQueue, emit: Listener, seconds: float = WATCH_SECONDS) -> None:
         self._queue = queue
@@ -160,30 +165,31 @@ class Watch:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Watch from now on, in the running loop."""
+        """Start to watch, in the running loop."""
         self._task = asyncio.create_task(self._run())
 
     async def aclose(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def tell(self) -> None:
-        """Read the state and tell it.
+    async def report(self) -> None:
+        """Read the queue's state and emit it.
 
         :raises StoreUnavailable: the store did not answer in time
         """
         state = await self._queue.state()
-        for one in state.consumers:
-            age = max(0.0, state.now - one.oldest_at) if one.oldest_at is not None else 0.0
-            self._emit(FlushWaiting(one.name, max(one.waiting, 0) + one.pending, age, one.lost, state.dead))
-            if one.lost > self._lost.setdefault(one.name, one.lost):
-                self._lost[one.name] = one.lost
-                self._emit(FlushLost(one.name, one.lost))
+        for consumer in state.consumers:
+            name, lost = consumer.name, consumer.lost
+            age = max(0.0, state.now - consumer.oldest_at) if consumer.oldest_at is not None else 0.0
+            self._emit(FlushWaiting(name, max(consumer.waiting, 0) + consumer.pending, age, lost, state.dead))
+            if lost > self._lost.setdefault(name, lost):
+                self._lost[name] = lost
+                self._emit(FlushLost(name, lost))
 
     async def _run(self) -> None:
         while True:
             with contextlib.suppress(StoreError):
-                await self.tell()
+                await self.report()
             await asyncio.sleep(self._seconds)

@@ -15,6 +15,7 @@ PLAIN = (
     "catalog",
     "compaction",
     "config",
+    "memory_flush",
     "offload",
     "tokens",
 )

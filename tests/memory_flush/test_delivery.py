@@ -10,7 +10,7 @@ import pytest
 from proxy.core.errors import FlushNotTaken, FlushRefused
 from proxy.core.events import Event, FlushBuried, FlushDelivered, FlushFailed, FlushLost, FlushWaiting
 from proxy.core.ports import FlushEntry
-from proxy.memory_flush import Courier, FlushWorker, Recovery, Waits, Watch
+from proxy.memory_flush import Courier, FlushWorker, QueueWatch, Recovery, RetryWaits
 from proxy.memory_flush.courier import PAGE
 from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
@@ -18,7 +18,7 @@ from proxy.store.embedded.server import EmbeddedValkey
 from proxy.store.flush_queue import QueueBounds, RedisFlushQueue
 from tests.memory_flush.conftest import entry
 
-QUICK = Waits(first=0.02, longest=0.1, attempts=4)
+QUICK = RetryWaits(first=0.02, longest=0.1, attempts=4)
 
 
 class Taker:
@@ -259,24 +259,24 @@ async def test_redis_may_be_killed_and_started_again_while_entries_are_delivered
 
 async def test_waits_double_up_to_the_longest_and_heed_the_consumer() -> None:
     """A wait is what the consumer asked for where that is longer, but never longer than the longest."""
-    waits = Waits()
+    waits = RetryWaits()
     assert [waits.before(attempt) for attempt in range(1, 12)] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
-    assert waits.before(1, asked=17) == 17
-    assert waits.before(1, asked=10**9) == 300
+    assert waits.before(1, retry_after=17) == 17
+    assert waits.before(1, retry_after=10**9) == 300
     assert waits.before(10**6) == 300
 
 
 async def test_losses_and_lengths_are_told(store: RedisStore, told: list[Event]) -> None:
     """Once for each change, since somebody should widen the bounds or mend the consumer."""
     tight = RedisFlushQueue(store.ask, Codec(), ttl_seconds=60, bounds=QueueBounds(2, 10**8))
-    watch = Watch(tight, told.append)
+    watch = QueueWatch(tight, told.append)
     await tight.add(entry(0))
     await tight.read("slow", "one", 1)
-    await watch.tell()
+    await watch.report()
     for number in range(1, 4):
         await tight.add(entry(number))
-    await watch.tell()
-    await watch.tell()
+    await watch.report()
+    await watch.report()
     assert [(fact.consumer, fact.entries) for fact in told if isinstance(fact, FlushLost)] == [("slow", 2)]
     waiting = [fact for fact in told if isinstance(fact, FlushWaiting)]
     assert [fact.lost for fact in waiting] == [0, 2, 2]

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from proxy.core.errors import ConfigError, FlushNotTaken, FlushRefused
-from proxy.memory_flush import EntryPointConsumer, installed
-from proxy.memory_flush.entry_points import MOST_BLOCKED
+from proxy.memory_flush import EntryPointConsumer, installed_consumers
+from proxy.memory_flush.entry_points import MAX_BLOCKED_THREADS
 from tests.memory_flush.conftest import entry
 
 Make = Callable[[Any], EntryPointConsumer]
@@ -159,7 +159,7 @@ async def test_one_that_blocks_its_thread_blocks_nobody_else(make: Make) -> None
 
     turning = asyncio.create_task(turn())
     consumer = make(hook)
-    for number in range(MOST_BLOCKED):
+    for number in range(MAX_BLOCKED_THREADS):
         before = turned
         with pytest.raises(FlushNotTaken, match="did not end within"):
             await consumer.deliver(entry(number), 1)
@@ -195,14 +195,14 @@ def test_two_packages_with_one_name_are_refused(tmp_path: Path, monkeypatch: pyt
     install(tmp_path, "our-hooks")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ConfigError, match="'remember', of the packages our-hooks and their-hooks"):
-        installed()
+        installed_consumers()
 
 
 async def test_installed_packages_are_found_by_their_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As ``pip install`` leaves them."""
     install(tmp_path, "their-hooks")
     monkeypatch.syspath_prepend(str(tmp_path))
-    (found,) = [one for one in installed() if one.name == "remember"]
+    (found,) = [one for one in installed_consumers() if one.name == "remember"]
     consumer = EntryPointConsumer(found.name, found.load, timeout_seconds=5)
     assert consumer.name == "entry:remember"
     await consumer.deliver(entry(5), 1)

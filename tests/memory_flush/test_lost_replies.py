@@ -30,12 +30,12 @@ async def test_entries_whose_reply_was_lost_are_delivered_before_later_ones(
         courier = Courier(taker, lossy, "one", waits=QUICK, emit=lambda _: None, clock=lambda: 0.0)
         for number in range(3):
             await queue.add(entry(number))
-        await courier.look()
+        await courier.read()
         await courier.idle()
         for number in range(3, 3 + 2 * PAGE):
             await queue.add(entry(number))
         way.armed = True
-        while await courier.look():
+        while await courier.read():
             pass
         await courier.idle()
         assert not way.armed
@@ -62,10 +62,10 @@ async def test_entries_that_came_too_late_are_read_once_more(
     with monkeypatch.context() as patched:
         patched.setattr(queue, "read", late)
         with pytest.raises(StoreUnavailable):
-            await courier.look()
+            await courier.read()
     await queue.forget({"gone"})
     await queue.add(entry(3))
-    while await courier.look():
+    while await courier.read():
         pass
     await courier.idle()
     assert taker.taken == [("c1", 0), ("c1", 2), ("c1", 3)]

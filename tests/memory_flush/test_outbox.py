@@ -19,7 +19,7 @@ from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
 from proxy.core.events import Event, FlushDelayed, FlushDropped, FlushQueued
 from proxy.memory_flush import Outbox, Recovery
 from proxy.memory_flush import outbox as outbox_module
-from proxy.memory_flush.recovery import GIVEN_UP_SECONDS, SETTLED_SECONDS
+from proxy.memory_flush.recovery import ABANDON_SECONDS, SETTLED_SECONDS
 from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
@@ -108,7 +108,7 @@ async def test_what_waits_is_bounded_and_what_makes_way_is_told(
     outbox: Outbox, valkey: EmbeddedValkey, told: list[Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the store is away; the newest are queued when it is back, and no request was failed by it."""
-    monkeypatch.setattr(outbox_module, "MOST_WAITING", 3)
+    monkeypatch.setattr(outbox_module, "MAX_WAITING", 3)
     valkey.stop()
     for number in range(5):
         outbox.put(flush([message(role="user", content=f"talk {number}"), *talk(3)], 2))
@@ -165,7 +165,7 @@ async def test_a_note_without_its_messages_waits_for_them_and_is_given_up_in_the
     assert await soon.sweep() == 0
     assert len(await queue.intents()) == 2
     await queue.intend("odd", b"not json")
-    late = Recovery(queue, store, emit=told.append, clock=lambda: NOW + GIVEN_UP_SECONDS + 1)
+    late = Recovery(queue, store, emit=told.append, clock=lambda: NOW + ABANDON_SECONDS + 1)
     assert await late.sweep() == 0
     assert await queue.intents() == {}
     assert [fact.conversation for fact in told if isinstance(fact, FlushDropped)] == [about.conversation]
