@@ -11,7 +11,7 @@ import pytest
 from proxy.compaction.leases import LEASE_SECONDS
 from tests.e2e.test_command import WAIT_SECONDS, Machine, machine
 from tests.pipeline.talk import Said, assistant, long, user
-from tests.pipeline.test_prepared import replying, slowly
+from tests.pipeline.test_background_summaries import replying, slowly
 from tests.pipeline.test_streaming import wait_until
 from tests.pipeline.test_summarizers import is_summary_call
 

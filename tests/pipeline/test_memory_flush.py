@@ -14,9 +14,9 @@ import redis
 from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, Client, benched
 from tests.pipeline.talk import Said, history, long, system, user
+from tests.pipeline.test_background_summaries import Talk, eventually, replying
 from tests.pipeline.test_compaction import summaries, talk
 from tests.pipeline.test_oversize import HUGE, PARALLEL
-from tests.pipeline.test_prepared import Talk, eventually, replying
 from tests.pipeline.test_summarizers import SUMMARY
 from tests.support.scripted import Answer, Received, error, says, whole
 

@@ -18,8 +18,8 @@ from proxy.store.codec import Codec
 from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, benched
 from tests.pipeline.talk import Said, assistant, system, user
+from tests.pipeline.test_background_summaries import eventually
 from tests.pipeline.test_memory_flush import CONFIG, written
-from tests.pipeline.test_prepared import eventually
 from tests.support.scripted import says
 from tests.support.sealing import TAG, XorCipher
 
