@@ -11,9 +11,10 @@ import asyncio
 import re
 import sqlite3
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from proxy.core.bounded import BoundedCache
 
 MAX_INDEXES = 16
 """Conversations whose index is kept; one of 10,000 messages takes about 30 MB."""
@@ -53,8 +54,7 @@ class MessageSearch:
     """Searches conversations. The mutable state is their indexes, least recently searched first."""
 
     def __init__(self, max_indexes: int = MAX_INDEXES) -> None:
-        self._max_indexes = max_indexes
-        self._indexes: OrderedDict[str, _Index] = OrderedDict()
+        self._indexes: BoundedCache[str, _Index] = BoundedCache(max_indexes)
 
     def indexed(self, conversation: str) -> tuple[int, str]:
         """Return how many messages of a conversation are indexed, and the id of the last of them."""
@@ -69,12 +69,10 @@ class MessageSearch:
         :param fresh: the messages after the indexed ones; all messages, from the first on, to index them again
         :param after: how many were indexed when ``fresh`` was read; an index that was dropped since does not add them
         """
-        index = self._indexes.pop(conversation, None)
+        index = self._indexes.get(conversation)
         if index is None or (fresh and fresh[0].position == 1):
             index = _Index()
-        self._indexes[conversation] = index
-        while len(self._indexes) > self._max_indexes:
-            self._indexes.popitem(last=False)
+        self._indexes.put(conversation, index)
         return await asyncio.to_thread(index.find, fresh, query, limit, offset, after)
 
     def drop(self, conversation: str) -> None:

@@ -18,7 +18,7 @@ from proxy.catalog.litellm_data import LiteLLMModelData
 from proxy.catalog.overrides import LiveOverrides
 from proxy.catalog.probe import Probe, entries_of, window_of
 from proxy.catalog.windows import ModelInfo, Windows
-from proxy.core.bounded import remember
+from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import UpstreamError
 from proxy.core.models import NOTHING_SET, ModelObservation, ModelOverrides
@@ -83,7 +83,7 @@ class Catalog:
             data=self._data,
             probe=probe or Probe(upstream.wire),
         )
-        self._profiles: dict[str, _CachedProfile] = {}
+        self._profiles: BoundedCache[str, _CachedProfile] = BoundedCache(REMEMBERED)
         """By the client's name."""
         self.learned_windows = LearnedWindows(learned_window_store)
 
@@ -100,7 +100,7 @@ class Catalog:
         if cached is None or cached.inputs != inputs:  # mostly the same objects, which tuples compare first
             profile = ModelProfile(route.name, overrides.over_window(window), overrides.over_policy(policy))
             cached = _CachedProfile(inputs, profile, _observation(route, window, policy))
-            remember(self._profiles, route.name, cached, most=REMEMBERED)
+            self._profiles.put(route.name, cached)
         if self._live is not None and route.provider and not overrides.states_window:
             self._live.note(cached.observation)
         profile, learning_route = cached.profile, route

@@ -12,7 +12,7 @@ import json
 from dataclasses import asdict
 
 from proxy.catalog.learned import LearnedWindow
-from proxy.core.bounded import remember
+from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import digest_of
 from proxy.core.conversation.prefix import owner_of
 from proxy.core.errors import StoreError
@@ -36,8 +36,8 @@ class LearnedWindows:
 
     def __init__(self, store: LearnedWindowStore | None = None) -> None:
         self._store = store
-        self._learned: dict[_Identity, LearnedWindow] = {}
-        self._loaded: dict[bytes, bool] = {}
+        self._learned: BoundedCache[_Identity, LearnedWindow] = BoundedCache(REMEMBERED)
+        self._loaded: BoundedCache[bytes, bool] = BoundedCache(CREDENTIALS)
         """The credentials whose windows were loaded from the store."""
 
     async def keep(self, route: Route, caller: Caller, overrides: ModelOverrides, learned: LearnedWindow) -> None:
@@ -47,7 +47,7 @@ class LearnedWindows:
             larger now
         """
         identity = _identity(route, caller, overrides)
-        remember(self._learned, identity, learned, most=REMEMBERED)
+        self._learned.put(identity, learned)
         if self._store is not None:
             packed = _pack(identity, learned)
             name = digest_of(route.base_url.encode(), route.provider.encode(), route.upstream_model.encode()).hex()
@@ -67,10 +67,10 @@ class LearnedWindows:
             packed_windows = await store.lessons(owner_of(fingerprint))
         except StoreError:
             return  # the next request tries again; the store's outage handling keeps that from waiting twice
-        remember(self._loaded, fingerprint, value=True, most=CREDENTIALS)
+        self._loaded.put(fingerprint, value=True)
         for packed_window in packed_windows:
             if (read := _unpack(packed_window, fingerprint)) is not None and read[0] not in self._learned:
-                remember(self._learned, read[0], read[1], most=REMEMBERED)
+                self._learned.put(read[0], read[1])
 
     def shown(
         self, provider: str, model: str, overrides: ModelOverrides, owner: str | None, window: ModelWindow

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from proxy.core.bounded import remember
+from proxy.core.bounded import BoundedCache
 from proxy.core.errors import StoreError
 from proxy.core.models import NOTHING_SET, ModelObservation, ModelOverrides, ModelRecord, RegistryVersion, model_id
 from proxy.core.ports import ModelStore, Route
@@ -50,8 +50,8 @@ class LiveOverrides:
         self._version = RegistryVersion("", "")
         self._read = False
         self._records: dict[str, ModelRecord] = {}
-        self._noted: dict[str, _Note] = {}
-        self._waiting: dict[str, _Note] = {}
+        self._noted: BoundedCache[str, _Note] = BoundedCache(REMEMBERED)
+        self._waiting: BoundedCache[str, _Note] = BoundedCache(REMEMBERED)
         self._refreshing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
@@ -74,8 +74,8 @@ class LiveOverrides:
             if now - (note_before.noted_at if same else note_before.changed_at) < NOTED_SECONDS:
                 return
         note = _Note(observation, epoch, now, changed_at)
-        remember(self._noted, model, note, most=REMEMBERED)
-        remember(self._waiting, model, note, most=REMEMBERED)
+        self._noted.put(model, note)
+        self._waiting.put(model, note)
 
     def noted(self, model: str) -> ModelObservation | None:
         """Return this worker's newest observation of a model, by id."""

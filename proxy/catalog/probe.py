@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from proxy.core.bounded import remember
+from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import UpstreamError
 from proxy.core.ports import Caller, Route
@@ -58,8 +58,8 @@ class Probe:
     def __init__(self, source: JsonSource, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._source = source
         self._clock = clock
-        self._cached: dict[str, tuple[float, Metadata]] = {}
-        self._failed: dict[tuple[str, bytes], float] = {}
+        self._cached: BoundedCache[str, tuple[float, Metadata]] = BoundedCache(REMEMBERED)
+        self._failed: BoundedCache[tuple[str, bytes], float] = BoundedCache(REMEMBERED)
         self._asking: dict[tuple[str, bytes], asyncio.Task[Metadata | None]] = {}
 
     async def window(self, route: Route, caller: Caller) -> int | None:
@@ -80,9 +80,9 @@ class Probe:
             task.add_done_callback(lambda _done: self._asking.pop(key, None))
         metadata = await asyncio.shield(task)
         if metadata is None:
-            remember(self._failed, key, self._clock() + FAILED_SECONDS, most=REMEMBERED)
+            self._failed.put(key, self._clock() + FAILED_SECONDS)
         else:
-            remember(self._cached, route.base_url, (self._clock() + FRESH_SECONDS, metadata), most=REMEMBERED)
+            self._cached.put(route.base_url, (self._clock() + FRESH_SECONDS, metadata))
         return metadata
 
     async def _metadata(self, route: Route, caller: Caller) -> Metadata | None:

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from proxy.catalog.litellm_data import LiteLLMModelData, WindowData, read_window_data
 from proxy.catalog.probe import Probe
-from proxy.core.bounded import remember
+from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.planning.budget import ModelWindow
 from proxy.core.ports import Caller, Route
@@ -46,12 +46,12 @@ class Windows:
         self._shipped = shipped
         self._data = data
         self._probe = probe
-        self._read: dict[str, tuple[ModelInfo, WindowData]] = {}
+        self._read: BoundedCache[str, tuple[ModelInfo, WindowData]] = BoundedCache(REMEMBERED)
         """The configured ``model_info`` and the data read from it, by the client's name."""
-        self._settled: dict[str, tuple[tuple[Route, WindowData], ModelWindow]] = {}
+        self._settled: BoundedCache[str, tuple[tuple[Route, WindowData], ModelWindow]] = BoundedCache(REMEMBERED)
         """The windows that needed no server, by the client's name, each with its inputs."""
-        self._looked_up: dict[tuple[str, str, str], WindowData | None] = {}
-        self._betas: dict[str, tuple[tuple[str, int], ...]] = {}
+        self._looked_up: BoundedCache[tuple[str, str, str], WindowData | None] = BoundedCache(REMEMBERED)
+        self._betas: BoundedCache[str, tuple[tuple[str, int], ...]] = BoundedCache(REMEMBERED)
         """The windows that Anthropic's beta headers select, by the client's name."""
 
     async def find(self, route: Route, caller: Caller) -> ModelWindow:
@@ -60,7 +60,7 @@ class Windows:
         if settled is not None and settled[0] == (route, manual):
             return settled[1]
         if (window := await self._without_asking(route, manual)) is not None:
-            remember(self._settled, route.name, ((route, manual), window), most=REMEMBERED)
+            self._settled.put(route.name, ((route, manual), window))
             return window
         window_data = await self._ask(route, caller)
         if window_data is None and _may_be_an_alias(route):
@@ -88,7 +88,7 @@ class Windows:
         if not own and not manual.has_window and not _may_be_an_alias(route):
             own = (await self._lookup(route) or NO_WINDOW_DATA).beta_windows
         if own:
-            remember(self._betas, route.name, own, most=REMEMBERED)
+            self._betas.put(route.name, own)
         else:
             self._betas.pop(route.name, None)
         if manual.has_window:
@@ -114,7 +114,7 @@ class Windows:
         read = self._read.get(name)
         if read is None or read[0] != info:
             read = (dict(info), read_window_data(info))
-            remember(self._read, name, read, most=REMEMBERED)
+            self._read.put(name, read)
         return read[1]
 
     async def _lookup(self, route: Route) -> WindowData | None:
@@ -123,7 +123,7 @@ class Windows:
         if key not in self._looked_up:
             names = _names_of(route)
             window_data = self._in_shipped(names) or await self._data.lookup(names)
-            remember(self._looked_up, key, window_data, most=REMEMBERED)
+            self._looked_up.put(key, window_data)
             return window_data
         return self._looked_up[key]
 

@@ -13,6 +13,7 @@ from proxy.compaction.compactor import CompactionResult, CompactionRun, Compacto
 from proxy.compaction.leases import LEASE_SECONDS, keep_lease, wait_for_summary
 from proxy.compaction.storing import Trigger
 from proxy.compaction.writer import CompactionOrder, NotSummarized
+from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import digest_of
 from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.errors import StoreError
@@ -37,7 +38,7 @@ class ImmediateCompaction:
         self._leases = leases
         self._emit = emit
         self._running: dict[_Key, _Flight] = {}
-        self._abandoned: dict[_Key, bool] = {}
+        self._abandoned: BoundedCache[_Key, bool] = BoundedCache(MAX_ABANDONED)
 
     async def compact(self, order: CompactionOrder, *, wait_seconds: float | None = None) -> CompactionResult:
         """Make the summary that ``order`` asks for, or wait for an equal order's summary.
@@ -57,9 +58,7 @@ class ImmediateCompaction:
         finally:
             flight.waiting -= 1
             if flight.waiting == 0 and not flight.task.done() and key not in self._abandoned:
-                self._abandoned[key] = True
-                if len(self._abandoned) > MAX_ABANDONED:
-                    del self._abandoned[next(iter(self._abandoned))]
+                self._abandoned.put(key, value=True)
                 # At once, not when the task has ended: the next order must not wait for a cancelled task.
                 self._remove(key, flight)
                 flight.task.cancel()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
+from proxy.core.bounded import BoundedCache
 from proxy.core.breaker import CLOSED, Breaker
 from proxy.core.conversation.messages import Message, ModelRequest
 from proxy.core.conversation.prefix import PrefixChain
@@ -101,7 +102,7 @@ class SummaryWriter:
         self.timer = timer
         self._counter = counter
         self._emit = emit
-        self._breakers: dict[_BreakerKey, Breaker] = {}
+        self._breakers: BoundedCache[_BreakerKey, Breaker] = BoundedCache(_MAX_BREAKERS)
 
     def summarizer_for(self, order: CompactionOrder) -> Summarizer:
         """Return the summarizer of an order; the deterministic one where nothing can be stored."""
@@ -193,9 +194,7 @@ class SummaryWriter:
         key, now = _breaker_key(order, summarizer), self.timer()
         before = self._breakers.pop(key, CLOSED)
         if after != CLOSED:
-            self._breakers[key] = after
-            if len(self._breakers) > _MAX_BREAKERS:
-                del self._breakers[next(iter(self._breakers))]
+            self._breakers.put(key, after)
         if after.state(now) != before.state(now) or (after.state(now) == "open" and after.until != before.until):
             strategy, state = summarizer.recipe.strategy, after.state(now)
             self._emit(BreakerChanged(order.profile.name, strategy, state, after.failures, after.seconds_left(now)))

@@ -26,6 +26,7 @@ from proxy.config.sections import (
     TransportSettings,
     changed,
 )
+from proxy.core.bounded import BoundedCache
 from proxy.core.planning.budget import CompactionPolicy, ModelWindow
 
 POLICIES = 1024
@@ -83,7 +84,9 @@ class Settings:
     """The file; None without one."""
     warnings: tuple[str, ...] = field(default=(), compare=False)
     """``file:line: message`` for usable values that may be mistakes."""
-    _policies: dict[str, CompactionPolicy] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _policies: BoundedCache[str, CompactionPolicy] = field(
+        default_factory=lambda: BoundedCache(POLICIES), init=False, repr=False, compare=False
+    )
     """The cache of ``policy_for``, because every request asks and an answer searches all patterns."""
 
     def entry_for(self, model: str) -> ModelEntry | None:
@@ -118,9 +121,8 @@ class Settings:
         """Return the compaction policy for a client's name."""
         policy = self._policies.get(model)
         if policy is None:
-            policy = self._policies[model] = self.compaction_for(model).policy()
-            if len(self._policies) > POLICIES:
-                del self._policies[next(iter(self._policies))]
+            policy = self.compaction_for(model).policy()
+            self._policies.put(model, policy)
         return policy
 
     def windows(self) -> Mapping[str, ModelWindow]:

@@ -11,12 +11,12 @@ import contextlib
 import fcntl
 import os
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from proxy.core.bounded import BoundedCache
 from proxy.core.ports import FlushEntry
 
 MAX_CACHED_FILES = 64
@@ -40,7 +40,7 @@ class DailyFiles:
         self._folder = folder
         self._keep_days = keep_days
         self._clock = clock
-        self._cached_keys: OrderedDict[Path, tuple[int, set[bytes]]] = OrderedDict()
+        self._cached_keys: BoundedCache[Path, tuple[int, set[bytes]]] = BoundedCache(MAX_CACHED_FILES)
         self._last_rotation = ""
         self._writing = asyncio.Lock()
 
@@ -100,9 +100,7 @@ class DailyFiles:
                 if is_new:
                     _sync_folder(folder)
                 keys.add(entry.key.encode())
-                self._cached_keys[path] = (size + len(line), keys)
-                if len(self._cached_keys) > MAX_CACHED_FILES:
-                    self._cached_keys.popitem(last=False)
+                self._cached_keys.put(path, (size + len(line), keys))
         self._rotate()
 
     def _keys(self, path: Path) -> tuple[int, set[bytes]]:

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from operator import itemgetter
 from typing import NamedTuple
 
-from proxy.core.bounded import remember
+from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import framed
 from proxy.core.ports import Caller, Headers
 from proxy.server.credentials import identifies_caller
@@ -59,9 +59,9 @@ class PassthroughAuth:
     def __init__(self, secret: bytes, *, identity_headers: Iterable[str] = (), forward_cookies: bool = False) -> None:
         self._secret = secret
         self._keyed = blake2b(key=os.urandom(64))
-        self._fingerprints: dict[bytes, bytes] = {}
+        self._fingerprints: BoundedCache[bytes, bytes] = BoundedCache(MAX_CACHED_CALLERS)
         self._configured = frozenset(name.encode() for name in identity_headers)
-        self._layouts: dict[tuple[bytes, ...], _HeadLayout] = {}
+        self._layouts: BoundedCache[tuple[bytes, ...], _HeadLayout] = BoundedCache(MAX_HEADS)
         self._forward_cookies = forward_cookies
 
     def caller(self, headers: Iterable[tuple[bytes, bytes]]) -> Caller:
@@ -100,7 +100,7 @@ class PassthroughAuth:
             all(name == name.lower() for name in names),
         )
         if sum(map(len, names)) <= MAX_HEAD_BYTES:
-            remember(self._layouts, names, layout, most=MAX_HEADS)
+            self._layouts.put(names, layout)
         return layout
 
     def _identifies(self, name: bytes) -> bool:
@@ -109,7 +109,7 @@ class PassthroughAuth:
     def _fingerprint(self, text: bytes, digest: bytes) -> bytes:
         """Compute the fingerprint of the credentials, and cache it under their digest."""
         fingerprint = hmac.digest(self._secret, text, "sha256")
-        remember(self._fingerprints, digest, fingerprint, most=MAX_CACHED_CALLERS)
+        self._fingerprints.put(digest, fingerprint)
         return fingerprint
 
     def __repr__(self) -> str:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from proxy.core.bounded import BoundedCache
 from proxy.core.errors import ForeignPage
 from proxy.core.hosts import is_loopback
 from proxy.core.ports import Headers
@@ -54,7 +55,7 @@ class BrowserAccess:
         self._allowed = frozenset(origin.encode() for origin in allowed_origins)
         self._own_names = frozenset(urlsplit(origin).hostname for origin in allowed_origins)
         self._hosts: set[bytes | None] = {None}  # a browser always sends the header
-        self._host_positions: dict[tuple[bytes, ...], int] = {}
+        self._host_positions: BoundedCache[tuple[bytes, ...], int] = BoundedCache(MAX_HEADS)
         self._warned: set[bytes] = set()
         self._warn = warn
 
@@ -89,9 +90,7 @@ class BrowserAccess:
         plain = names.count(b"host") == 1 and b"origin" not in names and b"sec-fetch-site" not in names
         position = names.index(b"host") if plain else -1
         if sum(map(len, names)) <= MAX_HEAD_BYTES:
-            if len(self._host_positions) >= MAX_HEADS:
-                del self._host_positions[next(iter(self._host_positions))]
-            self._host_positions[names] = position
+            self._host_positions.put(names, position)
         return position
 
     def _refusal(self, lines: Mapping[bytes, bytes], headers: Headers) -> ForeignPage | None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from proxy.core.bounded import BoundedCache
 from proxy.core.errors import RecordUnreadable, StoreError, StoreUnavailable
 from proxy.core.planning.calibration import ANY_TOOLS, UNCALIBRATED, Calibration, CalibrationEntry, CalibrationKey
 from proxy.store import keys
@@ -43,7 +44,7 @@ class RedisCalibrations:
         self._codec = codec
         self._ttl = max(1, math.ceil(ttl_seconds)) if ttl_seconds else 0
         self._learn_seconds = learn_timeout_seconds
-        self._newest: dict[CalibrationKey, Calibration] = {}
+        self._newest: BoundedCache[CalibrationKey, Calibration] = BoundedCache(_CACHED)
 
     async def calibration(self, key: CalibrationKey) -> Calibration:
         """Return the calibration of a tool set, else of its model; during an outage the last one of this process."""
@@ -51,7 +52,9 @@ class RedisCalibrations:
             own, overall = map(self._unpack, await self._read(key, briefly=True))
         except StoreError:
             return self._newest.get(key, UNCALIBRATED)
-        return self._cache(key, own or overall or UNCALIBRATED)
+        calibration = own or overall or UNCALIBRATED
+        self._newest.put(key, calibration)
+        return calibration
 
     async def learn(self, key: CalibrationKey, counted: int, reported: int, now: float) -> None:
         """Take in one more reply, for the tool set and for the model."""
@@ -60,7 +63,7 @@ class RedisCalibrations:
                 after = await self._learn(key, counted, reported, now)
         except (StoreError, TimeoutError):
             after = self._newest.get(key, UNCALIBRATED).learned(counted, reported, now)
-        self._cache(key, after)
+        self._newest.put(key, after)
 
     async def _learn(self, key: CalibrationKey, counted: int, reported: int, now: float) -> Calibration:
         """Store what one more reply teaches, and return the tool set's calibration after it."""
@@ -95,13 +98,6 @@ class RedisCalibrations:
             "HMGET", keys.calibrations(key.owner), *fields, briefly=briefly
         )
         return packed
-
-    def _cache(self, key: CalibrationKey, calibration: Calibration) -> Calibration:
-        self._newest.pop(key, None)
-        self._newest[key] = calibration
-        if len(self._newest) > _CACHED:
-            del self._newest[next(iter(self._newest))]
-        return calibration
 
     def _pack(self, calibration: Calibration) -> bytes:
         return self._codec.pack_json(asdict(calibration))

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.prefix import PrefixChain, split_id
 from proxy.core.conversation.records import StoredState, TurnRecord
 from proxy.core.conversation.summary import NO_SYSTEMS, InnerSystems, PrefixSummary, SummaryRecipe
@@ -26,12 +27,14 @@ from proxy.store.lifetimes import Lifetimes, lifetime
 from proxy.store.listing import Listing, Used
 from proxy.store.records import RecordReader
 from proxy.store.references import pack_reference, prepared_for, recipe_digest
-from proxy.store.seen import BoundedSet
 from proxy.store.turn_parts import TurnParts, part_turn
 from proxy.store.turns import RedisTurns
 from proxy.store.usage import FULL, OUT_OF_MEMORY, STORE_FULL, TenantUsage
 
 NOTHING_STORED = StoredState()
+SENT_SYSTEMS = 20_000
+"""Digests of system messages that the store has; about 4 MB. What is removed here is only sent again. An agent with a
+clock in its system prompt adds one for each turn."""
 
 
 class RedisStore(RecordReader):
@@ -73,7 +76,7 @@ class RedisStore(RecordReader):
         self._run = sender.run
         self._recalling, self._recording = sender.recalling, sender.recording
         self._lifetimes = lifetimes or Lifetimes(lifetime(ttl_seconds))
-        self._seen = BoundedSet()
+        self._seen: BoundedCache[tuple[str, bytes], bool] = BoundedCache(SENT_SYSTEMS)
         longest = self._lifetimes.longest
         self.turns = RedisTurns(sender, self.described)
         self.listing = Listing(self.ask, longest)
@@ -143,7 +146,7 @@ class RedisStore(RecordReader):
         conversation = turn.chain.family + own.decode()
         self.listing.note(Used(owner, conversation, turn.name, created, self._lifetimes.of(turn.tenant).idle))
         for system in parts.systems:
-            self._seen.add((conversation, system.digest))
+            self._seen.put((conversation, system.digest), value=True)
         self.usage.note(owner, parts.size, accepted=not turn.imported)
         return conversation
 

@@ -13,6 +13,7 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
+from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.prefix import split_id
 from proxy.core.errors import StoreError
 from proxy.store import keys
@@ -54,9 +55,9 @@ class Listing:
         self._longest = longest_seconds
         self._soon: dict[tuple[str, str], Used] = {}
         self._later: dict[tuple[str, str], Used] = {}
-        self._leading: dict[tuple[str, str], str] = {}
-        self._listed: dict[tuple[str, str], float] = {}
-        self._pruned: dict[str, float] = {}
+        self._leading: BoundedCache[tuple[str, str], str] = BoundedCache(_REMEMBERED)
+        self._listed: BoundedCache[tuple[str, str], float] = BoundedCache(_REMEMBERED)
+        self._pruned: BoundedCache[str, float] = BoundedCache(_REMEMBERED)
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._sweep: asyncio.TimerHandle | None = None
@@ -65,7 +66,7 @@ class Listing:
         """A conversation was used; it is listed soon."""
         entry = (used.owner, used.conversation)
         if used.name:
-            self._leads(used)
+            self._leading.put((used.owner, used.name), used.conversation)
         loop = asyncio.get_running_loop()
         if loop.time() - self._listed.get(entry, -math.inf) < PAUSE_SECONDS:
             self._later[entry] = used
@@ -156,33 +157,16 @@ class Listing:
             for used in waiting.values():
                 if used.name and self._leading.get((used.owner, used.name), used.conversation) == used.conversation:
                     await self._name(used)
-            self._remember(waiting)
-
-    def _leads(self, used: Used) -> None:
-        """A name leads to what was used last by it, though what waits for the sweep is written after that."""
-        self._leading.pop((used.owner, used.name), None)
-        self._leading[used.owner, used.name] = used.conversation
-        if len(self._leading) > _REMEMBERED:
-            del self._leading[next(iter(self._leading))]
-
-    def _remember(self, written: Collection[tuple[str, str]]) -> None:
-        """These are listed; of all that are, the newest are known to be."""
-        now = asyncio.get_running_loop().time()
-        for entry in written:
-            self._listed.pop(entry, None)
-            self._listed[entry] = now
-        while len(self._listed) > _REMEMBERED:
-            del self._listed[next(iter(self._listed))]
+            now = asyncio.get_running_loop().time()
+            for entry in waiting:
+                self._listed.put(entry, now)
 
     async def _write(self, index: str, entries: Sequence[Used]) -> None:
         flat = [piece for used in entries for piece in (used.at, used.conversation)]
         await self._ask("ZADD", index, *flat)
         now = asyncio.get_running_loop().time()
         if self._longest and now - self._pruned.get(index, -math.inf) >= PAUSE_SECONDS:
-            self._pruned.pop(index, None)
-            self._pruned[index] = now
-            if len(self._pruned) > _REMEMBERED:
-                del self._pruned[next(iter(self._pruned))]
+            self._pruned.put(index, now)
             # The longest: a credential may be of several tenants, which keep theirs for different times.
             await self._ask("EXPIRE", index, self._longest)
             oldest = max(float(used.at) for used in entries) - self._longest

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from proxy.core.conversation.summary import InnerSystems, SummaryRecipe
 from proxy.store.codec import Codec
 from proxy.store.lifetimes import Lifetime
 from proxy.store.references import pack_systems, recipe_digest
-from proxy.store.seen import BoundedSet
 from proxy.store.turn_parts import TurnParts
 
 NEAR = 64
@@ -84,12 +83,13 @@ def record_arguments(
     codec: Codec,
     known: int,
     lifetime: Lifetime,
-    seen: BoundedSet,
+    seen: Container[tuple[str, bytes]],
 ) -> Sequence[Argument]:
     """Return the arguments of ``record.lua``: the new messages, and a bounded piece of the chain before them.
 
     :param created: the turn's time, as ``moment`` writes it
     :param known: how many leading messages are not sent; 0 sends all, system messages too
+    :param seen: the conversation and digest of system messages that the store has
     """
     family, own = split_id(turn.conversation)
     new = listed = parts.systems

@@ -12,6 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from proxy.core.bounded import BoundedCache
 from proxy.core.errors import ImportLimit, StoreError, StoreFull
 from proxy.store import keys
 from proxy.store.commands import Ask
@@ -60,7 +61,7 @@ class TenantUsage:
         self._keep = keep_seconds
         self._added: dict[str, int] = {}
         self._proven: set[str] = set()
-        self._accepted: dict[str, None] = {}
+        self._accepted: BoundedCache[str, bool] = BoundedCache(_REMEMBERED)
         self.full: set[str] = set()
         """Whose bound is reached, by owner; read by whoever would store something."""
         self._timer: asyncio.TimerHandle | None = None
@@ -74,10 +75,8 @@ class TenantUsage:
         """
         self._added[owner] = self._added.get(owner, 0) + TURN_BYTES + size
         if accepted and owner not in self._accepted:
-            self._accepted[owner] = None
+            self._accepted.put(owner, value=True)
             self._proven.add(owner)
-            if len(self._accepted) > _REMEMBERED:
-                del self._accepted[next(iter(self._accepted))]
             self._later(SOON_SECONDS)
         elif self._timer is None:
             self._later(WRITE_SECONDS)

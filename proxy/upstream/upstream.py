@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from proxy.core.bounded import remember
+from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import LONGEST_MODEL_NAME, CachedPrefix, JsonValue
 from proxy.core.errors import ModelNotFound
 from proxy.core.ports import Caller, Lane, Route, UpstreamReply
@@ -60,9 +60,9 @@ class LiteLLMUpstream:
         self.wire = wire or WireLane()
         self._translate = TranslateLane(litellm.complete)
         self._data = data
-        self._client_routes: dict[str, Route] = {}
+        self._client_routes: BoundedCache[str, Route] = BoundedCache(MAX_CACHED_ROUTES)
         """Routes of names that clients sent."""
-        self._operator_routes: dict[str, Route] = {}
+        self._operator_routes: BoundedCache[str, Route] = BoundedCache(MAX_CACHED_ROUTES)
         """Routes of names in the configuration, which may lead where a client's name may not."""
 
     def warm(self) -> None:
@@ -81,11 +81,11 @@ class LiteLLMUpstream:
         if len(model) > LONGEST_MODEL_NAME:
             raise self._not_found(model, f"longer than {LONGEST_MODEL_NAME} characters")
         routes = self._operator_routes if by_operator else self._client_routes
-        if (route := routes.pop(model, None)) is not None:
-            routes[model] = route  # the last used is the last to be dropped
+        if (route := routes.get(model)) is not None:
+            routes.move_to_end(model)  # the last used is the last to be dropped
             return route
         route = await self._find(model, by_operator=by_operator)
-        remember(routes, model, route, most=MAX_CACHED_ROUTES)
+        routes.put(model, route)
         return route
 
     async def send(self, route: Route, body: bytes, caller: Caller, *, stream: bool) -> UpstreamReply:

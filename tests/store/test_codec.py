@@ -11,7 +11,6 @@ from proxy.core.errors import RecordUnreadable, StoreError
 from proxy.store import references
 from proxy.store.codec import Codec
 from proxy.store.connection.url import read_address
-from proxy.store.seen import BoundedSet
 from tests.store.turns import RECIPE, dialogue, summary_of, turn_of, user
 from tests.support.sealing import XorCipher
 
@@ -90,11 +89,3 @@ def test_a_record_of_another_version_is_recognized(packed: bytes) -> None:
 def test_an_address_tells_a_cluster(url: str, plain: str, *, cluster: bool) -> None:
     """By its scheme or its query; the rest is redis-py's."""
     assert read_address(url) == (plain, cluster)
-
-
-def test_seen_forgets_the_oldest() -> None:
-    """It stays small; what is forgotten is only sent again."""
-    seen = BoundedSet(limit=2)
-    for digest in (b"1", b"2", b"1", b"3"):
-        seen.add(("c", digest))
-    assert [("c", digest) in seen for digest in (b"1", b"2", b"3")] == [True, False, True]

@@ -18,7 +18,6 @@ from proxy.store import keys, scripts
 from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.lifetimes import Lifetime
-from proxy.store.seen import BoundedSet
 from proxy.store.turn_parts import part_turn
 from tests.store.turns import RECIPE, Client, assistant, dialogue, raws, summary_of, system, turn_of, user
 
@@ -57,7 +56,7 @@ def write(admin: redis.Redis, turn: TurnRecord, lasting: Lifetime, *parts: str) 
         codec=Codec(),
         known=turn.known,
         lifetime=lasting,
-        seen=BoundedSet(),
+        seen=(),
     )
     admin.eval(source, 1, keys.family_prefix(turn.chain.family), *given)
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from proxy.core.bounded import SizedCache
 from proxy.core.conversation.messages import DIGEST_BYTES, Message, digest_of, hashed
 from proxy.core.values import value
 
@@ -28,6 +29,8 @@ REMEMBERED_TENANTS = 4096
 """Seeds of conversations without a name, which are the tenant's alone."""
 REMEMBERED_OWNERS = 4096
 """Each request asks, and a credential comes again and again."""
+_Chained = tuple[list[bytes], tuple[bytes, ...]]
+"""Digests of messages, and the hashes of their prefixes."""
 _FRAME = DIGEST_BYTES.to_bytes(8, "little")
 _ID = re.compile(rf"[0-9a-f]{{{FAMILY_CHARACTERS + OWN_CHARACTERS}}}")
 
@@ -85,8 +88,7 @@ class ChainCache:
     """
 
     def __init__(self, links: int = REMEMBERED_LINKS) -> None:
-        self._made: dict[tuple[bytes, bytes], tuple[list[bytes], tuple[bytes, ...]]] = {}
-        self._room = links
+        self._made: SizedCache[tuple[bytes, bytes], _Chained] = SizedCache(links, lambda chained: len(chained[0]))
 
     def of(self, tenant: str, messages: Sequence[Message], *, conversation: str | None = None) -> PrefixChain:
         """The same as ``chain_of``."""
@@ -95,16 +97,12 @@ class ChainCache:
         if len(digests) < SHORT:
             return PrefixChain(seed, tuple(_links(seed, messages)), conversation is not None)
         key = (seed, digests[0])
-        before, known = self._made.pop(key, ([], ()))
-        self._room += len(before)
+        before, known = self._made.take(key) or ([], ())
         same = len(before)
         if digests[:same] != before:
             same = next(place for place, one in enumerate(before) if digests[place : place + 1] != [one])
         hashes = (*known[:same], *_linked(known[same - 1] if same else seed, digests[same:]))
-        self._made[key] = (digests, hashes)
-        self._room -= len(digests)
-        while self._room < 0:
-            self._room += len(self._made.pop(next(iter(self._made)))[0])
+        self._made.put(key, (digests, hashes))
         return PrefixChain(seed, hashes, conversation is not None)
 
 

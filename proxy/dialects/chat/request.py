@@ -7,10 +7,10 @@ was seen before is not parsed again, and what takes long is parsed in a thread.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Sequence
 from threading import Lock
 
+from proxy.core.bounded import SizedCache
 from proxy.core.conversation.messages import LONGEST_MODEL_NAME, JsonValue, Message, ModelRequest, printable
 from proxy.core.errors import InvalidRequest
 from proxy.dialects.chat.message import parse_message
@@ -41,8 +41,7 @@ class RequestParser:
     """
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
-        self._messages: OrderedDict[bytes, Message] = OrderedDict()
-        self._room = cache_bytes
+        self._messages: SizedCache[bytes, Message] = SizedCache(cache_bytes, message_bytes)
         self._beginnings = PrefixReuse(cache_bytes // BEGINNINGS_SHARE)
         self._changing = Lock()
 
@@ -77,7 +76,7 @@ class RequestParser:
                 check_messages(len(known) + len(going_on.added))
             messages = (*known, *self._parsed(going_on.added, len(known)))
             parsed = self._beginnings.grown(body, going_on, messages)
-        if self._room < self._beginnings.held:
+        if self._messages.free < self._beginnings.held:
             self._make_room()
         stream, max_output_tokens = _flag(fields, "stream"), _max_output(fields)
         counted: dict[str, JsonValue] = {}
@@ -120,21 +119,17 @@ class RequestParser:
         message = _read(raw, index)
         if len(raw) >= LARGE_BYTES:
             return message  # to look it up would take as long as to read it
-        held = message_bytes(message)
         with self._changing:
             if raw not in self._messages:
-                self._messages[raw] = message
-                self._room -= held
-        if self._room < self._beginnings.held:
+                self._messages.add(raw, message)
+        if self._messages.free < self._beginnings.held:
             self._make_room()
         return message
 
     def _make_room(self) -> None:
-        while self._room < self._beginnings.held and self._messages:
+        while self._messages.free < self._beginnings.held and self._messages:
             with self._changing:  # for each by itself: another thread may wait
-                if self._messages:
-                    _, oldest = self._messages.popitem(last=False)
-                    self._room += message_bytes(oldest)
+                self._messages.drop_oldest()
 
 
 def read_messages(raws: Sequence[bytes]) -> tuple[Message, ...]:

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import aiohappyeyeballs
 
+from proxy.core.bounded import BoundedCache
 from proxy.upstream.http1.target import Origin
 
 LOOKUP_SECONDS = 10.0
@@ -33,7 +34,7 @@ class AddressCache:
     """Looks up names, once for all callers at a time. Mutable: cached addresses, and lookups under way."""
 
     def __init__(self) -> None:
-        self._cached: dict[HostPort, tuple[float, Addresses]] = {}
+        self._cached: BoundedCache[HostPort, tuple[float, Addresses]] = BoundedCache(CACHED_LOOKUPS)
         self._lookups: dict[HostPort, asyncio.Task[Addresses]] = {}
 
     async def addresses_of(self, server: HostPort) -> Addresses:
@@ -49,15 +50,10 @@ class AddressCache:
                 lookup = self._lookups[server] = loop.create_task(_look_up(loop, server))
                 lookup.add_done_callback(lambda _: self._lookups.pop(server, None))
             addresses = await asyncio.shield(lookup)  # a caller who leaves must not end it for the others
-            self._store(server, loop.time() + LOOKUP_SECONDS, addresses)
+            self._cached.put(server, (loop.time() + LOOKUP_SECONDS, addresses))
         rotated = addresses.copy()
         addresses.append(addresses.pop(0))
         return rotated
-
-    def _store(self, server: HostPort, expires: float, addresses: Addresses) -> None:
-        while len(self._cached) >= CACHED_LOOKUPS:
-            del self._cached[next(iter(self._cached))]
-        self._cached[server] = (expires, addresses)
 
 
 class Opener:
