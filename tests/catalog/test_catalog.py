@@ -21,7 +21,8 @@ from proxy.core.errors import UpstreamError, UpstreamUnreachable
 from proxy.core.planning.budget import CompactionPolicy, ModelWindow, budget_for
 from proxy.core.ports import Caller, Route
 from proxy.upstream.upstream import LiteLLMUpstream
-from tests.upstream.scripted import Exchange, calling, serving
+from tests.support.scripted import Exchange, serving
+from tests.upstream.callers import calling
 
 ALICE = calling(("authorization", "Bearer a"), fingerprint=b"alice")
 BOB = calling(("authorization", "Bearer b"), fingerprint=b"bob")

@@ -15,7 +15,7 @@ from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWind
 from proxy.core.ports import Route
 from proxy.upstream.overflow import Overflow
 from proxy.upstream.upstream import LiteLLMUpstream
-from tests.upstream.scripted import calling
+from tests.upstream.callers import calling
 
 TOKENS = st.integers(1, 2_000_000)
 WINDOWS = st.builds(

@@ -16,7 +16,7 @@ from proxy.core.models import NOTHING_SET, ModelObservation, ModelOverrides, Mod
 from proxy.core.planning.budget import ModelWindow
 from proxy.core.ports import Route
 from proxy.upstream.upstream import LiteLLMUpstream
-from tests.upstream.scripted import calling
+from tests.upstream.callers import calling
 
 ALICE = calling(("authorization", "Bearer a"), fingerprint=b"alice")
 ROUTE = Route("wire", "mine", "m", "openai", "https://api.openai.com/v1")

@@ -1,10 +1,15 @@
-"""A scripted upstream: a small OpenAI-compatible server that does what a test tells it, and writes down what it got."""
+"""Scripted upstreams: small OpenAI-compatible servers that do what a test asks, and record what they got.
+
+`ScriptedUpstream` is an ASGI application for `tests/support/serving.py` and speaks in whole answers. `serving` runs on
+the test's own loop and sends exactly the bytes that a test wants sent, for what no well-behaved server would send.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -174,3 +179,103 @@ class BrokenScript(Exception):
 async def _left(receive: Any) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+ByteScript = Callable[["Exchange"], Awaitable[None]]
+"""What a server of bytes does with one request."""
+
+
+@dataclass
+class Exchange:
+    """One request as it came in, and the way to answer it."""
+
+    line: str
+    headers: list[tuple[str, str]]
+    body: bytes
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    def header(self, name: str) -> list[str]:
+        """All values of a header, in order."""
+        return [value for key, value in self.headers if key == name]
+
+    async def write(self, raw: bytes) -> None:
+        """Send bytes as they stand."""
+        self.writer.write(raw)
+        await self.writer.drain()
+
+    async def answer(self, body: bytes, status: str = "200 OK", headers: bytes = b"") -> None:
+        """Send a whole answer."""
+        length = f"content-length: {len(body)}\r\n".encode()
+        await self.write(f"HTTP/1.1 {status}\r\n".encode() + headers + length + b"\r\n" + body)
+
+    async def chunk(self, piece: bytes) -> None:
+        """Send a chunk of a chunked body."""
+        await self.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+
+    async def gone(self) -> None:
+        """Wait until the client has closed the connection."""
+        with suppress(ConnectionResetError):
+            assert await self.reader.read(1) == b""
+
+
+@dataclass
+class ScriptedServer:
+    """Serves every request by its script."""
+
+    base_url: str = ""
+    exchanges: list[Exchange] = field(default_factory=list)
+    connections: int = 0
+    open: int = 0
+
+    @property
+    def last(self) -> Exchange:
+        """The newest request."""
+        return self.exchanges[-1]
+
+
+@asynccontextmanager
+async def serving(script: ByteScript) -> AsyncIterator[ScriptedServer]:
+    """Run a server on a free port."""
+    server = ScriptedServer()
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        server.connections += 1
+        server.open += 1
+        try:
+            while (exchange := await read_request(reader, writer)) is not None:
+                server.exchanges.append(exchange)
+                await script(exchange)
+                if writer.is_closing():
+                    break
+        except (ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            server.open -= 1
+            writer.close()
+
+    listener = await asyncio.start_server(connected, "127.0.0.1", 0, limit=2**20)
+    server.base_url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/v1"
+    try:
+        yield server
+    finally:
+        listener.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Exchange | None:
+    """Read one request, or None when the client has closed."""
+    try:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    except asyncio.IncompleteReadError:
+        return None
+    line, *rest = head.rstrip("\r\n").split("\r\n")
+    headers = [(name.lower(), value.strip()) for name, _, value in (item.partition(":") for item in rest)]
+    length = int(dict(headers).get("content-length", "0"))
+    return Exchange(line, headers, await reader.readexactly(length), reader, writer)

@@ -17,8 +17,9 @@ from proxy.core.ports import Route, UpstreamReply
 from proxy.dialects.chat.message import parse_message
 from proxy.upstream.overflow import Overflow, parse_overflow
 from proxy.upstream.upstream import LiteLLMUpstream
+from tests.support.scripted import Exchange, serving
 from tests.upstream import anthropic
-from tests.upstream.scripted import Exchange, calling, collect, everything, serving
+from tests.upstream.callers import calling, collect, everything
 
 ALICE = calling(("authorization", "Bearer alice-key"))
 QUESTION: dict[str, Any] = {

@@ -24,7 +24,8 @@ from proxy.core.ports import Caller, Route, UpstreamReply
 from proxy.dialects.chat.message import parse_message
 from proxy.upstream.upstream import LiteLLMUpstream
 from proxy.upstream.wire import MAX_ATTEMPTS, WireLane, proxy_for
-from tests.upstream.scripted import Exchange, ScriptedServer, calling, collect, everything, serving
+from tests.support.scripted import Exchange, ScriptedServer, serving
+from tests.upstream.callers import calling, collect, everything
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 ODD = b'{ "model":"m",\n\t"messages" : [ ],"\\u00e9":1.0e2 ,  "x":{"b":1,"a":2}}  \n'

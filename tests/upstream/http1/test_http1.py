@@ -17,7 +17,7 @@ from proxy.upstream.http1.connection import JOINED_BYTES, WHOLE_BYTES, Connectio
 from proxy.upstream.http1.failures import AnswerBroken, ConnectionGone, ConnectTimedOut
 from proxy.upstream.http1.pool import Pool
 from proxy.upstream.http1.target import Origin
-from tests.upstream.scripted import Exchange, ScriptedServer, serving
+from tests.support.scripted import Exchange, ScriptedServer, serving
 
 OK = b"HTTP/1.1 200 OK\r\n"
 SHORT = OK + b"content-length: 2\r\n\r\n{}"

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from proxy.upstream.http1.pool import Pool
-from tests.upstream.scripted import Exchange, Script, ScriptedServer, serving
+from tests.support.scripted import ByteScript, Exchange, ScriptedServer, serving
 
 CALLERS, ROUNDS = 12, 25
 
@@ -20,7 +20,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]
     return "asyncio", {"use_uvloop": request.param}
 
 
-def moody(chance: random.Random) -> Script:
+def moody(chance: random.Random) -> ByteScript:
     """A server that says whose request it is, in chunks, at its own pace; and now and then ends it badly."""
 
     async def script(exchange: Exchange) -> None:

@@ -1,0 +1,29 @@
+"""The tests stand in the folders of the packages that they test."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.docs.pages import ROOT
+
+KINDS = {
+    "benchmarks": "tests what measures, which is no package of `proxy/`",
+    "docs": "runs the snippets of the documentation, and reads the code as prose",
+    "e2e": "runs the real command, and real clients",
+    "scenarios": "runs whole conversations, one file for each source of requirements",
+    "support": "holds what the tests of several folders share",
+}
+"""Folders of tests/ that stand beside those of the packages, and why."""
+
+
+def test_every_folder_has_its_package() -> None:
+    """A folder of another name is one of `KINDS`."""
+    folders = {path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("*.py")}
+    packages = {path.parent.relative_to(ROOT / "proxy") for path in (ROOT / "proxy").rglob("__init__.py")}
+    assert {folder.as_posix() for folder in folders - packages} == set(KINDS)
+
+
+def test_no_two_files_share_a_name() -> None:
+    """A failure that names the file alone says where it is."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, times in names.items() if times > 1] == []
