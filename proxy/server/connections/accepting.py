@@ -1,7 +1,7 @@
-"""Taking connections from the listening socket, no more than have a place.
+"""Accepts connections from the listening socket, within the bound on connections.
 
-The event loops' own servers accept whatever has come before anybody is asked, and run out of descriptors: then whoever
-connects is reset, and the upstream cannot be reached either.
+The event loops' own servers accept all that have come, without a question, and run out of descriptors. Then new clients
+are reset, and the upstream cannot be reached either.
 """
 
 from __future__ import annotations
@@ -15,66 +15,67 @@ from math import inf
 from proxy.server.connections.connection import ClientConnection
 from proxy.server.connections.load import Load
 
-AT_ONCE = 64
-"""Connections that are taken before other work has its turn, and no more than a quarter of the bound: an idle one can
-be closed for a new one only when it has been set up."""
+BATCH = 64
+"""Connections that are accepted before other work has its turn, and no more than a quarter of the bound: an idle
+connection can be closed for a new one only after it has been set up."""
 PAUSE_SECONDS = 1.0
-"""After a failure of the system that another attempt would only repeat, as asyncio has it."""
+"""After an error of the system, which another attempt would only repeat. asyncio waits as long."""
 
 
 class Acceptor:
-    """One listening socket. Mutable: whether it is listened to, and what is being set up.
+    """Accepts the connections of one listening socket.
 
-    :param make: takes ``surplus``: whether the connection is one beyond the bound
+    uvicorn's server treats it as one of the event loop's servers: it closes it and waits for it. Mutable: whether it
+    accepts connections now, and the connections that are being set up.
 
-    The server treats it as one of the event loop's servers: it is closed, and waited for.
+    :param make: makes a connection; its argument ``surplus`` says whether the connection exceeds the bound
     """
 
     def __init__(self, listener: socket.socket, make: Callable[..., ClientConnection], load: Load) -> None:
         self._listener = listener
         self._make = make
         self._load = load
-        self._at_once = max(1, min(AT_ONCE, load.bounds.connections // 4))
+        self._batch = max(1, min(BATCH, load.bounds.connections // 4))
         self._loop = asyncio.get_running_loop()
         self._setting_up: set[asyncio.Task[None]] = set()
         self._resuming: asyncio.TimerHandle | None = None
         self._listening = self._closed = False
         listener.settimeout(0)
-        load.ended = self.resume
+        load.on_end = self.resume
 
     def resume(self) -> None:
-        """Take connections, from now on."""
+        """Accept connections from now on."""
         if not self._listening and not self._closed and self._resuming is None:
             self._listening = True
-            self._loop.add_reader(self._listener, self._take)
+            self._loop.add_reader(self._listener, self._accept)
 
     def close(self) -> None:
-        """Take what has connected already, and close the socket, so that whoever comes later is refused.
+        """Accept the clients that have connected, and close the socket, so that later ones are refused.
 
-        Whatever connects between the two is reset, so nothing is done between them.
+        A client that connects between the two is reset, so nothing is done between them.
         """
         if self._closed:
             return
-        self._closed = self._load.leaving = True
+        self._closed = self._load.ending = True
         self._pause()
         if self._resuming is not None:
             self._resuming.cancel()
-        taken = []
+        clients = []
         with suppress(OSError):
             while True:
-                taken.append(self._listener.accept()[0])
+                clients.append(self._listener.accept()[0])
         self._listener.close()
-        for client in taken:
-            self._set_up(client, surplus=self._load.surplus())
+        for client in clients:
+            self._set_up(client, surplus=self._load.is_surplus())
 
     async def wait_closed(self) -> None:
-        """Wait until all that was taken is set up."""
+        """Wait until all accepted connections are set up."""
         while self._setting_up:
             await asyncio.wait(self._setting_up)
 
-    def _take(self) -> None:
-        taken = 0
-        while taken < self._at_once:
+    def _accept(self) -> None:
+        accepted = 0
+        while accepted < self._batch:
             delay = self._load.delay()
             if delay:
                 self._pause(delay)
@@ -88,8 +89,8 @@ class Acceptor:
             except OSError as error:
                 self._fail(error)
                 return
-            taken += 1
-            self._set_up(client, surplus=self._load.surplus())
+            accepted += 1
+            self._set_up(client, surplus=self._load.is_surplus())
 
     def _set_up(self, client: socket.socket, *, surplus: bool) -> None:
         client.settimeout(0)
@@ -102,17 +103,17 @@ class Acceptor:
     async def _connect(self, client: socket.socket, connection: ClientConnection) -> None:
         try:
             await self._loop.connect_accepted_socket(lambda: connection, client)
-        except OSError as error:  # the client has gone meanwhile
+        except OSError as error:  # the client has disconnected meanwhile
             client.close()
             self._load.end(connection)
             self._load.notices.warn("set up", f"A connection could not be set up: {error}")
 
     def _fail(self, error: OSError) -> None:
-        message = f"No connection can be taken for {PAUSE_SECONDS:g} s: {error.strerror or error}"
+        message = f"No connection can be accepted for {PAUSE_SECONDS:g} s: {error.strerror or error}"
         self._load.notices.warn("accept", message)
         self._pause(PAUSE_SECONDS)
 
-    def _try_again(self) -> None:
+    def _resume_after_pause(self) -> None:
         self._resuming = None
         self.resume()
 
@@ -121,4 +122,4 @@ class Acceptor:
             self._listening = False
             self._loop.remove_reader(self._listener)
             if seconds < inf:
-                self._resuming = self._loop.call_later(seconds, self._try_again)
+                self._resuming = self._loop.call_later(seconds, self._resume_after_pause)

@@ -1,7 +1,7 @@
-"""What the clients of one worker may take: bytes, seconds, connections. ``load`` applies them.
+"""The bounds on what the clients of one worker may use: bytes, seconds and connections.
 
-A worker's open files are shared between clients, upstreams and itself, so the bound on connections is derived from
-their limit.
+``connection``, ``reading`` and ``load`` apply them. Clients, upstreams and the worker itself share its open files, so
+the bound on connections follows from their limit.
 """
 
 from __future__ import annotations
@@ -10,49 +10,49 @@ import resource
 from dataclasses import dataclass
 
 HEAD_BYTES = 65_536
-"""Of a request's head, its URL included, and of its trailers. Common servers take 8 to 64 KB."""
+"""The largest head of a request, its URL included, and its largest trailers. Common servers take 8 to 64 KB."""
 HEAD_LINES = 128
-"""Of a request's head, and of its trailers. Browsers and gateways together send some 40."""
+"""The most lines of a request's head, and of its trailers. Browsers and gateways together send some 40."""
 LINGER_SECONDS = 2.0
-"""After a refusal the client's bytes are dropped for so long: closing at once would reset the connection, and the
-refusal could be lost (RFC 9112, section 9.6)."""
+"""After a refusal the client's bytes are read and dropped for so long. Closing at once would reset the connection, and
+the refusal could be lost (RFC 9112, section 9.6)."""
 REST_SECONDS = 30.0
-"""For the rest of a body whose request has been answered before all of it came."""
-LEAVING_SECONDS = 1.0
-"""Once the server ends: for the request of a client that has connected just before."""
+"""The longest silence in the rest of a body whose request has been answered already."""
+ENDING_SECONDS = 1.0
+"""While the server ends, a client that has connected just before may take so long to send its request."""
 YOUNG_SECONDS = 0.2
-"""So long a connection that has asked nothing yet is not closed for a new one: its request is on its way."""
+"""A connection without a request is not closed for a new one for so long: its request is under way."""
 SURPLUS_SECONDS = 0.5
-"""For the request of a client that will be told that there is no room."""
+"""A client that will be refused for too many connections may take so long to send its request."""
 MOST_CONNECTIONS = 10_000
-"""That a worker takes where nothing is configured; a connection costs some 10 KB."""
+"""The bound of a worker where nothing is configured; a connection costs some 10 KB."""
 LEAST_CONNECTIONS = 4
-"""However few files may be open."""
+"""The least bound of a worker, however few files may be open."""
 REFUSING_CONNECTIONS = 8
-"""Beyond the bound, so that surplus clients are told why they are refused."""
+"""The connections beyond the bound, over which surplus clients are refused with the reason."""
 OWN_DESCRIPTORS = 32
-"""Of a worker itself: event loop, store, metrics and log take some 25."""
+"""The open files of a worker itself: event loop, store, metrics and log need some 25."""
 DESCRIPTORS_PER_CONNECTION = 2
-"""The client's, and the upstream's that its request is forwarded over."""
+"""One for the client, and one for the upstream that its request is forwarded to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What the clients of one worker may take."""
+    """The bounds on what the clients of one worker may use."""
 
     head_seconds: float = 10.0
     """From the first byte of a request to the end of its head."""
     body_seconds: float = 60.0
-    """Between two pieces of a request's body."""
+    """The longest silence between two pieces of a request's body."""
     bodies_bytes: int = 256 * 1024 * 1024
-    """Of all bodies that are being read at one moment."""
+    """The sum of all bodies that are being read at one moment."""
     connections: int = MOST_CONNECTIONS
 
 
 def raise_descriptor_limit(connections: int | None) -> int:
     """Raise the soft limit of open files as far as so many connections need and the hard limit allows.
 
-    :param connections: of one worker; None: as many as a worker takes of itself
+    :param connections: of one worker; None for the default
     :return: how many files a process may open now
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -63,18 +63,18 @@ def raise_descriptor_limit(connections: int | None) -> int:
         return wanted if soft == resource.RLIM_INFINITY else soft
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    except (OSError, ValueError):  # macOS has a limit of its own below the hard one
+    except (OSError, ValueError):  # macOS has another limit below the hard one
         return soft
     return wanted
 
 
 def allowed_connections(descriptors: int, connections: int | None) -> int:
-    """Derive how many connections a worker may take that can open so many files.
+    """Derive the bound on connections from the number of files that a worker may open.
 
-    :param connections: what is configured; None: as many as a worker takes of itself
+    :param connections: the configured bound; None for the default
     """
-    room = (descriptors - OWN_DESCRIPTORS - REFUSING_CONNECTIONS) // DESCRIPTORS_PER_CONNECTION
-    return min(connections or MOST_CONNECTIONS, max(room, LEAST_CONNECTIONS))
+    affordable = (descriptors - OWN_DESCRIPTORS - REFUSING_CONNECTIONS) // DESCRIPTORS_PER_CONNECTION
+    return min(connections or MOST_CONNECTIONS, max(affordable, LEAST_CONNECTIONS))
 
 
 def _descriptors(connections: int) -> int:

@@ -1,6 +1,6 @@
-"""One client's connection: what it reads is bounded in time, and whatever ends it is said.
+"""One client's connection: it bounds silence in time, and answers each refusal with its reason.
 
-One timer looks how long a client has been silent.
+``server`` makes one for each client; ``reading`` parses what comes. One timer watches how long a client is silent.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from proxy.core.errors import HeadTooLarge, RequestTimedOut, ServerBusy, TidemarkError
-from proxy.server.connections.bounds import HEAD_BYTES, LEAVING_SECONDS, LINGER_SECONDS, REST_SECONDS, SURPLUS_SECONDS
+from proxy.server.connections.bounds import ENDING_SECONDS, HEAD_BYTES, LINGER_SECONDS, REST_SECONDS, SURPLUS_SECONDS
 from proxy.server.connections.exchange import refusal
 from proxy.server.connections.load import RETRY_SECONDS
-from proxy.server.connections.reading import BUSY, TOO_LARGE, Reading
+from proxy.server.connections.reading import BUSY, TOO_LARGE, RequestReader
 
 _LATE_HEAD = "The request's head was not complete after {seconds:g} s. Send it again."
 _LATE_BODY = "Nothing more of the request's body came for {seconds:g} s. Send the request again."
 
 
-class ClientConnection(Reading):
+class ClientConnection(RequestReader):
     """One client's connection. Mutable beside what is being read: how the connection is to end.
 
-    Its parameters are those of ``Reading``.
+    Its parameters are those of ``RequestReader``.
     """
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self.listed = False
-        self._unheard = 0
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.is_listed = False
+        self._overhead_bytes = 0
         """Bytes since the last progress: of lines that are not complete, or of trailers."""
-        self._farewell: TidemarkError | None = None
-        """The refusal that is to follow the answers of earlier requests."""
+        self._pending_refusal: TidemarkError | None = None
+        """The refusal that follows the answers of earlier requests."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Called by the event loop."""
@@ -42,45 +42,45 @@ class ClientConnection(Reading):
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the event loop. The timer would keep the connection in memory."""
+        """Called by the event loop. Cancels the timer, which would keep the connection in memory."""
         super().connection_lost(exc)
-        self._unwatch()
+        self._cancel_timer()
         self._load.end(self)
 
-    # Silence. uvicorn sets a timer after every answer and takes it back at the next request. This one is left to run:
-    # it looks when it was first set to, and is set anew where less than the client's time has passed.
+    # Silence. uvicorn sets a timer after every answer and cancels it at the next request. This timer stays: it fires
+    # when it was first set to, and is set anew where the client has time left.
 
     def on_response_complete(self) -> None:
-        """Called by uvicorn, and where an answer has gone out in one write."""
+        """Called by uvicorn, and after an answer in one write."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
-            self._unwatch()
+            self._cancel_timer()
             return
         self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
-        elif self._farewell is not None:
-            self._part(self._farewell)
+        elif self._pending_refusal is not None:
+            self._refuse_and_close(self._pending_refusal)
         else:
             self._since = self.loop.time()
-            if not self.listed:
+            if not self.is_listed:
                 self._load.list_idle(self)
-            if self._waited:
-                self._waited = False
+            if self._in_pieces:
+                self._in_pieces = False
                 self._load.bodies.release(self)
                 self._watch()
             elif self.timeout_keep_alive_task is None:
                 self._watch()
 
-    def _wait(self) -> None:
-        """Bound what has come of a request that is not complete, and the time for the rest of it."""
-        self._waited = True
+    def _on_incomplete(self) -> None:
+        """Bound the bytes of a request that is not complete, and the time for the rest of it."""
+        self._in_pieces = True
         if self._progress:
             self._progress = False
-            self._unheard = 0
+            self._overhead_bytes = 0
         else:
-            self._unheard += self._size
-            if self._unheard > HEAD_BYTES:
+            self._overhead_bytes += self._size
+            if self._overhead_bytes > HEAD_BYTES:
                 self.refuse(HeadTooLarge(TOO_LARGE))
                 return
         if self._in_head:
@@ -94,18 +94,18 @@ class ClientConnection(Reading):
 
     @property
     def _latest(self) -> RequestResponseCycle | None:
-        """The request that came last; None where none has come."""
+        """The latest request; None where none has come."""
         return self.cycle
 
     def _due(self) -> float | None:
-        """When the client has been silent for too long; None while it is the one that waits."""
+        """Return when the client's silence becomes too long; None while it waits for an answer."""
         bounds, cycle = self._load.bounds, self._latest
         if self._refused:
-            return None if self._farewell is not None else self._since + LINGER_SECONDS
+            return None if self._pending_refusal is not None else self._since + LINGER_SECONDS
         if cycle is not None and not cycle.response_complete:
             if not cycle.more_body:
                 return None
-            if self.flow.read_paused:  # it could not send more
+            if self.flow.read_paused:  # the client cannot send more
                 self._since = self.loop.time()
             return self._since + bounds.body_seconds
         if cycle is not None and cycle.more_body and not self._in_head:
@@ -113,12 +113,12 @@ class ClientConnection(Reading):
         seconds = bounds.head_seconds if self._in_head else self.timeout_keep_alive
         if self._surplus:
             seconds = min(seconds, SURPLUS_SECONDS)
-        elif self._load.leaving:
-            seconds = min(seconds, LEAVING_SECONDS)
+        elif self._load.ending:
+            seconds = min(seconds, ENDING_SECONDS)
         return self._since + seconds
 
     def _watch(self) -> None:
-        """Have the timer look when the client's time is over, or earlier."""
+        """Set the timer to the end of the client's time, unless it fires earlier."""
         due, timer = self._due(), self.timeout_keep_alive_task
         if due is None:
             return
@@ -128,7 +128,7 @@ class ClientConnection(Reading):
             timer.cancel()
         self.timeout_keep_alive_task = self.loop.call_at(due, self.timeout_keep_alive_handler)
 
-    def _unwatch(self) -> None:
+    def _cancel_timer(self) -> None:
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
             self.timeout_keep_alive_task = None
@@ -155,24 +155,24 @@ class ClientConnection(Reading):
     # The end of a connection.
 
     @property
-    def fresh(self) -> bool:
-        """Whether nothing has been asked yet."""
+    def is_fresh(self) -> bool:
+        """Whether no request has come yet."""
         return self._latest is None
 
     @property
     def idle_since(self) -> float | None:
-        """Since when nothing is under way for the client, by the loop's clock; None where something is."""
+        """The time since which the client has no request under way, by the loop's clock; None where it has one."""
         cycle = self._latest
         return self._since if cycle is None or cycle.response_complete else None
 
-    def leave(self) -> None:
-        """Close, since nothing is under way; a client whose first request may be on its way is told why."""
+    def close_idle(self) -> None:
+        """Close; a client whose first request may be under way gets a refusal with the reason."""
         if self._latest is None:
             self.transport.write(refusal(ServerBusy(BUSY, retry_after=RETRY_SECONDS)))
         self.transport.close()
 
     def shutdown(self) -> None:
-        """Called by the server when it ends. Who has connected just before may still send a request."""
+        """Called by the server when it ends. A client that has connected just before may still send a request."""
         cycle = self._latest
         if cycle is not None and not cycle.response_complete:
             cycle.keep_alive = False
@@ -182,31 +182,31 @@ class ClientConnection(Reading):
             self.transport.close()
 
     def refuse(self, error: TidemarkError) -> None:
-        """Answer the request that is being read by an error, in its turn, and close the connection."""
+        """Answer the request that is being read with an error, after the requests before it, and close."""
         cycle = self._latest
         self._refused = True
         self._load.bodies.release(self)
         self._load.notices.warn(type(error).__name__, f"A request was refused as it came in: {error}")
         if cycle is None or cycle.response_complete:
-            self._part(None if cycle is not None and cycle.more_body else error)
+            self._refuse_and_close(None if cycle is not None and cycle.more_body else error)
         elif self._in_head or not cycle.more_body:
-            self._farewell = error
+            self._pending_refusal = error
         else:
-            self._give_up(cycle, error)
+            self._refuse_body(cycle, error)
 
-    def _give_up(self, cycle: RequestResponseCycle, error: TidemarkError) -> None:
+    def _refuse_body(self, cycle: RequestResponseCycle, error: TidemarkError) -> None:
         """Refuse a request whose body is not complete."""
         cycle.disconnected = True
         cycle.message_event.set()
-        if self.pipeline:  # the last one in it is this one
+        if self.pipeline:  # its last request is this one
             self.pipeline.popleft()
-            self._farewell = error
+            self._pending_refusal = error
         else:
-            self._part(None if cycle.response_started else error)
+            self._refuse_and_close(None if cycle.response_started else error)
 
-    def _part(self, error: TidemarkError | None) -> None:
-        """Write a refusal, and close once the client has had time to read it."""
-        self._farewell = None
+    def _refuse_and_close(self, error: TidemarkError | None) -> None:
+        """Write a refusal, and close after the client has had time to read it."""
+        self._pending_refusal = None
         if error is None or self.transport.is_closing():
             self.transport.close()
             return

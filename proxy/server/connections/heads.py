@@ -1,4 +1,4 @@
-"""What the head of a request must be before anything is done with it (RFC 9112). Pure."""
+"""Checks the head of a request before anything is done with it (RFC 9112). Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9
 
 
 def check_head(version: str, url: bytes, lines: Lines) -> None:
-    """Refuse a head that other servers may read otherwise.
+    """Refuse a head that other servers may read in another way.
 
-    :param lines: names in lower case; where only the URL names the host, its line is added
+    :param lines: names in lower case; a Host line is added where only the URL names the host
     :raises VersionUnknown: neither HTTP/1.1 nor HTTP/1.0
     :raises InvalidHttp: RFC 9112, sections 3.2 and 6.1, want status 400
-    :raises CodingUnknown: the body is coded otherwise than in chunks (section 6.1)
+    :raises CodingUnknown: the body has another coding than chunks (section 6.1)
     """
     if version not in VERSIONS:
         raise VersionUnknown
@@ -42,10 +42,10 @@ def check_head(version: str, url: bytes, lines: Lines) -> None:
 
 
 def without_offers(lines: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-    """Leave out what offers another protocol."""
+    """Yield the lines without those that offer another protocol."""
     for name, value in lines:
         if name == b"connection":
-            yield name, b",".join(one for one in value.split(b",") if one.strip().lower() not in OFFERS)
+            yield name, b",".join(option for option in value.split(b",") if option.strip().lower() not in OFFERS)
         elif name not in OFFERS:
             yield name, value
 
@@ -61,17 +61,17 @@ def _check_coding(version: str, codings: Sequence[bytes]) -> None:
 
 
 def _check_authority(url: bytes, hosts: Sequence[bytes], lines: Lines) -> None:
-    """Hold an absolute URL against the Host line (RFC 9112, section 3.2.2)."""
+    """Compare an absolute URL with the Host line (RFC 9112, section 3.2.2)."""
     try:
         target = urlsplit(url.decode("ascii"))
-        named = target.hostname, target.port or DEFAULT_PORTS[target.scheme]
-        plain = "@" not in target.netloc and bool(target.netloc)
+        server = target.hostname, target.port or DEFAULT_PORTS[target.scheme]
+        is_plain = "@" not in target.netloc and bool(target.netloc)
         host = urlsplit("//" + hosts[0].decode("ascii")) if hosts else None
-        meant = named if host is None else (host.hostname, host.port or DEFAULT_PORTS[target.scheme])
+        host_server = server if host is None else (host.hostname, host.port or DEFAULT_PORTS[target.scheme])
     except (ValueError, KeyError):
         message = "The request's URL is neither a path nor an http:// or https:// address."
         raise InvalidHttp(message) from None
-    if not plain or meant != named:
+    if not is_plain or host_server != server:
         message = "The Host header line names another host than the request's URL."
         raise InvalidHttp(message)
     if host is None:

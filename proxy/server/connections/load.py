@@ -1,4 +1,7 @@
-"""What all clients of one worker take together: open connections, and bytes of bodies that are being read."""
+"""Bounds what all clients of one worker use together: connections, and bytes of bodies that are being read.
+
+``accepting`` asks it before it accepts a connection; each connection reports what it does.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,9 @@ from proxy.server.connections.bounds import REFUSING_CONNECTIONS, YOUNG_SECONDS,
 from proxy.server.connections.notices import Notices
 
 RETRY_SECONDS = 1.0
-"""Told to clients that are refused for lack of room; bodies and answers end all the time."""
+"""The ``Retry-After`` of clients that are refused at a bound; bodies and answers end all the time."""
 SPARE_ENTRIES = 64
-"""Of connections that have ended, before they are taken out of the list of idle ones."""
+"""The number of connections that have ended before the list of idle ones is cleared of them."""
 _FULL = (
     "All {bound} connections of this worker are in use. The idlest ones are closed for new ones, and where none is"
     " idle, new ones are refused with 503. For more, raise the limit of open files (ulimit -n) or"
@@ -28,46 +31,46 @@ class Refusable(Protocol):
     """A connection whose request can be refused."""
 
     def refuse(self, error: TidemarkError) -> None:
-        """Answer the request that is being read by an error, and close."""
+        """Answer the request that is being read with an error, and close."""
         ...
 
 
 class Client(Refusable, Protocol):
     """A connection, as the load sees it."""
 
-    listed: bool
-    """Whether the load knows that the client may be idle."""
+    is_listed: bool
+    """Whether the load has it in its list of idle connections."""
 
     @property
-    def fresh(self) -> bool:
-        """Whether nothing has been asked yet."""
+    def is_fresh(self) -> bool:
+        """Whether no request has come yet."""
         ...
 
     @property
     def idle_since(self) -> float | None:
-        """Since when nothing is under way for the client, by the loop's clock; None where something is."""
+        """The time since which the client has no request under way, by the loop's clock; None where it has one."""
         ...
 
-    def leave(self) -> None:
-        """Close, since nothing is under way."""
+    def close_idle(self) -> None:
+        """Close; no request is under way."""
         ...
 
 
 class Bodies:
-    """The bytes of bodies that are being read. Mutable: how many, by client."""
+    """Counts the bytes of bodies that are being read. Mutable: how many, by client."""
 
-    def __init__(self, bound: int) -> None:
-        self._bound = bound
+    def __init__(self, bound_bytes: int) -> None:
+        self._bound = bound_bytes
         self._sizes: dict[Refusable, int] = {}
         self._total = 0
 
     @property
     def total(self) -> int:
-        """Bytes, of all clients."""
+        """The bytes of all clients."""
         return self._total
 
     def add(self, client: Refusable, size: int) -> None:
-        """Count bytes of a client's body; above the bound the largest body of all is refused."""
+        """Count bytes of a client's body; above the bound, refuse the largest body of all."""
         self._sizes[client] = self._sizes.get(client, 0) + size
         self._total += size
         if self._total > self._bound:
@@ -77,23 +80,23 @@ class Bodies:
             largest.refuse(ServerBusy(message, retry_after=RETRY_SECONDS))
 
     def release(self, client: Refusable) -> None:
-        """Forget a client's body: it is complete, or given up."""
+        """Forget a client's body, which is complete or refused."""
         self._total -= self._sizes.pop(client, 0)
 
 
 class Load:
-    """The connections of one worker. Mutable: which are open, and whether the server is ending."""
+    """Bounds the connections of one worker. Mutable: the open ones, and whether the server is ending."""
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
         self.bodies = Bodies(bounds.bodies_bytes)
         self.notices = Notices()
-        self.leaving = False
-        """No connection is taken any more, and each request is the last of its connection."""
-        self.ended: Callable[[], None] = lambda: None
-        """Called when a connection has ended, so that another one may be taken."""
+        self.ending = False
+        """The server accepts no connection any more, and each request is the last of its connection."""
+        self.on_end: Callable[[], None] = lambda: None
+        """Called when a connection has ended, so that another one may be accepted."""
         self._idle: list[tuple[float, int, Client]] = []
-        """A heap of those that may be idle, and since when. What has become of them is looked at when one is needed, so
+        """A heap of connections that may be idle, and since when. They are checked only when an idle one is needed, so
         that a request costs nothing here."""
         self._numbers = count()
         self._served: set[Client] = set()
@@ -102,26 +105,26 @@ class Load:
 
     @property
     def open(self) -> int:
-        """Connections that take up a descriptor."""
+        """The number of connections that use a descriptor."""
         return len(self._served) + len(self._surplus) + len(self._closing)
 
     def delay(self) -> float:
-        """Seconds until another connection may be taken; infinite: when one has ended."""
+        """Return the seconds until another connection may be accepted; infinite where one has to end first."""
         if self.open >= self.bounds.connections + REFUSING_CONNECTIONS:
             if not self._closing and not self._close_idlest():
                 return self._youth() or float("inf")
             return float("inf")
         return self._youth() if len(self._served) >= self.bounds.connections else 0.0
 
-    def surplus(self) -> bool:
-        """Whether a new connection has to be refused; an idle one is closed for it, where there is one."""
+    def is_surplus(self) -> bool:
+        """Whether a new connection exceeds the bound; closes the idlest one for it, where one is idle."""
         if len(self._served) < self.bounds.connections:
             return False
         self.notices.warn("connections", _FULL.format(bound=self.bounds.connections))
         return not self._close_idlest()
 
     def begin(self, client: Client, *, surplus: bool) -> None:
-        """Count a connection that has been taken."""
+        """Count a connection that has been accepted."""
         if surplus:
             self._surplus.add(client)
         else:
@@ -133,27 +136,27 @@ class Load:
         self._served.discard(client)
         self._surplus.discard(client)
         self._closing.discard(client)
-        self.ended()
+        self.on_end()
 
     def list_idle(self, client: Client) -> None:
-        """Remember a connection that may be closed for another one."""
+        """List a connection as one that may be closed for another."""
         since = client.idle_since
         if since is None or client not in self._served:
             return
-        client.listed = True
+        client.is_listed = True
         heappush(self._idle, (since, next(self._numbers), client))
         if len(self._idle) > 2 * len(self._served) + SPARE_ENTRIES:
-            self._idle = [one for one in self._idle if one[2] in self._served]
+            self._idle = [entry for entry in self._idle if entry[2] in self._served]
             heapify(self._idle)
 
     def _idlest(self) -> Client | None:
-        """The connection that has been idle longest."""
+        """Return the connection that has been idle longest."""
         while self._idle:
             since, number, client = self._idle[0]
             idle_since = client.idle_since if client in self._served else None
             if idle_since is None:
                 heappop(self._idle)
-                client.listed = False
+                client.is_listed = False
             elif idle_since == since:
                 return client
             else:
@@ -161,7 +164,7 @@ class Load:
         return None
 
     def _close_idlest(self) -> bool:
-        """Close the connection that has been idle longest, unless something is under way on all of them."""
+        """Close the connection that has been idle longest, and return whether there was one."""
         client = self._idlest()
         if client is None or self._youth():
             return False
@@ -169,9 +172,9 @@ class Load:
         return True
 
     def _youth(self) -> float:
-        """Seconds until the idlest connection may be closed; 0 also where none is idle."""
+        """Return the seconds until the idlest connection may be closed; 0 also where none is idle."""
         client = self._idlest()
-        if client is None or not client.fresh:
+        if client is None or not client.is_fresh:
             return 0.0
         return max(0.0, (client.idle_since or 0.0) + YOUNG_SECONDS - asyncio.get_running_loop().time())
 
@@ -179,4 +182,4 @@ class Load:
         self._served.discard(client)
         self._surplus.discard(client)
         self._closing.add(client)
-        client.leave()
+        client.close_idle()

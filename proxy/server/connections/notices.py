@@ -1,4 +1,4 @@
-"""Log lines about clients, so few that clients cannot fill the log."""
+"""Logs warnings about clients, at a rate at which clients cannot fill the log."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 
 QUIET_SECONDS = 10.0
-"""Between two lines of one kind: as between those of ``store.degraded``."""
+"""The least time between two lines of one kind, as for ``store.degraded``."""
 
 
 class Notices:
-    """The notices of one worker. Mutable: when each kind was last logged, and how often it came since."""
+    """Logs the warnings of one worker. Mutable: when each kind was last logged, and how often it was omitted since."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -20,7 +20,7 @@ class Notices:
         self._omitted: dict[str, int] = {}
 
     def warn(self, kind: str, message: str) -> None:
-        """Log a warning, unless one of its kind has just been logged; the next line says how many were left out."""
+        """Log a warning, unless its kind has just been logged; the next line of the kind counts the omitted ones."""
         now = self._clock()
         if now - self._logged_at.get(kind, -QUIET_SECONDS) < QUIET_SECONDS:
             self._omitted[kind] = self._omitted.get(kind, 0) + 1

@@ -1,6 +1,7 @@
-"""The reading half of a connection: the parser's callbacks, written anew.
+"""The reading half of a connection: it replaces the parser's callbacks of uvicorn's protocol.
 
-Heads are judged before a request is made of them, trailers are dropped, and offers of other protocols are passed over.
+It checks a head before it makes a request of it, drops trailers, and ignores offers of other protocols. ``connection``
+adds the bounds in time.
 """
 
 from __future__ import annotations
@@ -23,51 +24,51 @@ TOO_LARGE = f"The head of a request, and its trailers, may have {HEAD_BYTES // 1
 BUSY = "Tidemark has as many connections as it takes, and all are in use. Try again in a moment."
 
 
-class Reading(HttpToolsProtocol):
-    """What a connection reads. Mutable beside what uvicorn keeps: how far the request that comes in has come.
+class RequestReader(HttpToolsProtocol):
+    """Reads the requests of one connection. Mutable beside uvicorn's state: how much of a request has come.
 
-    :param load: of all connections of the worker; None: this is the only one
-    :param surplus: whether it is beyond the bound on connections, so that its request is refused
+    :param load: of all connections of the worker; None where this is the only one
+    :param surplus: whether it exceeds the bound on connections, so that its request is refused
     """
 
-    def __init__(self, *given: Any, load: Load | None = None, surplus: bool = False, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, *args: Any, load: Load | None = None, surplus: bool = False, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._load = load or Load(Bounds())
         self._surplus = surplus
-        self._written = self.loop.create_future()
-        self._written.set_result(None)
+        self._done = self.loop.create_future()
+        self._done.set_result(None)
         self._raw_root = self.root_path.encode("ascii")
         self._host: bytes | None = None
-        """The Host line that has been found right."""
+        """The last Host line that passed the check."""
         self._size = 0
-        """Bytes of what is being parsed."""
+        """The bytes of the piece that is being parsed."""
         self._in_head = False
-        """A request has begun, and its head is not complete."""
+        """Whether a request has begun whose head is not complete."""
         self._split = False
-        """That head comes in several pieces."""
+        """Whether that head comes in several pieces."""
         self._progress = False
-        """A request has begun, or something of its body has come, since bytes were last counted."""
+        """Whether a request has begun, or a part of its body has come, since bytes were last counted."""
         self._since = 0.0
-        """By the loop's clock: when the client was last heard of, or answered."""
-        self._waited = False
-        """Since the last answer something has come in pieces: the timer may be set for it, and a body is counted."""
+        """The time of the client's last bytes or last answer, by the loop's clock."""
+        self._in_pieces = False
+        """Whether a request since the last answer came in pieces: the timer may run for it, and a body is counted."""
         self._refused = False
-        """Whatever else comes is dropped."""
+        """Whether a request was refused: all further bytes are dropped."""
 
-    def leave(self) -> None:
-        """Close, since nothing is under way."""
+    def close_idle(self) -> None:
+        """Close; no request is under way."""
         raise NotImplementedError
 
     def refuse(self, error: TidemarkError) -> None:
-        """Answer the request that is being read by an error, in its turn, and close the connection."""
+        """Answer the request that is being read with an error, after the requests before it, and close."""
         raise NotImplementedError
 
-    def _wait(self) -> None:
-        """Called when something has come, and the request is not complete."""
+    def _on_incomplete(self) -> None:
+        """Called when a piece has come, and the request is not complete."""
         raise NotImplementedError
 
-    def _unwatch(self) -> None:
-        """Take the timer back."""
+    def _cancel_timer(self) -> None:
+        """Cancel the timer."""
         raise NotImplementedError
 
     def data_received(self, data: bytes) -> None:
@@ -78,13 +79,13 @@ class Reading(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as stopped:
-            self._pass_over_offer(memoryview(data)[stopped.args[0] :])
+            self._ignore_offer(memoryview(data)[stopped.args[0] :])
         except httptools.HttpParserError as error:
             self.refuse(self._cause_of(error))
         cycle = self.cycle
-        half = cycle is not None and cycle.more_body  # type: ignore[redundant-expr] # uvicorn begins with None
-        if (half or self._in_head) and not self._refused:
-            self._wait()
+        in_body = cycle is not None and cycle.more_body  # type: ignore[redundant-expr] # uvicorn begins with None
+        if (in_body or self._in_head) and not self._refused:
+            self._on_incomplete()
 
     # What the parser calls.
 
@@ -102,7 +103,7 @@ class Reading(HttpToolsProtocol):
             raise HeadTooLarge(TOO_LARGE)
 
     def on_headers_complete(self) -> None:
-        """Called by the parser; makes a request of the head."""
+        """Called by the parser: check the head and make a request of it."""
         parser, url, lines = self.parser, self.url, self.headers
         if parser.should_upgrade():
             return
@@ -110,19 +111,19 @@ class Reading(HttpToolsProtocol):
             raise ServerBusy(BUSY, retry_after=RETRY_SECONDS)
         if (self._split or self._size > HEAD_BYTES) and _size_of(url, lines) > HEAD_BYTES:
             raise HeadTooLarge(TOO_LARGE)
-        version, named = parser.get_http_version(), dict(lines)
-        host = named.get(b"host")
+        version, headers = parser.get_http_version(), dict(lines)
+        host = headers.get(b"host")
         if (
             host is None
             or host != self._host
             or version != "1.1"
             or url[:1] != b"/"
-            or len(named) != len(lines)  # a name stands twice
-            or b"transfer-encoding" in named
+            or len(headers) != len(lines)  # a name stands twice
+            or b"transfer-encoding" in headers
         ):
             check_head(version, url, lines)
             self._host = host
-        self.headers = []  # of trailers, which nobody reads (RFC 9110, section 6.5.1)
+        self.headers = []  # for trailers, which are dropped (RFC 9110, section 6.5.1)
         scope = self.scope = self._scope(version, parser.get_method(), url, lines)
         self._in_head = self._split = False
         self._begin(
@@ -135,8 +136,8 @@ class Reading(HttpToolsProtocol):
                 access_log=self.access_log,
                 default_headers=self.server_state.default_headers,
                 message_event=asyncio.Event(),
-                expect_100_continue=b"expect" in named and named[b"expect"].lower() == b"100-continue",
-                keep_alive=version != "1.0" and parser.should_keep_alive() and not self._load.leaving,
+                expect_100_continue=b"expect" in headers and headers[b"expect"].lower() == b"100-continue",
+                keep_alive=version != "1.0" and parser.should_keep_alive() and not self._load.ending,
                 on_response=self.on_response_complete,
             )
         )
@@ -154,10 +155,10 @@ class Reading(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Called by the parser."""
-        if self._in_head:  # an offer, which is read once more
+        if self._in_head:  # a head with an offer, which is read once more
             return
         cycle = self.cycle
-        if self._waited:
+        if self._in_pieces:
             self._load.bodies.release(self)
         if cycle.response_complete:
             self._since = self.loop.time()
@@ -165,7 +166,7 @@ class Reading(HttpToolsProtocol):
         cycle.message_event.set()
 
     def _scope(self, version: str, method: bytes, url: bytes, lines: list[tuple[bytes, bytes]]) -> Any:
-        """A request as ASGI has it."""
+        """Return the request's ASGI scope."""
         path, query = url, b""
         if b"?" in url or b"#" in url or url[:1] != b"/":
             target = httptools.parse_url(url)
@@ -188,12 +189,12 @@ class Reading(HttpToolsProtocol):
         }
 
     def _begin(self, cycle: RequestResponseCycle) -> None:
-        """Hand a request to the application, or have it wait for the answers of those before it."""
-        first = self.cycle is None
-        waits = not first and not self.cycle.response_complete
+        """Give a request to the application, or let it wait for the answers of the requests before it."""
+        is_first = self.cycle is None
+        waits = not is_first and not self.cycle.response_complete
         self.cycle = cycle
-        if first:
-            self._unwatch()
+        if is_first:
+            self._cancel_timer()
         if not waits:
             self._start_asgi_task(cycle, self.app)
         else:
@@ -201,17 +202,17 @@ class Reading(HttpToolsProtocol):
             self.pipeline.appendleft((cycle, self.app))
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Called when a request's turn has come."""
-        task = self.loop.create_task(cycle.run_asgi(ServerExchange(app, cycle, self._written)))
+        """Start the application on a request whose predecessors have been answered."""
+        task = self.loop.create_task(cycle.run_asgi(ServerExchange(app, cycle, self._done)))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    # An offer to go on in another protocol (``Upgrade: h2c``) is passed over, as RFC 9110, section 7.8, allows. Every
+    # An offer to continue in another protocol (``Upgrade: h2c``) is ignored, as RFC 9110, section 7.8, allows. Every
     # Java HttpClient makes that offer with each request, and uvicorn then drops the body (Kludex/uvicorn#2722). So
-    # the head is read once more, by a fresh parser and without the offer.
+    # the head is read once more, by a new parser and without the offer.
 
-    def _pass_over_offer(self, rest: memoryview) -> None:
-        """Read a head again for which the parser has stopped, and what follows it, where it may stop again."""
+    def _ignore_offer(self, rest: memoryview) -> None:
+        """Read the head again that stopped the parser, without its offer, and then the bytes after it."""
         while True:
             try:
                 head = self._head_without_offer()
@@ -232,26 +233,26 @@ class Reading(HttpToolsProtocol):
 
     def _head_without_offer(self) -> bytes:
         method, version = self.parser.get_method(), self.parser.get_http_version().encode()
-        if method == b"CONNECT":  # no offer: without it the parser would stop again
+        if method == b"CONNECT":  # it is no offer, so the parser would stop again
             message = "Tidemark is no proxy for connections: it takes no CONNECT."
             raise InvalidHttp(message)
         lines = [b"%b: %b\r\n" % line for line in without_offers(self.headers)]
         return b"%b %b HTTP/%b\r\n%b\r\n" % (method, self.url, version, b"".join(lines))
 
     def _cause_of(self, error: httptools.HttpParserError) -> TidemarkError:
-        """What to tell a client whose request the parser has given up."""
+        """Return the error for a client whose request the parser refused."""
         cause = error.__context__
         if isinstance(cause, TidemarkError):
             return cause
         if cause is None:
-            reason = str(error)  # one of the parser's own sentences
-            strange = "HTTP version" in reason or "PRI" in reason
-            return VersionUnknown() if strange else InvalidHttp(f"This is no request of HTTP/1.1: {reason}.")
+            reason = str(error)  # a sentence of the parser
+            is_other_version = "HTTP version" in reason or "PRI" in reason
+            return VersionUnknown() if is_other_version else InvalidHttp(f"This is no request of HTTP/1.1: {reason}.")
         if not isinstance(cause, httptools.HttpParserError | UnicodeError):
             self.logger.error("A request could not be read", exc_info=cause)
         return InvalidHttp("This is no request of HTTP/1.1: its URL cannot be read.")
 
 
 def _size_of(url: bytes, lines: list[tuple[bytes, bytes]]) -> int:
-    """Bytes of a head, about: with the colons and line ends, without the method."""
+    """Return the approximate bytes of a head, with colons and line ends, without the method."""
     return len(url) + sum(len(name) + len(value) + 4 for name, value in lines)

@@ -1,4 +1,4 @@
-"""uvicorn's server, with connections taken by ``accepting`` and bounds over all of them."""
+"""uvicorn's server, with connections from ``accepting`` and bounds over all of them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from proxy.server.connections.load import Load
 
 
 class ServingConfig(uvicorn.Config):
-    """uvicorn's configuration and the bounds of a worker, which go to worker processes together."""
+    """uvicorn's configuration and the bounds of a worker. Both are sent to worker processes."""
 
-    def __init__(self, app: Any, *, bounds: Bounds, **named: Any) -> None:
-        super().__init__(app, http=ClientConnection, **named)
+    def __init__(self, app: Any, *, bounds: Bounds, **options: Any) -> None:
+        super().__init__(app, http=ClientConnection, **options)
         self.bounds = bounds
 
 

@@ -1,7 +1,7 @@
-"""Several worker processes on one listening socket: uvicorn's supervisor, which gives the socket up when it ends.
+"""Starts several worker processes on one listening socket, by uvicorn's supervisor.
 
-A socket that one process still holds takes connections that nobody answers. So the parent closes its own at the signal,
-and each worker when it has taken what had come; the last to do so ends the listening.
+A socket that is open in any process accepts connections, and nobody answers them. So the parent closes its own at the
+signal, and each worker after it has accepted the clients that had connected; the last close ends the listening.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from proxy.server.connections.server import Server, ServingConfig
 
 
 class Worker(multiprocess.Process):
-    """A worker process with our server."""
+    """A worker process with Tidemark's server."""
 
     config: ServingConfig
 
     @property
     def server(self) -> Server:
-        """Made in the worker, when it is first asked for."""
+        """The server, made in the worker at the first use."""
         if not isinstance(self._server, Server):
             self._server = Server(self.config)
         return self._server
@@ -32,7 +32,7 @@ class Workers(multiprocess.Multiprocess):
     """The parent of the workers."""
 
     def __init__(self, config: ServingConfig, sockets: list[socket.socket]) -> None:
-        multiprocess.Process = Worker  # type: ignore[misc] # uvicorn makes its workers by this name
+        multiprocess.Process = Worker  # type: ignore[misc] # uvicorn makes its workers of this class
         super().__init__(config, sockets)
         self._ending = False
         for number in (signal.SIGINT, signal.SIGTERM):
