@@ -1,6 +1,6 @@
 """What the archive returns: frozen values that an endpoint renders as JSON, and that a console can show.
 
-``server/endpoints/conversation_json.py`` renders them.
+``server/conversation_json.py`` renders them.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Literal, cast
+from typing import Literal, assert_never, cast
 
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import ConfigError
@@ -77,8 +77,17 @@ class Destination:
     @property
     def is_plain(self) -> bool:
         """Whether its requests use the wire lane and never need litellm."""
-        translated = self.lane == "translate" or (self.lane == "auto" and CONFIGURED_FOR_LITELLM & self.params.keys())
-        return self.without_litellm is not None and not translated
+        if self.without_litellm is None:
+            return False
+        match self.lane:
+            case "wire":
+                return True
+            case "translate":
+                return False
+            case "auto":
+                return not CONFIGURED_FOR_LITELLM & self.params.keys()
+            case _:
+                assert_never(self.lane)
 
     @property
     def bare_model(self) -> str:

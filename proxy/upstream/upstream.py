@@ -7,7 +7,7 @@ litellm's data file, litellm itself, so that litellm is imported for few models 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import LONGEST_MODEL_NAME, CachedPrefix, JsonValue
@@ -211,6 +211,8 @@ async def _lane_of(entry: Destination, provider: str, base: str | None) -> Lane:
             if base is None or CONFIGURED_FOR_LITELLM & entry.params.keys():
                 return "translate"
             return "wire" if await _speaks_wire(provider) else "translate"
+        case _:
+            assert_never(entry.lane)
 
 
 async def _speaks_wire(provider: str) -> bool:

@@ -19,8 +19,7 @@ from proxy.core.errors import InvalidRequest
 from proxy.dialects.chat.request import checked_model
 from proxy.dialects.raw_json import decoded, members
 from proxy.server.access import ConversationAccess
-from proxy.server.encodings import read_plain_body
-from proxy.server.endpoints.conversation_json import (
+from proxy.server.conversation_json import (
     context_snapshot,
     conversation_list,
     conversation_page,
@@ -29,6 +28,7 @@ from proxy.server.endpoints.conversation_json import (
     search_page,
     summary_page,
 )
+from proxy.server.encodings import read_plain_body
 from proxy.server.headers import conversation_name, report_lines
 from proxy.server.responses import to_json, with_error_envelope
 
