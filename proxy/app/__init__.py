@@ -1,4 +1,4 @@
-"""The composition root: the only room that knows every adapter. Wiring, no rules."""
+"""The composition root: the only package that imports every adapter. It connects them and has no rules."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Binding the parts to routes: what comes out is an ASGI application.
+"""Connects the parts to routes, which makes an ASGI application.
 
-``cli/main.py`` brings settings, the store's address and the secret.
+``cli/main.py`` passes the settings, the store's address and the secret.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ def create_app(
     shared_metrics: Path | None = None,
     codec: Codec | None = None,
 ) -> Starlette:
-    """The application of one worker process.
+    """Build the application of one worker process.
 
-    :param store_url: where the store is, ``embedded`` resolved already
-    :param secret: key of the HMAC that tells tenants apart; the same in all workers and replicas
-    :param shared_metrics: the folder that several workers count into
+    :param store_url: the store's address, with ``embedded`` resolved
+    :param secret: the key of the HMAC that distinguishes tenants, the same in all workers and replicas
+    :param shared_metrics: the folder that several workers write their counts to
     :param codec: packs every stored value; None for the usual one
     """
     metrics, log = Metrics(shared_metrics), FactLog()
@@ -76,7 +76,7 @@ def create_app(
     parts, store = stored.parts, stored.store
     flushing = Flushing(settings, store_url, emit, stored.codec, store)
     flush = flushing.outbox if flushing.enabled else None
-    stored.forgets.append(flushing)  # also while it is off: something may be left of when it was on
+    stored.deletion_hooks.append(flushing)  # also while it is off, because entries may remain from when it was on
     engine = Engine(stored, emit, flush)
     pipeline = Pipeline(
         upstream=parts.upstream,
@@ -88,8 +88,8 @@ def create_app(
         clock=time.time,
         timer=time.perf_counter,
     )
-    heard = log.hears(TurnStored)  # the metrics do not count them
-    relay = Relay(store, parts.counter, emit, msgspec.json.decode, time.perf_counter, tells_turns=heard)
+    logs_turns = log.includes(TurnStored)  # the metrics do not count turns
+    relay = Relay(store, parts.counter, emit, msgspec.json.decode, time.perf_counter, tells_turns=logs_turns)
     auth: Authenticator = PassthroughAuth(
         secret,
         identity_headers=settings.auth.identity_headers,
@@ -134,25 +134,25 @@ def create_app(
             metrics=metrics.render,
             count_resting=engine.compactor.writer.resting,
         ).routes(),
-        *OfflineEndpoints(parts.stateless(), auth, max_body).routes(),
+        *OfflineEndpoints(parts.offline_service(), auth, max_body).routes(),
         *RegistryEndpoints(stored.registry, auth, access).routes(),
         *_archived(stored, pipeline, engine, conversations).routes(),
     ]
     handlers = {404: _missing, 405: _missing, 500: _failed}
     browsers = BrowserAccess(settings.server.host, settings.server.allowed_origins, warn)
     app = _Application(chat, browsers, routes=routes, lifespan=lifespan, exception_handlers=handlers)
-    app.router.redirect_slashes = False  # behind TLS the redirect would send the next request, key and all, to http://
+    app.router.redirect_slashes = False  # behind TLS a redirect would send the next request with its key to http://
     return app
 
 
 class _Application(Starlette):
-    """Routes and their errors are starlette's. Chat requests go past its layers: their endpoint does it all.
+    """Serves chat requests directly at their endpoint, and all others through starlette's routes.
 
-    Whether a web page may ask is decided here, before any endpoint, so that none can be forgotten.
+    It decides before any endpoint whether a web page may send a request, so that no endpoint can omit that.
     """
 
-    def __init__(self, chat: ASGIApp, browsers: BrowserAccess, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, chat: ASGIApp, browsers: BrowserAccess, **options: Any) -> None:
+        super().__init__(**options)
         self._chat = chat
         self._browsers = browsers
 
@@ -169,7 +169,7 @@ class _Application(Starlette):
 
 
 def _marks(secret: bytes) -> Callable[[bytes], str]:
-    """The mark of each caller's answers; the newest are remembered, since every request asks."""
+    """Return the function for the mark of a caller's answers, cached because every request calls it."""
     return lru_cache(MAX_CACHED_CALLERS)(partial(mark_of, secret))
 
 
@@ -201,7 +201,7 @@ def _archived(
             store=store,
             summaries=summaries,
             search=MessageSearch(),
-            deletion_hooks=stored.forgets,
+            deletion_hooks=stored.deletion_hooks,
             read=read_messages,
             clock=time.time,
         ),
@@ -240,22 +240,22 @@ def _archived(
 
 
 async def _missing(request: Request, error: Exception) -> Response:
-    """A path or method that is not served, told in OpenAI's envelope."""
+    """Answer a request whose path or method is not served, in OpenAI's envelope."""
     message = _NOT_FOUND.format(method=request.method, path=request.url.path)
-    told = InvalidRequest(message, code="unknown_url")
+    missing = InvalidRequest(message, code="unknown_url")
     status, allow = (error.status_code, error.headers) if isinstance(error, HTTPException) else (404, None)
-    return Response(envelope(told), status, allow, media_type="application/json")
+    return Response(envelope(missing), status, allow, media_type="application/json")
 
 
 async def _failed(_: Request, __: Exception) -> Response:
-    """A failure of ours at an endpoint beside the road; the server logs it."""
+    """Answer a request whose endpoint failed; the server logs the failure."""
     error = TidemarkError("Tidemark failed to serve this request; its log says why.")
     return Response(envelope(error), status_of(error), media_type="application/json")
 
 
 def _both(first: Listener, second: Listener) -> Listener:
-    def tell(event: Event) -> None:
+    def emit(event: Event) -> None:
         first(event)
         second(event)
 
-    return tell
+    return emit

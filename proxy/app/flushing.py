@@ -1,6 +1,6 @@
-"""Wiring of the memory flush: queue, outbox, consumers, worker. Only where ``memory_flush.enabled`` says so.
+"""Connects the parts of the memory flush: queue, outbox, consumers and worker.
 
-Beside the application, which starts and ends it; ``tidemark flush`` uses it without one.
+``application.py`` starts and ends it where ``memory_flush.enabled`` is true. ``tidemark flush`` uses it alone.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ from proxy.store.conversations import RedisStore
 from proxy.store.flush_queue import QueueBounds, RedisFlushQueue
 
 STORE_SECONDS = 10.0
-"""The longest that one step waits for the store; no client waits for it."""
+"""The longest that one step waits for the store. No client waits for these steps."""
 FOLDER = "flush"
-"""In the data folder: the daily tier."""
+"""The folder of the daily files, inside the data folder."""
 
 
 class Flushing:
-    """What a process needs to queue what leaves the context, and to deliver it.
+    """The parts of a process that queue and deliver the messages that leave the context.
 
-    It has a connection of its own to the store: no request waits behind entries, which may be megabytes, and a failure
-    among them does not have the store left alone.
+    It has its own connection to the store. So no request waits behind entries, which may be megabytes, and a failure of
+    an entry does not make requests skip the store.
 
     :param codec: packs every stored value
-    :param requests: the store as requests use it, over whose connection their notes go; None where there are none
+    :param requests: the store of requests, whose connection sends their notes; None where the process serves none
     """
 
     def __init__(
         self, settings: Settings, url: str, emit: Listener, codec: Codec, requests: RedisStore | None = None
     ) -> None:
-        said = settings.memory_flush
-        self.enabled = said.enabled
+        section = settings.memory_flush
+        self.enabled = section.enabled
         self._settings = settings
         self._emit = emit
-        self._waits = RetryWaits(attempts=said.attempts)
+        self._waits = RetryWaits(attempts=section.attempts)
         ttl_seconds = settings.store.ttl_days * SECONDS_A_DAY
-        bounds = QueueBounds(said.max_entries, said.max_mb * 2**20)
+        bounds = QueueBounds(section.max_entries, section.max_mb * 2**20)
         self.store = store = RedisStore(
             url,
             codec,
@@ -73,9 +73,9 @@ class Flushing:
         self._worker: FlushWorker | None = None
 
     def start(self, *, work: bool) -> None:
-        """Begin, in the running loop.
+        """Start in the running loop.
 
-        :param work: whether this process may deliver, beside what it queues
+        :param work: whether this process also delivers
         :raises ConfigError: two consumers have one name
         """
         consumers = [*self.consumers()] if work else []
@@ -87,7 +87,7 @@ class Flushing:
             self._worker.start()
 
     async def aclose(self) -> None:
-        """Queue what is left, and give way to another worker."""
+        """Queue the remaining entries, and let another worker lead."""
         await self.outbox.aclose()
         await self._watch.aclose()
         if self._worker is not None:
@@ -95,9 +95,9 @@ class Flushing:
         await self.store.close()
 
     async def forget(self, tenant: str, conversation: str) -> None:
-        """Take a conversation out of queue, dead letters, notes and daily files: really gone.
+        """Delete a conversation from the queue, the dead letters, the notes and the daily files.
 
-        What is being delivered at this moment, or was, is the consumers'. The files are those of this machine.
+        Entries that were delivered, or are being delivered now, belong to the consumers. The files are this machine's.
 
         :raises StoreUnavailable: the store did not answer in time
         """
@@ -106,27 +106,27 @@ class Flushing:
         await asyncio.to_thread(self.daily().forget, tenant, {conversation})
 
     def consumers(self) -> Iterator[Consumer]:
-        """Whoever wants what leaves the context, by the configuration.
+        """Yield the consumers that the configuration names.
 
         :raises ConfigError: two of them have one name
         """
-        said, secret = self._settings.memory_flush, self._settings.secrets.flush
-        if said.daily:
+        section, secret = self._settings.memory_flush, self._settings.secrets.flush
+        if section.daily:
             yield self.daily()
-        if said.webhook is not None and secret is not None:
-            from proxy.memory_flush.webhook import Webhook  # noqa: PLC0415 - aiohttp, for those who want it only
+        if section.webhook is not None and secret is not None:
+            from proxy.memory_flush.webhook import Webhook  # noqa: PLC0415 - it imports aiohttp
 
             yield Webhook(
-                str(said.webhook), secret.reveal().encode(), timeout_seconds=said.timeout_seconds, clock=time.time
+                str(section.webhook), secret.reveal().encode(), timeout_seconds=section.timeout_seconds, clock=time.time
             )
-        if said.entry_points:
-            for one in installed_consumers():
-                yield EntryPointConsumer(one.name, one.load, timeout_seconds=said.timeout_seconds)
+        if section.entry_points:
+            for entry_point in installed_consumers():
+                yield EntryPointConsumer(entry_point.name, entry_point.load, timeout_seconds=section.timeout_seconds)
 
     def daily(self) -> DailyFiles:
-        """The files of the daily tier."""
-        said = self._settings.memory_flush
-        return DailyFiles(self._settings.data_dir / FOLDER, keep_days=said.keep_days, clock=time.time)
+        """Return the consumer that writes daily files."""
+        section = self._settings.memory_flush
+        return DailyFiles(self._settings.data_dir / FOLDER, keep_days=section.keep_days, clock=time.time)
 
     def _courier(self, consumer: Consumer, reader: str) -> Courier:
         return Courier(consumer, self.queue, reader, waits=self._waits, emit=self._emit, clock=time.time)

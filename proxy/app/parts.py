@@ -1,13 +1,13 @@
-"""What an application is made of: adapters, the store's rooms, and what brings requests within their budgets.
+"""Builds the adapters, the parts that use the store, and the parts that fit requests into their budgets.
 
-Below the application, which binds these to routes; the command line uses them without one.
+``application.py`` connects them to routes, and the command line uses them without routes.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, assert_never
 
 from proxy.catalog.catalog import Catalog
 from proxy.catalog.litellm_data import LiteLLMModelData
@@ -49,9 +49,9 @@ BYTES_A_MEGABYTE = 1_048_576
 
 
 class Parts:
-    """Everything that neither store nor server is needed for; the command line uses it as it is.
+    """The parts that need neither store nor server, as the command line uses them.
 
-    :param live: what a person set of models, where there is a store
+    :param live: the registry's settings, where there is a store
     """
 
     def __init__(
@@ -72,51 +72,58 @@ class Parts:
             self.upstream,
             policy_for=settings.policy_for,
             overrides={entry.name: _window(entry.window) for entry in settings.model_list},
-            shipped={name: _window(known.window) for name, known in settings.model_defaults.patterns.items()},
+            shipped={
+                name: _window(model_default.window) for name, model_default in settings.model_defaults.patterns.items()
+            },
             data=data,
             live=live,
             learned_window_store=learned_window_store,
         )
         self.extractive = ExtractiveSummarizer(self.counter)
         self._strategies: dict[tuple[Any, ...], Summarizer] = {}
-        self._named: dict[tuple[Strategy, str | Template, str, bool], Summarizer] = {}
-        """By the words of a policy, which only configurations have."""
+        self._summarizers: dict[tuple[Strategy, str | Template, str, bool], Summarizer] = {}
+        """The summarizers by the values of a policy, of which a configuration has few."""
 
-    def strategy(self, strategy: Strategy, **asked: Any) -> Summarizer:
-        """The summarizer of a strategy; made once for the same wishes.
+    def strategy(self, strategy: Strategy, **options: Any) -> Summarizer:
+        """Return the summarizer of a strategy, which is built once for equal options.
 
-        :param asked: what ``LlmSummarizer`` takes by name
+        :param options: keyword arguments of ``LlmSummarizer``
         """
-        key = (strategy, *sorted(asked.items()))
+        key = (strategy, *sorted(options.items()))
         if key not in self._strategies:
-            self._strategies[key] = self._made(strategy, asked)
+            self._strategies[key] = self._build(strategy, options)
         return self._strategies[key]
 
-    def _made(self, strategy: Strategy, asked: Mapping[str, Any]) -> Summarizer:
+    def _build(self, strategy: Strategy, options: Mapping[str, Any]) -> Summarizer:
         if strategy == "extractive":
             return self.extractive
-        narrator = LlmSummarizer(self.upstream, self.counter, window_of=self._window_of, **asked)
-        carrier = CarriesRequest if strategy == "llm" else HybridSummarizer
-        return carrier(self.counter, narrator)
+        narrator = LlmSummarizer(self.upstream, self.counter, window_of=self._window_of, **options)
+        match strategy:
+            case "llm":
+                return CarriesRequest(self.counter, narrator)
+            case "hybrid":
+                return HybridSummarizer(self.counter, narrator)
+            case _:
+                assert_never(strategy)
 
     async def _window_of(self, route: Route, caller: Caller) -> int | None:
-        """What a summarizer's model takes in, where that is more than an assumption."""
+        """Return the input window of a summarizer's model, unless it is only a default."""
         window = (await self.catalog.profile(route, caller)).window
         return None if window.source == "default" else min(window.window, window.max_input_tokens)
 
     def summarizer_for(self, profile: ModelProfile, _: Route) -> Summarizer:
-        """The summarizer that a model's policy names."""
+        """Return the summarizer that a model's policy names."""
         policy = profile.policy
-        named = (policy.strategy, policy.template, policy.summarizer_model, policy.summarizer_cache_friendly)
-        summarizer = self._named.get(named)
+        key = (policy.strategy, policy.template, policy.summarizer_model, policy.summarizer_cache_friendly)
+        summarizer = self._summarizers.get(key)
         if summarizer is None:
-            strategy, template, model, cache_friendly = named
+            strategy, template, model, cache_friendly = key
             summarizer = self.strategy(strategy, template=template, model=model, cache_friendly=cache_friendly)
-            self._named[named] = summarizer
+            self._summarizers[key] = summarizer
         return summarizer
 
-    def stateless(self) -> OfflineService:
-        """Counting and compacting of single requests."""
+    def offline_service(self) -> OfflineService:
+        """Return the service that counts and compacts single requests."""
         return OfflineService(
             parser=self.parser,
             counter=self.counter,
@@ -148,7 +155,7 @@ class Parts:
 
 
 class StoredParts:
-    """What is kept in the store, and the registry of models upon it."""
+    """The parts that use the store, and the registry of models."""
 
     def __init__(
         self,
@@ -176,8 +183,8 @@ class StoredParts:
             max_tenant_bytes=None if most is None else most * BYTES_A_MEGABYTE,
             library=settings.transport.store == "library",
         )
-        self.forgets: list[DeletionHook] = []
-        """Whoever keeps something of a conversation beside the store, and is told when it is forgotten."""
+        self.deletion_hooks: list[DeletionHook] = []
+        """The hooks that delete a conversation's records outside the store."""
         self.by_hand = RedisByHand(self.store.ask, codec, ttl_seconds=ttl_seconds, lifetimes=self.lifetimes)
         self.calibrations = RedisCalibrations(self.store.ask, codec, ttl_seconds=ttl_seconds)
         models = RedisModels(self.store.ask, codec)
@@ -206,7 +213,7 @@ class StoredParts:
 
 
 class Engine:
-    """What understands requests and brings them within their budgets."""
+    """The parts that identify requests and fit them into their budgets."""
 
     def __init__(self, stored: StoredParts, emit: Listener, flush: MemoryFlush | None = None) -> None:
         parts, store, leases = stored.parts, stored.store, RedisLeases(stored.store.ask)
@@ -241,18 +248,18 @@ def build_codec() -> Codec:
 
 
 def _lifetimes(settings: Settings) -> Lifetimes:
-    """How long conversations are kept, those of all and those of tenants with a line of their own."""
+    """Return the lifetimes of conversations: the general one, and those of tenants with settings of their own."""
 
-    def lasting(said: StoreSettings | TenantSettings) -> Lifetime:
-        age = said.max_age_days
-        return lifetime(said.ttl_days * SECONDS_A_DAY, None if age is None else age * SECONDS_A_DAY)
+    def lifetime_of(section: StoreSettings | TenantSettings) -> Lifetime:
+        age = section.max_age_days
+        return lifetime(section.ttl_days * SECONDS_A_DAY, None if age is None else age * SECONDS_A_DAY)
 
-    own = {tenant: lasting(said) for tenant, said in settings.tenants.items()}
-    return Lifetimes(lasting(settings.store), own)
+    own = {tenant: lifetime_of(section) for tenant, section in settings.tenants.items()}
+    return Lifetimes(lifetime_of(settings.store), own)
 
 
 def _entry(entry: ModelEntry) -> Mapping[str, Any]:
-    """An entry in LiteLLM's own words."""
+    """Return an entry in LiteLLM's own form."""
     return {
         "model_name": entry.name,
         "litellm_params": dict(entry.litellm_params),

@@ -1,4 +1,7 @@
-"""The application of a worker process that the command started with several others: ``uvicorn proxy.app.workers``."""
+"""Builds the application of a worker process, where ``serve`` runs several workers.
+
+uvicorn imports this module in each worker, so all arguments come from the environment.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from proxy.telemetry.logging import configure
 
 
 def from_environment() -> Starlette:
-    """The application of a worker that the command started with several: all it needs stands in the environment."""
+    """Build the application of a worker from the environment that ``serve`` prepared."""
     configure()
     _end_with_parent()
     path = os.environ.get("TIDEMARK_CONFIG")
@@ -34,15 +37,16 @@ def from_environment() -> Starlette:
         warn=logging.getLogger("tidemark").warning,
         shared_metrics=Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]),
     )
-    # Modules stay, so the collector need not walk over them: with a large request it held the loop for some 40 ms.
+    # Modules are never freed, so the collector need not visit them; with a large request that blocked the loop for
+    # some 40 ms.
     gc.freeze()
     return app
 
 
 def _end_with_parent() -> None:
-    """End this worker when the command that started it is gone, by ``kill -9`` too.
+    """End this worker when its parent ends, even by ``kill -9``.
 
-    The embedded store ends with the command, and whoever holds the port without one keeps the next start from it.
+    The embedded store ends with the parent, and a remaining worker would occupy the port of the next start.
     """
     parent = multiprocessing.parent_process()
     if parent is None:

@@ -1,6 +1,6 @@
-"""``tidemark flush``: what left the context, from the command line, straight in the store.
+"""The command ``tidemark flush``: it shows and delivers queued entries, directly from the store.
 
-Beside ``cli/main.py``, whose group it joins. ``work`` delivers; the others look, or have entries delivered once more.
+``cli/main.py`` adds it to its group. ``work`` delivers entries; the other commands show them or queue them once more.
 """
 
 from __future__ import annotations
@@ -32,19 +32,24 @@ Ask = Callable[["Flushing"], Awaitable[None]]
 
 @click.group()
 def flush() -> None:
-    """Show and deliver what left the context (memory_flush)."""
+    """Show and deliver the messages that left the context (memory_flush)."""
 
 
 @flush.command()
 @config_option
 @json_option
 @click.option(
-    "--lines", "-n", type=click.IntRange(1, 100_000), default=10, show_default=True, help="So many, the newest."
+    "--lines",
+    "-n",
+    type=click.IntRange(1, 100_000),
+    default=10,
+    show_default=True,
+    help="The number of newest entries.",
 )
-@click.option("--follow", "-f", is_flag=True, help="Stay, and print what comes.")
-@click.option("--dead", is_flag=True, help="Dead letters, all of them.")
+@click.option("--follow", "-f", is_flag=True, help="Stay, and print new entries.")
+@click.option("--dead", is_flag=True, help="All dead letters.")
 def tail(config: Path | None, as_json: bool, lines: int, follow: bool, dead: bool) -> None:
-    """Print the newest entries of the queue, one a line; with --json whole, messages and all."""
+    """Print the newest entries of the queue, one on each line; --json prints them with their messages."""
 
     async def show(flushing: Flushing) -> None:
         queue = flushing.queue
@@ -62,89 +67,95 @@ def tail(config: Path | None, as_json: bool, lines: int, follow: bool, dead: boo
                 last = f"({entry.id}"
             await asyncio.sleep(FOLLOW_SECONDS)
 
-    _asked(config, show)
+    _run_with_flushing(config, show)
 
 
 @flush.command()
 @config_option
 @json_option
 def pending(config: Path | None, as_json: bool) -> None:
-    """Say how full the queue is, and how far each consumer."""
+    """Show the size of the queue and the progress of each consumer."""
 
     async def show(flushing: Flushing) -> None:
         queue = flushing.queue
         state = await queue.state()
         rows = [
             {
-                "consumer": one.name,
-                "waiting": one.waiting,
-                "pending": one.pending,
-                "age_seconds": round(state.now - one.oldest_at, 1) if one.oldest_at is not None else 0.0,
-                "delivered": one.delivered,
-                "dead": one.dead,
-                "lost": one.lost,
+                "consumer": consumer.name,
+                "waiting": consumer.waiting,
+                "pending": consumer.pending,
+                "age_seconds": round(state.now - consumer.oldest_at, 1) if consumer.oldest_at is not None else 0.0,
+                "delivered": consumer.delivered,
+                "dead": consumer.dead,
+                "lost": consumer.lost,
             }
-            for one in state.consumers
+            for consumer in state.consumers
         ]
-        told = {"entries": state.length, "bytes": state.bytes_held, "dead_letters": state.dead, "noted": state.intents}
+        totals = {
+            "entries": state.length,
+            "bytes": state.bytes_held,
+            "dead_letters": state.dead,
+            "noted": state.intents,
+        }
         if as_json:
-            click.echo(json.dumps({**told, "consumers": rows}))
+            click.echo(json.dumps({**totals, "consumers": rows}))
             return
-        click.echo(", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in told.items()))
+        click.echo(", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in totals.items()))
         if rows:
             cells = [list(rows[0]), *([_plain(value) for value in row.values()] for row in rows)]
             widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
             for row in cells:
                 click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
-    _asked(config, show)
+    _run_with_flushing(config, show)
 
 
 @flush.command()
 @config_option
-@click.option("--dead", is_flag=True, help="Dead letters, each to the consumer that did not take it.")
+@click.option("--dead", is_flag=True, help="Dead letters, each for the consumer that did not take it.")
 @click.option("--since", metavar="ID", help="All entries from this one on; - is the oldest.")
-@click.option("--consumer", default="", help="Only to this one: daily, webhook, entry:NAME.")
+@click.option("--consumer", default="", help="Only for this consumer: daily, webhook, entry:NAME.")
 @click.argument("entries", metavar="[ID]...", nargs=-1)
 def replay(config: Path | None, dead: bool, since: str | None, consumer: str, entries: tuple[str, ...]) -> None:
-    """Queue entries once more: those of these IDs, or all. Keys stay the same, so consumers can tell."""
+    """Queue entries once more, by ID or all of them. Their keys stay the same, so consumers recognise them."""
     if not entries and not dead and since is None:
-        raise click.UsageError("Say which: IDs as tail shows them, --since ID, or --dead.")
+        raise click.UsageError("Choose the entries: IDs as tail shows them, --since ID, or --dead.")
     if dead and consumer and entries:
         raise click.UsageError("A dead letter goes to the consumer that did not take it: --consumer chooses among all.")
     if dead and since is not None:
-        raise click.UsageError("--since is of the queue's entries; dead letters are chosen by ID or --consumer.")
+        raise click.UsageError("--since chooses entries of the queue; dead letters are chosen by ID or --consumer.")
 
     async def again(flushing: Flushing) -> None:
         queue = flushing.queue
         await _check_consumer(flushing, consumer)
         chosen = list(entries)
         if dead and not chosen:
-            chosen = [one.entry.id async for one in queue.dead() if consumer in ("", one.consumer)]
+            chosen = [letter.entry.id async for letter in queue.dead() if consumer in ("", letter.consumer)]
         elif since is not None:
-            chosen += [one.id async for one in queue.since(since)]
-        done = [one for one in chosen if await queue.replay(one, dead=dead, only=consumer)]
+            chosen += [entry.id async for entry in queue.since(since)]
+        done = [id_ for id_ in chosen if await queue.replay(id_, dead=dead, only=consumer)]
         click.echo(f"{len(done)} queued once more")
-        if missing := [one for one in entries if one not in done]:
+        if missing := [id_ for id_ in entries if id_ not in done]:
             raise click.ClickException(f"there is no entry {', '.join(missing)}")
 
-    for one in (*entries, *([since] if since not in (None, "-") else [])):
-        if not _is_id(str(one)):
-            raise click.UsageError(f"{one!r} is no ID; write it as tail shows it, such as 1700000000000-0.")
-    _asked(config, again)
+    for id_ in (*entries, *([since] if since not in (None, "-") else [])):
+        if not _is_id(str(id_)):
+            raise click.UsageError(f"{id_!r} is no ID; write it as tail shows it, such as 1700000000000-0.")
+    _run_with_flushing(config, again)
 
 
 async def _check_consumer(flushing: Flushing, consumer: str) -> None:
-    """Refuse a name that nobody has; to queue for it would be for nobody."""
-    known = {one.name for one in (await flushing.queue.state()).consumers} | {one.name for one in flushing.consumers()}
-    if consumer and consumer not in known:
-        raise click.ClickException(f"there is no consumer {consumer!r}, but {', '.join(sorted(known)) or 'none'}")
+    """Refuse the name of a consumer that does not exist."""
+    stored = (await flushing.queue.state()).consumers
+    names = {state.name for state in stored} | {consumer.name for consumer in flushing.consumers()}
+    if consumer and consumer not in names:
+        raise click.ClickException(f"there is no consumer {consumer!r}, but {', '.join(sorted(names)) or 'none'}")
 
 
 @flush.command()
 @config_option
 def work(config: Path | None) -> None:
-    """Deliver until a signal comes. Beside a server whose memory_flush.worker is false, or on another machine."""
+    """Deliver until a signal arrives, for servers whose memory_flush.worker is false."""
     from proxy.telemetry.logging import FactLog, configure
 
     configure()
@@ -158,15 +169,15 @@ def work(config: Path | None) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ended.set)
         flushing.start(work=True)
-        names = ", ".join(one.name for one in flushing.consumers()) or "nobody"
+        names = ", ".join(consumer.name for consumer in flushing.consumers()) or "nobody"
         click.echo(f"Tidemark delivers what leaves the context to: {names}", err=True)
         await ended.wait()
 
-    _asked(config, deliver, FactLog())
+    _run_with_flushing(config, deliver, FactLog())
 
 
-def _asked(config: Path | None, ask: Ask, emit: Listener = lambda _: None) -> None:
-    """Run with the store open; everything that was started for it is stopped again."""
+def _run_with_flushing(config: Path | None, ask: Ask, emit: Listener = lambda _: None) -> None:
+    """Run an operation with the store open, and stop everything that this started."""
     from proxy.app import Flushing, build_codec
     from proxy.config import load
 
@@ -186,9 +197,9 @@ def _asked(config: Path | None, ask: Ask, emit: Listener = lambda _: None) -> No
 def _line(entry: FlushEntry, *, as_json: bool) -> str:
     if as_json:
         return f'{{"id": "{entry.id}", {entry.body.decode()[1:]}'
-    told: Any = json.loads(entry.body)
-    count, last = len(told["messages"]), told["last"]
-    tokens, only = told["tokens"], f" only {entry.only}" if entry.only else ""
+    body: Any = json.loads(entry.body)
+    count, last = len(body["messages"]), body["last"]
+    tokens, only = body["tokens"], f" only {entry.only}" if entry.only else ""
     at = datetime.fromtimestamp(entry.at, UTC).isoformat(timespec="seconds")
     return (
         f"{entry.id}  {at}  {entry.conversation}  {count} messages to {last}, {tokens['messages']} tokens, "
@@ -198,8 +209,8 @@ def _line(entry: FlushEntry, *, as_json: bool) -> str:
 
 def _letter(letter: DeadLetter, *, as_json: bool) -> str:
     if as_json:
-        about = {"consumer": letter.consumer, "reason": letter.reason, "attempts": letter.attempts}
-        return f"{json.dumps({**about, 'died_at': letter.died_at})[:-1]}, {_line(letter.entry, as_json=True)[1:]}"
+        fields = {"consumer": letter.consumer, "reason": letter.reason, "attempts": letter.attempts}
+        return f"{json.dumps({**fields, 'died_at': letter.died_at})[:-1]}, {_line(letter.entry, as_json=True)[1:]}"
     reason = "".join(char if char.isprintable() else "?" for char in letter.reason)
     return f"{_line(letter.entry, as_json=False)}  {letter.consumer}, {letter.attempts} attempts: {reason}"
 

@@ -1,4 +1,7 @@
-"""The ``tidemark`` command. Each subcommand imports only what it needs: litellm alone takes seconds."""
+"""Defines the ``tidemark`` command with its subcommands.
+
+Each subcommand imports only what it needs, because importing litellm alone takes seconds.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 
 BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 75
-"""An idle client connection is kept as long as the common load balancers keep theirs."""
+"""The time until an idle client connection is closed; common load balancers use the same."""
 EXIT_USAGE = 2
 
 
@@ -54,10 +57,10 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
     settings = load(config, os.environ).listening(host=host, port=port, workers=workers)
     for warning in (*settings.warnings, *exposure_warnings(settings)):
         click.echo(f"warning: {warning}", err=True)
-    if (said := settings.memory_flush).enabled and said.worker and said.entry_points:
+    if (flush_settings := settings.memory_flush).enabled and flush_settings.worker and flush_settings.entry_points:
         from proxy.memory_flush import installed_consumers
 
-        installed_consumers()  # here, where its error is one message; a worker process would be started again and again
+        installed_consumers()  # here its error is one message; a failing worker would be restarted again and again
     with ExitStack() as stack:
         stack.enter_context(_ended_by_signals())
         listener = stack.enter_context(_bound(settings.server.host, settings.server.port))
@@ -66,12 +69,12 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
 
 
 @cli.command()
-@click.option("--serve", "stay", is_flag=True, help="Leave both servers running and say how to reach them.")
+@click.option("--serve", "stay", is_flag=True, help="Leave both servers running and print their addresses.")
 @click.option(
     "--turns", type=click.IntRange(1, 1000), default=40, show_default=True, help="Length of the conversation."
 )
 def demo(stay: bool, turns: int) -> None:
-    """Show a real model's conversation fail at its window, and go on through Tidemark."""
+    """Show how a real model's conversation fails at its window, and goes on through Tidemark."""
     from proxy.demo.run import main as run
 
     sys.exit(run(turns=turns, serve=stay))
@@ -80,7 +83,7 @@ def demo(stay: bool, turns: int) -> None:
 @cli.command()
 @config_option
 def check(config: Path | None) -> None:
-    """Validate a configuration, and say what follows from it for each model."""
+    """Validate a configuration, and show its effect on each model."""
     from proxy.config import check_report
 
     lines, usable = check_report(config, os.environ)
@@ -94,13 +97,13 @@ def check(config: Path | None) -> None:
 @click.argument("file", type=click.File("rb"), default="-")
 def count(config: Path | None, file: IO[bytes]) -> None:
     """Count the input tokens of a chat request, locally. FILE is JSON; - or nothing is standard input."""
-    _stateless(config, lambda stateless: stateless.count(file.read()))
+    _run_offline(config, lambda offline: offline.count(file.read()))
 
 
 @cli.command()
 @config_option
 @click.option(
-    "--max-tokens", type=click.IntRange(1), help="The whole budget of the result, which fills it as well as it can."
+    "--max-tokens", type=click.IntRange(1), help="The token budget of the result, which is filled as far as possible."
 )
 @click.option("--strategy", type=click.Choice(["extractive", "llm", "hybrid"]), default="extractive", show_default=True)
 @click.argument("file", type=click.File("rb"), default="-")
@@ -111,11 +114,11 @@ def compact(config: Path | None, max_tokens: int | None, strategy: str, file: IO
     key = os.environ.get("OPENAI_API_KEY")
     caller = Caller(b"", ((b"authorization", b"Bearer " + key.encode()),) if key else ())
 
-    def run(stateless: OfflineService) -> Awaitable[bytes]:
-        request = stateless.parser.chat(file.read(), anonymous=True)
-        return stateless.compact_request(request, max_tokens, strategy, caller)
+    def run(offline: OfflineService) -> Awaitable[bytes]:
+        request = offline.parser.chat(file.read(), anonymous=True)
+        return offline.compact_request(request, max_tokens, strategy, caller)
 
-    _stateless(config, run)
+    _run_offline(config, run)
 
 
 cli.add_command(models)
@@ -124,7 +127,7 @@ cli.add_command(flush)
 
 
 def main() -> None:
-    """Run the command; errors of ours are one message and an exit code, never a traceback."""
+    """Run the command; our own errors become a message and an exit code, never a traceback."""
     try:
         cli(standalone_mode=False)
     except click.exceptions.Exit as done:
@@ -139,8 +142,8 @@ def main() -> None:
     except TidemarkError as error:
         _fail(str(error), 1)
     finally:
-        # An interrupt inside an `exec`, as dataclasses run while a module is imported, is remembered by CPython
-        # although it was caught: `python -m` then ends by the signal, not by the code. The next `exec` forgets it.
+        # Dataclasses call `exec` while their module is imported. CPython remembers an interrupt inside `exec` although
+        # it was caught, and `python -m` then ends by the signal instead of the exit code. The next `exec` clears that.
         exec("")  # noqa: S102
 
 
@@ -149,15 +152,15 @@ def _fail(message: str, code: int) -> NoReturn:
     sys.exit(code)
 
 
-def _stateless(config: Path | None, run: Callable[[OfflineService], Awaitable[bytes]]) -> None:
-    """Print the JSON that ``run`` makes of the parts that need neither store nor server."""
+def _run_offline(config: Path | None, run: Callable[[OfflineService], Awaitable[bytes]]) -> None:
+    """Print the JSON that ``run`` makes with the service that needs neither store nor server."""
     from proxy.app import Parts
     from proxy.config import load
 
     async def answer() -> bytes:
         parts = Parts(load(config, os.environ), lambda warning: click.echo(f"warning: {warning}", err=True))
         try:
-            return await run(parts.stateless())
+            return await run(parts.offline_service())
         finally:
             await parts.upstream.aclose()
 
@@ -166,9 +169,9 @@ def _stateless(config: Path | None, run: Callable[[OfflineService], Awaitable[by
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM unwind the stack as Ctrl-C does, so that what was started is stopped.
+    """Let SIGTERM unwind the stack as Ctrl-C does, so that everything started is stopped.
 
-    uvicorn takes both signals for itself while it serves, lets open streams finish, and raises the signal again.
+    While uvicorn serves, it handles both signals, lets open streams finish, and raises the signal again.
     """
 
     def leave(number: int, _: object) -> NoReturn:
@@ -185,9 +188,9 @@ def _ended_by_signals() -> Iterator[None]:
 
 @contextmanager
 def _bound(host: str, port: int) -> Iterator[socket.socket]:
-    """The listening socket, which all workers share.
+    """Open the listening socket, which all workers share.
 
-    :raises ConfigError: it is taken, or not ours to take
+    :raises ConfigError: the address is in use, or not permitted
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -201,7 +204,7 @@ def _bound(host: str, port: int) -> Iterator[socket.socket]:
 
 
 def _store(settings: Settings, stack: ExitStack) -> str:
-    """The store's address; an embedded one is started, again if need be, and stopped when ``stack`` unwinds."""
+    """Return the store's address; start and supervise an embedded store until ``stack`` unwinds."""
     if str(settings.store.url) != "embedded":
         return str(settings.store.url)
     from proxy.store.embedded.server import EmbeddedValkey
@@ -214,7 +217,7 @@ def _store(settings: Settings, stack: ExitStack) -> str:
 
 
 def _secret(settings: Settings) -> str:
-    """The configured secret, or the one that is kept beside the data."""
+    """Return the configured secret, or the generated one in the data folder."""
     if settings.secrets.signing is not None:
         return settings.secrets.signing.reveal()
     from proxy.config.signing import stored_secret
@@ -223,7 +226,7 @@ def _secret(settings: Settings) -> str:
 
 
 def _bounds(settings: Settings) -> Bounds:
-    """What the clients of one worker may take; the limit of open files is raised for it."""
+    """Return the bounds of one worker's clients, and raise the limit of open files for them."""
     from proxy.server.connections import Bounds, allowed_connections, raise_descriptor_limit
 
     server = settings.server
@@ -241,7 +244,7 @@ def _bounds(settings: Settings) -> Bounds:
 
 
 def _run(settings: Settings, config: Path | None, listener: socket.socket, store_url: str, secret: str) -> None:
-    """Serve until a signal comes."""
+    """Serve until a signal arrives."""
     from proxy.server.connections import run
 
     bounds: Bounds | None = _bounds(settings)
@@ -252,11 +255,11 @@ def _run(settings: Settings, config: Path | None, listener: socket.socket, store
     options: dict[str, Any] = {
         "log_config": None,
         "access_log": False,
-        "server_header": False,  # the upstream's own Server and Date reach the client, and no second one
+        "server_header": False,  # the client gets the upstream's own Server and Date
         "date_header": False,
         "timeout_keep_alive": KEEP_ALIVE_SECONDS,
         "backlog": BACKLOG,
-        "proxy_headers": False,  # nobody reads what they would change, and the operator's peer is the one that asks
+        "proxy_headers": False,  # the operator is recognised by the real peer address
         "ws": "none",
     }
     host, port = listener.getsockname()[:2]
@@ -271,8 +274,8 @@ def _run(settings: Settings, config: Path | None, listener: socket.socket, store
         run(app, listener, bounds, **options)
         return
     with tempfile.TemporaryDirectory(prefix="tidemark-metrics-") as counters:
-        told = {"TIDEMARK_STORE_URL": store_url, "TIDEMARK_SECRET": secret, "PROMETHEUS_MULTIPROC_DIR": counters}
-        told["TIDEMARK_HOST"] = settings.server.host
-        os.environ.update(told | ({"TIDEMARK_CONFIG": str(config)} if config else {}))
+        environment = {"TIDEMARK_STORE_URL": store_url, "TIDEMARK_SECRET": secret, "PROMETHEUS_MULTIPROC_DIR": counters}
+        environment["TIDEMARK_HOST"] = settings.server.host
+        os.environ.update(environment | ({"TIDEMARK_CONFIG": str(config)} if config else {}))
         workers = settings.server.workers
         run("proxy.app.workers:from_environment", listener, bounds, workers=workers, **options)

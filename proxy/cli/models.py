@@ -1,6 +1,6 @@
-"""``tidemark models``: the registry of models from the command line, straight in the store.
+"""The command ``tidemark models``: it shows and changes the registry of models, directly in the store.
 
-Beside ``cli/main.py``, whose group it joins. A server that runs on the same store sees a change within half a second.
+``cli/main.py`` adds it to its group. A server on the same store sees a change within half a second.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COLUMNS: Mapping[str, str] = {
     "overrides": "set",
     "calibration": "calibration",
 }
-"""Of the table: field and heading."""
+"""The fields of the table with their headings."""
 
 config_option = click.option(
     "--config",
@@ -45,16 +45,16 @@ Ask = Callable[["StoredParts", "Caller"], Awaitable[Mapping[str, Any]]]
 
 @click.group()
 def models() -> None:
-    """Show and set what is known of models: windows, thresholds, retention."""
+    """Show and change the registry of models: windows, thresholds, retention."""
 
 
 @models.command("list")
 @config_option
 @json_option
 def list_models(config: Path | None, as_json: bool) -> None:
-    """Show all models, those of the file and those that requests have found."""
-    told = _asked(config, lambda stored, caller: stored.registry.listed(caller, None))
-    _print(told, told["data"], as_json=as_json)
+    """Show all models, those of the file and those that requests used."""
+    answer = _ask_registry(config, lambda stored, caller: stored.registry.listed(caller, None))
+    _print(answer, answer["data"], as_json=as_json)
 
 
 @models.command()
@@ -63,8 +63,8 @@ def list_models(config: Path | None, as_json: bool) -> None:
 @click.argument("model")
 def show(config: Path | None, as_json: bool, model: str) -> None:
     """Show one model. MODEL is provider:model, or the name that clients use."""
-    told = _asked(config, lambda stored, caller: stored.registry.described(model, caller, None))
-    _print(told, [told], as_json=as_json)
+    answer = _ask_registry(config, lambda stored, caller: stored.registry.described(model, caller, None))
+    _print(answer, [answer], as_json=as_json)
 
 
 @models.command("set")
@@ -75,11 +75,11 @@ def show(config: Path | None, as_json: bool, model: str) -> None:
 def set_fields(config: Path | None, as_json: bool, model: str, fields: tuple[str, ...]) -> None:
     """Set fields of MODEL: max_input_tokens, max_output_tokens, context_window, threshold, retention_tokens.
 
-    VALUE null takes back what was set of that field.
+    VALUE null resets that field.
     """
-    said = dict(_read(field) for field in fields)
-    told = _asked(config, lambda stored, caller: stored.registry.change(model, said, caller, None))
-    _print(told, [told], as_json=as_json)
+    values = dict(_read(field) for field in fields)
+    answer = _ask_registry(config, lambda stored, caller: stored.registry.change(model, values, caller, None))
+    _print(answer, [answer], as_json=as_json)
 
 
 @models.command()
@@ -87,9 +87,9 @@ def set_fields(config: Path | None, as_json: bool, model: str, fields: tuple[str
 @json_option
 @click.argument("model")
 def reset(config: Path | None, as_json: bool, model: str) -> None:
-    """Take back all that was set of MODEL; what was found of it holds again."""
-    told = _asked(config, lambda stored, caller: stored.registry.reset(model, caller, None))
-    _print(told, [told], as_json=as_json)
+    """Reset all settings of MODEL; its window is found by its sources again."""
+    answer = _ask_registry(config, lambda stored, caller: stored.registry.reset(model, caller, None))
+    _print(answer, [answer], as_json=as_json)
 
 
 def _read(field: str) -> tuple[str, object]:
@@ -101,13 +101,13 @@ def _read(field: str) -> tuple[str, object]:
     return name.strip(), as_typed(text.strip())
 
 
-def _asked(config: Path | None, ask: Ask) -> Mapping[str, Any]:
-    """What the registry answers; everything that was started for it is stopped again."""
+def _ask_registry(config: Path | None, ask: Ask) -> Mapping[str, Any]:
+    """Return the registry's answer, and stop everything that this started."""
     from proxy.app import StoredParts
     from proxy.config import load
     from proxy.core.ports import Caller
 
-    async def answer(settings: Settings, url: str) -> Mapping[str, Any]:
+    async def run(settings: Settings, url: str) -> Mapping[str, Any]:
         stored = StoredParts(settings, url, lambda warning: click.echo(f"warning: {warning}", err=True))
         try:
             return await ask(stored, Caller(b"", ()))
@@ -116,11 +116,11 @@ def _asked(config: Path | None, ask: Ask) -> Mapping[str, Any]:
 
     settings = load(config, os.environ)
     with ExitStack() as stack:
-        return asyncio.run(answer(settings, store_url(settings, stack)))
+        return asyncio.run(run(settings, store_url(settings, stack)))
 
 
 def store_url(settings: Settings, stack: ExitStack) -> str:
-    """The store's address; an embedded one that does not run already runs until ``stack`` unwinds."""
+    """Return the store's address; start an embedded store that does not run, until ``stack`` unwinds."""
     if str(settings.store.url) != "embedded":
         return str(settings.store.url)
     from proxy.store.embedded.server import EmbeddedValkey, running_url
@@ -129,9 +129,9 @@ def store_url(settings: Settings, stack: ExitStack) -> str:
     return running_url(folder) or stack.enter_context(EmbeddedValkey(folder)).url
 
 
-def _print(told: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
+def _print(answer: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(told, ensure_ascii=False))
+        click.echo(json.dumps(answer, ensure_ascii=False))
         return
     cells = [list(COLUMNS.values()), *([_cell(row[name]) for name in COLUMNS] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -146,9 +146,8 @@ def _cell(value: object) -> str:
     if isinstance(value, Mapping):
         if "factor" in value:
             return f"{value['factor']:.2f} of {value['replies']}"
-        # as ``models set`` takes it
-        return (
-            ", ".join(f"{name}={said if isinstance(said, int) else f'{said:g}'}" for name, said in value.items()) or "-"
-        )
-    # Clients choose the names, and a terminal would obey what is in them.
+        # in the form that ``models set`` accepts
+        settings = [f"{name}={number if isinstance(number, int) else f'{number:g}'}" for name, number in value.items()]
+        return ", ".join(settings) or "-"
+    # Clients choose the names, and a terminal would obey control characters.
     return "-" if value is None else "".join(char if char.isprintable() else "?" for char in str(value))

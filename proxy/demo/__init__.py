@@ -1,6 +1,5 @@
-"""`tidemark demo`: one real conversation held twice with a real small model, straight and through Tidemark.
+"""Runs `tidemark demo`: the same conversation with a real small model, directly and through Tidemark.
 
-`run.py` drives it, `script.py` is the person, `talk.py` the client, `screen.py` the facts and their
-rendering, `llama.py` the model's server and `children.py` the two processes. Nothing here is imported by
-the proxy itself.
+`run.py` drives it, `script.py` has the questions, `talk.py` is the client, `screen.py` renders the results, `llama.py`
+is the model's server and `children.py` runs the two processes. The proxy itself imports nothing from here.
 """

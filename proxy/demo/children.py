@@ -1,8 +1,7 @@
-"""The demo's child processes: started on a leash, waited for until they answer, stopped whatever happens.
+"""Starts the demo's child processes, waits until they answer, and always stops them.
 
-`run.py` starts the model's server and Tidemark with `child`, which is a context manager: leaving it, by
-whatever road, ends the process and everything in its process group. `ended_by_signals` makes SIGTERM and
-SIGHUP take that road too.
+`run.py` starts the model's server and Tidemark with `child`. Leaving this context manager in any way ends the process
+and its process group. `ended_by_signals` makes SIGTERM and SIGHUP leave it too.
 """
 
 from __future__ import annotations
@@ -22,22 +21,23 @@ from types import FrameType
 
 HOST = "127.0.0.1"
 START_SECONDS = 60.0
-"""How long a child may take until it answers; importing litellm alone takes 3 to 7 s of CPU."""
+"""The longest time until a child answers; importing litellm alone takes 3 to 7 s of CPU."""
 STOP_SECONDS = 8.0
-"""How long a child may take to end by itself after SIGTERM, before it is killed."""
+"""The longest time that a child has to end after SIGTERM, before it is killed."""
 _POLL_SECONDS = 0.05
 _LOG_LINES = 12
-_LEASH = Path(__file__).parents[1] / "store" / "embedded" / "die_with_parent.py"
-"""Ends what it becomes when the demo ends, however it ends. Started by its path: nothing of the proxy is imported."""
-_HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_DIE_WITH_PARENT = Path(__file__).parents[1] / "store" / "embedded" / "die_with_parent.py"
+"""The program that ends a child when the demo ends, in any way. It is started by its path, so no package is
+imported."""
+_BLOCKED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class ChildError(Exception):
-    """A child process ended early or did not answer in time; the message holds its last log lines."""
+    """A child process ended early or did not answer in time; the message contains its last log lines."""
 
 
 class EndedBySignal(KeyboardInterrupt):
-    """SIGTERM or SIGHUP arrived; `number` is the signal's."""
+    """SIGTERM or SIGHUP arrived; `number` is the signal's number."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -53,7 +53,7 @@ class Child:
     log: Path
 
     def wait_ready(self, port: int, path: str, seconds: float = START_SECONDS) -> None:
-        """Return as soon as `GET path` is answered with 200; raise `ChildError` if that does not happen."""
+        """Return as soon as `GET path` is answered with 200; raise `ChildError` after `seconds`."""
         deadline = time.monotonic() + seconds
         while not _answers(port, path):
             self.check()
@@ -68,7 +68,7 @@ class Child:
             raise ChildError(f"{self.name} has ended with exit code {code}.\n{self.last_lines()}")
 
     def last_lines(self) -> str:
-        """Return the end of its log, fit to be shown to a person."""
+        """Return the end of its log, as text to print."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
         return "\n".join([f"The last lines of its log ({self.log.name}):", *(f"  | {line}" for line in lines)])
 
@@ -77,12 +77,12 @@ class Child:
 def child(name: str, command: Sequence[str], log: Path, environ: Mapping[str, str] | None = None) -> Iterator[Child]:
     """Run `command` in a session of its own while the block runs; its output goes to the file `log`.
 
-    Signals are held back while the process is started and stopped, so that none can fall between the two.
+    Signals are blocked while the process is started and stopped, so that none can arrive in between.
     """
-    leashed = [sys.executable, "-I", "-S", str(_LEASH), str(os.getpid()), *command]
-    with _signals_held(), log.open("wb") as output:
+    guarded = [sys.executable, "-I", "-S", str(_DIE_WITH_PARENT), str(os.getpid()), *command]
+    with _signals_blocked(), log.open("wb") as output:
         process = subprocess.Popen(
-            leashed,
+            guarded,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -90,7 +90,7 @@ def child(name: str, command: Sequence[str], log: Path, environ: Mapping[str, st
             start_new_session=True,
         )
         try:
-            with _signals_released():
+            with _signals_unblocked():
                 yield Child(name, process, log)
         finally:
             _stop(process)
@@ -131,18 +131,18 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the process, gently first, then whatever is left of its group."""
+    """End the process with SIGTERM, then kill the rest of its group."""
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(STOP_SECONDS)
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is left (macOS answers EPERM then)
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # the group is empty (macOS answers EPERM then)
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 @contextlib.contextmanager
-def _signals_held() -> Iterator[None]:
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
+def _signals_blocked() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED_SIGNALS)
     try:
         yield
     finally:
@@ -150,8 +150,8 @@ def _signals_held() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _signals_released() -> Iterator[None]:
-    before = signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
+def _signals_unblocked() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_UNBLOCK, _BLOCKED_SIGNALS)
     try:
         yield
     finally:
@@ -159,7 +159,7 @@ def _signals_released() -> Iterator[None]:
 
 
 def _answers(port: int, path: str) -> bool:
-    connection = http.client.HTTPConnection(HOST, port, timeout=2)  # no proxy of the environment comes into it
+    connection = http.client.HTTPConnection(HOST, port, timeout=2)  # it ignores the environment's proxies
     try:
         connection.request("GET", path)
         return connection.getresponse().status == http.HTTPStatus.OK

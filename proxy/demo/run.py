@@ -1,7 +1,7 @@
-"""Drives `tidemark demo`: starts the model's server and Tidemark, holds both conversations, compares them.
+"""Drives `tidemark demo`: it starts both servers, runs both conversations, and compares them.
 
-`proxy/cli/main.py` calls `main`. Everything that is started here is a context manager, so that the end, a
-failure and a signal all leave by the same road: no process and no file stays behind.
+`proxy/cli/main.py` calls `main`. Everything it starts is a context manager, so the end, a failure and a signal all
+clean up in the same way: no process and no file remains.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ makes up to 11 % more tokens of this conversation than the tokenizers that Tidem
 _TARGET = 0.45
 """Ratio of the limit to which a compaction brings a request: the default of docs/configuration.md."""
 _CONFIG = f"""\
-# No model is named: TIDEMARK_UPSTREAM says where it is, and its server how long its window is.
+# No model is listed: TIDEMARK_UPSTREAM is its address, and its server reports its window.
 compaction:
   defaults: {{strategy: extractive, threshold: {_THRESHOLD}, target: {_TARGET}, retention_tokens: 300}}
 """
@@ -56,10 +56,10 @@ compaction:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What both servers are started with."""
+    """The arguments of both servers."""
 
     folder: Path
-    """Their files, gone when the demo ends."""
+    """The folder of their files, which is deleted when the demo ends."""
     window_tokens: int
 
 
@@ -81,9 +81,9 @@ def main(
 ) -> int:
     """Run the demo and return the exit code.
 
-    With `serve`, start both servers, say how to reach them, and wait for Ctrl-C or SIGTERM; nobody talks
-    then. Without it, hold the conversation of `turns` turns twice; 0 then means that it overflowed straight
-    and was finished through Tidemark.
+    With `serve`, start both servers, print their addresses, and wait for Ctrl-C or SIGTERM without a conversation.
+    Without it, run the conversation of `turns` turns twice. Exit code 0 then means that it overflowed directly and was
+    finished through Tidemark.
     """
     try:
         llama.weights()
@@ -91,9 +91,9 @@ def main(
             start = Start(Path(folder), window_tokens)
             return _serve(start) if serve else _compare(start, script(turns))
     except (llama.ExtraMissingError, children.ChildError) as error:
-        print(error, file=sys.stderr)  # noqa: T201 - the demo speaks to a person
+        print(error, file=sys.stderr)  # noqa: T201 - the demo prints its results
         return 1
-    except BrokenPipeError:  # nobody reads on; nor shall the interpreter's last flush fail
+    except BrokenPipeError:  # the reader is gone; the interpreter's last flush must not fail either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except children.EndedBySignal as end:
@@ -105,7 +105,7 @@ def main(
 def water(limit_tokens: int | None, window_tokens: int = llama.WINDOW_TOKENS) -> Water:
     """Return the marks of a request whose limit is `limit_tokens`, by the rules of docs/compaction.md under `_CONFIG`.
 
-    Without a limit, that is straight to the server, there are none.
+    Without a limit, as on the direct way to the server, there are no marks.
     """
     if limit_tokens is None:
         return Water(window_tokens)
@@ -124,7 +124,7 @@ def _serve(start: Start) -> int:
         base = f"http://{children.HOST}:{servers.proxy_port}/v1"
         messages = [{"role": "user", "content": "Name three Greek islands."}]
         body = json.dumps({"model": llama.MODEL, "stream": True, "messages": messages})
-        out.say(f"Tidemark is running before {llama.MODEL} with a window of {start.window_tokens} tokens.")
+        out.say(f"Tidemark is running in front of {llama.MODEL} with a window of {start.window_tokens} tokens.")
         out.say(f"export OPENAI_BASE_URL={base}")
         out.say("export OPENAI_API_KEY=unused")
         out.say(f"curl -N {base}/chat/completions -H 'Content-Type: application/json' -d '{body}'")
@@ -140,7 +140,7 @@ def _serve(start: Start) -> int:
 def _compare(start: Start, questions: Sequence[Question]) -> int:
     plain = PlainScreen()
     started = time.monotonic()
-    plain.say(f"Starting {llama.MODEL} on llama.cpp, window {start.window_tokens} tokens, and Tidemark before it.")
+    plain.say(f"Starting {llama.MODEL} on llama.cpp, window {start.window_tokens} tokens, and Tidemark in front of it.")
     with _servers(start, children.free_port()) as servers:
         from proxy.demo.talk import talker  # noqa: PLC0415 - imports openai, while Tidemark starts
 
@@ -148,21 +148,25 @@ def _compare(start: Start, questions: Sequence[Question]) -> int:
         plain.say(f"Both answer after {time.monotonic() - started:.1f} s.")
         with screen() as out:
             out.say(f"\nStraight to the model's server, {len(questions)} turns:")
-            direct = _hold(talker("direct", servers.model_port, llama.MODEL), questions, out, start.window_tokens)
+            direct = _run_conversation(
+                talker("direct", servers.model_port, llama.MODEL), questions, out, start.window_tokens
+            )
             out.say("\nThe same person through Tidemark:")
-            proxied = _hold(talker("tidemark", servers.proxy_port, llama.MODEL), questions, out, start.window_tokens)
+            proxied = _run_conversation(
+                talker("tidemark", servers.proxy_port, llama.MODEL), questions, out, start.window_tokens
+            )
         if proxied.failure:
             plain.say(servers.proxy.last_lines())
-    found = verdict(direct, proxied)
-    for line in ["", *comparison(direct, proxied), "", found.sentence]:
+    outcome = verdict(direct, proxied)
+    for line in ["", *comparison(direct, proxied), "", outcome.sentence]:
         plain.say(line)
     plain.say(f"The whole demo took {time.monotonic() - started:.0f} s.")
-    return 0 if found.shown else 1
+    return 0 if outcome.shown else 1
 
 
 @contextlib.contextmanager
 def _servers(start: Start, proxy_port: int) -> Iterator[Servers]:
-    """Run both servers; the model answers when the block begins, Tidemark is still starting."""
+    """Run both servers; when the block begins, the model answers and Tidemark is still starting."""
     folder = start.folder
     model_port = children.free_port()
     command = llama.command(model_port, start.window_tokens)
@@ -182,15 +186,15 @@ def _proxy_command(settings: Path, port: int) -> list[str]:
 
 
 def _environ(upstream: str, data: Path) -> dict[str, str]:
-    """Return the environment of the demo's Tidemark: none of the person's settings, no proxy to itself."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TIDEMARK_")}
-    direct = ",".join(filter(None, [kept.get("NO_PROXY") or kept.get("no_proxy"), children.HOST]))
+    """Return the environment of the demo's Tidemark: no settings of the user, no proxy to itself."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TIDEMARK_")}
+    direct = ",".join(filter(None, [inherited.get("NO_PROXY") or inherited.get("no_proxy"), children.HOST]))
     ours = {"TIDEMARK_UPSTREAM": upstream, "TIDEMARK_DATA_DIR": str(data)}
-    return {**kept, "NO_PROXY": direct, "no_proxy": direct, **ours}
+    return {**inherited, "NO_PROXY": direct, "no_proxy": direct, **ours}
 
 
-def _hold(to: Talker, questions: Sequence[Question], out: Screen, window_tokens: int) -> Conversation:
-    """Hold one conversation to its end or to its first failure, a line a turn."""
+def _run_conversation(to: Talker, questions: Sequence[Question], out: Screen, window_tokens: int) -> Conversation:
+    """Run one conversation to its end or its first failure, with a line for each turn."""
     from proxy.demo.talk import converse  # noqa: PLC0415 - see `_compare`
 
     started = time.monotonic()

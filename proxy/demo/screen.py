@@ -1,7 +1,7 @@
-"""What the demo says: the facts of a turn and of a conversation first, then their renderers.
+"""Renders the demo's output: first the values of turns and conversations, then their renderers.
 
-`talk.py` makes the turns, `run.py` the conversations; the functions here turn them into text, and a screen
-prints that, with a live bar between low and high water where there is a terminal.
+`talk.py` makes the turns and `run.py` the conversations. The functions here turn them into text, and a screen prints
+it. On a terminal it also shows a live bar between low and high water.
 """
 
 from __future__ import annotations
@@ -31,68 +31,68 @@ class AnsweredTurn:
     question: str
     answer: str
     before_tokens: int
-    """The request as the client sent it: Tidemark's count, or the server's where it was sent straight."""
+    """The tokens of the client's request: Tidemark's count, or the server's where it was sent directly."""
     after_tokens: int
-    """The request as the server got it, counted in the same way."""
+    """The tokens of the request that the server received, counted in the same way."""
     limit_tokens: int | None
-    """Tidemark's budget for a request; `None` where it was sent straight."""
+    """Tidemark's budget for a request; `None` where it was sent directly."""
     action: str
-    """What Tidemark did: the word of `X-Tidemark-Action`, or `-`."""
+    """The value of `X-Tidemark-Action`, or `-` without Tidemark."""
     prompt_tokens: int
-    """The prompt, in the server's own count."""
+    """The prompt's tokens, in the server's own count."""
     cached_tokens: int
-    """The part of the prompt that came from the server's prompt cache."""
+    """The prompt's tokens from the server's prompt cache."""
     reply_tokens: int
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A turn that was refused or broke off."""
+    """A turn that was refused or interrupted."""
 
     side: Side
     number: int
     question: str
     status: int | None
-    """The HTTP status; `None` where no response came, or it broke off."""
+    """The HTTP status; `None` where there was no response, or an interrupted one."""
     message: str
-    """The server's own words."""
+    """The server's own message."""
     overflow: bool
-    """Whether the server says that the prompt exceeds its window."""
+    """Whether the server reports that the prompt exceeds its window."""
     prompt_tokens: int | None
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """One conversation to its end or to its first failure."""
+    """One conversation up to its end or its first failure."""
 
     side: Side
-    asked: int
-    """How many turns the script has."""
+    script_turns: int
+    """The number of turns in the script."""
     turns: tuple[AnsweredTurn, ...]
     failure: Failed | None
     seconds: float
 
     @property
     def compactions(self) -> int:
-        """How many of its turns were compacted."""
+        """Return the number of compacted turns."""
         return sum(turn.action in _COMPACTED for turn in self.turns)
 
     @property
     def prompt_tokens(self) -> int:
-        """All prompts together."""
+        """Return the tokens of all prompts."""
         return sum(turn.prompt_tokens for turn in self.turns)
 
     @property
     def cached_tokens(self) -> int:
-        """The part of all prompts that came from the server's prompt cache."""
+        """Return the tokens of all prompts from the server's prompt cache."""
         return sum(turn.cached_tokens for turn in self.turns)
 
 
 @dataclass(frozen=True, slots=True)
 class Water:
-    """The model's window and the marks between which Tidemark keeps a request; `None` without Tidemark."""
+    """The model's window and Tidemark's marks; the marks are `None` without Tidemark."""
 
     window_tokens: int
     low_tokens: int | None = None
@@ -101,7 +101,7 @@ class Water:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the demo has shown."""
+    """The result of the demo."""
 
     shown: bool
     sentence: str
@@ -137,66 +137,66 @@ def comparison(direct: Conversation, proxied: Conversation) -> list[str]:
     """Return the closing comparison, line by line."""
     rows = [("", "straight", "through Tidemark")]
     rows += [(name, value(direct), value(proxied)) for name, value in _ROWS]
-    lines = [f"{name:<34}{one:>16}{two:>20}" for name, one, two in rows]
+    lines = [f"{name:<34}{straight:>16}{proxied_value:>20}" for name, straight, proxied_value in rows]
     if direct.failure:
-        lines.append(f"The server's own words at turn {direct.failure.number}: {direct.failure.message}")
+        lines.append(f"The server's own message at turn {direct.failure.number}: {direct.failure.message}")
     if proxied.failure:
         lines.append(f"Through Tidemark, turn {proxied.failure.number} failed: {proxied.failure.message}")
     return lines
 
 
 def verdict(direct: Conversation, proxied: Conversation) -> Verdict:
-    """Say whether the demo has shown its point: straight it overflows, through Tidemark it finishes."""
+    """Judge whether the conversation overflowed directly and was finished through Tidemark."""
     if proxied.failure:
         return Verdict(shown=False, sentence=f"Tidemark failed at turn {proxied.failure.number}; that is a defect.")
     if direct.failure is None:
-        sentence = f"{direct.asked} turns fit into the window as they are: ask for more with --turns."
+        sentence = f"{direct.script_turns} turns fit into the window as they are: ask for more with --turns."
         return Verdict(shown=False, sentence=sentence)
     if not direct.failure.overflow:
         sentence = f"The server failed at turn {direct.failure.number}, but not because its window was full."
         return Verdict(shown=False, sentence=sentence)
     sentence = (
         f"Straight, the window was full at turn {direct.failure.number} and every later turn fails likewise; "
-        f"through Tidemark all {proxied.asked} turns were answered, after {_compactions(proxied)}."
+        f"through Tidemark all {proxied.script_turns} turns were answered, after {_compactions(proxied)}."
     )
     return Verdict(shown=True, sentence=sentence)
 
 
 class Screen(Protocol):
-    """Where the demo's lines go."""
+    """The output of the demo."""
 
     @property
     def columns(self) -> int:
-        """How long a line may be."""
+        """The longest line, in characters."""
 
     def say(self, line: str = "") -> None:
-        """Print a line that stays."""
+        """Print a line permanently."""
 
     def gauge(self, tokens: int, water: Water, *, title: str) -> None:
-        """Show how full the window is, where that can be redrawn."""
+        """Show how full the window is, on a terminal."""
 
     def listen(self, answer: str) -> None:
-        """Show the answer so far, where that can be redrawn."""
+        """Show the answer so far, on a terminal."""
 
 
 class PlainScreen:
-    """Lines only: for files, pipes and CI."""
+    """Prints lines only, for files, pipes and CI."""
 
     columns = _PLAIN_COLUMNS
 
     def say(self, line: str = "") -> None:
         """Print a line at once."""
-        print(line, flush=True)  # noqa: T201 - the demo speaks on standard output
+        print(line, flush=True)  # noqa: T201 - the demo writes to standard output
 
     def gauge(self, tokens: int, water: Water, *, title: str) -> None:
-        """A line cannot be redrawn."""
+        """Do nothing, because a printed line cannot be redrawn."""
 
     def listen(self, answer: str) -> None:
-        """A line cannot be redrawn."""
+        """Do nothing, because a printed line cannot be redrawn."""
 
 
 class LiveScreen:
-    """Lines that scroll by over a bar and the answer as it arrives."""
+    """Prints lines above a bar and the arriving answer."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
@@ -205,7 +205,7 @@ class LiveScreen:
 
     @property
     def columns(self) -> int:
-        """The terminal's width as it is now."""
+        """Return the terminal's current width."""
         return self._live.console.width
 
     def say(self, line: str = "") -> None:
@@ -239,7 +239,7 @@ def screen() -> Iterator[Screen]:
     if not console.is_terminal:
         yield PlainScreen()
         return
-    # No refresh thread: it would take the signals that `children.py` holds back in the main thread.
+    # There is no refresh thread, because it would receive the signals that `children.py` blocks in the main thread.
     with Live(console=console, auto_refresh=False, transient=True) as live:
         yield LiveScreen(live)
 
@@ -259,7 +259,7 @@ def _share(part: int, whole: int) -> str:
 
 
 _ROWS: tuple[tuple[str, Callable[[Conversation], str]], ...] = (
-    ("turns answered", lambda c: f"{len(c.turns)} of {c.asked}"),
+    ("turns answered", lambda c: f"{len(c.turns)} of {c.script_turns}"),
     ("ended by", lambda c: f"failure, turn {c.failure.number}" if c.failure else "end of script"),
     ("compactions", lambda c: str(c.compactions) if c.side == "tidemark" else "-"),
     ("prompt tokens sent to the model", lambda c: f"{c.prompt_tokens:,}"),

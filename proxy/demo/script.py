@@ -1,7 +1,7 @@
-"""The scripted person of the demo: forty turns about one sailing trip.
+"""Contains the demo's script: forty turns about one sailing trip.
 
-`talk.py` asks these questions in order. The first turns state facts (the boat, the crew, an allergy, a
-rule), the last turns ask for them again, long after a window of 2,048 tokens has been filled.
+`talk.py` asks these questions in order. The first turns state facts (the boat, the crew, an allergy, a rule). The last
+turns ask for them, long after a window of 2,048 tokens is full.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ SYSTEM = "You help to plan a sailing trip. Answer in one or two short sentences.
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One turn of the person."""
+    """One turn of the user."""
 
     text: str
 
 
 def script(turns: int) -> tuple[Question, ...]:
-    """Return the first `turns` questions; a conversation longer than the script goes round again."""
+    """Return the first `turns` questions; a longer conversation repeats the script."""
     return tuple(_QUESTIONS[turn % len(_QUESTIONS)] for turn in range(turns))
 
 
@@ -49,7 +49,7 @@ _PLANNING = (
         "life jackets, four harness lines, the storm jib, a bag of shackles and the hand pump. Galley: "
         "two pots, one pan, eleven plates, nine forks, a gas cooker with one full bottle and one half "
         "empty bottle, matches, and a lamp. Chart table: three paper charts, dividers, a hand compass, "
-        "binoculars, the radio licence and last year's log book. Engine room: two oil filters, one "
+        "binoculars, the radio licence and last year's log book. Engine bay: two oil filters, one "
         "impeller, a fan belt, four litres of oil and a torch. Is anything important missing?"
     ),
     Question(

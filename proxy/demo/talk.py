@@ -1,7 +1,7 @@
-"""The demo's client: the official `openai` package, as a person would use it, and nothing of Tidemark's own.
+"""Defines the demo's client: the official `openai` package, with nothing of Tidemark's own.
 
-`run.py` calls `converse` once for the model's server and once for Tidemark; the turns go to `screen.py` as
-facts. Importing this file imports `openai`, which takes about a second.
+`run.py` calls `converse` once for the model's server and once for Tidemark, and `screen.py` renders the turns.
+Importing this file imports `openai`, which takes about a second.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from proxy.demo.screen import AnsweredTurn, Failed, Side
 from proxy.demo.script import SYSTEM, Question
 
 REPLY_TOKENS = 32
-"""The longest answer: a sentence or two, and forty turns of them in about a minute."""
+"""The longest answer: a sentence or two, so that forty turns take about a minute."""
 _SEED = 7
 _TIMEOUT_SECONDS = 90.0
-_OVERFLOWS = frozenset({"exceed_context_size_error", "context_length_exceeded"})  # llama.cpp's word, OpenAI's word
+_OVERFLOWS = frozenset({"exceed_context_size_error", "context_length_exceeded"})  # of llama.cpp and of OpenAI
 
 
 @dataclass(frozen=True, slots=True)
 class Talker:
-    """Where a conversation goes."""
+    """The client of one side, with its model."""
 
     side: Side
     client: openai.OpenAI
@@ -36,7 +36,7 @@ class Talker:
 
 @dataclass(slots=True)
 class _Reply:
-    """What has arrived of one answer."""
+    """An answer as far as it has arrived."""
 
     text: str = ""
     finished: bool = False
@@ -49,15 +49,15 @@ def talker(side: Side, port: int, model: str) -> Talker:
     client = openai.OpenAI(
         base_url=f"http://127.0.0.1:{port}/v1",
         api_key="unused",
-        max_retries=0,  # a failure is what the demo is about
+        max_retries=0,  # the demo shows failures
         timeout=_TIMEOUT_SECONDS,
-        http_client=openai.DefaultHttpxClient(trust_env=False),  # no proxy of the environment for this machine
+        http_client=openai.DefaultHttpxClient(trust_env=False),  # it ignores the environment's proxies
     )
     return Talker(side, client, model)
 
 
 def converse(
-    to: Talker, questions: Sequence[Question], listen: Callable[[str], None]
+    chat: Talker, questions: Sequence[Question], listen: Callable[[str], None]
 ) -> Iterator[AnsweredTurn | Failed]:
     """Ask the questions in turn, always sending the whole history, and stop at the first failure.
 
@@ -68,17 +68,17 @@ def converse(
         messages.append({"role": "user", "content": question.text})
         started = time.monotonic()
         try:
-            reply = _ask(to, messages, listen)
-        except (openai.APIError, httpx.HTTPError) as error:  # the client hands on httpx's own in mid-stream
-            yield _failed(to.side, number, question, error, time.monotonic() - started)
+            reply = _ask(chat, messages, listen)
+        except (openai.APIError, httpx.HTTPError) as error:  # inside a stream the client raises httpx's own errors
+            yield _failed(chat.side, number, question, error, time.monotonic() - started)
             return
-        yield _answered(to.side, number, question, reply, time.monotonic() - started)
+        yield _answered(chat.side, number, question, reply, time.monotonic() - started)
         messages.append({"role": "assistant", "content": reply.text})
 
 
-def _ask(to: Talker, messages: Sequence[ChatCompletionMessageParam], listen: Callable[[str], None]) -> _Reply:
-    response = to.client.chat.completions.with_raw_response.create(
-        model=to.model,
+def _ask(chat: Talker, messages: Sequence[ChatCompletionMessageParam], listen: Callable[[str], None]) -> _Reply:
+    response = chat.client.chat.completions.with_raw_response.create(
+        model=chat.model,
         messages=list(messages),
         max_tokens=REPLY_TOKENS,
         temperature=0,

@@ -1,1 +1,1 @@
-"""Tidemark inside other frameworks, as a library: the same core, without the proxy around it."""
+"""Adapters that use Tidemark's core as a library inside other frameworks, without the proxy."""

@@ -1,7 +1,7 @@
-"""LangChain's messages as the core's, for ``langgraph.py`` beside it.
+"""Converts LangChain's messages to the core's, for ``langgraph.py``.
 
-The core plans over messages of the chat-completions dialect, and the store finds a conversation by what they mean. So
-each is written as the OpenAI client of LangChain sends it, and read by the same parser as a request of the proxy.
+The store finds a conversation by its messages as the chat-completions dialect parses them. So each message is written
+as LangChain's OpenAI client sends it, and parsed by the parser of the proxy's requests.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ROLES: Mapping[type[BaseMessage], str] = {
 
 
 def core_message(message: BaseMessage) -> Message:
-    """One message in the core's words. A content that the dialect has no words for is kept as it is."""
+    """Convert one message; a content that the dialect cannot express stays as it is."""
     wire = {"role": _role(message), "content": _content(message), **_pairing(message)}
     if message.name and wire["role"] != "tool":  # LangChain's client sends a tool's result without the tool's name
         wire["name"] = message.name
@@ -48,7 +48,7 @@ def _role(message: BaseMessage) -> str:
 
 
 def _content(message: BaseMessage) -> JsonValue:
-    """Text as it is; parts in OpenAI's form, where LangChain knows how."""
+    """Return text as it is, and parts in OpenAI's form where LangChain can convert them."""
     content = message.content
     if isinstance(content, str):
         return content
@@ -61,7 +61,7 @@ def _content(message: BaseMessage) -> JsonValue:
 
 
 def _pairing(message: BaseMessage) -> dict[str, JsonValue]:
-    """What pairs a call with its result; a call that could not be read is a call all the same."""
+    """Return the members that pair calls with results; an unreadable call counts as a call too."""
     if isinstance(message, ToolMessage):
         return {"tool_call_id": message.tool_call_id}
     if not isinstance(message, AIMessage):

@@ -1,7 +1,7 @@
-"""The flush hook of a graph: what leaves the context goes to a function of the user's, off the graph (S0-4).
+"""Calls a user's function with the messages that leave a graph's context, in a thread (S0-4).
 
-Beside ``langgraph.py``, which queues the messages before its result discards them. The proxy's own consumers, with
-their queue in the store, are ``proxy/memory_flush/``.
+``langgraph.py`` queues the messages before its result discards them. The proxy's own consumers, with their queue in the
+store, are in ``proxy/memory_flush/``.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 OnFlush = Callable[[list[BaseMessage]], Any]
-"""Takes the messages that leave, oldest first. It may be async; what it returns is of no interest."""
+"""A user's function for the messages that leave, oldest first. It may be async; its result is ignored."""
 MOST_WAITING = 1000
-"""Flushes that wait for a slow function. More are dropped, with an error in the log: memory has an end."""
+"""The most flushes that wait for a slow function. Further ones are dropped with an error in the log, because memory is
+limited."""
 _LOG = logging.getLogger("tidemark")
 
 
 class FlushHook:
-    """Calls a function in a thread, one flush after the other in the order in which they left.
+    """Calls a function in a thread, for one flush after the other, in order.
 
-    The mutable state is the queue and its thread, which ends when the queue is empty. The interpreter waits for it at
-    its own end, so what was queued is delivered.
+    The mutable state is the queue and its thread, which ends when the queue is empty. The interpreter waits for the
+    thread at its end, so all queued flushes are delivered.
     """
 
     def __init__(self, call: OnFlush) -> None:
@@ -37,7 +38,7 @@ class FlushHook:
         self._thread: threading.Thread | None = None
 
     def put(self, messages: list[BaseMessage]) -> None:
-        """Queue what leaves, and return at once."""
+        """Queue leaving messages, and return at once."""
         with self._lock:
             if len(self._waiting) >= MOST_WAITING:
                 _LOG.error("on_flush is too slow: %d messages that left a graph's context are dropped", len(messages))
@@ -58,7 +59,7 @@ class FlushHook:
                 done = self._call(messages)
                 if inspect.isawaitable(done):
                     asyncio.run(_awaited(done))
-            except Exception:  # noqa: BLE001 - whatever a function of the user's raises must not stop the next flush
+            except Exception:  # noqa: BLE001 - an error of the user's function must not stop the next flush
                 _LOG.exception("on_flush failed for %d messages that left a graph's context", len(messages))
 
 

@@ -1,15 +1,15 @@
-"""LangMem's short-term memory for LangGraph, done by Tidemark's core (S0-6): change the import and nothing else.
+"""Replaces LangMem's short-term memory for LangGraph by Tidemark's core (S0-6): only the import changes.
 
-Beside the proxy, not on its road. Names, parameters, defaults, state keys, errors and the prompts' roles are those of
-``langmem.short_term`` 0.0.30. What is summarized is decided in ``deciding.py``, by the proxy's own planner: no pair of
-tool call and result is torn, the newest message stays, and a summary is held to its bound.
+It is used without the proxy. Names, parameters, defaults, state keys, errors and the prompts' roles are those of
+``langmem.short_term`` 0.0.30. ``deciding.py`` decides with the proxy's own planner what is summarized: no pair of tool
+call and result is split, the newest message stays, and a summary stays within its bound.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage
 from langchain_core.messages.utils import count_tokens_approximately
@@ -25,13 +25,15 @@ from proxy.integrations.summarizing import (
     DEFAULT_INITIAL_SUMMARY_PROMPT,
     DEFAULT_MAX_SUMMARY_TOKENS,
     Ask,
+    Find,
+    Keep,
     Leave,
     Model,
     RunningSummary,
     Shelf,
     Steps,
     SummarizationResult,
-    Wish,
+    SummarizeOptions,
     steps,
 )
 
@@ -44,7 +46,7 @@ __all__ = [
 ]
 
 for _public in (RunningSummary, SummarizationResult):
-    _public.__module__ = __name__  # checkpoints name a class by its module: here it stays
+    _public.__module__ = __name__  # checkpoints name a class by its module, which must not change
 
 
 def summarize_messages(
@@ -62,25 +64,26 @@ def summarize_messages(
     store: Shelf | None = None,
     on_flush: OnFlush | None = None,
 ) -> SummarizationResult:
-    """Bring messages within ``max_tokens``: a running summary, and the newest messages as they are.
+    """Fit messages into ``max_tokens``: a running summary, and the newest messages as they are.
 
     :param messages: the whole history, system message first; all others need an id
-    :param running_summary: of the call before; also one that LangMem wrote
-    :param model: writes the summaries; what it raises is raised
-    :param max_tokens: of the result, counted by ``token_counter``; a newest turn that is larger alone stays all the
-        same, with a ``RuntimeWarning``
-    :param max_tokens_before_summary: from so many tokens that no summary tells, one is made; ``max_tokens`` by default
-    :param max_summary_tokens: bound of the summary as the final prompt renders it; what is beyond is cut. Of its text
-        alone where that prompt's own words take more than half of the bound
+    :param running_summary: the result of the call before; one that LangMem wrote works too
+    :param model: writes the summaries; its exceptions are raised
+    :param max_tokens: the bound of the result, counted by ``token_counter``; a newest turn that is larger alone stays,
+        with a ``RuntimeWarning``
+    :param max_tokens_before_summary: a summary is made from this many tokens that no summary covers; ``max_tokens`` by
+        default
+    :param max_summary_tokens: the bound of the summary as the final prompt renders it; the excess is cut. It applies to
+        the text alone where that prompt's own words take more than half of it
     :param initial_summary_prompt: takes ``messages``
     :param existing_summary_prompt: takes ``messages`` and ``existing_summary``
     :param final_prompt: takes ``system_message``, ``summary`` and ``messages``
-    :param store: summaries that are shared with a proxy (``shared.py``)
+    :param store: the summaries that a proxy shares (``shared.py``)
     :param on_flush: called, off the caller's thread, with the messages that leave the context (``flushing.py``)
-    :raises ValueError: a bound or a message's id is not as it must be
+    :raises ValueError: a bound is invalid, or a message has no id or a summarized one
     :raises SummaryRejected: the model answered without a text; nothing was changed
     """
-    wish = Wish(
+    options = SummarizeOptions(
         max_tokens,
         max_tokens_before_summary,
         max_summary_tokens,
@@ -90,7 +93,7 @@ def summarize_messages(
         final_prompt,
     )
     hook = FlushHook(on_flush) if on_flush else None
-    return _perform(steps(messages, running_summary, wish, shared=store is not None), model, store, hook)
+    return _perform(steps(messages, running_summary, options, shared=store is not None), model, store, hook)
 
 
 async def asummarize_messages(
@@ -108,8 +111,8 @@ async def asummarize_messages(
     store: Shelf | None = None,
     on_flush: OnFlush | None = None,
 ) -> SummarizationResult:
-    """The same as ``summarize_messages``, with the model's ``ainvoke``."""
-    wish = Wish(
+    """Do the same as ``summarize_messages``, with the model's ``ainvoke``."""
+    options = SummarizeOptions(
         max_tokens,
         max_tokens_before_summary,
         max_summary_tokens,
@@ -119,11 +122,11 @@ async def asummarize_messages(
         final_prompt,
     )
     hook = FlushHook(on_flush) if on_flush else None
-    return await _aperform(steps(messages, running_summary, wish, shared=store is not None), model, store, hook)
+    return await _aperform(steps(messages, running_summary, options, shared=store is not None), model, store, hook)
 
 
 class SummarizationNode(Runnable[Any, dict[str, Any]]):
-    """A node that summarizes ``input_messages_key`` into ``output_messages_key``, and keeps its summary in ``context``.
+    """A node that summarizes ``input_messages_key`` into ``output_messages_key``; its summary is in ``context``.
 
     The state is a mapping or a pydantic model with ``context: dict``; ``context["running_summary"]`` is the node's.
     Where both keys are equal, the messages are replaced: ``RemoveMessage(REMOVE_ALL_MESSAGES)`` comes first.
@@ -148,7 +151,7 @@ class SummarizationNode(Runnable[Any, dict[str, Any]]):
     ) -> None:
         """:param on_flush: called, off the graph, with exactly the messages that leave the context (S0-4)"""
         if store is not None and input_messages_key == output_messages_key:
-            message = "A shared summary is found by the whole history: let output_messages_key be another one."
+            message = "A shared summary is found by the whole history: use another output_messages_key."
             raise ValueError(message)
         self.name = name
         self.model = model
@@ -168,7 +171,7 @@ class SummarizationNode(Runnable[Any, dict[str, Any]]):
         return f"SummarizationNode({self.name}: {self.input_messages_key} -> {self.output_messages_key})"
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> dict[str, Any]:  # noqa: A002
-        """The update of the state."""
+        """Return the update of the state."""
         del config, kwargs
         context, started = self._start(input)
         return self._update(context, _perform(started, self.model, self.store, self._hook))
@@ -179,7 +182,7 @@ class SummarizationNode(Runnable[Any, dict[str, Any]]):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """The update of the state, with the model's ``ainvoke``."""
+        """Return the update of the state, with the model's ``ainvoke``."""
         del config, kwargs
         context, started = self._start(input)
         return self._update(context, await _aperform(started, self.model, self.store, self._hook))
@@ -190,7 +193,7 @@ class SummarizationNode(Runnable[Any, dict[str, Any]]):
             message = f"Missing required field `{self.input_messages_key}` in the input."
             raise ValueError(message)
         context = _field(state, "context") or {}
-        wish = Wish(
+        options = SummarizeOptions(
             self.max_tokens,
             self.max_tokens_before_summary,
             self.max_summary_tokens,
@@ -199,7 +202,7 @@ class SummarizationNode(Runnable[Any, dict[str, Any]]):
             self.existing_summary_prompt,
             self.final_prompt,
         )
-        return context, steps(messages, context.get("running_summary"), wish, shared=self.store is not None)
+        return context, steps(messages, context.get("running_summary"), options, shared=self.store is not None)
 
     def _update(self, context: Mapping[str, Any], result: SummarizationResult) -> dict[str, Any]:
         messages: Sequence[BaseMessage] = result.messages
@@ -214,7 +217,7 @@ class SummarizationNode(Runnable[Any, dict[str, Any]]):
 
 
 def _field(state: Any, key: str) -> Any:
-    """A field of the state, which may be a mapping, a pydantic model or a dataclass."""
+    """Return a field of the state, which may be a mapping, a pydantic model or a dataclass."""
     if isinstance(state, Mapping):
         return state.get(key)
     if hasattr(type(state), "model_fields") or is_dataclass(state):
@@ -223,43 +226,49 @@ def _field(state: Any, key: str) -> Any:
     raise ValueError(message)
 
 
-def _perform(taken: Steps, model: Model, store: Shelf | None, hook: FlushHook | None) -> SummarizationResult:
-    """Do what the steps ask for, one after the other."""
+def _perform(steps_: Steps, model: Model, store: Shelf | None, hook: FlushHook | None) -> SummarizationResult:
+    """Perform the steps, one after the other."""
     answer: Any = None
     while True:
         try:
-            step = taken.send(answer)
+            step = steps_.send(answer)
         except StopIteration as done:
             result: SummarizationResult = done.value
             return result
-        if isinstance(step, Ask):
-            answer = model.invoke(step.prompt)
-        elif isinstance(step, Leave):
-            _leave(step, hook)
-            answer = None
-        elif store is not None:
-            answer = store.perform(step)
+        match step:
+            case Ask():
+                answer = model.invoke(step.prompt)
+            case Leave():
+                _leave(step, hook)
+                answer = None
+            case Find() | Keep():
+                answer = None if store is None else store.perform(step)
+            case _:
+                assert_never(step)
 
 
-async def _aperform(taken: Steps, model: Model, store: Shelf | None, hook: FlushHook | None) -> SummarizationResult:
-    """The same, awaiting each answer."""
+async def _aperform(steps_: Steps, model: Model, store: Shelf | None, hook: FlushHook | None) -> SummarizationResult:
+    """Perform the steps, awaiting each answer."""
     answer: Any = None
     while True:
         try:
-            step = taken.send(answer)
+            step = steps_.send(answer)
         except StopIteration as done:
             result: SummarizationResult = done.value
             return result
-        if isinstance(step, Ask):
-            answer = await model.ainvoke(step.prompt)
-        elif isinstance(step, Leave):
-            _leave(step, hook)
-            answer = None
-        elif store is not None:
-            answer = await store.aperform(step)
+        match step:
+            case Ask():
+                answer = await model.ainvoke(step.prompt)
+            case Leave():
+                _leave(step, hook)
+                answer = None
+            case Find() | Keep():
+                answer = None if store is None else await store.aperform(step)
+            case _:
+                assert_never(step)
 
 
 def _leave(step: Leave, hook: FlushHook | None) -> None:
-    """Queue what leaves, before the result discards it."""
+    """Queue leaving messages before the result discards them."""
     if hook is not None and step.messages:
         hook.put(step.messages)

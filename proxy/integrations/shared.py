@@ -1,7 +1,7 @@
-"""One running summary for graphs and for clients of the proxy: the proxy's own store, asked by a graph.
+"""Shares summaries between graphs and clients of the proxy, through the proxy's own store.
 
-Beside ``langgraph.py``, which is given it as ``store``. It stands where the proxy stands: the same configuration,
-secret, upstream and strategy, hence the same tenant, prefix chain and recipe, so each finds what the other made.
+``langgraph.py`` takes an instance as ``store``. It uses the proxy's configuration, secret, upstream and strategy, hence
+the same tenant, prefix chain and recipe, so graphs and clients find each other's summaries.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, assert_never
 
 from proxy.app import StoredParts
 from proxy.compaction.record import summary_record
@@ -41,7 +41,7 @@ CLOSE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where the proxy keeps what a client with this credential and model sends."""
+    """The proxy's identity of a client with this credential and model."""
 
     tenant: str
     recipe: SummaryRecipe
@@ -51,14 +51,14 @@ class _Place:
 class SharedSummaries:
     """The summaries of one credential and model in the store of a proxy.
 
-    The store belongs to an event loop in a thread of its own, so graphs may be run from anywhere. A store that does not
-    answer holds nothing: the graph summarizes by itself, and the log says so.
+    The store is used by an event loop in a thread of its own, so graphs may run in any thread. Where the store does not
+    answer, the graph summarizes by itself, and the log reports it.
 
-    :param model: as a client of the proxy names it
-    :param api_key: the client's; it is what tells tenants apart, and is kept nowhere
-    :param config: the proxy's configuration file; by default what ``tidemark serve`` takes by default
+    :param model: the model's name for clients of the proxy
+    :param api_key: the client's key, which distinguishes tenants; it is stored nowhere
+    :param config: the proxy's configuration file; by default that of ``tidemark serve``
     :param conversation: the client's ``X-Tidemark-Conversation``, where it sends one
-    :param headers: further header lines of the client that are credentials
+    :param headers: further headers of the client that are credentials
     :param environ: the proxy's environment; by default this process's
     :raises ConfigError: the configuration cannot be used
     :raises ModelNotFound: the proxy serves no such model
@@ -74,9 +74,9 @@ class SharedSummaries:
         headers: Mapping[str, str] | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        given = os.environ if environ is None else environ
-        path = config if config is not None else given.get("TIDEMARK_CONFIG")
-        settings = load(Path(path) if path else None, given)
+        variables = os.environ if environ is None else environ
+        path = config if config is not None else variables.get("TIDEMARK_CONFIG")
+        settings = load(Path(path) if path else None, variables)
         lines = {"authorization": f"Bearer {api_key}"} if api_key is not None else {}
         lines |= {name.lower(): value for name, value in (headers or {}).items()}
         self._conversation = conversation
@@ -85,7 +85,7 @@ class SharedSummaries:
         self._thread.start()
         self._stored: StoredParts | None = None
         try:
-            self._place = self._soon(self._open(settings, model, lines)).result()
+            self._place = self._submit(self._open(settings, model, lines)).result()
         except BaseException:
             self.close()
             raise
@@ -102,25 +102,25 @@ class SharedSummaries:
         return f"SharedSummaries({self._place.upstream_model})"
 
     def perform(self, step: Find | Keep) -> Shared | None:
-        """Find or keep a summary; None where there is none, or no store."""
-        return self._soon(self._answered(step)).result()
+        """Find or store a summary; return None where there is no summary or no store."""
+        return self._submit(self._perform(step)).result()
 
     async def aperform(self, step: Find | Keep) -> Shared | None:
-        """The same, awaited."""
-        return await asyncio.wrap_future(self._soon(self._answered(step)))
+        """Find or store a summary without blocking the loop; see ``perform``."""
+        return await asyncio.wrap_future(self._submit(self._perform(step)))
 
     def close(self) -> None:
-        """Close the connections and end the thread. May be called more than once."""
+        """Close the connections and end the thread; further calls do nothing."""
         if self._loop.is_closed():
             return
         if self._stored is not None:
-            self._soon(self._stored.aclose()).result(CLOSE_SECONDS)
+            self._submit(self._stored.aclose()).result(CLOSE_SECONDS)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CLOSE_SECONDS)
         self._loop.close()
 
-    def _soon(self, asked: Coroutine[Any, Any, _T]) -> Future[_T]:
-        return asyncio.run_coroutine_threadsafe(asked, self._loop)
+    def _submit(self, operation: Coroutine[Any, Any, _T]) -> Future[_T]:
+        return asyncio.run_coroutine_threadsafe(operation, self._loop)
 
     async def _open(self, settings: Settings, model: str, lines: Mapping[str, str]) -> _Place:
         signing = settings.secrets.signing
@@ -136,24 +136,26 @@ class SharedSummaries:
         recipe = stored.parts.summarizer_for(profile, route).recipe
         return _Place(tenant_of(caller, route), recipe, route.upstream_model)
 
-    async def _answered(self, step: Find | Keep) -> Shared | None:
+    async def _perform(self, step: Find | Keep) -> Shared | None:
         if self._stored is None:
             return None
         chain = chain_of(self._place.tenant, step.messages, conversation=self._conversation)
         try:
-            if isinstance(step, Find):
-                return _shared(await self._found(self._stored, chain, step.messages))
-            return _shared(await self._kept(self._stored, chain, step))
+            match step:
+                case Find():
+                    return _shared(await self._find(self._stored, chain, step.messages))
+                case Keep():
+                    return _shared(await self._keep(self._stored, chain, step))
+                case _:
+                    assert_never(step)
         except StoreError as error:
             _LOG.warning("the shared store was not asked: %s", error)
             return None
 
-    async def _found(
-        self, stored: StoredParts, chain: PrefixChain, messages: Sequence[Message]
-    ) -> PrefixSummary | None:
+    async def _find(self, stored: StoredParts, chain: PrefixChain, messages: Sequence[Message]) -> PrefixSummary | None:
         return (await stored.store.recall(chain, self._place.recipe, inner_systems(messages))).summary
 
-    async def _kept(self, stored: StoredParts, chain: PrefixChain, step: Keep) -> PrefixSummary | None:
+    async def _keep(self, stored: StoredParts, chain: PrefixChain, step: Keep) -> PrefixSummary | None:
         place, shared, now = self._place, step.shared, time.time()
         memory = await stored.store.recall(chain, place.recipe, inner_systems(step.messages))
         summary = summary_record(

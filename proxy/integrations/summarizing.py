@@ -1,7 +1,6 @@
-"""One summarization, step by step: what the model and the store are asked is yielded, whoever drives it asks them.
+"""Performs one summarization as a generator that yields its requests to the model and the store.
 
-Between ``langgraph.py``, whose synchronous and asynchronous doors drive the same steps, and ``deciding.py``, which says
-what is to be done.
+``langgraph.py`` runs the same steps synchronously or asynchronously, and ``deciding.py`` makes the decisions.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from proxy.core.conversation.messages import Message
 from proxy.core.errors import SummaryRejected
 from proxy.core.planning.situation import Compact, NoCompaction
-from proxy.integrations.deciding import GraphPlan, Limits, TokenCounter, Told
+from proxy.integrations.deciding import CarriedSummary, GraphPlan, Limits, TokenCounter
 
 DEFAULT_MAX_SUMMARY_TOKENS = 256
 _INITIAL = (
@@ -47,42 +46,42 @@ DEFAULT_FINAL_SUMMARY_PROMPT = ChatPromptTemplate.from_messages(
 """Takes ``system_message``, ``summary`` and ``messages``."""
 _PROBE = "word " * 50
 _LANGMEM = "Summary of the conversation so far: {}"
-"""How LangMem's default prompt leaves a summary in the messages of a checkpoint; read, never written."""
+"""The form in which LangMem's default prompt puts a summary into a checkpoint's messages; read, never written."""
 
 
 @dataclass
 class RunningSummary:
-    """A summary as it is carried from call to call, in LangMem's three fields."""
+    """A summary that the caller passes from call to call, in LangMem's three fields."""
 
     summary: str
     summarized_message_ids: set[str]
-    """Of all messages that the summary tells, those among them that are gone."""
+    """The ids of all summarized messages, including removed ones."""
     last_summarized_message_id: str | None
 
 
 @dataclass
 class SummarizationResult:
-    """What the next model is to be sent, and the summary to come with next time."""
+    """The messages for the next model call, and the running summary for the next summarization."""
 
     messages: list[AnyMessage]
     running_summary: RunningSummary | None = None
 
 
 class Model(Protocol):
-    """What a summary is asked of: any chat model of LangChain's."""
+    """The model that writes summaries: any chat model of LangChain's."""
 
     def invoke(self, input: Any, /) -> Any:  # noqa: A002 - LangChain's name
-        """Answer a list of messages with one."""
+        """Answer a list of messages with one message."""
         ...
 
     async def ainvoke(self, input: Any, /) -> Any:  # noqa: A002 - LangChain's name
-        """The same, awaited."""
+        """Answer a list of messages, awaited."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """All that a caller may set."""
+class SummarizeOptions:
+    """All options of a caller."""
 
     max_tokens: int
     max_tokens_before_summary: int | None
@@ -95,21 +94,21 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """The model is to be asked; the answer is its message."""
+    """Asks the model; the answer is its message."""
 
     prompt: list[BaseMessage]
 
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """The store is asked for the newest summary of these messages; the answer is a ``Shared`` or None."""
+    """Asks the store for the newest summary of these messages; the answer is a ``Shared`` or None."""
 
     messages: Sequence[Message]
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """The store is given a summary; the answer is the ``Shared`` that stands there now, somebody else's perhaps."""
+    """Stores a summary; the answer is the ``Shared`` that the store has now, perhaps another client's."""
 
     messages: Sequence[Message]
     shared: Shared
@@ -117,26 +116,26 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """These messages leave the context, and have to be told to whoever wants to know; nothing is answered."""
+    """Flushes the messages that leave the context; there is no answer."""
 
     messages: list[BaseMessage]
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A summary of the first ``covered`` non-system messages, as the store knows it."""
+    """A stored summary of the first ``covered`` non-system messages."""
 
     text: str
     covered: int
     absorbed: tuple[bytes, ...] = ()
-    """Digests of the system messages that it tells."""
+    """The digests of the absorbed system messages."""
 
 
 class Shelf(Protocol):
-    """Where summaries are shared with a proxy. A store that does not answer is one that holds nothing."""
+    """A store of summaries that a proxy shares; one that does not answer counts as empty."""
 
     def perform(self, step: Find | Keep) -> Shared | None:
-        """Find or keep a summary."""
+        """Find or store a summary."""
         ...
 
     async def aperform(self, step: Find | Keep) -> Shared | None:
@@ -147,48 +146,48 @@ class Shelf(Protocol):
 Steps = Generator[Ask | Find | Keep | Leave, Any, SummarizationResult]
 
 
-def steps(messages: Sequence[AnyMessage], running: Any, wish: Wish, *, shared: bool) -> Steps:
-    """All of one summarization.
+def steps(messages: Sequence[AnyMessage], running: Any, options: SummarizeOptions, *, shared: bool) -> Steps:
+    """Perform one summarization.
 
-    :param running: a ``RunningSummary``, LangMem's, or its fields where a checkpoint could not make one of them
-    :param shared: whether there is a store to be asked
+    :param running: a ``RunningSummary``, LangMem's, or a mapping of its fields from a checkpoint
+    :param shared: whether there is a store
     """
-    if wish.max_summary_tokens >= wish.max_tokens:
+    if options.max_summary_tokens >= options.max_tokens:
         error = "`max_summary_tokens` must be less than `max_tokens`."
         raise ValueError(error)
     summary = _read(running)
     if not messages:
         return SummarizationResult([], summary)
-    given = _without_rendered(messages, summary, wish)
-    _refuse_nameless(given)
-    case = _case(given, summary, wish)
-    if shared and not case.gone and (found := (yield Find(case.messages))) is not None:
-        adopted = case.adopted(found.covered, found.absorbed)
+    remaining = _without_rendered(messages, summary, options)
+    _refuse_nameless(remaining)
+    graph = _graph_plan(remaining, summary, options)
+    if shared and not graph.is_history_removed and (stored_summary := (yield Find(graph.messages))) is not None:
+        adopted = graph.adopted(stored_summary.covered, stored_summary.absorbed)
         if adopted is not None:
-            yield Leave(case.leaving(found.covered, found.absorbed))
-            summary = RunningSummary(found.text, *_ids(adopted))
-            case = _case(given, summary, wish)
-    if summary is not None and not case.said:
-        return SummarizationResult(_rendered(wish, summary.summary, *case.around_all()), summary)
-    planned = case.decide()
+            yield Leave(graph.leaving(stored_summary.covered, stored_summary.absorbed))
+            summary = RunningSummary(stored_summary.text, *_ids(adopted))
+            graph = _graph_plan(remaining, summary, options)
+    if summary is not None and not graph.conversation:
+        return SummarizationResult(_rendered(options, summary.summary, *graph.around_all()), summary)
+    planned = graph.decide()
     if isinstance(planned, NoCompaction):
-        return SummarizationResult(list(given), summary)
+        return SummarizationResult(list(remaining), summary)
     if not isinstance(planned, Compact):
-        around = case.around(planned.summary.covered, planned.summary.absorbed)
-        return SummarizationResult(_rendered(wish, planned.summary.text, *around), summary)
-    text = yield from _written(case, planned, wish)
-    if shared and not case.gone:
-        kept = yield Keep(case.messages, Shared(text, planned.covered, planned.absorbed))
-        text = kept.text if kept is not None else text
-    yield Leave(case.leaving(planned.covered, planned.absorbed))
-    result = _rendered(wish, text, *case.around(planned.covered, planned.absorbed))
-    if (tokens := sum(wish.token_counter([one]) for one in result)) > wish.max_tokens:
+        around = graph.around(planned.summary.covered, planned.summary.absorbed)
+        return SummarizationResult(_rendered(options, planned.summary.text, *around), summary)
+    text = yield from _write(graph, planned, options)
+    if shared and not graph.is_history_removed:
+        stored = yield Keep(graph.messages, Shared(text, planned.covered, planned.absorbed))
+        text = stored.text if stored is not None else text
+    yield Leave(graph.leaving(planned.covered, planned.absorbed))
+    result = _rendered(options, text, *graph.around(planned.covered, planned.absorbed))
+    if (tokens := sum(options.token_counter([message]) for message in result)) > options.max_tokens:
         warnings.warn(
-            f"What cannot be summarized takes more than max_tokens: {tokens} instead of {wish.max_tokens} are sent.",
+            f"What cannot be summarized takes more than max_tokens: {tokens} instead of {options.max_tokens} are sent.",
             RuntimeWarning,
             stacklevel=4,
         )
-    return SummarizationResult(result, RunningSummary(text, *_ids(case.told_by(planned))))
+    return SummarizationResult(result, RunningSummary(text, *_ids(graph.summarized_by(planned))))
 
 
 def _refuse_nameless(messages: Sequence[AnyMessage]) -> None:
@@ -199,7 +198,7 @@ def _refuse_nameless(messages: Sequence[AnyMessage]) -> None:
 
 
 def _read(running: Any) -> RunningSummary | None:
-    """A running summary of ours, of LangMem's, or as the mapping that is left where LangMem is not installed."""
+    """Read a running summary: ours, LangMem's, or a mapping of its fields where LangMem is not installed."""
     if running is None or isinstance(running, RunningSummary):
         return running
     fields = running if isinstance(running, Mapping) else vars(running)
@@ -208,83 +207,87 @@ def _read(running: Any) -> RunningSummary | None:
     )
 
 
-def _ids(told: tuple[frozenset[str], str | None]) -> tuple[set[str], str | None]:
-    ids, last = told
+def _ids(ids_and_last: tuple[frozenset[str], str | None]) -> tuple[set[str], str | None]:
+    ids, last = ids_and_last
     return set(ids), last
 
 
-def _without_rendered(messages: Sequence[AnyMessage], summary: RunningSummary | None, wish: Wish) -> list[AnyMessage]:
-    """The messages without the summary that an earlier call put among them, where the keys are equal."""
+def _without_rendered(
+    messages: Sequence[AnyMessage], summary: RunningSummary | None, options: SummarizeOptions
+) -> list[AnyMessage]:
+    """Return the messages without the rendered summary that an earlier call put among them."""
     if summary is None:
         return list(messages)
-    ours = _rendered(wish, summary.summary, [], [])
-    known = [(one.type, one.content) for one in [*ours, SystemMessage(_LANGMEM.format(summary.summary))]]
-    kept: list[AnyMessage] = []
+    ours = _rendered(options, summary.summary, [], [])
+    rendered = [(message.type, message.content) for message in [*ours, SystemMessage(_LANGMEM.format(summary.summary))]]
+    head: list[AnyMessage] = []
     for place, message in enumerate(messages):
-        if (message.type, message.content) in known:
+        if (message.type, message.content) in rendered:
             continue
         if not isinstance(message, SystemMessage):
-            return [*kept, *messages[place:]]
-        kept.append(message)
-    return kept
+            return [*head, *messages[place:]]
+        head.append(message)
+    return head
 
 
-def _case(messages: Sequence[AnyMessage], summary: RunningSummary | None, wish: Wish) -> GraphPlan:
-    before = wish.max_tokens if wish.max_tokens_before_summary is None else wish.max_tokens_before_summary
-    limits = Limits(wish.max_tokens, before, _allotted(wish)[0], wish.token_counter)
+def _graph_plan(messages: Sequence[AnyMessage], summary: RunningSummary | None, options: SummarizeOptions) -> GraphPlan:
+    before = options.max_tokens if options.max_tokens_before_summary is None else options.max_tokens_before_summary
+    limits = Limits(options.max_tokens, before, _allotted(options)[0], options.token_counter)
     if summary is None:
         return GraphPlan(messages, limits, None)
-    tokens = wish.token_counter(_rendered(wish, summary.summary, [], []))
+    tokens = options.token_counter(_rendered(options, summary.summary, [], []))
     ids = frozenset(summary.summarized_message_ids)
-    return GraphPlan(messages, limits, Told(summary.summary, ids, summary.last_summarized_message_id, tokens))
+    return GraphPlan(messages, limits, CarriedSummary(summary.summary, ids, summary.last_summarized_message_id, tokens))
 
 
-def _rendered(wish: Wish, summary: str, head: Sequence[BaseMessage], rest: Sequence[BaseMessage]) -> list[AnyMessage]:
-    """The final prompt: the system message, the summary, what is kept."""
+def _rendered(
+    options: SummarizeOptions, summary: str, head: Sequence[BaseMessage], rest: Sequence[BaseMessage]
+) -> list[AnyMessage]:
+    """Render the final prompt: the system message, the summary, the remaining messages."""
     values = {"system_message": list(head), "summary": summary, "messages": list(rest)}
-    rendered: list[AnyMessage] = wish.final_prompt.invoke(values).to_messages()  # type: ignore[assignment]
+    rendered: list[AnyMessage] = options.final_prompt.invoke(values).to_messages()  # type: ignore[assignment]
     return rendered
 
 
-def _written(case: GraphPlan, planned: Compact, wish: Wish) -> Generator[Ask, Any, str]:
-    """The new summary: of the one before and what came since, a portion at a time."""
+def _write(graph: GraphPlan, planned: Compact, options: SummarizeOptions) -> Generator[Ask, Any, str]:
+    """Write the new summary from the previous one and the new messages, a portion at a time."""
     text = planned.previous.text if planned.previous else None
-    room = case.room(planned)
-    asked = min(_allotted(wish)[1], room) or DEFAULT_MAX_SUMMARY_TOKENS
-    for portion in case.portions(planned):
-        values: dict[str, Any] = {"messages": portion, "max_summary_tokens": str(asked)}
+    allowed = graph.allowed_tokens(planned)
+    requested = min(_allotted(options)[1], allowed) or DEFAULT_MAX_SUMMARY_TOKENS
+    for portion in graph.portions(planned):
+        values: dict[str, Any] = {"messages": portion, "max_summary_tokens": str(requested)}
         if text is None:
-            prompt = wish.initial_summary_prompt.invoke(values)
+            prompt = options.initial_summary_prompt.invoke(values)
         else:
-            prompt = wish.existing_summary_prompt.invoke({**values, "existing_summary": text})
+            prompt = options.existing_summary_prompt.invoke({**values, "existing_summary": text})
         answer = yield Ask(prompt.to_messages())
-        said = (answer if isinstance(answer, str) else str(answer.text)).strip()
-        if not said:
+        reply = (answer if isinstance(answer, str) else str(answer.text)).strip()
+        if not reply:
             error = "The summarizer's model answered without a text."
             raise SummaryRejected(error)
-        text = _held(said, room, wish)
+        text = _shortened(reply, allowed, options)
     return text or ""
 
 
-def _allotted(wish: Wish) -> tuple[int, int]:
-    """Tokens for the rendered summary, and of these for its text.
+def _allotted(options: SummarizeOptions) -> tuple[int, int]:
+    """Return the token bounds of the rendered summary and of its text.
 
-    Where the final prompt's own words would take more than half of a small bound, the bound is the text's alone.
+    Where the final prompt's own words take more than half of a small bound, the bound applies to the text alone.
     """
-    bound, frame = wish.max_summary_tokens, wish.token_counter(_rendered(wish, "", [], []))
-    if wish.token_counter(_rendered(wish, _PROBE, [], [])) == frame:  # it counts messages
-        return max(bound, frame), 0  # no bound of tokens can be told of
+    bound, frame = options.max_summary_tokens, options.token_counter(_rendered(options, "", [], []))
+    if options.token_counter(_rendered(options, _PROBE, [], [])) == frame:  # the counter counts messages
+        return max(bound, frame), 0  # the prompt can state no bound in tokens
     return (bound, bound - frame) if 2 * frame <= bound else (frame + bound, bound)
 
 
-def _held(text: str, room: int, wish: Wish) -> str:
-    """The text, cut at a word's end where the rendered summary would take more than ``room`` tokens."""
+def _shortened(text: str, allowed: int, options: SummarizeOptions) -> str:
+    """Return the text, cut at a word's end where the rendered summary would exceed ``allowed`` tokens."""
 
     def tokens(size: int) -> int:
-        return wish.token_counter(_rendered(wish, text[:size].rstrip(), [], []))
+        return options.token_counter(_rendered(options, text[:size].rstrip(), [], []))
 
     frame = tokens(0)
-    most = room if room > frame else frame + room  # never an empty text, whatever the final prompt takes
+    most = allowed if allowed > frame else frame + allowed  # never an empty text, whatever the final prompt takes
     if tokens(len(text)) <= most:
         return text
     low, high = 0, len(text)

@@ -1,3 +1,3 @@
-"""The facts of ``core/events.py`` as log lines and as metrics: two listeners, strangers to each other."""
+"""Listeners for the events of ``core/events.py``: a log and metrics, independent of each other."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What requests came to, in plain numbers, until ``metrics.py`` hands it over to its series.
+"""Adds up the figures of requests in plain numbers, until ``metrics.py`` adds them to its series.
 
-A request adds to some twenty series, and each of them would ask for its lock and its checks; who reads them comes
-much less often than requests do.
+A request adds to some twenty series, and each of them takes a lock and performs checks. Scrapes are much rarer than
+requests, so the series are updated for each scrape.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ OVERHEAD_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 
 
 
 class DurationCounts:
-    """Times as a histogram has them: how many fall below which bound, and their sum."""
+    """The counts of a histogram of times: the number below each bound, and the sum."""
 
     __slots__ = ("_bounds", "counts", "number", "seconds")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
-        """Of each bound, what is above the one before it and not above itself; then what is above all."""
+        """For each bound the times up to it and above the one before; at the end the times above all bounds."""
         self.number = 0
         self.seconds = 0.0
 
     def add(self, seconds: float) -> None:
-        """Take one time in."""
+        """Add one time."""
         self.number += 1
         self.seconds += seconds
         self.counts[bisect_left(self._bounds, seconds)] += 1
 
 
 class RequestTotals:
-    """What requests of one kind came to; tokens are by model alone, but few kinds of a model are met."""
+    """The totals of requests with equal labels; token series have the model only, but a model has few kinds."""
 
     __slots__ = ("after", "before", "cached", "completion", "first_byte", "number", "overhead", "prompt", "seconds")
 
@@ -47,7 +47,7 @@ class RequestTotals:
         self.overhead = DurationCounts(OVERHEAD_SECONDS)
 
     def add(self, served: RequestServed) -> None:
-        """Take one request in. Of tokens only what is above 0: an upstream might send less, and counters only grow."""
+        """Add one request. Negative tokens are ignored, because an upstream may send them and counters only grow."""
         self.number += 1
         self.seconds.add(served.seconds)
         if served.first_byte_seconds is not None:

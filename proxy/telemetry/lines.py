@@ -1,7 +1,7 @@
-"""A line of the log in JSON: the one of a request above all, and the timestamp of every line.
+"""Formats a log line in JSON: the line of a request, and the timestamp of every line.
 
-Beside ``logging.py``, which writes them. Every request has such a line, so its fields are known to the encoder
-beforehand; what comes out is, byte by byte, what the same encoder makes of the masked fields of any other fact.
+``logging.py`` writes the lines. Every request has one, so its fields are a struct, which encodes faster than a dict.
+The bytes are the same as for the masked fields of any other event.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ENCODER = msgspec.json.Encoder(enc_hook=str)
 
 
 class ServedLine(msgspec.Struct, omit_defaults=True):
-    """The fields of a request's line, in order; what is None is left out."""
+    """The fields of a request's line, in order; fields that are None are omitted."""
 
     path: str | None
     status: int
@@ -52,24 +52,23 @@ class ServedLine(msgspec.Struct, omit_defaults=True):
 
 
 def as_json(fields: object, **_: Any) -> str:
-    """A line's fields, without the line's end."""
+    """Encode a line's fields, without the line end."""
     return _ENCODER.encode(fields).decode()
 
 
 def served_line(served: RequestServed, name: str | None = None, level: str | None = None) -> ServedLine:
-    """The line of a request, masked and without what is not known.
+    """Return the line of a request, with masked texts.
 
-    :param name: the event's name and ``level`` its level; left out where something else writes both
+    :param name: the event's name, and ``level`` its level; None where another processor adds both
     """
     line = ServedLine(
-        _text(served.path),
-        served.status,
-        fit_word(served.outcome),
-        round(served.seconds, SECONDS_DIGITS),
-        _seconds(served.first_byte_seconds),
-        None,
-        _text(served.model),
-        served.stream,
+        path=_text(served.path),
+        status=served.status,
+        outcome=fit_word(served.outcome),
+        seconds=round(served.seconds, SECONDS_DIGITS),
+        first_byte_seconds=_seconds(served.first_byte_seconds),
+        model=_text(served.model),
+        stream=served.stream,
     )
     report = served.report
     if report is not None:
@@ -89,12 +88,12 @@ def served_line(served: RequestServed, name: str | None = None, level: str | Non
 
 
 def served_fields(served: RequestServed) -> dict[str, Any]:
-    """The same fields by name, for a line that is no JSON."""
+    """Return the fields by name, for a line that is not JSON."""
     return {name: value for name, value in msgspec.structs.asdict(served_line(served)).items() if value is not None}
 
 
 def timestamp() -> str:
-    """The time as ``2026-01-31T12:34:56.123456Z``."""
+    """Return the current time in the form ``2026-01-31T12:34:56.123456Z``."""
     second, rest = divmod(time.time_ns(), 10**9)
     return f"{_second(second)}.{rest // 1000:06d}Z"
 
@@ -109,7 +108,7 @@ def _text(text: str | None) -> str | None:
 
 
 def _id(text: str) -> str | None:
-    """An id, masked past the cache: nearly every line has another one."""
+    """Mask an id without the cache, because nearly every line has another id."""
     return text if DIGEST.fullmatch(text) else _text(text)
 
 

@@ -1,7 +1,8 @@
-"""Facts as log lines, and every library's log through the same door: the only one to structlog.
+"""Writes events and the logs of libraries as log lines; no other module imports structlog.
 
-One line a request, ``request.served``, with the facts of the response headers; never a key, never contents.
-JSON where nobody watches, colours on a terminal, both to stderr, so that stdout stays the commands' own.
+It listens to the events of the pipeline. Each request has one line, ``request.served``, with the values of the response
+headers, but no keys and no contents. Lines are JSON, or coloured text on a terminal. Both go to stderr, because stdout
+belongs to the commands.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from proxy.telemetry.lines import SECONDS_DIGITS, as_json, served_fields, served
 from proxy.telemetry.masking import fit_to_log, fit_traceback
 
 DEGRADED_SECONDS = 10.0
-"""A store that is gone fails every request; one line for each operation in this time tells as much."""
+"""The time between two lines about one failing store operation; an outage fails every request."""
 QUIET_LIBRARIES = (
     "LiteLLM",
     "LiteLLM Router",
@@ -51,7 +52,7 @@ QUIET_LIBRARIES = (
     "openai",
     "aiohttp.access",
 )
-"""Heard from WARNING on only, and so are their children, whatever the level: below it they write URLs with keys, or
+"""Libraries whose lines, and whose children's, appear from WARNING on only: below it they write URLs with keys, or
 requests."""
 _UVICORN = ("uvicorn", "uvicorn.error", "uvicorn.asgi")
 _SILENT = logging.CRITICAL + 1
@@ -77,25 +78,25 @@ _NAMES: Mapping[type[Event], tuple[str, int]] = {
     FlushLost: ("flush.lost", logging.ERROR),
     FlushWaiting: ("flush.waiting", logging.DEBUG),
 }
-"""What a fact is called and how loud it is; a request is louder where it did not end well."""
+"""The name and the level of each event; a request has a higher level where it did not end well."""
 _SERVED = _NAMES[RequestServed][0]
 _FIELDS = {fact: tuple(fact.__annotations__) for fact in _NAMES}
 
 
 class FactLog:
-    """The listener that logs, to be made after ``configure``.
+    """The listener that logs; create it after ``configure``.
 
-    State: when each failing store operation was last told of, and how often it failed since.
+    Its state is when each failing store operation was last logged, and how often it failed since.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._log = structlog.get_logger("tidemark").bind()  # bound once: it is half of the cost of a line
-        self._told_at: dict[str, float] = {}
-        self._untold: dict[str, int] = {}
+        self._log = structlog.get_logger("tidemark").bind()  # binding once saves half of the cost of a line
+        self._logged_at: dict[str, float] = {}
+        self._suppressed: dict[str, int] = {}
 
     def __call__(self, event: Event) -> None:
-        """Log one fact."""
+        """Log one event."""
         if isinstance(event, RequestServed):
             self._request(event)
             return
@@ -104,22 +105,22 @@ class FactLog:
             return
         fields = _fields(event)
         if isinstance(event, StoreDegraded | RecordBroken):
-            what = event.operation if isinstance(event, StoreDegraded) else name
-            if not self._due(what):
+            operation = event.operation if isinstance(event, StoreDegraded) else name
+            if not self._due(operation):
                 return
-            fields["untold"] = self._untold.pop(what, 0)
+            fields["untold"] = self._suppressed.pop(operation, 0)
         lines = _json_lines()
         if lines is not None:
             lines.fact(name, level, fields)
         else:
             self._log.log(level, name, **fields)
 
-    def hears(self, kind: type[Event]) -> bool:
-        """Whether facts of a kind are loud enough for the level that is set, by what they usually are."""
+    def includes(self, kind: type[Event]) -> bool:
+        """Return whether the configured level includes events of a kind."""
         return _NAMES[kind][1] >= logging.root.level
 
     def _request(self, served: RequestServed) -> None:
-        level = _loudness(served)
+        level = _level_of(served)
         if level < logging.root.level:
             return
         lines = _json_lines()
@@ -130,21 +131,21 @@ class FactLog:
 
     def _due(self, operation: str) -> bool:
         now = self._clock()
-        if now - self._told_at.get(operation, -DEGRADED_SECONDS) < DEGRADED_SECONDS:
-            self._untold[operation] = self._untold.get(operation, 0) + 1
+        if now - self._logged_at.get(operation, -DEGRADED_SECONDS) < DEGRADED_SECONDS:
+            self._suppressed[operation] = self._suppressed.get(operation, 0) + 1
             return False
-        self._told_at[operation] = now
+        self._logged_at[operation] = now
         return True
 
 
 class _JsonLines(logging.StreamHandler[TextIO]):
-    """Writes JSON lines; our own facts without structlog's and logging's detours, and in the same form.
+    """Writes JSON lines; our own events without structlog and logging, in the same form.
 
-    One fact a request is a tenth of what a small request costs otherwise.
+    Through those libraries, the line of a small request would cost a tenth of all its other work.
     """
 
     def fact(self, name: str, level: int, fields: dict[str, Any]) -> None:
-        """Write one fact by its fields."""
+        """Write one event by its fields."""
         _fit(None, name, fields)
         fields["event"] = name
         fields["level"] = _LEVELS[level]
@@ -152,35 +153,35 @@ class _JsonLines(logging.StreamHandler[TextIO]):
         self.line(as_json(fields) + "\n", name)
 
     def line(self, line: str, name: str) -> None:
-        """Write one line, whole and at once."""
+        """Write one line at once."""
         with self.lock or nullcontext():
             try:
                 self.stream.write(line)
-                if not getattr(self.stream, "line_buffering", False):  # stderr has it: a line is out when written
+                if not getattr(self.stream, "line_buffering", False):  # stderr is line buffered, so the line is out
                     self.flush()
-            except Exception:  # noqa: BLE001 - as logging has it: a log that fails must not fail a request
+            except Exception:  # noqa: BLE001 - as in logging, a failing log must not fail a request
                 self.handleError(logging.makeLogRecord({"msg": name}))
 
 
 def _json_lines() -> _JsonLines | None:
-    """Where lines go straight to: the handler of ``configure``, unless somebody else listens too."""
+    """Return the handler of ``configure`` that takes lines directly, unless there are other handlers too."""
     handlers = logging.root.handlers
     first = handlers[0] if len(handlers) == 1 else None
     return first if isinstance(first, _JsonLines) else None
 
 
 def configure(level: str = "info", *, json: bool | None = None, stream: TextIO | None = None) -> None:
-    """Send every log of the process, structlog's and the standard library's, to one stream in one form.
+    """Send all logs of the process, from structlog and the standard library, to one stream in one form.
 
     :param level: ``debug``, ``info``, ``warning``, ``error``
-    :param json: one JSON object a line; None: unless the stream is a terminal
-    :param stream: None: stderr
+    :param json: whether each line is a JSON object; None means unless the stream is a terminal
+    :param stream: None means stderr
     """
     stream = stream or sys.stderr
     machine_read = not stream.isatty() if json is None else json
     handler = _JsonLines(stream) if machine_read else logging.StreamHandler(stream)
     handler.setFormatter(_formatter(json=machine_read, colors=stream.isatty()))
-    handler.addFilter(_loud_enough)  # here, since a logger's filter does not hold for its children
+    handler.addFilter(_is_loud_enough)  # a logger's own filter does not apply to its children
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
@@ -199,25 +200,25 @@ def _take_over_libraries(root: logging.Logger) -> None:
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True
-    # request.served says the same, and more; uvicorn's own line holds the query
+    # request.served has the same facts and more; uvicorn's own line contains the query
     logging.getLogger("uvicorn.access").setLevel(_SILENT)
     for name in QUIET_LIBRARIES:
         logger = logging.getLogger(name)
-        # litellm gives its loggers handlers when it is imported, which is later; a filter comes before them
-        for old in [one for one in logger.filters if isinstance(one, _ToRoot)]:
+        # litellm adds handlers to its loggers when it is imported later; a filter runs before them
+        for old in [filter_ for filter_ in logger.filters if isinstance(filter_, _ToRoot)]:
             logger.removeFilter(old)
         logger.addFilter(_ToRoot(root))
 
 
-def _loud_enough(record: logging.LogRecord) -> bool:
-    """Whether a line may be heard by whose it is: most of openai's and httpcore's are their modules' own."""
+def _is_loud_enough(record: logging.LogRecord) -> bool:
+    """Return whether a library's line may be logged; openai's and httpcore's loggers are mostly children."""
     if record.levelno >= logging.WARNING:
         return True
     return not any(f"{record.name}.".startswith(f"{library}.") for library in QUIET_LIBRARIES)
 
 
 class _ToRoot(logging.Filter):
-    """Hands a library's warnings to the root's handlers and lets nothing else through."""
+    """Passes a library's warnings to the root's handlers, and drops everything else."""
 
     def __init__(self, root: logging.Logger) -> None:
         super().__init__()
@@ -230,7 +231,7 @@ class _ToRoot(logging.Filter):
 
 
 def _shared() -> list[structlog.typing.Processor]:
-    """What happens to every line, ours or a library's, before it is rendered."""
+    """Return the processors of every line, ours or a library's, before it is rendered."""
     return [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -259,7 +260,7 @@ def _formatter(*, json: bool, colors: bool) -> logging.Formatter:
 
 def _fit(_logger: Any, _method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     for name, value in fields.items():
-        if name.startswith("_"):  # the formatter's own
+        if name.startswith("_"):  # a field of the formatter
             continue
         if name in ("exception", "stack"):
             fields[name] = fit_traceback(str(value))
@@ -268,7 +269,7 @@ def _fit(_logger: Any, _method: str, fields: MutableMapping[str, Any]) -> Mutabl
     return fields
 
 
-def _loudness(served: RequestServed) -> int:
+def _level_of(served: RequestServed) -> int:
     if served.outcome == "error":
         return logging.ERROR
     warned = served.report is not None and served.report.warning is not None
@@ -276,7 +277,7 @@ def _loudness(served: RequestServed) -> int:
 
 
 def _fields(event: Event) -> dict[str, Any]:
-    """What a fact says, without what it does not know."""
+    """Return an event's fields that have a value."""
     fields: dict[str, Any] = {}
     for name in _FIELDS[type(event)]:
         value = getattr(event, name)

@@ -1,7 +1,7 @@
-"""What may stand in a log line: texts without keys, without control characters, and of bounded length.
+"""Makes texts safe for a log line: without keys and control characters, and of bounded length.
 
-Model names, paths and the error texts of providers come from outside and may hold anything; OpenAI repeats
-the client's key in its 401. Used by ``logging.py`` on every line, foreign libraries' too.
+Model names, paths and the error texts of providers come from outside and may contain anything; OpenAI repeats the
+client's key in its 401. ``logging.py`` uses this for every line, including those of libraries.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import re
 from functools import lru_cache
 
 MAX_CHARACTERS = 500
-"""Longest text of one field. Enough for a provider's error, too little for a conversation."""
+"""The longest text of one field: enough for a provider's error, too little for a conversation."""
 MAX_TRACEBACK_CHARACTERS = 20_000
 STARS = "***"
 
 _NAMES = r"api[-_]?key|key|token|secret|password|authorization"
 _VENDORS = r"sk|pk|rk|gsk|xai|hf|ghp|glpat"
-"""How keys begin at OpenAI, Anthropic, OpenRouter, Groq, xAI, Hugging Face, GitHub and GitLab."""
+"""The beginnings of keys at OpenAI, Anthropic, OpenRouter, Groq, xAI, Hugging Face, GitHub and GitLab."""
 _KEYS = re.compile(
-    rf"(?P<kept>\b(?:{_NAMES})[\"']?\s*[=:]\s*[\"']?(?:bearer\s+|basic\s+)?|\b(?:bearer|basic)\s+)[^\s\"'&,;]{{6,}}"
+    rf"(?P<prefix>\b(?:{_NAMES})[\"']?\s*[=:]\s*[\"']?(?:bearer\s+|basic\s+)?|\b(?:bearer|basic)\s+)[^\s\"'&,;]{{6,}}"
     rf"|\b(?:{_VENDORS})[-_][A-Za-z0-9_*.-]{{6,}}"
     r"|\bAIza[A-Za-z0-9_-]{20,}"  # Google
     r"|\bAKIA[A-Z0-9]{12,}"  # AWS
@@ -26,19 +26,19 @@ _KEYS = re.compile(
     re.IGNORECASE,
 )
 DIGEST = re.compile("[0-9a-f]{16,128}")
-"""Ids and tenants: most of what is new in a line, and nothing that could be a key."""
+"""Ids of conversations and tenants: most new texts of a line are ids, and no id is a key."""
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _CONTROLS_BUT_LINES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def fit_to_log(text: str) -> str:
-    """A text as it may stand in one line of a log."""
-    return fit_word(text[: MAX_CHARACTERS + 1])  # the cache is bounded in bytes too, whatever comes from outside
+    """Make a text safe for one line of a log."""
+    return fit_word(text[: MAX_CHARACTERS + 1])  # cutting first bounds the cache in bytes too
 
 
 @lru_cache(maxsize=1024)
 def fit_word(text: str) -> str:
-    """The same of a text that is not longer than it may be: most are the same few words again and again."""
+    """Make a short text safe, with a cache, because most texts are the same few words."""
     if DIGEST.fullmatch(text):
         return text
     shown = _CONTROLS.sub(_escaped, _KEYS.sub(_masked, text))
@@ -46,12 +46,12 @@ def fit_word(text: str) -> str:
 
 
 def fit_traceback(text: str) -> str:
-    """A traceback, its lines kept; of a long one the end, which names the error."""
+    """Make a traceback safe, with its lines; a long one is cut to its end, which names the error."""
     return _CONTROLS_BUT_LINES.sub(_escaped, _KEYS.sub(_masked, text))[-MAX_TRACEBACK_CHARACTERS:]
 
 
 def _masked(match: re.Match[str]) -> str:
-    return (match["kept"] or "") + STARS + ("@" if match[0].endswith("@") else "")
+    return (match["prefix"] or "") + STARS + ("@" if match[0].endswith("@") else "")
 
 
 def _escaped(match: re.Match[str]) -> str:

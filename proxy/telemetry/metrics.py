@@ -1,8 +1,8 @@
-"""Facts as Prometheus metrics: the only door to prometheus_client. ``/metrics`` answers with ``render``.
+"""Counts events as Prometheus metrics; no other module imports prometheus_client.
 
-Requests are gathered in plain numbers and handed over when somebody reads, since each series asks for locks and checks.
-Workers of one server count into files of a folder they share, so that a scrape of any of them tells of all: they hand
-over every second, and at their end.
+It listens to the events of the pipeline, and ``/metrics`` answers with ``render``. Requests are added up in plain
+numbers and reach the series at a scrape, because each series takes locks and performs checks. Workers of one server
+count into files of a shared folder every second and at their end, so a scrape of any worker covers all of them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import assert_never
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client import Metric as Family
@@ -18,13 +19,16 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from proxy.core.events import (
     BreakerChanged,
+    CompactionStarted,
     ContextFull,
     ConversationCompacted,
     Event,
     FlushBuried,
+    FlushDelayed,
     FlushDelivered,
     FlushDropped,
     FlushFailed,
+    FlushLost,
     FlushQueued,
     FlushWaiting,
     RecordBroken,
@@ -32,6 +36,7 @@ from proxy.core.events import (
     StoreDegraded,
     SummaryFailed,
     SummaryPrepared,
+    TurnStored,
 )
 from proxy.telemetry.gathering import (
     FIRST_BYTE_SECONDS,
@@ -42,34 +47,34 @@ from proxy.telemetry.gathering import (
 )
 
 MAX_MODELS = 100
-"""Distinct values of the label ``model``. Clients choose the names, and each costs some 50 time series."""
+"""The most values of the label ``model``. Clients choose the names, and each costs some 50 time series."""
 OTHER = "other"
 _MAX_NAME_CHARACTERS = 100
 HAND_OVER_SECONDS = 1.0
-"""How late a scrape of one worker may tell of another's requests."""
+"""The longest delay until a scrape of one worker includes another's requests."""
 
 COMPACTION_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0)
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series beside each counter, which nobody reads
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they would add an unused series for each counter
 
 
 class Metrics:
     """The listener that counts.
 
-    State: its own registry, the model names that have a label, and what was gathered since it was last handed over.
+    Its state is its own registry, the model names with a label, and the totals that the series do not have yet.
     """
 
     def __init__(self, shared: Path | None = None) -> None:
-        """Nothing is counted yet.
+        """Create the metrics with all counts at zero.
 
-        :param shared: the folder that ``PROMETHEUS_MULTIPROC_DIR`` named when this process was started, for workers
-            that are told of as one; None for a process of its own
+        :param shared: the folder that ``PROMETHEUS_MULTIPROC_DIR`` named when this worker was started; None for a
+            single process
         """
         self.registry = CollectorRegistry()
         self._shared = shared
         self._models: set[str] = set()
         self._gathered: dict[tuple[str, int, str, str], RequestTotals] = {}
-        self.registry.register(self)  # the first that it asks
+        self.registry.register(self)  # it is collected first
         if shared is None:
             ProcessCollector(registry=self.registry)
         labels = ("model", "status", "action", "outcome")
@@ -122,30 +127,44 @@ class Metrics:
         )
 
     def __call__(self, event: Event) -> None:
-        """Count one fact."""
+        """Count one event."""
         match event:
             case RequestServed():
                 self._served(event)
-            case ConversationCompacted():
-                self._compactions.labels(event.strategy).inc()
-                self._compaction.labels(event.strategy).observe(event.seconds)
-            case SummaryPrepared():
-                self._prepared.labels(event.strategy).inc()
-            case BreakerChanged():
-                self._breaker.labels(event.strategy, event.state).inc()
-            case SummaryFailed():
-                self._failures.labels(event.strategy).inc()
+            case ConversationCompacted() | SummaryPrepared() | SummaryFailed() | BreakerChanged():
+                self._summarized(event)
             case ContextFull():
                 self._full.inc()
             case StoreDegraded():
                 self._degraded.labels(event.operation).inc()
             case RecordBroken():
                 self._broken.inc()
-            case _:
+            case FlushQueued() | FlushDropped() | FlushDelivered() | FlushFailed() | FlushBuried() | FlushWaiting():
                 self._flushed(event)
+            case CompactionStarted() | TurnStored() | FlushDelayed() | FlushLost():
+                pass  # the log alone reports these
+            case _:
+                assert_never(event)
 
-    def _flushed(self, event: Event) -> None:
-        """What leaves the context, and what becomes of it."""
+    def _summarized(self, event: ConversationCompacted | SummaryPrepared | SummaryFailed | BreakerChanged) -> None:
+        """Count an event of the summarizers."""
+        match event:
+            case ConversationCompacted():
+                self._compactions.labels(event.strategy).inc()
+                self._compaction.labels(event.strategy).observe(event.seconds)
+            case SummaryPrepared():
+                self._prepared.labels(event.strategy).inc()
+            case SummaryFailed():
+                self._failures.labels(event.strategy).inc()
+            case BreakerChanged():
+                self._breaker.labels(event.strategy, event.state).inc()
+            case _:
+                assert_never(event)
+
+    def _flushed(
+        self, event: FlushQueued | FlushDropped | FlushDelivered | FlushFailed | FlushBuried | FlushWaiting
+    ) -> None:
+        """Count an event of the memory flush."""
         match event:
             case FlushQueued():
                 self._flushes.labels("queued").inc()
@@ -162,9 +181,11 @@ class Metrics:
                 self._age.labels(event.consumer).set(event.seconds)
                 self._lost.labels(event.consumer).set(event.lost)
                 self._letters.set(event.dead)
+            case _:
+                assert_never(event)
 
     def render(self) -> tuple[bytes, str]:
-        """The metrics in Prometheus' text format, and its content type."""
+        """Return the metrics in Prometheus' text format, with the content type."""
         registry = self.registry
         if self._shared is not None:
             self.hand_over()
@@ -173,12 +194,12 @@ class Metrics:
         return generate_latest(registry), CONTENT_TYPE_LATEST
 
     def collect(self) -> Iterable[Family]:
-        """For the registry: nothing, but what is asked after this one has it all."""
+        """Update the series before the registry collects them; return no series of its own."""
         self.hand_over()
         return ()
 
     def hand_over(self) -> None:
-        """Give what was gathered to its series."""
+        """Add the totals to their series."""
         gathered, self._gathered = self._gathered, {}
         for (model, status, action, outcome), requests in gathered.items():
             self._requests.labels(model, str(status), action, outcome).inc(requests.number)
@@ -205,16 +226,16 @@ class Metrics:
         gathered.add(event)
 
     def _first(self, key: tuple[str, int, str, str]) -> RequestTotals:
-        """A place for requests of a kind; with the first of all, the time of the next handing over is set."""
+        """Create the totals of a kind of request; the first one schedules the next update of the series."""
         if self._shared is not None and not self._gathered:
             asyncio.get_running_loop().call_later(HAND_OVER_SECONDS, self.hand_over)
         self._gathered[key] = RequestTotals()
         return self._gathered[key]
 
     def _label(self, event: RequestServed) -> str:
-        """The model's name, if it has a label or may still get one.
+        """Return the model's name, if it has a label or may still get one, else ``other``.
 
-        Only a model that has answered gets one: else a client with made-up names could take them all.
+        Only a model that answered gets a label; otherwise a client with invented names could use them all.
         """
         if not event.model:
             return ""
@@ -226,11 +247,11 @@ class Metrics:
         return name
 
     def _counter(self, name: str, what: str, labels: Sequence[str]) -> Counter:
-        """``tidemark_{name}_total``; prometheus_client adds the ending."""
+        """Create ``tidemark_{name}_total``; prometheus_client adds the ending."""
         return Counter(name, what, labels, namespace="tidemark", registry=self.registry)
 
     def _gauge(self, name: str, what: str, labels: Sequence[str]) -> Gauge:
-        """What is the same for all workers, as the store tells it: the newest word holds."""
+        """Create a gauge whose value comes from the store, so that the newest of all workers' values is right."""
         return Gauge(name, what, labels, namespace="tidemark", registry=self.registry, multiprocess_mode="mostrecent")
 
     def _histogram(self, name: str, what: str, labels: Sequence[str], bounds: Sequence[float]) -> _Times:
@@ -238,19 +259,19 @@ class Metrics:
 
 
 def _has_answered(event: RequestServed) -> bool:
-    """Whether a model answered, if only to begin with. Of an answer of our own, to a command, no tokens are counted."""
+    """Return whether a model at least began to answer; our own answers to commands count no tokens."""
     if event.report is not None and event.report.tokens_after == 0:
         return False
-    if event.outcome == "disconnected":  # a refusal may have been on its way as well
+    if event.outcome == "disconnected":  # the answer may have been a refusal
         return event.first_byte_seconds is not None and event.status < 400
     return event.outcome in ("complete", "incomplete")
 
 
 class _Times(Histogram):
-    """A histogram that takes many observations at once."""
+    """A histogram that adds many observations at once."""
 
     def take(self, gathered: DurationCounts) -> None:
-        """Add what was gathered with the same bounds."""
+        """Add counts with the same bounds."""
         self._sum.inc(gathered.seconds)
         for bucket, count in zip(self._buckets, gathered.counts, strict=True):
             if count:

@@ -49,7 +49,7 @@ OVERFLOW = Failed(
 
 def conversation(side: Side, *turns: AnsweredTurn, failure: Failed | None = None, asked: int = 1) -> Conversation:
     """Build a conversation that took ten seconds."""
-    return Conversation(side=side, asked=asked, turns=turns, failure=failure, seconds=10.0)
+    return Conversation(side=side, script_turns=asked, turns=turns, failure=failure, seconds=10.0)
 
 
 class TestTurnLine:

@@ -11,12 +11,17 @@ from tests.docs.language import ROOT, breaches, class_names, opening
 PLAIN = (
     "__init__.py",
     "__main__.py",
+    "app",
     "archive",
     "catalog",
+    "cli",
     "compaction",
     "config",
+    "demo",
+    "integrations",
     "memory_flush",
     "offload",
+    "telemetry",
     "tokens",
 )
 """The packages of ``proxy/`` that hold the rules."""
