@@ -1,4 +1,4 @@
-# A checkout needs Python 3.11+, git and make; everything else comes from the hash-locked requirements/.
+# A checkout needs Python 3.11 or newer, git and make; everything else comes from the hash-locked requirements/.
 
 PYTHON ?= python3
 VENV := .venv
@@ -24,22 +24,22 @@ demo: $(VENV)/local.stamp ## Show a long conversation being compacted; needs no 
 test: $(VENV)/dev.stamp ## Run the tests, four at a time; ARGS go to pytest: make test ARGS="-k plan"
 	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not talk" $(ARGS)
 
-test-demo: $(VENV)/dev.stamp ## Hold the demo's whole conversation with the real model: two minutes of both cores
+test-demo: $(VENV)/dev.stamp ## Run the demo's whole conversation with the real model; takes two minutes of both cores
 	$(BIN)/pytest -m talk tests/demo $(ARGS)
 
-test-deep: $(VENV)/dev.stamp ## Walk the core's road with 10,000 generated histories a test; takes a while
+test-deep: $(VENV)/dev.stamp ## Test the core with 10,000 generated histories for each test; takes a while
 	$(BIN)/pytest --numprocesses 2 --timeout 7200 --hypothesis-profile deep tests/core/test_pipeline_model.py $(ARGS)
 
-bench: $(VENV)/dev.stamp ## Measure Tidemark beside a bare relay and installed peers; fails when a ratio got 20 % worse
+bench: $(VENV)/dev.stamp ## Measure Tidemark beside a bare relay and installed peers; fails when a ratio is 20 % worse
 	@$(BIN)/python -m benchmarks.speed $(ARGS)
 
-bench-quick: $(VENV)/dev.stamp ## Three works, Tidemark and the bare relay only; a minute
+bench-quick: $(VENV)/dev.stamp ## Measure three works with Tidemark and the bare relay only; takes a minute
 	@$(BIN)/python -m benchmarks.speed --quick $(ARGS)
 
-bench-peers: $(VENV)/dev.stamp ## Install the peers of the benchmark, each into an environment of its own under .bench/
+bench-peers: $(VENV)/dev.stamp ## Install the benchmark's peers, each into its own environment under .bench/
 	@$(BIN)/python -m benchmarks.speed.peers $(ARGS)
 
-bench-instructions: $(VENV)/dev.stamp ## Count the instructions of a small request, which noise cannot move; needs valgrind
+bench-instructions: $(VENV)/dev.stamp ## Count the instructions of a small request, which other load does not change; needs valgrind
 	@$(BIN)/python -m benchmarks.speed.instructions $(ARGS)
 
 bench-structure: $(VENV)/dev.stamp ## Count the calls, files and package moves of one request
@@ -51,16 +51,16 @@ bench-counting: $(VENV)/dev.stamp ## Measure token counting beside litellm's; AR
 bench-extractive: $(VENV)/dev.stamp ## Measure the extractive strategy on 100,000 tokens; ARGS as above
 	@PYTHONPATH=. $(BIN)/python benchmarks/extractive.py $(ARGS)
 
-bench-growth: $(VENV)/dev.stamp ## Measure how the time of all that reads a client's text grows with it; ARGS="--scale 0.25"
+bench-growth: $(VENV)/dev.stamp ## Measure how the time of each function that reads a client's text grows; ARGS="--scale 0.25"
 	@PYTHONPATH=. $(BIN)/python benchmarks/growth.py $(ARGS)
 
-bench-lag: $(VENV)/dev.stamp ## Measure how long others wait while large and odd bodies are worked on; ARGS as above
+bench-lag: $(VENV)/dev.stamp ## Measure how long other requests wait while large and odd bodies are handled; ARGS as above
 	@$(BIN)/python -m benchmarks.lag $(ARGS)
 
 bench-replay: $(VENV)/dev.stamp ## Replay conversations against a modelled prompt cache, policy by policy
 	@PYTHONPATH=. $(BIN)/python benchmarks/replay.py $(ARGS)
 
-bench-turns: $(VENV)/dev.stamp ## Hold a talk of 24 turns: how often it is summarized, and what stays
+bench-turns: $(VENV)/dev.stamp ## Run a conversation of 24 turns: count its summaries and what stays
 	@PYTHONPATH=. $(BIN)/python benchmarks/turns.py $(ARGS)
 
 check: $(VENV)/dev.stamp ## Lint, formatting, types, architecture, spelling, deployment files
@@ -72,7 +72,7 @@ check: $(VENV)/dev.stamp ## Lint, formatting, types, architecture, spelling, dep
 	$(BIN)/hadolint deploy/Dockerfile
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec deploy/compose.yaml
 
-format: $(VENV)/dev.stamp ## Let ruff repair and format what it can
+format: $(VENV)/dev.stamp ## Repair and format the code with ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -93,13 +93,13 @@ $(BIN)/python:
 $(BIN)/uv:
 	$(MAKE) $(VENV)/dev.stamp
 
-# Each lock is complete, so nothing is resolved; the build backend is in it, so the project needs nothing else.
+# Each lock is complete and contains the build backend, so nothing is resolved or downloaded beside it.
 $(VENV)/local.stamp: requirements/local.txt pyproject.toml | $(BIN)/python
 	$(LOCKED) --requirement requirements/local.txt
 	$(PIP) --no-build-isolation --editable .
 	@touch $@
 
-# dev.txt holds all of local.txt, at the same versions.
+# dev.txt contains all of local.txt, at the same versions.
 $(VENV)/dev.stamp: requirements/dev.txt pyproject.toml | $(BIN)/python
 	$(LOCKED) --requirement requirements/dev.txt
 	$(PIP) --no-build-isolation --editable .

@@ -51,6 +51,8 @@ PARTICIPLES = frozenset(
 PICTURES = re.compile(r"\b(roads?|rooms?|houses?|doors?|strangers?)\b", re.IGNORECASE)
 """Words that stand for a package, a layer or a pipeline elsewhere."""
 
+_NOT_PROSE = re.compile(r"^```.*?^```$|`[^`\n]*`|(?<=\]\()[^)\s]+", re.MULTILINE | re.DOTALL)
+"""Fenced blocks, code words and link targets of a page."""
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -67,6 +69,14 @@ def breaches(path: Path) -> Iterator[str]:
     for line, text in _prose(source):
         for word in PICTURES.findall(text):
             yield f"{path}:{line}: {word!r} is a picture"
+
+
+def pictures_in_page(path: Path) -> Iterator[str]:
+    """Picture words in the prose of a page, with their lines; code blocks, code words and link targets are left out."""
+    prose = _NOT_PROSE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), path.read_text(encoding="utf-8"))
+    for number, line in enumerate(prose.splitlines(), 1):
+        for word in PICTURES.findall(line):
+            yield f"{path}:{number}: {word!r} is a picture"
 
 
 def opening(text: str) -> str:

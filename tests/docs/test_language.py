@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from tests.docs.language import ROOT, breaches, class_names, opening
+from tests.docs.language import ROOT, breaches, class_names, opening, pictures_in_page
+from tests.docs.pages import PAGES, name_of
 
 PLAIN = (
     "__init__.py",
@@ -34,6 +36,20 @@ def test_a_package_reads_as_plain_english(package: str) -> None:
     files = sorted(place.rglob("*.py")) if place.is_dir() else [place]
     assert files
     assert [line for path in files for line in breaches(path)] == []
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=name_of)
+def test_a_page_has_no_pictures_in_its_prose(page: Path) -> None:
+    """The glossary alone lists the words, to forbid them."""
+    pictures = [] if page.name == "glossary.md" else list(pictures_in_page(page))
+    assert pictures == []
+
+
+def test_code_and_links_of_a_page_are_not_its_prose(tmp_path: Path) -> None:
+    """A picture word counts where a reader reads it as a sentence."""
+    page = tmp_path / "page.md"
+    page.write_text("No `road`, no [link](rooms.md).\n\n```sh\nls house\n```\nBut a door.\n", encoding="utf-8")
+    assert list(pictures_in_page(page)) == [f"{page}:6: 'door' is a picture"]
 
 
 def test_no_two_classes_share_a_name() -> None:
