@@ -1,1 +1,1 @@
-"""The HTTP edge: bytes in, bytes out; no rules of its own."""
+"""Serves clients over HTTP: it reads requests, calls the pipeline or the archive, and sends responses."""

@@ -60,7 +60,7 @@ class PassthroughAuth:
         self._secret = secret
         self._keyed = blake2b(key=os.urandom(64))
         self._fingerprints: BoundedCache[bytes, bytes] = BoundedCache(MAX_CACHED_CALLERS)
-        self._configured = frozenset(name.encode() for name in identity_headers)
+        self._configured_names = frozenset(name.encode() for name in identity_headers)
         self._layouts: BoundedCache[tuple[bytes, ...], _HeadLayout] = BoundedCache(MAX_HEADS)
         self._forward_cookies = forward_cookies
 
@@ -91,9 +91,9 @@ class PassthroughAuth:
     def _learn(self, names: tuple[bytes, ...]) -> _HeadLayout:
         """Find out and cache what the lines with these names are."""
         passing = {name for name in names if forwarded_lines([(name, b"")])}
-        upstream = passing if self._forward_cookies else passing - {COOKIE}
+        forwarded = passing if self._forward_cookies else passing - {COOKIE}
         layout = _HeadLayout(
-            tuple(place for place, name in enumerate(names) if name in upstream),
+            tuple(place for place, name in enumerate(names) if name in forwarded),
             tuple(place for place, name in enumerate(names) if name in passing and self._identifies(name)),
             tuple(place for place, name in enumerate(names) if name == CONNECTION),
             COOKIE in names,
@@ -104,7 +104,7 @@ class PassthroughAuth:
         return layout
 
     def _identifies(self, name: bytes) -> bool:
-        return name in self._configured or (name != COOKIE and identifies_caller(name.decode("latin-1")))
+        return name in self._configured_names or (name != COOKIE and identifies_caller(name.decode("latin-1")))
 
     def _fingerprint(self, text: bytes, digest: bytes) -> bytes:
         """Compute the fingerprint of the credentials, and cache it under their digest."""

@@ -52,11 +52,11 @@ class BrowserAccess:
 
     def __init__(self, host: str, allowed_origins: Iterable[str], warn: Callable[[str], None]) -> None:
         self._is_loopback_only = is_loopback(host)
-        self._allowed = frozenset(origin.encode() for origin in allowed_origins)
+        self._allowed_origins = frozenset(origin.encode() for origin in allowed_origins)
         self._own_names = frozenset(urlsplit(origin).hostname for origin in allowed_origins)
         self._hosts: set[bytes | None] = {None}  # a browser always sends the header
         self._host_positions: BoundedCache[tuple[bytes, ...], int] = BoundedCache(MAX_HEADS)
-        self._warned: set[bytes] = set()
+        self._warned_origins: set[bytes] = set()
         self._warn = warn
 
     def is_plain(self, headers: Headers) -> bool:
@@ -71,7 +71,7 @@ class BrowserAccess:
         """Refuse a request, answer a preflight, or pass the request on to the application."""
         lines: Mapping[bytes, bytes] = dict(scope["headers"])
         origin = lines.get(b"origin")
-        if origin is not None and origin.lower() in self._allowed:
+        if origin is not None and origin.lower() in self._allowed_origins:
             if scope["method"] == "OPTIONS" and b"access-control-request-method" in lines:
                 response = Response(send)
                 await response.start(204, _preflight(origin, lines))  # a 204 has no length (RFC 9110, section 8.6)
@@ -101,7 +101,7 @@ class BrowserAccess:
             if lines.get(b"sec-fetch-site") not in ANOTHER_SITE or has_own_credential(headers):
                 return None
             return ForeignPage(
-                "Without a credential of its own, no page of another site may ask a Tidemark of this machine. "
+                "Without a credential of its own, no page of another site may send requests to Tidemark on this machine. "
                 "Add the page's origin to server.allowed_origins."
             )
         # A page under a foreign host name can make up a credential. Tidemark serves no pages, so it is not our own.
@@ -110,12 +110,12 @@ class BrowserAccess:
         if origin is not None:
             self._warn_once(origin)
             return ForeignPage(
-                f"Without a credential of its own, a page of {_shown(origin)} may not ask a Tidemark of this machine. "
-                "Add that origin to server.allowed_origins."
+                f"Without a credential of its own, a page of {_shown(origin)} may not send requests to Tidemark on this "
+                "machine. Add that origin to server.allowed_origins."
             )
         return ForeignPage(
-            f"Without a credential of its own, no client may call a Tidemark of this machine {_shown(host or b'')}. "
-            "Call it 127.0.0.1 or localhost, or add the origin, as http://NAME, to server.allowed_origins."
+            f"Without a credential of its own, no client may reach Tidemark on this machine as {_shown(host or b'')}. "
+            "Use 127.0.0.1 or localhost, or add the origin, as http://NAME, to server.allowed_origins."
         )
 
     def _is_own(self, host: bytes | None) -> bool:
@@ -134,8 +134,8 @@ class BrowserAccess:
 
     def _warn_once(self, origin: bytes) -> None:
         """Warn the operator of a page that was refused, once for each origin."""
-        if origin not in self._warned and len(self._warned) < MAX_WARNINGS:
-            self._warned.add(origin)
+        if origin not in self._warned_origins and len(self._warned_origins) < MAX_WARNINGS:
+            self._warned_origins.add(origin)
             self._warn(f"a page of {_shown(origin)} was refused; add it to server.allowed_origins if it is yours")
 
 

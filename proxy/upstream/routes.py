@@ -76,7 +76,7 @@ class Destination:
 
     @property
     def is_plain(self) -> bool:
-        """Whether its requests use the wire lane and never need litellm."""
+        """Tell whether its requests use the wire lane and never need litellm."""
         if self.without_litellm is None:
             return False
         match self.lane:

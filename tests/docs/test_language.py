@@ -25,6 +25,7 @@ PLAIN = (
     "offload",
     "telemetry",
     "tokens",
+    "upstream",
 )
 """The packages of ``proxy/`` that hold the rules."""
 

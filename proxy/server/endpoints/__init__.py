@@ -1,1 +1,1 @@
-"""The HTTP endpoints: one file for each family of paths."""
+"""Serves the HTTP endpoints, with one file for each family of paths."""
