@@ -101,8 +101,8 @@ class BrowserAccess:
             if lines.get(b"sec-fetch-site") not in ANOTHER_SITE or has_own_credential(headers):
                 return None
             return ForeignPage(
-                "Without a credential of its own, no page of another site may send requests to Tidemark on this machine. "
-                "Add the page's origin to server.allowed_origins."
+                "Without a credential of its own, no page of another site may send requests to Tidemark on this "
+                "machine. Add the page's origin to server.allowed_origins."
             )
         # A page under a foreign host name can make up a credential. Tidemark serves no pages, so it is not our own.
         if has_own_credential(headers) and (own_host or origin is None):
@@ -110,8 +110,8 @@ class BrowserAccess:
         if origin is not None:
             self._warn_once(origin)
             return ForeignPage(
-                f"Without a credential of its own, a page of {_shown(origin)} may not send requests to Tidemark on this "
-                "machine. Add that origin to server.allowed_origins."
+                f"Without a credential of its own, a page of {_shown(origin)} may not send requests to Tidemark on "
+                "this machine. Add that origin to server.allowed_origins."
             )
         return ForeignPage(
             f"Without a credential of its own, no client may reach Tidemark on this machine as {_shown(host or b'')}. "
