@@ -88,7 +88,7 @@ async def wait_for_summary(
     pause = _FIRST_LOOK_SECONDS
     while True:
         # Read the lease first: the other worker stores the summary before it releases the lease.
-        is_running = await leases.taken(chain.family, name)
+        is_running = await leases.is_taken(chain.family, name)
         summary = await store.summary(chain, covered, recipe, absorbed=absorbed, waiting=waiting)
         if summary is not None and is_usable(summary):
             return summary

@@ -1,1 +1,1 @@
-"""The conversation store: Redis or Valkey through one adapter, and the server that comes along."""
+"""Stores conversations, summaries, leases, models and queues in Redis or Valkey, and starts a server of its own."""

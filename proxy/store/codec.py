@@ -156,16 +156,16 @@ class Codec:
         except RecordUnreadable as error:
             return StoredMessage(position, chain_hash.hex(), b"", 0, 0.0, unreadable=error.internal)
 
-    def pack_turn(self, turn: TurnRecord, known: int, systems: Sequence[PlacedSystem]) -> bytes:
+    def pack_turn(self, turn: TurnRecord, skip: int, systems: Sequence[PlacedSystem]) -> bytes:
         """Pack one entry of a conversation's list of turns: a digest that shows a repetition, then the record.
 
-        :param known: how many leading messages were stored before
+        :param skip: how many leading messages were stored before
         """
         identity = (turn.created_at, turn.model, turn.action, turn.complete, turn.tokens_before, turn.tokens_after)
         record = VERSION + _pack(
             (  # the fields of StoredTurn, in their order
                 turn.created_at,
-                known + 1,
+                skip + 1,
                 len(turn.chain.hashes),
                 [(system.position, system.digest) for system in systems],
                 turn.model,

@@ -32,7 +32,7 @@ from proxy.store.turns import RedisTurns
 from proxy.store.usage import FULL, OUT_OF_MEMORY, STORE_FULL, TenantUsage
 
 NOTHING_STORED = StoredState()
-SENT_SYSTEMS = 20_000
+STORED_SYSTEMS = 20_000
 """Digests of system messages that the store has; about 4 MB. What is removed here is only sent again. An agent with a
 clock in its system prompt adds one for each turn."""
 
@@ -76,7 +76,7 @@ class RedisStore(RecordReader):
         self._run = sender.run
         self._recalling, self._recording = sender.recalling, sender.recording
         self._lifetimes = lifetimes or Lifetimes(lifetime(ttl_seconds))
-        self._seen: BoundedCache[tuple[str, bytes], bool] = BoundedCache(SENT_SYSTEMS)
+        self._stored_systems: BoundedCache[tuple[str, bytes], bool] = BoundedCache(STORED_SYSTEMS)
         longest = self._lifetimes.longest
         self.turns = RedisTurns(sender, self.described)
         self.listing = Listing(self.ask, longest)
@@ -101,12 +101,12 @@ class RedisStore(RecordReader):
                 answer = await self._recall(chain, 0, recipe, systems)
         if answer is None:
             return NOTHING_STORED
-        own, known, count, summary, prepared, lease, name = answer
+        own, shared, count, summary, prepared, lease, name = answer
         preparing, absorbed = prepared_for(lease, chain, recipe, systems) if lease else (0, ())
         stored_state = StoredState(
             conversation=chain.family + own.decode() if own else None,
-            known=known,
-            diverges=count > known,
+            known=shared,
+            diverges=count > shared,
             summary=self._codec.readable_summary(summary) if summary else None,
             prepared=self._codec.readable_summary(prepared) if prepared else None,
             preparing=preparing,
@@ -146,7 +146,7 @@ class RedisStore(RecordReader):
         conversation = turn.chain.family + own.decode()
         self.listing.note(Used(owner, conversation, turn.name, created, self._lifetimes.of(turn.tenant).idle))
         for system in parts.systems:
-            self._seen.put((conversation, system.digest), value=True)
+            self._stored_systems.put((conversation, system.digest), value=True)
         self.usage.note(owner, parts.size, accepted=not turn.imported)
         return conversation
 
@@ -253,28 +253,28 @@ class RedisStore(RecordReader):
         arguments = scripts.recall_arguments(chain, before, recipe, systems)
         return self._run(scripts.RECALL, chain.family, *arguments)
 
-    def _record(self, turn: TurnRecord, parts: TurnParts, known: int, created: str) -> Awaitable[bytes | None]:
+    def _record(self, turn: TurnRecord, parts: TurnParts, skip: int, created: str) -> Awaitable[bytes | None]:
         if parts.size > MANY_BYTES or len(parts.new) > MANY_MESSAGES:
-            return self._record_large(turn, parts, known, created)
+            return self._record_large(turn, parts, skip, created)
         arguments = scripts.record_arguments(
             turn,
             parts,
             created,
             codec=self._codec,
-            known=known,
+            skip=skip,
             lifetime=self._lifetimes.of(turn.tenant),
-            seen=self._seen,
+            stored_systems=self._stored_systems,
         )
         return self._run(scripts.RECORD, turn.chain.family, *arguments)
 
-    async def _record_large(self, turn: TurnRecord, parts: TurnParts, known: int, created: str) -> bytes | None:
+    async def _record_large(self, turn: TurnRecord, parts: TurnParts, skip: int, created: str) -> bytes | None:
         """Record a turn that takes long to pack, in a thread."""
         pack = partial(
             scripts.record_arguments,
             codec=self._codec,
-            known=known,
+            skip=skip,
             lifetime=self._lifetimes.of(turn.tenant),
-            seen=self._seen,
+            stored_systems=self._stored_systems,
         )
         arguments = await asyncio.to_thread(pack, turn, parts, created)
         own: bytes | None = await self._sender.run_large(scripts.RECORD, turn.chain.family, *arguments)

@@ -1,52 +1,52 @@
-"""Names: where in Redis a conversation's parts are.
+"""Names the keys under which the store holds everything.
 
-Used by the adapter and, through the prefix, by the scripts. All keys of a family carry one hash tag, so on a
-cluster they live in one slot and one script may touch them all. ``{F}`` is the family, 32 hex characters; it
-comes out of the chain, whose seed holds the tenant, so two tenants have no key in common (promise 8).
+Every adapter uses them; the scripts build the keys of a family from its prefix. All keys of a family carry one hash
+tag, so on a cluster they are in one slot and one script may touch them all. ``{F}`` is the family, 32 hex characters;
+it comes from the chain, whose seed holds the tenant, so two tenants have no key in common (promise 8).
 
 =======================  =======  ====================================================================
-key                      type     holds
+key                      type     content
 =======================  =======  ====================================================================
 ``tm:{F}:c:OWN``         hash     the conversation's record; ``base``, ``count`` and ``parent`` place it
 ``tm:{F}:h:OWN``         string   the chain hashes of its own messages, 16 bytes each
-``tm:{F}:m:OWN``         list     its own messages (``codec.pack_message``), one for each hash
-``tm:{F}:t:OWN``         list     one entry for each turn (``codec.pack_turn``)
-``tm:{F}:y:OWN``         hash     every distinct system message: digest -> the client's bytes
-``tm:{F}:r:OWN``         list     references to the summaries that apply (``codec.pack_reference``)
-``tm:{F}:a:OWN``         string   an id that was told but not used -> the one that was
-``tm:{F}:e:OWN``         set      those ids that lead to it
-``tm:{F}:n:HASH``        string   a chain hash at the end of a request or reply -> who holds it
-``tm:{F}:s:RECIPE:HASH`` string   a summary of the prefix with that hash (``codec.pack_summary``); where it absorbed
+``tm:{F}:m:OWN``         list     its own messages (``Codec.pack_message``), one for each hash
+``tm:{F}:t:OWN``         list     one entry for each turn (``Codec.pack_turn``)
+``tm:{F}:y:OWN``         hash     every distinct system message: digest -> the client's bytes (``Codec.seal``)
+``tm:{F}:r:OWN``         list     references to the summaries that apply (``references.pack_reference``)
+``tm:{F}:a:OWN``         string   an id that a client was told but that has no turns -> the id that has them
+``tm:{F}:e:OWN``         set      the ids that lead to this conversation so
+``tm:{F}:n:HASH``        string   a chain hash at the end of a request or reply -> the conversation that has it
+``tm:{F}:s:RECIPE:HASH`` string   a summary of the prefix with that hash (``Codec.pack_summary``); where it absorbed
                                   system messages, the SHA-1 of their digests stands behind ``RECIPE``
-``tm:{F}:w:RECIPE:HASH`` string   the same of one that was prepared and waits for its use
-``tm:{F}:q:OWN``         list     references to those that wait
-``tm:{F}:l:NAME``        string   a lease: its number and what is done under it; ``NAME`` is ``OWN`` for a preparation,
+``tm:{F}:w:RECIPE:HASH`` string   the same for a prepared summary that is not in use yet
+``tm:{F}:q:OWN``         list     references to prepared summaries
+``tm:{F}:l:NAME``        string   a lease: its number and its purpose; ``NAME`` is ``OWN`` for a preparation,
                                   ``turn:OWN`` for a turn of stored history
 ``tm:{F}:f``             string   the number of the last lease
 ``tm:{F}:b:OWN``         set      the conversations that forked from it
-``tm:{F}:d``             string   of a family that its client named: the conversation that its name leads to
-``tm:{F}:x:OWN``         string   when it was forgotten; for ten minutes, so that no turn under way brings it back
+``tm:{F}:d``             string   of a family that its client named: the conversation that the name leads to
+``tm:{F}:x:OWN``         string   when it was forgotten; for ten minutes, so that no turn under way restores it
 ``tm:i:OWNER``           zset     a credential's conversations by time of last use; in a slot of its own
-``tm:n:DIGEST``          string   what a client calls a conversation, and by whose credential -> its id
+``tm:i:all``             zset     the conversations of all credentials, for the operator
+``tm:n:DIGEST``          string   digest of a client's name for a conversation and of its credential -> the id
 ``tm:u:OWNER``           hash     bytes that a credential has stored and imported; whether an upstream accepted it
-``tm:uw:OWNER``          string   its conversations were weighed a moment ago
+``tm:uw:OWNER``          string   a mark that its conversations were weighed a moment ago
 ``tm:up:DAY``            string   bytes that credentials imported on a day before any upstream accepted them
-``tm:i:all``             zset     everybody's, for the operator
-``tm:{models}:v``        string   ``EPOCH:CHANGE``, the version of what is set of models; another one after every change
-``tm:{models}:o``        hash     ``provider:model`` -> what a person set (``models.py``)
-``tm:{models}:r``        hash     ``provider:model`` -> what was found of it
-``tm:{models}:t``        zset     ``provider:model`` by the time when that was seen last
-``tm:{models}:k``        hash     ``provider:model`` -> the newest calibration of anybody's, for the operator
+``tm:{models}:v``        string   ``EPOCH:CHANGE``, the version of all settings of models; new after every change
+``tm:{models}:o``        hash     ``provider:model`` -> what the operator set (``models.py``)
+``tm:{models}:r``        hash     ``provider:model`` -> what requests showed of it
+``tm:{models}:t``        zset     ``provider:model`` by the time when requests showed it last
+``tm:{models}:k``        hash     ``provider:model`` -> the newest calibration of any credential, for the operator
 ``tm:k:OWNER``           hash     model, upstream and tool set -> their calibration (``calibrations.py``)
 ``tm:w:OWNER``           hash     what overflows taught of models' windows (``lessons.py``)
-``tm:{flush}:s``         stream   what left the context (``flushes.py``), with a group for each consumer
-``tm:{flush}:d``         stream   what a consumer did not take in the end
+``tm:{flush}:s``         stream   what left the context (``flush_queue.py``), with a group for each consumer
+``tm:{flush}:d``         stream   dead letters
 ``tm:{flush}:k:KEY``     string   the idempotency key of an entry that was added
-``tm:{flush}:o``         hash     idempotency key -> what is about to leave and was not added yet
-``tm:{flush}:a:GROUP``   hash     id of an entry -> how often it was given to a consumer
-``tm:{flush}:n``         hash     counts: bytes held; delivered, dead and lost by consumer
-``tm:{flush}:l``         string   who delivers now
-``tm:probe``             string   what a process writes to see that the store takes writes; for a minute
+``tm:{flush}:o``         hash     idempotency key -> a note of what is about to leave and was not added yet
+``tm:{flush}:a:GROUP``   hash     id of an entry -> attempts to deliver it
+``tm:{flush}:n``         hash     counts: bytes stored; entries delivered, dead and lost by consumer
+``tm:{flush}:l``         string   the process that delivers now
+``tm:probe``             string   what a process writes to learn whether the store takes writes; for a minute
 =======================  =======  ====================================================================
 
 ``OWN`` is the second part of a conversation's id, 16 hex characters; ``HASH`` and ``RECIPE`` are raw bytes.
@@ -61,41 +61,41 @@ from proxy.core.conversation.messages import digest_of
 from proxy.core.conversation.prefix import split_id
 
 PROBE = "tm:probe"
-"""Holds nothing; the store is asked by writing it."""
+"""Its value is empty; writing it shows whether the store takes writes."""
 
 
 def family_prefix(family: str) -> str:
-    """What all keys of a family begin with; the braces are Redis Cluster's hash tag."""
+    """Return the beginning of all keys of a family; the braces are Redis Cluster's hash tag."""
     return f"tm:{{{family}}}"
 
 
 def tenant_index(owner: str) -> str:
-    """The key of a credential's list of conversations."""
+    """Return the key of a credential's list of conversations."""
     return f"tm:i:{owner}"
 
 
-def name(owner: str, said: str) -> str:
-    """The key of what a credential's client calls a conversation; the name itself is not in it."""
-    return f"tm:n:{digest_of(owner.encode(), said.encode()).hex()}"
+def name(owner: str, text: str) -> str:
+    """Return the key of a name that a credential's client gave a conversation; it holds a digest of the name."""
+    return f"tm:n:{digest_of(owner.encode(), text.encode()).hex()}"
 
 
 def head(family: str) -> str:
-    """The key of the conversation that a family's name leads to."""
+    """Return the key of the conversation that a family's name leads to."""
     return f"{family_prefix(family)}:d"
 
 
 def usage(owner: str) -> str:
-    """The key of how much a credential has stored."""
+    """Return the key of what a credential has stored."""
     return f"tm:u:{owner}"
 
 
 def weighing(owner: str) -> str:
-    """The key that says that a credential's conversations were weighed a moment ago."""
+    """Return the key of the mark that a credential's conversations were weighed a moment ago."""
     return f"tm:uw:{owner}"
 
 
 def unproven(day: int) -> str:
-    """The key of what was imported on a day, by credentials that no upstream had accepted.
+    """Return the key of what credentials imported on a day before any upstream accepted them.
 
     :param day: days since 1970
     """
@@ -103,70 +103,70 @@ def unproven(day: int) -> str:
 
 
 def everybodys_index() -> str:
-    """The key of the list of all conversations."""
+    """Return the key of the list of all conversations."""
     return "tm:i:all"
 
 
 def lease(family: str, name: str) -> str:
-    """The key of a lease."""
+    """Return the key of a lease."""
     return f"{family_prefix(family)}:l:{name}"
 
 
 def summary(family: str, recipe: bytes, prefix: bytes, absorbed: Sequence[bytes] = (), *, waiting: bool) -> bytes:
-    """The key of a summary of a prefix.
+    """Return the key of a summary of a prefix.
 
-    :param absorbed: digests of the system messages that it tells
+    :param absorbed: digests of the system messages that it absorbs
     """
-    told = b"".join(sorted(absorbed))
-    variant = hashlib.sha1(told, usedforsecurity=False).hexdigest().encode() if told else b""
+    digests = b"".join(sorted(absorbed))
+    variant = hashlib.sha1(digests, usedforsecurity=False).hexdigest().encode() if digests else b""
     return f"{family_prefix(family)}:{'w' if waiting else 's'}:".encode() + recipe + variant + b":" + prefix
 
 
 MODELS = "tm:{models}"
-"""What the keys of the registry of models begin with: one slot, and no tenant's."""
+"""The beginning of the keys of the registry of models: one slot, and no tenant's."""
 
 
 def models_part(kind: str) -> str:
-    """The key of a part of the registry."""
+    """Return the key of a part of the registry."""
     return f"{MODELS}:{kind}"
 
 
 FLUSHES = "tm:{flush}"
-"""What the keys of the flush queue begin with: one slot, so that one script may touch them all."""
+"""The beginning of the keys of the flush queue: one slot, so that one script may touch them all."""
 
 
 def flush_part(kind: str) -> str:
-    """The key of a part of the flush queue."""
+    """Return the key of a part of the flush queue."""
     return f"{FLUSHES}:{kind}"
 
 
 def calibrations(owner: str) -> str:
-    """The key of what was learned for one credential."""
+    """Return the key of one credential's calibrations."""
     return f"tm:k:{owner}"
 
 
 def lessons(owner: str) -> str:
-    """The key of what overflows taught one credential."""
+    """Return the key of what overflows taught for one credential."""
     return f"tm:w:{owner}"
 
 
 def message_list(conversation: str) -> str:
-    """The key of a conversation's own messages."""
+    """Return the key of a conversation's own messages."""
     return _part("m", conversation)
 
 
 def hash_string(conversation: str) -> str:
-    """The key of the chain hashes of a conversation's own messages."""
+    """Return the key of the chain hashes of a conversation's own messages."""
     return _part("h", conversation)
 
 
 def turn_list(conversation: str) -> str:
-    """The key of a conversation's turns."""
+    """Return the key of a conversation's turns."""
     return _part("t", conversation)
 
 
 def system_hash(conversation: str) -> str:
-    """The key of a conversation's system messages."""
+    """Return the key of a conversation's system messages."""
     return _part("y", conversation)
 
 

@@ -1,7 +1,7 @@
-"""The adapter of ``LeaseStore``: who is making which summary, over the room's one connection.
+"""Takes, renews and releases the leases of summaries: the adapter of ``LeaseStore``.
 
-Beside the road of a request: taken when a summary is begun, by whichever worker comes first. A lease is a key that
-expires, so a worker that dies gives way within its time; its number fences off one that only seemed dead.
+The first worker that begins a summary takes its lease. A lease is a key that expires, so a worker that dies gives way
+in time; its number keeps out a worker that only seemed dead. ``turns.py`` takes the leases of turns.
 """
 
 from __future__ import annotations
@@ -39,34 +39,31 @@ class RedisLeases:
         *,
         absorbed: Sequence[bytes] = (),
     ) -> Lease | None:
-        """Take a lease; None where somebody holds it.
+        """Take a lease; None where another worker has it.
 
         :raises StoreUnavailable: the store did not answer in time
         """
-        prefix, purpose = (
-            keys.family_prefix(chain.family),
-            reference(covered, chain.at(covered), recipe, absorbed),
-        )
-        word = uuid.uuid4().hex  # the same where the line repeats the command: then the lease is ours already
-        value = await self._ask("EVAL", _TAKE, 1, prefix, name, _milliseconds(seconds), purpose, word)
+        prefix, purpose = keys.family_prefix(chain.family), reference(covered, chain.at(covered), recipe, absorbed)
+        token = uuid.uuid4().hex  # a connection that repeats the command repeats this: then the lease is ours already
+        value = await self._ask("EVAL", _TAKE, 1, prefix, name, _milliseconds(seconds), purpose, token)
         return None if value is None else Lease(chain.family, name, value)
 
     async def renew(self, lease: Lease, seconds: float) -> bool:
-        """Hold a lease for longer; False where it has gone to somebody else.
+        """Renew a lease; False where another worker has it by now.
 
         :raises StoreUnavailable: the store did not answer in time
         """
         return bool(await self._keep(lease, _milliseconds(seconds)))
 
     async def release(self, lease: Lease) -> None:
-        """Give a lease back; nothing happens where it is somebody else's by now.
+        """Release a lease; nothing happens where another worker has it by now.
 
         :raises StoreUnavailable: the store did not answer in time
         """
         await self._keep(lease, 0)
 
-    async def taken(self, family: str, name: str) -> bool:
-        """Whether somebody holds a lease.
+    async def is_taken(self, family: str, name: str) -> bool:
+        """Return whether any worker has a lease.
 
         :raises StoreUnavailable: the store did not answer in time
         """

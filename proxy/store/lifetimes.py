@@ -1,6 +1,6 @@
-"""How long conversations are kept: unused, and at most; for all tenants, and for some of their own.
+"""Holds how long conversations are stored: after their last use and at most, by tenant.
 
-Asked by the adapter with every write. The server forgets by itself: every key of a conversation expires.
+Every write asks for it. The server deletes by itself: every key of a conversation expires.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """Whole seconds, as the scripts take them; 0 is for good."""
+    """Whole seconds, as the scripts take them; 0 for no limit."""
 
     idle: int = 0
     """After the last use."""
     age: int = 0
-    """After the first message, however much it is used."""
+    """After the first message, however much the conversation is used."""
 
 
 class Lifetimes:
-    """What holds for whom; it holds no state beside that.
+    """The lifetimes of all tenants. It holds no other state.
 
-    :param by_tenant: tenant, or the hex digest of a credential, to what holds in place of the rest
+    :param by_tenant: lifetimes by tenant, or by the hex digest of a credential; all others have the usual one
     """
 
     def __init__(self, usual: Lifetime, by_tenant: Mapping[str, Lifetime] | None = None) -> None:
@@ -32,17 +32,17 @@ class Lifetimes:
 
     @property
     def longest(self) -> int:
-        """The longest idle time of anybody's; 0 where somebody's is for good."""
-        idle = [one.idle for one in (self.usual, *self._by_tenant.values())]
+        """The longest idle time of any tenant; 0 where one has no limit."""
+        idle = [lifetime.idle for lifetime in (self.usual, *self._by_tenant.values())]
         return max(idle) if all(idle) else 0
 
     def of(self, tenant: str) -> Lifetime:
-        """What holds for a tenant."""
+        """Return the lifetime of a tenant's conversations."""
         return self._by_tenant.get(tenant, self.usual) if self._by_tenant else self.usual
 
 
 def lifetime(idle_seconds: float | None, age_seconds: float | None = None) -> Lifetime:
-    """The same of any numbers; None is for good."""
+    """Return a lifetime in whole seconds; None is no limit."""
     return Lifetime(_whole(idle_seconds), _whole(age_seconds))
 
 

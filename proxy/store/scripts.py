@@ -81,25 +81,25 @@ def record_arguments(
     created: str,
     *,
     codec: Codec,
-    known: int,
+    skip: int,
     lifetime: Lifetime,
-    seen: Container[tuple[str, bytes]],
+    stored_systems: Container[tuple[str, bytes]],
 ) -> Sequence[Argument]:
     """Return the arguments of ``record.lua``: the new messages, and a bounded piece of the chain before them.
 
     :param created: the turn's time, as ``moment`` writes it
-    :param known: how many leading messages are not sent; 0 sends all, system messages too
-    :param seen: the conversation and digest of system messages that the store has
+    :param skip: how many leading messages are not sent; 0 sends all, system messages too
+    :param stored_systems: the conversation and digest of system messages that the store has
     """
     family, own = split_id(turn.conversation)
     new = listed = parts.systems
-    if new and known:
-        new = [system for system in new if (turn.conversation, system.digest) not in seen]
+    if new and skip:
+        new = [system for system in new if (turn.conversation, system.digest) not in stored_systems]
         listed = [system for system in listed if system.position == 0 or system in new]
     facts = _pack(
         (  # the order is that of record.lua; no bytes and no fractions, which its reader would change
             own if family == turn.chain.family else "",
-            known,
+            skip,
             lifetime.idle,
             lifetime.age,
             created,
@@ -114,8 +114,8 @@ def record_arguments(
             len(parts.systems) - len(new),
         )
     )
-    hashes = chain_arguments(turn.chain, max(0, known - NEAR))
-    arguments: list[Argument] = [*hashes, facts, codec.pack_turn(turn, known, listed), turn.held]
+    hashes = chain_arguments(turn.chain, max(0, skip - NEAR))
+    arguments: list[Argument] = [*hashes, facts, codec.pack_turn(turn, skip, listed), turn.held]
     for system in new:
         arguments += (system.digest, codec.seal(system.raw))
     pack, created_at, scheme = codec.pack_message, turn.created_at, turn.scheme

@@ -36,10 +36,10 @@ class TurnParts:
     """Bytes of the new messages."""
 
 
-def part_turn(turn: TurnRecord, known: int) -> TurnParts:
+def part_turn(turn: TurnRecord, skip: int) -> TurnParts:
     """Split a turn into its parts.
 
-    :param known: how many leading non-system messages need not be written
+    :param skip: how many leading non-system messages need not be written
     """
     messages, tokens = turn.messages, turn.tokens
     total = sum(tokens)
@@ -48,7 +48,7 @@ def part_turn(turn: TurnRecord, known: int) -> TurnParts:
         if message.is_system:
             systems.append(PlacedSystem(place - len(systems), digest_of(message.raw), message.raw))
             total -= tokens[place]
-    remaining, place, size = len(messages) - len(systems) - known, len(messages), 0
+    remaining, place, size = len(messages) - len(systems) - skip, len(messages), 0
     new: list[tuple[Message, int]] = []
     while remaining > 0:  # from the end, since a long conversation's new messages are few
         place -= 1

@@ -1,8 +1,8 @@
-"""Usage: how much each credential has stored, and which of them an upstream has accepted; of all workers together.
+"""Counts what each credential has stored, and notes which credentials an upstream has accepted; for all workers.
 
-Beside the adapter: what a turn adds is noted in memory and written some seconds later, so that no request waits for
-it. What is written only grows, since conversations expire without a word; where it comes near the bound, the
-conversations that are still there are weighed, and their sum takes its place.
+What a turn adds is noted in memory and written some seconds later, so that no request waits for it. The written number
+only grows, since conversations expire without notice. Where it comes near the bound, the conversations that are still
+stored are weighed, and their sum replaces it.
 """
 
 from __future__ import annotations
@@ -22,36 +22,37 @@ Weigh = Callable[[str], Awaitable[int]]
 """The bytes of memory that a conversation takes, by its id."""
 MEGABYTE = 1_048_576
 UNPROVEN_BYTES = MEGABYTE
-"""What a credential may import in all before an upstream has accepted it: some talks, so that moving can be tried."""
+"""The most that a credential may import before an upstream has accepted it: some conversations, as a trial."""
 UNPROVEN_BYTES_A_DAY = 16 * MEGABYTE
-"""The same of all such credentials together: anybody can make up any number of them."""
+"""The same bound for all such credentials together, since a client can invent any number of them."""
 A_DAY_SECONDS = 86_400
 TURN_BYTES = 500
-"""Of a turn beside its messages: hashes, record, entry of the list of turns."""
+"""What a turn takes beside its messages: hashes, record, entry of the list of turns."""
 WRITE_SECONDS = 5.0
-"""Between two writes, and two looks at credentials that are at their bound; other workers know no later."""
+"""Between two writes, and between two checks of credentials at their bound; other workers learn of it as soon."""
 SOON_SECONDS = 0.05
-"""Until it is written that an upstream accepted a credential: its client may be about to import."""
+"""Until a credential's acceptance by an upstream is written: its client may be about to import."""
 WEIGH_SECONDS = 300
-"""Between two weighings of one credential's conversations, by whichever worker: each is a round trip."""
+"""Between two weighings of one credential's conversations, by any worker: each conversation is a round trip."""
 PAGE = 500
-_REMEMBERED = 20_000
-"""Credentials that are known to be accepted; about 2 MB."""
+_CACHED = 20_000
+"""Credentials of which this process knows that an upstream accepted them; about 4 MB."""
 FULL = (
     "What is stored for this credential has reached store.max_tenant_mb, so nothing more is stored. Forget "
     "conversations, or have the bound raised."
 )
 STORE_FULL = "The store is full. Forget conversations, or raise store.max_mb."
 OUT_OF_MEMORY = "used memory > 'maxmemory'"
-"""In the server's words, where it refuses a write for it."""
+"""Part of the server's error when it refuses a write for lack of memory."""
 _NUMBER = {name: re.compile(rb"\b%b:(\d+)" % name.encode()) for name in ("used_memory", "maxmemory")}
 
 
 class TenantUsage:
-    """Counts. The mutable state is what is yet to be written, who is at the bound, and who is known to be accepted.
+    """Counts. The mutable state is what has yet to be written, which credentials are at the bound, and which accepted.
 
-    :param max_bytes: of one credential, in the store's memory; None for no bound
-    :param keep_seconds: how long what is known of a credential is kept unused; 0 for good
+    :param weigh: returns the bytes of memory that a conversation takes
+    :param max_bytes: bound of one credential, in the store's memory; None for no bound
+    :param keep_seconds: the lifetime of an unused credential's numbers; 0 for no limit
     """
 
     def __init__(self, ask: Ask, weigh: Weigh, *, max_bytes: int | None, keep_seconds: int) -> None:
@@ -61,14 +62,14 @@ class TenantUsage:
         self._keep = keep_seconds
         self._added: dict[str, int] = {}
         self._proven: set[str] = set()
-        self._accepted: BoundedCache[str, bool] = BoundedCache(_REMEMBERED)
+        self._accepted: BoundedCache[str, bool] = BoundedCache(_CACHED)
         self.full: set[str] = set()
-        """Whose bound is reached, by owner; read by whoever would store something."""
+        """The owners whose bound is reached; nothing more is stored for them."""
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
     def note(self, owner: str, size: int, *, accepted: bool) -> None:
-        """A turn was stored.
+        """Note that a turn was stored.
 
         :param size: bytes of its messages
         :param accepted: whether an upstream answered it
@@ -82,7 +83,7 @@ class TenantUsage:
             self._later(WRITE_SECONDS)
 
     async def forgotten(self, owner: str) -> None:
-        """A conversation was deleted: whether there is room again is found at once.
+        """Note that a conversation was deleted, and check at once whether its owner is still at the bound.
 
         :raises StoreUnavailable: the store did not answer in time
         """
@@ -91,18 +92,18 @@ class TenantUsage:
             self._later(0)
 
     async def admit(self, owner: str, size: int, now: float, *, trusted: bool) -> bool:
-        """Take an import into account before it is stored.
+        """Count an import before it is stored.
 
         :param size: bytes of its lines
         :param now: Unix time, seconds
         :param trusted: whether the operator asks
-        :returns: whether it counts among what may be imported before an upstream has accepted the credential
+        :returns: whether it counts against the bound of credentials that no upstream has accepted
         :raises StoreFull: the store, or what one credential may store in it, is full
         :raises ImportLimit: no upstream has accepted the credential, and what it may import is used up
         :raises StoreUnavailable: the store did not answer in time
         """
         await self.settle()
-        await self._find_room(size)
+        await self._check_memory(size)
         stored, accepted = await self._ask("HMGET", keys.usage(owner), "bytes", "accepted")
         total = int(stored or 0) + size
         if self._max is not None and total > self._max:
@@ -115,18 +116,18 @@ class TenantUsage:
         return True
 
     async def withdraw(self, owner: str, size: int, now: float) -> None:
-        """Give back what was counted for an import that was not stored."""
+        """Take back what was counted for an import that was not stored."""
         await self._ask("HINCRBY", keys.usage(owner), "imported", -size)
         await self._ask("DECRBY", keys.unproven(_day(now)), size)
 
     async def settle(self) -> None:
-        """Write what waits now, and look who is still at the bound; in vain where the store does not answer."""
-        for _ in range(2):  # what is being written may have begun before the newest was noted
+        """Write now what waits, and check who is still at the bound; an outage is ignored."""
+        for _ in range(2):  # a write under way may have begun before the newest turn was noted
             if not (self._added or self._is_due() or (self._task is not None and not self._task.done())):
                 return
             self._begin()
             if self._task is not None:
-                await asyncio.gather(asyncio.shield(self._task), return_exceptions=True)  # not this reader's alone
+                await asyncio.gather(asyncio.shield(self._task), return_exceptions=True)  # others wait for it too
 
     def _is_due(self) -> bool:
         return self._timer is not None and self._timer.when() <= asyncio.get_running_loop().time()
@@ -138,7 +139,7 @@ class TenantUsage:
             self._timer.cancel()
 
     def _later(self, seconds: float) -> None:
-        """Write after some seconds at the latest."""
+        """Write within some seconds."""
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             if self._timer.when() <= loop.time() + seconds:
@@ -154,7 +155,7 @@ class TenantUsage:
             self._task = asyncio.create_task(self._write())
 
     async def _write(self) -> None:
-        """Write what was added, and look whose bound is reached; what the store does not take waits."""
+        """Write what was added, and check the bounds; what the store does not take waits."""
         added, self._added = self._added, {}
         proven, self._proven = self._proven, set()
         try:
@@ -163,9 +164,9 @@ class TenantUsage:
                 total = await self._ask("EVAL", ADD_USAGE.source, 1, keys.usage(owner), size, accepted, self._keep)
                 added.pop(owner, None)
                 proven.discard(owner)
-                if int(total) == size and not accepted:  # the store was emptied: what was known there is gone
+                if int(total) == size and not accepted:  # the store was emptied, acceptances included
                     self._accepted.pop(owner, None)
-                await self._judge(owner, int(total))
+                await self._check(owner, int(total))
         except StoreError:
             for owner, size in added.items():
                 self._added[owner] = self._added.get(owner, 0) + size
@@ -173,8 +174,8 @@ class TenantUsage:
         if self.full or self._added:
             self._later(WRITE_SECONDS)
 
-    async def _judge(self, owner: str, total: int) -> None:
-        """Whether a credential is at its bound; from half of it on, its conversations are weighed now and then."""
+    async def _check(self, owner: str, total: int) -> None:
+        """Note whether a credential is at its bound; above half of it, its conversations are weighed now and then."""
         if self._max is None:
             return
         if 2 * total > self._max:
@@ -186,7 +187,7 @@ class TenantUsage:
             self.full.discard(owner)
 
     async def _weighed(self, owner: str) -> int:
-        """The bytes of the conversations that are still there, which count from now on."""
+        """Weigh the conversations that are still stored, store their sum as the new number, and return it."""
         total = start = 0
         while page := await self._ask("ZRANGE", keys.tenant_index(owner), start, start + PAGE - 1):
             for conversation in page:
@@ -195,8 +196,8 @@ class TenantUsage:
         await self._ask("HSET", keys.usage(owner), "bytes", total)
         return total
 
-    async def _find_room(self, size: int) -> None:
-        """Pass what the server has memory for, where it tells.
+    async def _check_memory(self, size: int) -> None:
+        """Check that the server has memory for an import, where it reports its memory.
 
         :raises StoreFull: it has none
         """
@@ -206,11 +207,11 @@ class TenantUsage:
             raise StoreFull(STORE_FULL)
 
     async def _reserve(self, owner: str, size: int, now: float) -> None:
-        """Count an import of a credential that no upstream has accepted; before it is stored, so that none slip by.
+        """Count an import of a credential that no upstream has accepted, before it is stored.
 
         :raises ImportLimit: it would be too much
         """
-        mend = "Send a chat request with this credential first, or import with the admin token."
+        advice = "Send a chat request with this credential first, or import with the admin token."
         own = await self._ask("HINCRBY", keys.usage(owner), "imported", size)
         together = await self._ask("INCRBY", keys.unproven(_day(now)), size)
         await self._ask("EXPIRE", keys.usage(owner), self._keep or A_DAY_SECONDS)
@@ -219,8 +220,8 @@ class TenantUsage:
             return
         await self.withdraw(owner, size, now)
         if int(own) > UNPROVEN_BYTES:
-            raise ImportLimit(f"No upstream has accepted this credential yet, so it may import 1 MB in all. {mend}")
-        raise ImportLimit(f"Credentials that no upstream has accepted yet have imported enough for today. {mend}")
+            raise ImportLimit(f"No upstream has accepted this credential yet, so it may import 1 MB in all. {advice}")
+        raise ImportLimit(f"Credentials that no upstream has accepted yet have imported enough for today. {advice}")
 
 
 def _day(now: float) -> int:
@@ -228,7 +229,7 @@ def _day(now: float) -> int:
 
 
 def _number(facts: Any, name: str) -> int:
-    """A number of ``INFO``: a text, or what redis-py has made of it; 0 where it is not told, as by a cluster."""
+    """Return a number of ``INFO``, which redis-py has parsed already; 0 where the server gives none, as a cluster."""
     if isinstance(facts, Mapping):
         value = facts.get(name, 0)
         return value if isinstance(value, int) else 0

@@ -54,9 +54,9 @@ def write(admin: redis.Redis, turn: TurnRecord, lasting: Lifetime, *parts: str) 
         part_turn(turn, turn.known),
         scripts.moment(turn.created_at),
         codec=Codec(),
-        known=turn.known,
+        skip=turn.known,
         lifetime=lasting,
-        seen=(),
+        stored_systems=(),
     )
     admin.eval(source, 1, keys.family_prefix(turn.chain.family), *given)
 

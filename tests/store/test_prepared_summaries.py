@@ -59,19 +59,19 @@ async def test_one_of_many_gets_a_lease_and_the_next_one_when_it_is_over(client:
     assert len(held) == 1
     assert await leases.renew(held[0], 30)
     await leases.release(held[0])
-    assert not await leases.taken(chain.family, "one")
+    assert not await leases.is_taken(chain.family, "one")
 
     dead = await leases.take("one", chain, 4, RECIPE, 0.05)
     assert dead is not None
     async with asyncio.timeout(10):
-        while await leases.taken(chain.family, "one"):  # noqa: ASYNC110 - nobody tells of a key that expires
+        while await leases.is_taken(chain.family, "one"):  # noqa: ASYNC110 - nobody tells of a key that expires
             await asyncio.sleep(0.01)
     successor = await leases.take("one", chain, 4, RECIPE, 30)
     assert successor is not None
     assert successor.value != dead.value
     assert not await leases.renew(dead, 30)
     await leases.release(dead)
-    assert await leases.taken(chain.family, "one")
+    assert await leases.is_taken(chain.family, "one")
 
 
 async def test_a_holder_that_only_seemed_dead_is_fenced_off(client: Client) -> None:

@@ -46,5 +46,5 @@ async def test_a_lease_whose_reply_was_lost_is_its_takers_all_the_same(
         assert await leases.take("s", chain, 7, RECIPE, 30) is None
         assert await leases.renew(lease, 30)
         await leases.release(lease)
-        assert not await leases.taken(chain.family, "s")
+        assert not await leases.is_taken(chain.family, "s")
         await store.close()

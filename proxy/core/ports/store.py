@@ -1,4 +1,8 @@
-"""What is kept: conversations, leases, what was learned of models. What the flow needs of ``proxy/store``."""
+"""Ports of the store: conversations, turns, leases, models, calibrations and learned windows.
+
+``proxy/store/`` implements them over Redis; the pipeline, the compaction, the archive and the catalog use them. Where a
+docstring does not say otherwise, a method raises ``StoreUnavailable`` when the store did not answer in time.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +18,14 @@ from proxy.core.planning.calibration import Calibration, CalibrationEntry, Calib
 
 
 class ConversationStore(Protocol):
-    """The one shared store of all workers (NFR-7.3, FR-4.3)."""
+    """The one store that all workers share (NFR-7.3, FR-4.3)."""
 
     async def recall(
         self, chain: PrefixChain, recipe: SummaryRecipe, systems: InnerSystems = NO_SYSTEMS
     ) -> StoredState:
-        """What is known of a request's conversation, whose tenant is in the chain: one round trip in the common case.
+        """Return what is stored of a request's conversation, in one round trip most often; the chain holds its tenant.
 
-        :param systems: the request's own; a summary that absorbed any other system message is passed over
+        :param systems: the request's own; a summary that absorbed any other system message does not apply
         :raises StoreUnavailable: the store did not answer in time
         """
         ...
@@ -49,12 +53,12 @@ class ConversationStore(Protocol):
     ) -> PrefixSummary | None:
         """Store a summary of the first ``summary.covered`` messages of ``chain``; of two for one prefix, the first.
 
-        Summaries of one prefix that absorbed other system messages stand beside each other.
+        Summaries of one prefix that absorbed other system messages do not exclude each other.
 
-        :param replacing: in place of the one that is stored
-        :param waiting: it was prepared: it is not in use until it is kept once more, without this
-        :param lease: what it was made under
-        :returns: the one that is stored now; None where there is none and the lease is somebody else's by now
+        :param waiting: it is a prepared summary, which comes into use when it is stored once more without this
+        :param lease: the lease under which it was made
+        :param replacing: store it in place of another one
+        :returns: the one that is stored now; None where there is none and another worker has the lease by now
         :raises StoreUnavailable: the store did not answer in time
         """
         ...
@@ -68,30 +72,31 @@ class ConversationStore(Protocol):
         absorbed: Sequence[bytes] = (),
         waiting: bool = False,
     ) -> PrefixSummary | None:
-        """The stored summary of the first ``covered`` messages of ``chain``, or the one that waits for its use.
+        """Return the stored summary of the first ``covered`` messages of ``chain``, or None.
 
-        :param absorbed: digests of exactly the system messages that it tells
+        :param absorbed: digests of exactly the system messages that it absorbs
+        :param waiting: return the prepared summary that is not in use yet
         :raises StoreUnavailable: the store did not answer in time
         """
         ...
 
     async def conversation(self, conversation: str) -> StoredConversation | None:
-        """A conversation's record; None when there is none."""
+        """Return a conversation's record; None where there is none."""
         ...
 
     async def messages(self, conversation: str, *, start: int = 1, stop: int | None = None) -> Sequence[StoredMessage]:
-        """The original messages ``start`` to ``stop``, both included, a fork's earlier ones too (promise 6).
+        """Return the original messages ``start`` to ``stop``, both included, a fork's earlier ones too (promise 6).
 
-        One that cannot be read stands in its place without bytes, and ``unreadable`` says why.
+        A message that cannot be read keeps its place and has no bytes, and ``unreadable`` says why.
         """
         ...
 
     async def summaries(self, conversation: str) -> Sequence[PrefixSummary]:
-        """All summaries of a conversation, oldest first."""
+        """Return all summaries of a conversation, oldest first."""
         ...
 
     async def ping(self) -> None:
-        """Ask whether the store is there and takes writes, by a write.
+        """Check by a write that the store answers and takes writes.
 
         :raises StoreUnavailable: the store does not answer, or refuses to write
         """
@@ -100,12 +105,12 @@ class ConversationStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to make a summary, held by one worker of all for a while."""
+    """The right of one worker to make a summary or a turn, for a limited time."""
 
     family: str
     name: str
     value: bytes
-    """Another one at each taking: who holds an older one is told apart (fencing)."""
+    """It differs each time the lease is taken, so the worker of an earlier lease is recognized (fencing)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +126,7 @@ class StartedTurn:
 
 
 class TurnStore(Protocol):
-    """Turns of stored history. Raises ``StoreUnavailable`` when the store did not answer in time."""
+    """Turns of stored history."""
 
     async def start_turn(self, family: str, own: str, tenant: str, seconds: float) -> StartedTurn | None:
         """Take the turn of a conversation: of this id, or, where ``own`` is empty, of the family's name.
@@ -133,33 +138,33 @@ class TurnStore(Protocol):
     def give_up(self, turn: TurnRecord) -> None:
         """End a turn whose client was told that it is lost, as soon as the store answers.
 
-        Its lease is free then; a write that comes in late is no part of the conversation, and the answer of one that
-        came in already is one that nobody got: the same question once more asks for it anew.
+        Its lease is free then. A write that arrives late is no part of the conversation. Where the write arrived
+        before, its answer counts as one that no client received: the same question is answered anew.
         """
         ...
 
 
 class RequestHeads(Protocol):
-    """The system messages that began the last request of a conversation. Raises ``StoreUnavailable``."""
+    """The system messages that began the last request of a conversation."""
 
     async def head(self, conversation: str) -> Sequence[bytes]:
-        """Those of one conversation, in the client's bytes."""
+        """Return those of one conversation, in the client's bytes."""
         ...
 
 
 class DeletionHook(Protocol):
-    """Whoever keeps something of a conversation beside the store: called before the store itself forgets it."""
+    """Deletes what is stored of a conversation outside the store; called before the store deletes its own part."""
 
     async def forget(self, tenant: str, conversation: str) -> None:
-        """Delete all that is kept of a conversation; once more changes nothing.
+        """Delete everything of a conversation; calling it again changes nothing.
 
-        :raises TidemarkError: something is left; the deletion is refused and may be asked for again
+        :raises TidemarkError: something is left; the deletion is refused and may be requested again
         """
         ...
 
 
 class LeaseStore(Protocol):
-    """Who is making what. Every method raises ``StoreUnavailable`` when the store did not answer in time."""
+    """Leases of summaries: at most one worker makes each."""
 
     async def take(
         self,
@@ -171,75 +176,76 @@ class LeaseStore(Protocol):
         *,
         absorbed: Sequence[bytes] = (),
     ) -> Lease | None:
-        """Take the lease of that name, to make a summary of the first ``covered`` messages; None where it is taken.
+        """Take a lease to make a summary of the first ``covered`` messages; None where another worker has it.
 
-        Of a preparation the name is the second part of the conversation's id, so ``recall`` finds it.
+        The name of a preparation's lease is the second part of the conversation's id, so ``recall`` finds it.
         """
         ...
 
     async def renew(self, lease: Lease, seconds: float) -> bool:
-        """Hold a lease for longer; False where it has gone to somebody else."""
+        """Renew a lease; False where another worker has it by now."""
         ...
 
     async def release(self, lease: Lease) -> None:
-        """Give a lease back."""
+        """Release a lease."""
         ...
 
-    async def taken(self, family: str, name: str) -> bool:
-        """Whether somebody holds a lease."""
+    async def is_taken(self, family: str, name: str) -> bool:
+        """Return whether any worker has a lease."""
         ...
 
 
 class ModelStore(Protocol):
-    """The registry's records (FR-4.1.3). They are the operator's: no tenant has any of their own.
-
-    Every method raises ``StoreUnavailable`` when the store did not answer in time.
-    """
+    """The registry's records (FR-4.1.3). They are the operator's: no tenant has any of its own."""
 
     async def version(self) -> RegistryVersion:
-        """Another one after every change of overrides, and after the store was emptied."""
+        """Return the version of all overrides; it is new after every change, and after the store was emptied."""
         ...
 
     async def changed(self) -> tuple[RegistryVersion, Sequence[ModelRecord]]:
-        """The version, and the records that a person set something of; without what was found."""
+        """Return the version, and the records with overrides, without observations."""
         ...
 
     async def records(self) -> Sequence[ModelRecord]:
-        """All records, by id."""
+        """Return all records, by id."""
         ...
 
     async def record(self, model: str) -> ModelRecord | None:
-        """The record with this id."""
+        """Return the record with this id."""
         ...
 
     async def sight(self, sighting: ModelObservation, now: float) -> None:
-        """Keep what a request found of a model, as ``merged_observation`` says, and that it was seen now."""
+        """Store what a request showed of a model, merged by ``merged_observation``, and the time of it."""
         ...
 
     async def override(
         self, record: ModelRecord, change: Callable[[ModelOverrides], ModelOverrides], now: float
     ) -> None:
-        """Keep what a person set, in place of what was set before; it is the record's id that counts.
+        """Change the overrides of a record, which its id identifies.
 
-        :param change: from what is set to what shall be; asked again where somebody else was faster. What it raises
-            leaves everything as it is
+        :param change: returns the new overrides for the stored ones; called again where another change was faster.
+            What it raises leaves everything as it is
         """
         ...
 
 
 class CalibrationStore(Protocol):
-    """What was learned of providers' tokenizers. Calibration is a refinement, so nothing here fails a request."""
+    """What was learned of providers' tokenizers. Calibration is a refinement, so an outage fails no request."""
 
     async def calibration(self, key: CalibrationKey) -> Calibration:
-        """Of a tool set, else of its model; the last one known where the store does not answer."""
+        """Return the calibration of a tool set, else of its model; during an outage the last one of this process."""
         ...
 
-    async def learn(self, key: CalibrationKey, counted: int, told: int, now: float) -> None:
-        """Take in one more reply, for the tool set and for the model; in vain where the store does not answer."""
+    async def learn(self, key: CalibrationKey, counted: int, reported: int, now: float) -> None:
+        """Take in one more reply, for the tool set and for the model; an outage is ignored.
+
+        :param counted: tokens by the local count
+        :param reported: tokens by the provider's
+        """
         ...
 
     async def readings(self, owner: str | None) -> Mapping[str, Sequence[CalibrationEntry]]:
-        """By model id, what is known to an owner; for None, the operator, the newest of each model.
+        """Return an owner's calibrations by model id; for None, the operator, the newest of each model.
 
         :raises StoreUnavailable: the store did not answer in time
         """
@@ -247,12 +253,12 @@ class CalibrationStore(Protocol):
 
 
 class LearnedWindowStore(Protocol):
-    """What overflows taught, by credential; packed by whoever learns. Raises ``StoreUnavailable``."""
+    """What overflows taught, by credential; the caller packs and unpacks it."""
 
     async def lessons(self, owner: str) -> Sequence[bytes]:
-        """All that was taught to one credential."""
+        """Return all that overflows taught of one credential's models."""
         ...
 
     async def keep_lesson(self, owner: str, name: str, packed: bytes) -> None:
-        """Keep one, in place of an older one of that name."""
+        """Store a lesson, in place of an older one of that name."""
         ...
