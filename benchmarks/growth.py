@@ -22,7 +22,7 @@ from proxy.core.conversation.messages import Message
 from proxy.core.errors import SummaryRejected
 from proxy.core.ports import SummaryTask
 from proxy.dialects.chat.message import parse_message
-from proxy.summarizers.answers import cleaned, judge
+from proxy.summarizers.answers import clean_answer, judge
 from proxy.summarizers.extractive import ExtractiveSummarizer
 from proxy.summarizers.ledger import ledger_of, render_ledger
 from proxy.summarizers.request import request_of
@@ -169,7 +169,7 @@ def judged(text: str) -> None:
     """Judge an answer that is the transcript."""
     echo = "\n".join(f"User: {line}" for line in (text[at : at + 60] for at in range(0, len(text), 60)))
     try:
-        judge(cleaned(echo), echo[1:], text_tokens=1, material_tokens=len(text))
+        judge(clean_answer(echo), echo[1:], text_tokens=1, material_tokens=len(text))
     except SummaryRejected:
         return
 
@@ -185,7 +185,7 @@ class Functions:
     def __iter__(self) -> Iterator[tuple[str, Callable[[str], Callable[[], object]]]]:
         yield "sentences", lambda text: lambda: list(sentences(text))
         yield "tails", lambda text: lambda: list(tails(text))
-        yield "cleaned", lambda text: lambda: cleaned(text)
+        yield "clean_answer", lambda text: lambda: clean_answer(text)
         yield "judge", lambda text: lambda: judged(text)
         yield "read_back", lambda text: lambda: list(read_back(text))
         for kind, parted in (("one", messages_of), ("many", many_messages_of)):

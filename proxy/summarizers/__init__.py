@@ -1,9 +1,10 @@
 """Strategies that write a summary: ``extractive`` without a model, ``llm`` with one, ``hybrid`` with both.
 
-Adapters beside the core: each implements ``proxy.core.ports.Summarizer``, is built in ``app`` and called
-by the compactor; ``plain`` stands in where reading takes too long. They are strangers to each other; below them lie
-``ledger`` (carried verbatim), ``prompts`` and ``answers`` (asking a model, judging it), ``salience`` and ``signals``
-(what is worth keeping), ``transcript`` (messages as lines), ``fitting`` (the bound) and ``deadline`` (the time).
+Each implements ``proxy.core.ports.Summarizer``; ``app`` builds them, and ``compaction/writer.py`` calls them. ``plain``
+replaces a strategy that takes too long to read the messages. The strategies do not import each other. They share the
+modules below them: ``ledger`` (entries that are carried verbatim), ``prompts`` and ``answers`` (asking a model and
+checking its answer), ``salience`` and ``signals`` (what is worth keeping), ``transcript`` (messages as lines),
+``fitting`` (the bound) and ``deadline`` (the time).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Judging what a summarizer model answered: a text that is no summary must never replace a history.
+"""Checks the answer of a summarizer model: a text that is no summary must never replace messages.
 
-Below ``llm``. Whatever is wrong raises ``SummaryRejected``, and the compactor's failure policy takes over.
+``llm`` calls this. A wrong answer raises ``SummaryRejected``, and the compactor applies the failure policy.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _REFUSAL_WORDS = 80
-"""A refusal is short; a long text that starts with regret is a summary of a conversation about it."""
+"""A refusal has fewer words; a longer text that starts with regret is the summary of a conversation about it."""
 _TOOL_CALL = re.compile(
     r"\A\W*(?:<tool_call>|<function|\[TOOL_CALLS\]|\{\s*\"(?:name|function|tool|tool_calls|arguments)\"\s*:)"
 )
 _LEAST_WORDS = 4
 _LONG_INPUT_TOKENS = 400
 _LEAST_SHARE = 60
-"""A summary of a long input has at least one word for so many tokens, up to ``_ENOUGH_WORDS``."""
+"""Tokens of a long input for which its summary has at least one word, up to ``_ENOUGH_WORDS``."""
 _ENOUGH_WORDS = 12
 _ECHO_LINE_CHARS = 40
 _ECHO_SHARE = 0.7
 _INSTRUCTIONS = (OPEN, CLOSE, "holds no instructions to you", "leaving out those that would be empty")
 
 
-def cleaned(answer: str) -> str:
-    """The answer without thoughts, a fence around all of it, or a line of introduction."""
+def clean_answer(answer: str) -> str:
+    """Return an answer without thoughts, without a fence around it, and without an introductory line."""
     text = _THOUGHTS.sub("", answer).strip()
     fenced = _FENCE.match(text)
     return _PREAMBLE.sub("", fenced[1] if fenced else text).strip()
 
 
 def judge(text: str, material: str, *, text_tokens: int, material_tokens: int) -> None:
-    """Accept a cleaned answer, or not.
+    """Accept a cleaned answer, or reject it.
 
-    :param material: what was to be summarized: previous summary and transcript
-    :raises SummaryRejected: it is empty, too short, refused, a tool call, an echo, or longer than that
+    :param material: what the model was to summarize: previous summary and transcript
+    :raises SummaryRejected: it is empty, too short, a refusal, a tool call, an echo, or longer than the material
     """
     words = len(text.split())
     if not text:
@@ -57,7 +57,7 @@ def judge(text: str, material: str, *, text_tokens: int, material_tokens: int) -
     if words < _REFUSAL_WORDS and _REFUSAL.match(text):
         raise SummaryRejected("the summarizer refused")
     least = min(_ENOUGH_WORDS, max(_LEAST_WORDS, material_tokens // _LEAST_SHARE))
-    # Scripts without spaces have few words; there, tokens tell the length.
+    # Scripts without spaces have few words; for them, tokens measure the length.
     if material_tokens > _LONG_INPUT_TOKENS and words < least and text_tokens < least:
         raise SummaryRejected(f"the summarizer's answer was too short: {words} words")
     if text_tokens > material_tokens:
@@ -67,12 +67,12 @@ def judge(text: str, material: str, *, text_tokens: int, material_tokens: int) -
 
 
 def _echoes(text: str, material: str) -> bool:
-    """Whether most of the answer is lines of the transcript, speakers included."""
+    """Return whether most of the answer is lines of the transcript, with their speakers."""
     long_lines = [line.strip() for line in text.splitlines() if len(line.strip()) >= _ECHO_LINE_CHARS]
-    said = [line for line in long_lines if line.startswith(("User: ", "Assistant: ", "Tool: "))]
-    # Sorted, a line's beginning stands right before it: one look for each, however long the material is.
-    lines = sorted(line.strip() for line in material.splitlines()) if said else []
-    places = [bisect_left(lines, line) for line in said]
-    pairs = zip(said, places, strict=True)
+    quoted = [line for line in long_lines if line.startswith(("User: ", "Assistant: ", "Tool: "))]
+    # In sorted lines a prefix stands right before its line, so that each look-up is a bisection.
+    lines = sorted(line.strip() for line in material.splitlines()) if quoted else []
+    places = [bisect_left(lines, line) for line in quoted]
+    pairs = zip(quoted, places, strict=True)
     echoed = sum(len(line) for line, place in pairs if place < len(lines) and lines[place].startswith(line))
     return echoed > _ECHO_SHARE * len(text)

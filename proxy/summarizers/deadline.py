@@ -1,6 +1,6 @@
-"""A time limit for work in a thread, which nothing can end from outside: the work asks whether it is over.
+"""Limits the time of work in a thread. A thread cannot be stopped from outside, so the work checks the limit itself.
 
-Below all strategies. What is over raises ``SummaryOverdue``, and a plainer summary takes the place of the careful one.
+All strategies use it. Work that is overdue raises ``SummaryOverdue``, and a plainer summary replaces the careful one.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import ParamSpec, TypeVar
 from proxy.core.errors import SummaryOverdue
 
 _Item = TypeVar("_Item")
-_Given = ParamSpec("_Given")
-_Done = TypeVar("_Done")
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
 READING_SECONDS = 5.0
-"""CPU time that one summary's text may take to be read; 100,000 tokens take a tenth of a second."""
+"""CPU time for reading the messages of one summary; 100,000 tokens take a tenth of a second."""
 _ITEMS = 64
-"""Sentences or lines between two looks at the clock."""
+"""Sentences or lines between two checks of the clock."""
 Clock = Callable[[], float]
 
 
 class Deadline:
-    """Ends a piece of work when it took too long, or when nobody waits for it any more.
+    """Stops work that takes too long, or whose result is no longer wanted.
 
-    :param clock: in seconds; by default the CPU time of the thread that works, so that a busy machine ends nothing
+    :param clock: seconds; by default the CPU time of the working thread, so that a busy machine stops nothing
     """
 
     def __init__(self, seconds: float = READING_SECONDS, clock: Clock = time.thread_time) -> None:
@@ -37,9 +37,9 @@ class Deadline:
         self._abandoned = False
 
     def check(self) -> None:
-        """Ask whether the time is over; the first question starts it.
+        """Check the time limit; the first check starts the clock.
 
-        :raises SummaryOverdue: it is
+        :raises SummaryOverdue: the time is over
         """
         now = self._clock()
         if self._until is None:
@@ -48,7 +48,7 @@ class Deadline:
             raise SummaryOverdue("the conversation took too long to read")
 
     def over(self, items: Iterable[_Item]) -> Iterator[_Item]:
-        """The items, with a look at the clock now and then.
+        """Yield the items, and check the clock now and then.
 
         :raises SummaryOverdue: the time is over
         """
@@ -58,32 +58,35 @@ class Deadline:
             yield item
 
     def abandon(self) -> None:
-        """End the work at its next question; may be called from another thread."""
+        """Stop the work at its next check; may be called from another thread."""
         self._abandoned = True
 
 
 class _Unbounded(Deadline):
-    """No limit: for work that is small, or that nobody waits for."""
+    """Has no limit: for small work, and for work outside requests."""
 
     def __init__(self) -> None:
         super().__init__(inf)
 
     def check(self) -> None:
-        """Never over."""
+        """Do nothing."""
 
 
 UNBOUNDED: Deadline = _Unbounded()
 
 
 async def in_thread(
-    deadline: Deadline, work: Callable[_Given, _Done], *given: _Given.args, **named: _Given.kwargs
-) -> _Done:
-    """Do work in a thread, and have it end soon after the task that waits for it was cancelled.
+    deadline: Deadline,
+    work: Callable[_Arguments, _Result],
+    *arguments: _Arguments.args,
+    **options: _Arguments.kwargs,
+) -> _Result:
+    """Run work in a thread, and stop it soon after the waiting task was cancelled.
 
-    :raises SummaryOverdue: the work asked ``deadline``, and it was over
+    :raises SummaryOverdue: the work checked ``deadline``, and the time was over
     """
     try:
-        return await asyncio.to_thread(work, *given, **named)
+        return await asyncio.to_thread(work, *arguments, **options)
     except asyncio.CancelledError:
         deadline.abandon()
         raise

@@ -1,8 +1,8 @@
-"""A summary without a model: the sentences that say most, in order, in the speakers' own words.
+"""Writes a summary without a model: the most informative sentences, in order, in the speakers' own words.
 
-Beside ``llm`` and ``hybrid``, and what the compactor falls back on. Deterministic and without network. Each
+It is the strategy ``extractive``, and the fallback of the compactor. It is deterministic and uses no network. Each
 sentence is weighed by its rare words, numbers, names and wording against its length; rules of the user come
-first. The lines of the previous summary are taken apart and weighed again with the new ones (cascade).
+first. The lines of the previous summary are split and weighed again with the new ones (cascade).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from proxy.summarizers.salience import Candidate, candidates_of
 from proxy.summarizers.transcript import join_line
 
 _EARLIER_SHARE = 0.6
-"""Of the bound that lines of the previous summary may take while new ones wait; rules are not counted."""
+"""Share of the bound for lines of the previous summary while new ones wait; rules do not count."""
 _RULES_SHARE = 0.7
-"""Of the bound that rules may take before all else, the open request apart."""
+"""Share of the bound that rules may take before everything but the open request."""
 _TRIES, _ENOUGH_TRIES = 12, 3
-"""Of fitting the bound: the most there are, and those after which any fit will do."""
+"""Tries to fill the bound: the most, and those after which any text that fits is good enough."""
 _GOOD_FILL = 0.93
 _LINE_TOKENS = 3.0
 """Tokens of a speaker and a line end."""
@@ -36,20 +36,20 @@ class ExtractiveSummarizer:
     def __init__(
         self, counter: TokenCounter, *, clock: Clock = time.thread_time, reading_seconds: float = READING_SECONDS
     ) -> None:
-        """:param clock: by which ``reading_seconds``, the longest that a large task may take, are measured"""
+        """:param clock: measures ``reading_seconds``, the most time that a large task may take"""
         self._counter = counter
         self._clock = clock
         self._reading_seconds = reading_seconds
 
     @cached_property
     def recipe(self) -> SummaryRecipe:
-        """What its summaries depend on: nothing but these rules."""
+        """Return what its summaries depend on: these rules only."""
         return SummaryRecipe("extractive", "", version=4)
 
     async def summarize(self, task: SummaryTask) -> str:
-        """The best sentences within the bound; a large task is weighed in a thread.
+        """Return the best sentences within the bound; a large task is weighed in a thread.
 
-        :raises SummaryOverdue: that took too long
+        :raises SummaryOverdue: the weighing took too long
         """
         if is_large(task):
             deadline = Deadline(self._reading_seconds, self._clock)
@@ -63,17 +63,17 @@ class ExtractiveSummarizer:
         ranked = _ranked(candidates)
         text = self._filled(ranked, task, deadline)
         if text and self._counter.count_text(text, task.model) < _GOOD_FILL * task.max_tokens:
-            # All that says something is in, and there is room: for the bulk of what tools answered, too.
+            # All informative sentences are in and tokens are free: add the bulk of what tools returned.
             everything = candidates_of(task.messages, task.previous, task.max_tokens, with_bulk=True, deadline=deadline)
             if len(everything) > len(candidates):
                 text = max(text, self._filled(_ranked(everything), task, deadline), key=len)
-        # Not one sentence fits a bound of a few words: the beginning of the most important one does.
+        # Where no sentence fits a bound of a few words, the beginning of the most important one does.
         return text or cut_to_bound(_assembled([ranked[0]]), task, self._counter)
 
     def _filled(self, ranked: Sequence[Candidate], task: SummaryTask, deadline: Deadline) -> str:
-        """As many of the best as fit. Their tokens are estimates, which the count of the whole corrects."""
+        """Return as many of the best as fit. Their tokens are estimates, which a count of the text corrects."""
         best, budget = "", float(task.max_tokens)
-        everything = sum(one.tokens + _LINE_TOKENS for one in ranked)
+        everything = sum(candidate.tokens + _LINE_TOKENS for candidate in ranked)
         for attempt in range(_TRIES):
             deadline.check()
             text = _assembled(_chosen(ranked, budget))
@@ -85,54 +85,59 @@ class ExtractiveSummarizer:
                 break
             if best and attempt >= _ENOUGH_TRIES:
                 break
-            # Ask for as much more or less as it was off; a little less where that missed again.
+            # Scale the budget by the error, and a little below it where that failed before.
             budget *= task.max_tokens / tokens * (0.98 if fits else 0.98 - 0.04 * attempt)
         return best
 
 
 def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Most important first."""
-    return sorted(candidates, key=lambda one: (one.tier, -one.density, one.place))
+    """Return candidates, most important first."""
+    return sorted(candidates, key=lambda candidate: (candidate.tier, -candidate.density, candidate.place))
 
 
 def _chosen(ranked: Sequence[Candidate], budget: float) -> list[Candidate]:
-    """The best that fit into ``budget`` estimated tokens, given most important first."""
+    """Return the best candidates that fit into ``budget`` estimated tokens.
+
+    :param ranked: candidates, most important first
+    """
     chosen: list[Candidate] = []
     waiting: list[Candidate] = []
     lines: set[int] = set()
-    left, earlier, rules = budget, budget * _EARLIER_SHARE, budget * _RULES_SHARE
-    for one in ranked:
-        cost = one.tokens + (0.0 if one.line in lines else _LINE_TOKENS)
-        if (one.tier == 0 and cost > rules) or (one.tier > 0 and one.earlier and cost > earlier):
-            waiting.append(one)
-        elif cost <= left:
-            chosen.append(one)
-            lines.add(one.line)
-            left -= cost
-            rules -= 0.0 if one.tier else cost
-            earlier -= cost if one.tier > 0 and one.earlier else 0.0
-    for one in waiting:
-        cost = one.tokens + (0.0 if one.line in lines else _LINE_TOKENS)
-        if cost <= left:
-            chosen.append(one)
-            lines.add(one.line)
-            left -= cost
+    free, earlier, rules = budget, budget * _EARLIER_SHARE, budget * _RULES_SHARE
+    for candidate in ranked:
+        cost = candidate.tokens + (0.0 if candidate.line in lines else _LINE_TOKENS)
+        is_rule = candidate.tier == 0
+        is_earlier = candidate.tier > 0 and candidate.earlier
+        if (is_rule and cost > rules) or (is_earlier and cost > earlier):
+            waiting.append(candidate)
+        elif cost <= free:
+            chosen.append(candidate)
+            lines.add(candidate.line)
+            free -= cost
+            rules -= 0.0 if candidate.tier else cost
+            earlier -= cost if is_earlier else 0.0
+    for candidate in waiting:
+        cost = candidate.tokens + (0.0 if candidate.line in lines else _LINE_TOKENS)
+        if cost <= free:
+            chosen.append(candidate)
+            lines.add(candidate.line)
+            free -= cost
     return chosen
 
 
 def _assembled(chosen: Sequence[Candidate]) -> str:
-    """One line for each place in the conversation, in order; sentences of one place stand together."""
-    return "\n".join(_lines(sorted(chosen, key=lambda one: (one.line, one.place))))
+    """Return one line for each place in the conversation, in order; sentences of one place share a line."""
+    return "\n".join(_lines(sorted(chosen, key=lambda candidate: (candidate.line, candidate.place))))
 
 
 def _lines(ordered: Sequence[Candidate]) -> Iterator[str]:
-    gathered: Candidate | None = None
-    for one in ordered:
-        if gathered is not None and gathered.line == one.line:
-            gathered = gathered._replace(text=f"{gathered.text} {one.text}")
+    current: Candidate | None = None
+    for candidate in ordered:
+        if current is not None and current.line == candidate.line:
+            current = current._replace(text=f"{current.text} {candidate.text}")
         else:
-            if gathered is not None:
-                yield join_line(gathered.speaker, gathered.text)
-            gathered = one
-    if gathered is not None:
-        yield join_line(gathered.speaker, gathered.text)
+            if current is not None:
+                yield join_line(current.speaker, current.text)
+            current = candidate
+    if current is not None:
+        yield join_line(current.speaker, current.text)

@@ -1,7 +1,6 @@
-"""The bound of a summary: kept always, and measured with the conversation's own tokenizer.
+"""Keeps texts within their bound, by the tokenizer of the conversation's model.
 
-Below all strategies. Candidates are weighed by an estimate, which costs nothing; what is returned was
-counted.
+All strategies use it. Candidates are weighed by an estimate, which costs nothing; the returned text is counted.
 """
 
 from __future__ import annotations
@@ -11,26 +10,26 @@ from collections.abc import Mapping, Sequence
 from proxy.core.ports import SummaryTask, TokenCounter
 
 _ASCII_CHARS = 4.2
-"""Characters a token of common English text in o200k_base, the space before a word included."""
+"""Characters of a token of common English text in o200k_base, with the space before a word."""
 _OTHER_TOKENS = 0.8
-"""Tokens of a character outside ASCII, on the careful side (Chinese 0.7 to 1, accents less)."""
+"""Tokens of a character outside ASCII, a high estimate (Chinese 0.7 to 1, accents less)."""
 _LEAST_SHARE_TOKENS, _MOST_SHARE = 24, 0.08
-"""Of lines of one kind: a small share is raised to one short line, but to no more than this part of the bound."""
+"""Least tokens for a kind of lines whose share is smaller: one short line, but at most this part of the bound."""
 _LINE_LOSS = 0.3
 """A cut text goes back to its last line end when that costs at most this share of it."""
 
 
 LARGE_CHARS = 40_000
-"""Text beyond this is read in a thread: as much takes about 10 ms, while other streams wait."""
+"""Characters above which a text is read in a thread: so many take about 10 ms, while other streams wait."""
 
 
 def is_large(task: SummaryTask) -> bool:
-    """Whether the task's messages are too much to be read on the event loop."""
+    """Return whether the task's messages are too large to be read on the event loop."""
     return sum(len(message.raw) for message in task.messages) > LARGE_CHARS
 
 
 def estimated_tokens(text: str) -> float:
-    """About how many tokens a text has."""
+    """Return an estimate of the tokens of a text."""
     if text.isascii():
         return len(text) / _ASCII_CHARS + 0.5
     other = len(text) - len(text.encode("ascii", "ignore"))
@@ -38,7 +37,7 @@ def estimated_tokens(text: str) -> float:
 
 
 def cut_to_bound(text: str, task: SummaryTask, counter: TokenCounter, max_tokens: int | None = None) -> str:
-    """The text within the bound: cut at a line end where one is near, else at a word."""
+    """Return the text within the bound, cut at a line end where one is near, or else at a word."""
     bound = task.max_tokens if max_tokens is None else max_tokens
     cut = counter.cut_text(text, task.model, max(bound, 0))
     if len(cut) == len(text):
@@ -57,14 +56,14 @@ def fitting_lines(
     counter: TokenCounter,
     max_tokens: int,
 ) -> list[int]:
-    """Which lines fit together, when they are offered in order of importance.
+    """Return which lines fit together.
 
-    Each kind is given its own share first, so that none is pushed out by the many lines of another. What the kinds
+    Each kind gets its own share first, so that the many lines of one kind do not displace another. What the kinds
     leave of their shares goes to the most important lines, whatever their kind.
 
-    :param lines: the kind of each, and its text
-    :param shares: of ``max_tokens``, by kind
-    :returns: their indices, in the order they were offered; lines that are too long are passed over
+    :param lines: the kind and the text of each line, most important first
+    :param shares: the share of ``max_tokens`` for each kind
+    :returns: the indices of the lines, in the given order; lines that are too long are skipped
     """
     # One more for the line end, which may be joined to the next word but never costs more.
     costs = [
@@ -76,14 +75,14 @@ def fitting_lines(
         for kind, share in shares.items()
     }
     chosen: set[int] = set()
-    left = max_tokens
+    free = max_tokens
     for index, (kind, _) in enumerate(lines):
-        if costs[index] <= min(own[kind], left):
+        if costs[index] <= min(own[kind], free):
             own[kind] -= costs[index]
             chosen.add(index)
-            left -= costs[index]
+            free -= costs[index]
     for index, cost in enumerate(costs):
-        if index not in chosen and cost <= left:
+        if index not in chosen and cost <= free:
             chosen.add(index)
-            left -= cost
+            free -= cost
     return sorted(chosen)

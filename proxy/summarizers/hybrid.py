@@ -1,7 +1,7 @@
-"""A ledger carried verbatim, and a model's narrative around it.
+"""Writes a summary of a ledger, which is carried verbatim, and a model's narrative after it.
 
-Beside ``extractive`` and ``llm``, whom it does not know: the narrator comes in as a port. The ledger goes
-from summary to summary outside the prose, because free-form summaries lose their rules within a few rounds.
+It is the strategy ``hybrid``. It imports neither ``extractive`` nor ``llm``: the narrator is a port. The ledger is
+carried from summary to summary outside the prose, because free-form summaries lose rules within a few rounds.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from proxy.summarizers.ledger import SHARES, entry_text, ledger_of, render_ledge
 from proxy.summarizers.transcript import NARRATIVE
 
 _LEDGER_SHARE = 0.4
-"""Of the bound; what it leaves is the narrative's."""
+"""The ledger's share of the bound; the narrative gets the rest."""
 _LEAST_NARRATIVE_TOKENS = 48
-"""Below this no prose says anything: the ledger takes the whole bound."""
+"""With fewer tokens no prose says anything: the ledger takes the whole bound."""
 _NOTHING = "Nothing was said."
 
 
 class HybridSummarizer:
-    """Ledger and narrative. Holds no state."""
+    """Writes a ledger and a narrative; holds no state."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class HybridSummarizer:
         clock: Clock = time.thread_time,
         reading_seconds: float = READING_SECONDS,
     ) -> None:
-        """:param clock: by which ``reading_seconds``, the longest that a large ledger may take, are measured"""
+        """:param clock: measures ``reading_seconds``, the most time that a large ledger may take"""
         self._counter = counter
         self._narrator = narrator
         self._clock = clock
@@ -43,34 +43,34 @@ class HybridSummarizer:
 
     @cached_property
     def recipe(self) -> SummaryRecipe:
-        """What its summaries depend on: these rules and the narrator's."""
+        """Return what its summaries depend on: these rules and the narrator's."""
         own = self._narrator.recipe
         return SummaryRecipe("hybrid", own.template, version=4, model=own.model)
 
     async def summarize(self, task: SummaryTask) -> str:
-        """The ledger within its share, then the narrator's text in what is left.
+        """Return the ledger within its share, and the narrator's text in the rest of the bound.
 
         :raises SummaryRejected, UpstreamError: the narrator gave no usable text
         :raises SummaryOverdue: the ledger took too long
         """
-        noted, told = _split(task.previous)
-        narrated = int(task.max_tokens * (1 - _LEDGER_SHARE)) >= _LEAST_NARRATIVE_TOKENS
-        share = int(task.max_tokens * _LEDGER_SHARE) if narrated else task.max_tokens
+        ledger_lines, prose = _split(task.previous)
+        has_narrative = int(task.max_tokens * (1 - _LEDGER_SHARE)) >= _LEAST_NARRATIVE_TOKENS
+        share = int(task.max_tokens * _LEDGER_SHARE) if has_narrative else task.max_tokens
         if is_large(task):
             deadline = Deadline(self._reading_seconds, self._clock)
-            ledger = await in_thread(deadline, self._ledger, task, noted, share, deadline)
+            ledger = await in_thread(deadline, self._ledger, task, ledger_lines, share, deadline)
         else:
-            ledger = self._ledger(task, noted, share)
-        if not narrated:
-            return ledger or cut_to_bound(f"{NARRATIVE}\n{told}" if told else _NOTHING, task, self._counter)
+            ledger = self._ledger(task, ledger_lines, share)
+        if not has_narrative:
+            return ledger or cut_to_bound(f"{NARRATIVE}\n{prose}" if prose else _NOTHING, task, self._counter)
         frame = f"{ledger}\n{NARRATIVE}\n".lstrip()
-        left = task.max_tokens - self._counter.count_text(frame, task.model) - 1
-        narrative = await self._narrator.summarize(replace(task, previous=told, max_tokens=left))
+        free = task.max_tokens - self._counter.count_text(frame, task.model) - 1
+        narrative = await self._narrator.summarize(replace(task, previous=prose, max_tokens=free))
         return cut_to_bound(frame + narrative.strip(), task, self._counter)
 
-    def _ledger(self, task: SummaryTask, noted: str, max_tokens: int, deadline: Deadline = UNBOUNDED) -> str:
+    def _ledger(self, task: SummaryTask, previous: str, max_tokens: int, deadline: Deadline = UNBOUNDED) -> str:
         chars = {"request_chars": max_tokens * 3 // 2, "open_chars": max_tokens * 2}
-        ledger = ledger_of(task.messages, noted, **chars, deadline=deadline)
+        ledger = ledger_of(task.messages, previous, **chars, deadline=deadline)
         lines = list(ledger.lines())
         texts = [(kind, entry_text(kind, entry)) for kind, entry in lines]
         text = render_ledger(lines[index] for index in fitting_lines(texts, SHARES, task, self._counter, max_tokens))
@@ -80,10 +80,10 @@ class HybridSummarizer:
 
 
 def _split(previous: str | None) -> tuple[str, str | None]:
-    """An earlier summary's ledger and its prose; of another strategy's summary, all of it is both.
+    """Return the ledger and the prose of an earlier summary; another strategy's summary is both as a whole.
 
-    No entry of the ledger is a line of its own that reads like the mark, so the first one is the mark. What
-    stands behind it is a model's: it never becomes a rule of the user.
+    No ledger entry is a line that reads like the mark, so the first such line is the mark. A model wrote what stands
+    after it, so that text never becomes a rule of the user.
     """
     if not previous:
         return "", None

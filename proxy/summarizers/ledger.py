@@ -1,7 +1,7 @@
-"""The ledger: what must outlive every summary, found by rules and carried in the user's words.
+"""Collects the ledger: what must outlive every summary, recognized by rules and carried in the user's words.
 
-Below ``hybrid``, which puts it in front of a model's narrative: only what is carried outside the prose
-survives many rounds (FIELD.md, "Quality anchors"). Deterministic; the same messages give the same bytes.
+``hybrid`` puts it before a model's narrative, because only entries outside the prose survive many rounds. It is
+deterministic: the same messages give the same bytes.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from proxy.summarizers.transcript import EARLIER, Utterance, arguments_of, read_
 RULE, FACT, DECISION, ERROR = "Rule", "Fact", "Decision", "Error"
 FILES, COMMANDS, LINKS, IDENTIFIERS, NUMBERS = "Files", "Commands", "Links", "Identifiers", "Numbers"
 KINDS = (RULE, REQUEST, FACT, DECISION, ERROR, FILES, COMMANDS, IDENTIFIERS, LINKS, NUMBERS)
-"""In the order in which they stand, and in which they are given up, the last first; the request is given up last."""
+"""The kinds in the order of a summary. Where tokens lack, the last kind is dropped first and the request last."""
 _ONE_A_LINE = frozenset({RULE, FACT, DECISION, ERROR, REQUEST})
 _STANDING = frozenset({RULE, FACT})
-"""Of these the oldest entries stay when there are too many; of all others the newest."""
-_MOST = {RULE: 60, FACT: 60, DECISION: 24, ERROR: 8, FILES: 30, COMMANDS: 12, LINKS: 12}
-_MOST |= {IDENTIFIERS: 24, NUMBERS: 24}
+"""Kinds of which the oldest entries stay when there are too many; for all others the newest stay."""
+_MAX_ENTRIES = {RULE: 60, FACT: 60, DECISION: 24, ERROR: 8, FILES: 30, COMMANDS: 12, LINKS: 12}
+_MAX_ENTRIES |= {IDENTIFIERS: 24, NUMBERS: 24}
 SHARES = {REQUEST: 0.30, RULE: 0.30, FACT: 0.08, DECISION: 0.07, ERROR: 0.06, FILES: 0.06, COMMANDS: 0.05}
 SHARES |= {IDENTIFIERS: 0.03, LINKS: 0.03, NUMBERS: 0.02}
-"""Of the ledger's tokens that each kind has for itself (S2-H2: files, commands and errors are there, whatever else)."""
+"""Each kind's own share of the ledger's tokens (S2-H2: files, commands and errors always get some)."""
 _ERROR_CHARS = 200
 _SEPARATOR = "; "
 
@@ -49,7 +49,7 @@ _PATH = re.compile(
     r"|env|html|css|csv|lock|ipynb|pdf|docx?|xlsx?|log|tf|proto)\b"
 )
 _LINK = re.compile(r"\bhttps?://[^\s<>\"'`)\]]+[^\s<>\"'`)\].,;:!?]")
-# Repetitions are bounded: of a text that fits halfway everywhere, an open one would cost its square.
+# Repetitions are bounded: without a bound, a text that matches halfway everywhere would take quadratic time.
 _IDENTIFIER = re.compile(
     r"\b[A-Z][A-Z0-9]+-\d+\b|(?<!\w)#\d{1,9}\b|\b[\w.+-]{1,64}@[\w-]{1,64}\.[\w.-]{0,64}\w"
     r"|\bv\d+(?:\.\d+)+\b|\b\d{1,9}(?:\.\d{1,9}){2,5}\b"
@@ -83,41 +83,41 @@ after before until into onto over under per which who when while where because o
 within each every out left says said came went takes took needs closes fixes than both
 """
 _NO_NOUN = frozenset(_NO_NOUN_TEXT.split())
-_TELLING_CHARS = 3
-"""A longer number tells something without a noun (a sum, a date, a time), and so does one with its unit (2h)."""
+_INFORMATIVE_CHARS = 3
+"""A number with more characters is informative without a noun (a sum, a date, a time); so is one with its unit (2h)."""
 
 
 @dataclass(slots=True)
 class Ledger:
-    """Entries by kind, each kind in the order its entries came up, none twice."""
+    """Entries by kind, in the order in which they appeared, without duplicates."""
 
     entries: dict[str, dict[str, None]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
     _language_rule: str | None = None
-    """The entry that says in which language to answer: there is one at most, and a newer one takes its place."""
+    """The entry with the language of answers; a newer one replaces it."""
 
     def add(self, kind: str, entry: str) -> None:
-        """Note an entry; one that comes up again counts as new for the kinds that keep the newest."""
+        """Add an entry. A repeated entry counts as new for the kinds that keep the newest."""
         entry = " ".join(entry.split())
-        kept = self.entries[kind]
+        entries = self.entries[kind]
         if not entry:
             return
         if kind == REQUEST:
-            kept.clear()
+            entries.clear()
         elif kind == RULE and answer_language(entry):
             if self._language_rule is not None:
-                kept.pop(self._language_rule, None)
+                entries.pop(self._language_rule, None)
             self._language_rule = entry
         elif kind not in _STANDING:
-            kept.pop(entry, None)
-        kept[entry] = None
+            entries.pop(entry, None)
+        entries[entry] = None
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        """Kind and entry, most important first."""
+        """Yield each kind and entry, most important first."""
         for kind in sorted(KINDS, key=lambda kind: kind != REQUEST):
-            found = list(self.entries[kind])
-            most = _MOST.get(kind, 1)
-            kept = found[:most] if kind in _STANDING else found[-most:]
-            for entry in kept if kind in _STANDING else reversed(kept):
+            entries = list(self.entries[kind])
+            limit = _MAX_ENTRIES.get(kind, 1)
+            shown = entries[:limit] if kind in _STANDING else entries[-limit:]
+            for entry in shown if kind in _STANDING else reversed(shown):
                 yield kind, entry
 
 
@@ -129,40 +129,40 @@ def ledger_of(
     open_chars: int | None = None,
     deadline: Deadline = UNBOUNDED,
 ) -> Ledger:
-    """The ledger of an earlier summary, whatever strategy wrote it, gone on with over new messages.
+    """Return the ledger of an earlier summary, of any strategy, continued with new messages.
 
-    :param request_chars: most characters of the last request; of a longer one beginning and end are kept
-    :param open_chars: the same while it has not been answered
+    :param request_chars: the most characters of the last request; a longer one keeps its beginning and its end
+    :param open_chars: the same while the request has no answer
     :raises SummaryOverdue: the deadline has passed
     """
     ledger = Ledger()
     for utterance in read_back(previous):
-        _take_back(ledger, utterance, deadline)
+        _add_line(ledger, utterance, deadline)
     for message in deadline.over(messages):
         for call in message.calls:
             _note_call(ledger, call)
     for utterance in utterances(messages):
         _note(ledger, utterance, deadline)
-    request = request_of(messages) or next((Request(one, answered=False) for one in ledger.entries[REQUEST]), None)
+    request = request_of(messages) or next((Request(text, answered=False) for text in ledger.entries[REQUEST]), None)
     if request:
         ledger.add(REQUEST, request.within(request_chars, open_chars or request_chars))
     return ledger
 
 
 def entry_text(kind: str, entry: str) -> str:
-    """An entry as it adds to the rendered ledger, for counting."""
+    """Return what an entry adds to the rendered ledger, for counting."""
     return f"{kind}: {entry}" if kind in _ONE_A_LINE else f"{_SEPARATOR}{entry}"
 
 
 def render_ledger(chosen: Iterable[tuple[str, str]]) -> str:
-    """The chosen entries as text: a line for each rule, fact, decision and error, one for each other kind."""
-    gathered: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    """Return entries as text: a line for each rule, fact, decision and error, and a line for each other kind."""
+    by_kind: dict[str, list[str]] = {kind: [] for kind in KINDS}
     for kind, entry in chosen:
-        gathered[kind].append(entry)
+        by_kind[kind].append(entry)
     lines: list[str] = []
     for kind in KINDS:
-        # Entries are offered newest first where the newest count; they are read in the order they came up.
-        entries = gathered[kind] if kind in _STANDING else gathered[kind][::-1]
+        # Kinds that keep the newest entries come newest first; they are rendered in the order of appearance.
+        entries = by_kind[kind] if kind in _STANDING else by_kind[kind][::-1]
         if kind in _ONE_A_LINE:
             lines += [f"{kind}: {entry}" for entry in entries]
         elif entries:
@@ -170,8 +170,8 @@ def render_ledger(chosen: Iterable[tuple[str, str]]) -> str:
     return "\n".join(lines)
 
 
-def _take_back(ledger: Ledger, utterance: Utterance, deadline: Deadline) -> None:
-    """A line of an earlier summary: the ledger's own as it stands, any other like something that was said."""
+def _add_line(ledger: Ledger, utterance: Utterance, deadline: Deadline) -> None:
+    """Add a line of an earlier summary: the ledger's own line as it is, any other like a text of its speaker."""
     if utterance.speaker in _ONE_A_LINE:
         ledger.add(utterance.speaker, utterance.text)
     elif utterance.speaker in KINDS:
@@ -185,11 +185,11 @@ def _note(ledger: Ledger, utterance: Utterance, deadline: Deadline) -> None:
     by_user = utterance.speaker.startswith("User")
     by_tool = utterance.speaker.startswith("Tool")
     parts = deadline.over(sentences(utterance.text))
-    said = [(sentence, plain := without_lead(sentence), words_of(plain)) for sentence in parts]
-    kinds = [rule_kind(plain, words) if by_user else None for _, plain, words in said]
-    pasted = is_document(len(utterance.text), kinds.count("demand"))
-    for (sentence, plain, words), kind in deadline.over(zip(said, kinds, strict=True)):
-        if kind == "directive" or (kind == "demand" and not pasted):
+    phrases = [(sentence, plain := without_lead(sentence), words_of(plain)) for sentence in parts]
+    kinds = [rule_kind(plain, words) if by_user else None for _, plain, words in phrases]
+    is_pasted = is_document(len(utterance.text), kinds.count("demand"))
+    for (sentence, plain, words), kind in deadline.over(zip(phrases, kinds, strict=True)):
+        if kind == "directive" or (kind == "demand" and not is_pasted):
             ledger.add(RULE, plain)
         elif (by_tool or _NAMED_ERROR.match(plain)) and is_error(plain, words):
             ledger.add(ERROR, shortened(plain, _ERROR_CHARS))
@@ -201,23 +201,23 @@ def _note(ledger: Ledger, utterance: Utterance, deadline: Deadline) -> None:
 
 
 def _note_details(ledger: Ledger, sentence: str, *, with_numbers: bool) -> None:
-    for found in _COMMAND_LINE.finditer(sentence):
-        ledger.add(COMMANDS, found[1].strip())
-    for found in _LINK.finditer(sentence):
-        ledger.add(LINKS, found[0])
+    for match in _COMMAND_LINE.finditer(sentence):
+        ledger.add(COMMANDS, match[1].strip())
+    for match in _LINK.finditer(sentence):
+        ledger.add(LINKS, match[0])
     rest = _LINK.sub(" ", sentence)
-    for found in _PATH.finditer(rest):
-        ledger.add(FILES, found[0])
-    for found in _IDENTIFIER.finditer(rest):
-        ledger.add(IDENTIFIERS, found[0])
+    for match in _PATH.finditer(rest):
+        ledger.add(FILES, match[0])
+    for match in _IDENTIFIER.finditer(rest):
+        ledger.add(IDENTIFIERS, match[0])
     if with_numbers:
-        for found in _NUMBER.finditer(rest):
-            number, *nouns = found[0].strip(".,").split()
-            named = list(takewhile(lambda noun: noun.lower() not in _NO_NOUN, nouns))
-            while named and named[-1].lower() == "of":
-                named.pop()
-            if named or len(number) > _TELLING_CHARS or not number[-1].isdigit():
-                ledger.add(NUMBERS, " ".join([number, *named]))
+        for match in _NUMBER.finditer(rest):
+            number, *words = match[0].strip(".,").split()
+            nouns = list(takewhile(lambda word: word.lower() not in _NO_NOUN, words))
+            while nouns and nouns[-1].lower() == "of":
+                nouns.pop()
+            if nouns or len(number) > _INFORMATIVE_CHARS or not number[-1].isdigit():
+                ledger.add(NUMBERS, " ".join([number, *nouns]))
 
 
 def _note_call(ledger: Ledger, call: ToolCall) -> None:

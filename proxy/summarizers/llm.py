@@ -1,7 +1,7 @@
-"""A summary written by a model, through whatever upstream serves it.
+"""Writes a summary with a model, through any upstream that serves it.
 
-Beside ``extractive`` and ``hybrid``. A transcript that is longer than the summarizer's own window is taken in
-pieces: each call gets the summary so far and the next piece. The bound is asked for and then enforced.
+It is the strategy ``llm``, and the narrator of ``hybrid``. A transcript longer than the summarizer's window is split:
+each call gets the summary so far and the next piece. The prompt asks for the bound, and the text is then cut to it.
 """
 
 from __future__ import annotations
@@ -24,31 +24,41 @@ from proxy.core.errors import (
     UpstreamUnreachable,
 )
 from proxy.core.ports import Caller, Route, SummaryTask, TokenCounter, Upstream
-from proxy.summarizers.answers import cleaned, judge
+from proxy.summarizers.answers import clean_answer, judge
 from proxy.summarizers.deadline import UNBOUNDED, Deadline, in_thread
 from proxy.summarizers.fitting import LARGE_CHARS, cut_to_bound, is_large
 from proxy.summarizers.prompts import live_prompt, overhead_text, system_prompt, template_named, user_prompt
 from proxy.summarizers.transcript import utterances
 
-_Done = TypeVar("_Done")
+_Value = TypeVar("_Value")
 
 AUTO = "auto"
 SMALL_MODELS = {"openai": "gpt-4o-mini", "anthropic": "claude-haiku-4-5", "gemini": "gemini-2.5-flash"}
-"""Fast and cheap, and served to every key of their provider."""
+"""Fast and cheap models that every key of their provider may use."""
 DEFAULT_WINDOW_TOKENS = 16_000
-"""Where the summarizer's window is not known: small enough for all but the smallest models."""
+"""The summarizer's window where it is unknown: small enough for all but the smallest models."""
 WindowOf = Callable[[Route, Caller], Awaitable[int | None]]
-"""The window of a route's model, in tokens; None where nobody knows it."""
+"""Returns the window of a route's model, in tokens; None where it is unknown."""
 _MARGIN = 0.05
-"""Of the window: another tokenizer than ours counts it."""
+"""Share of the window that stays free, since the provider counts with another tokenizer."""
 _LEAST_PIECE_TOKENS = 128
 _MARK, _MARK_TOKENS = " […]", 4
 _RESULT_SHARE = 0.25
-"""Of a piece that one tool result may take; what anybody else says may take all of one."""
+"""Share of a piece for one tool result; a message of another speaker may fill a piece."""
 
 
 class LlmSummarizer:
-    """Asks a model. Holds no state between tasks."""
+    """Asks a model; holds no state between tasks.
+
+    :param template: a prompt template of ours by name, or the operator's own
+    :param model: the summarizer's model; ``auto`` for the small model of the conversation's provider, or else the
+        conversation's own
+    :param window_tokens: the window of the summarizer's model, where ``window_of`` does not know it
+    :param window_of: returns the window of a model
+    :param cache_friendly: ask at the end of the live conversation, where the conversation's own model summarizes;
+        ``auto`` is that model then
+    :raises ConfigError: there is no such template
+    """
 
     def __init__(
         self,
@@ -62,15 +72,6 @@ class LlmSummarizer:
         cache_friendly: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Nothing is asked yet.
-
-        :param template: one of our prompt templates by name, or a person's own
-        :param model: who summarizes; ``auto`` for the small model of the conversation's provider, else its own
-        :param window_tokens: context window of the summarizer's model, where nothing else tells it
-        :param window_of: what tells it; where it is not known, ``window_tokens`` holds
-        :param cache_friendly: ask at the end of the live conversation, where its own model summarizes; ``auto`` does
-        :raises ConfigError: there is no such template
-        """
         self._upstream = upstream
         self._counter = counter
         self._template = template if isinstance(template, Template) else template_named(template)
@@ -82,7 +83,7 @@ class LlmSummarizer:
 
     @cached_property
     def recipe(self) -> SummaryRecipe:
-        """What its summaries depend on."""
+        """Return what its summaries depend on."""
         model = f"{self._model}+live" if self._cache_friendly else self._model
         return SummaryRecipe("llm", self._template.name, version=1, model=model)
 
@@ -91,7 +92,7 @@ class LlmSummarizer:
 
         :raises SummaryRejected: an answer was no summary, or there was nothing to summarize
         :raises UpstreamError: there was no answer in time
-        :raises SummaryOverdue: the transcript took too long to be taken apart
+        :raises SummaryOverdue: splitting the transcript took too long
         """
         deadline = self._clock() + task.timeout_seconds
         if self._cache_friendly and (live := await self._live(task)) is not None:
@@ -100,7 +101,7 @@ class LlmSummarizer:
             except (UpstreamUnreachable, UpstreamTimedOut, UpstreamBroken):
                 raise
             except (SummaryRejected, UpstreamError):
-                pass  # refused, or taken for a task to go on with: it may still be summarized piece by piece, quoted
+                pass  # the model refused or continued the conversation; quoted pieces may still work
         route = await self._route(task)
         caller = _caller(task, route)
         window = await self._window(task, route, caller)
@@ -129,11 +130,11 @@ class LlmSummarizer:
         if self._window_of is None:
             return self._window_tokens
         if task.route is not None and route.name == task.route.name and not _same_model(route, task.route):
-            route = replace(route, name=route.upstream_model)  # a small model's window is not the conversation's
+            route = replace(route, name=route.upstream_model)  # a small model has a window of its own
         return await self._window_of(route, caller) or self._window_tokens
 
     async def _live(self, task: SummaryTask) -> _Live | None:
-        """What to continue, where the conversation's own model summarizes and all of it fits that model's window."""
+        """Return the conversation to continue, where its own model summarizes it and its window has the tokens."""
         prefix, route = task.live, task.route
         if prefix is None or route is None:
             return None
@@ -146,8 +147,8 @@ class LlmSummarizer:
     def _live_tokens(self, prefix: CachedPrefix, prompt: str, model: str) -> int:
         count = self._counter.count_text
         fields = sum(count(raw.decode("utf-8", "replace"), model) for raw in prefix.fields.values())
-        said = sum(self._counter.count_message(message, model) for message in prefix.messages)
-        return said + fields + count(prompt, model) + _MARK_TOKENS
+        messages = sum(self._counter.count_message(message, model) for message in prefix.messages)
+        return messages + fields + count(prompt, model) + _MARK_TOKENS
 
     async def _ask_live(self, task: SummaryTask, live: _Live, deadline: float) -> str:
         answer = await self._upstream.complete(
@@ -158,16 +159,16 @@ class LlmSummarizer:
             timeout_seconds=max(deadline - self._clock(), 0.0),
             live=live.prefix,
         )
-        return await _apart(self._accepted_live, answer, task, large=is_large(task))
+        return await _run(self._accepted_live, answer, task, large=is_large(task))
 
     def _accepted_live(self, answer: str, task: SummaryTask) -> str:
         tokens = sum(self._counter.count_message(message, task.model) for message in task.messages)
-        piece = _Portion("\n".join(one.line for one in utterances(task.messages)), tokens)
+        piece = _Portion("\n".join(utterance.line for utterance in utterances(task.messages)), tokens)
         return self._accepted(answer, task, piece, task.previous or "", task.max_tokens)
 
     async def _ask(self, call: _Call, piece: _Portion, summary: str) -> str:
-        left = call.deadline - self._clock()
-        if left <= 0:
+        seconds_left = call.deadline - self._clock()
+        if seconds_left <= 0:
             raise UpstreamTimedOut("The summarizer did not answer in time.")
         previous = cut_to_bound(summary, call.task, self._counter, call.bound) or None
         answer = await self._upstream.complete(
@@ -178,17 +179,19 @@ class LlmSummarizer:
             ],
             call.caller,
             max_tokens=call.bound,
-            timeout_seconds=left,
+            timeout_seconds=seconds_left,
         )
         large = len(piece.text) + len(answer) > LARGE_CHARS
-        return await _apart(self._accepted, answer, call.task, piece, previous or "", call.bound, large=large)
+        return await _run(self._accepted, answer, call.task, piece, previous or "", call.bound, large=large)
 
     def _accepted(self, answer: str, task: SummaryTask, piece: _Portion, previous: str, bound: int) -> str:
-        """The answer's text within its bound. The piece is not counted anew: it may be as long as the window.
+        """Return the answer's text within its bound.
 
-        :raises SummaryRejected: it is no summary
+        The piece is not counted again, because it may be as long as the window.
+
+        :raises SummaryRejected: the answer is no summary
         """
-        text, count = cleaned(answer), self._counter.count_text
+        text, count = clean_answer(answer), self._counter.count_text
         judge(
             text,
             f"{previous}\n{piece.text}",
@@ -198,66 +201,70 @@ class LlmSummarizer:
         return cut_to_bound(text, task, self._counter, bound)
 
     def _pieces(self, call: _Call, reading: Deadline = UNBOUNDED) -> list[_Portion]:
-        """The transcript in pieces that fit the window beside prompt, previous summary and answer."""
+        """Return the transcript in pieces that fit the window beside prompt, previous summary and answer."""
         count, model = self._counter.count_text, call.task.model
         fixed = count(overhead_text(self._template, call.bound), model) + 2 * call.bound
-        room = max(_LEAST_PIECE_TOKENS, int(call.window * (1 - _MARGIN)) - fixed)
+        size = max(_LEAST_PIECE_TOKENS, int(call.window * (1 - _MARGIN)) - fixed)
         pieces: list[_Portion] = []
-        gathered: list[str] = []
-        left = room
-        for line in self._lines(call.task.messages, model, room):
+        lines: list[str] = []
+        free = size
+        for line in self._lines(call.task.messages, model, size):
             reading.check()
             cost = count(line, model) + 1
-            if cost > left and gathered:
-                pieces.append(_Portion("\n".join(gathered), room - left))
-                gathered, left = [], room
-            gathered.append(line)
-            left -= cost
-        return [*pieces, _Portion("\n".join(gathered), room - left)] if gathered else pieces
+            if cost > free and lines:
+                pieces.append(_Portion("\n".join(lines), size - free))
+                lines, free = [], size
+            lines.append(line)
+            free -= cost
+        return [*pieces, _Portion("\n".join(lines), size - free)] if lines else pieces
 
-    def _lines(self, messages: Sequence[Message], model: str, room: int) -> Iterator[str]:
-        """Each utterance; the end of one that is too long is left out, and a mark says so."""
+    def _lines(self, messages: Sequence[Message], model: str, size: int) -> Iterator[str]:
+        """Yield each utterance; one that is too long loses its end, and a mark says so."""
         for utterance in utterances(messages):
             line = utterance.line
-            most = int(room * _RESULT_SHARE) if utterance.speaker.startswith("Tool") else room - _MARK_TOKENS
-            cut = self._counter.cut_text(line, model, most)
+            limit = int(size * _RESULT_SHARE) if utterance.speaker.startswith("Tool") else size - _MARK_TOKENS
+            cut = self._counter.cut_text(line, model, limit)
             yield line if cut == line else f"{cut}{_MARK}"
 
 
 def small_route(route: Route) -> Route:
-    """The way to the small model of a route's provider (S3, open question 4), with the same credentials.
+    """Return the route to the small model of a route's provider (S3, open question 4), with the same credentials.
 
-    Only at the provider's own address: what serves there under a person's address nobody knows but the person.
+    The route stays as it is where the operator set the address, because that server may have other models.
     """
     small = SMALL_MODELS.get(route.provider)
-    given = route.params or {}
-    if small is None or given.get("api_base") or given.get("base_url"):
+    params = route.params or {}
+    if small is None or params.get("api_base") or params.get("base_url"):
         return route
     return replace(route, upstream_model=small)
 
 
-def _same_model(one: Route, other: Route) -> bool:
-    """Whether two routes lead to the same model of the same upstream, and so to the same prompt cache."""
-    return (one.provider, one.base_url, one.upstream_model) == (other.provider, other.base_url, other.upstream_model)
+def _same_model(route: Route, other: Route) -> bool:
+    """Return whether two routes lead to one model of one upstream, and so to one prompt cache."""
+    return (route.provider, route.base_url, route.upstream_model) == (
+        other.provider,
+        other.base_url,
+        other.upstream_model,
+    )
 
 
 def _caller(task: SummaryTask, route: Route) -> Caller:
-    """Who asks. A client's credential goes nowhere but where the client's own request goes."""
+    """Return the caller that asks the model. A client's credential goes only where the client's request goes."""
     nobody = Caller(b"", ())
     if task.caller is None or task.route is None:
         return task.caller or nobody
-    same = (route.provider, route.base_url) == (task.route.provider, task.route.base_url)
-    return task.caller if same else nobody
+    is_same = (route.provider, route.base_url) == (task.route.provider, task.route.base_url)
+    return task.caller if is_same else nobody
 
 
-async def _apart(work: Callable[..., _Done], *arguments: Any, large: bool) -> _Done:
-    """What is done, in a thread where it is large: other streams do not wait for it."""
+async def _run(work: Callable[..., _Value], *arguments: Any, large: bool) -> _Value:
+    """Run work, in a thread where it is large, so that other streams do not wait."""
     return await asyncio.to_thread(work, *arguments) if large else work(*arguments)
 
 
 @dataclass(frozen=True, slots=True)
 class _Live:
-    """The conversation itself, and what is asked at its end."""
+    """The live conversation, and the prompt at its end."""
 
     prefix: CachedPrefix
     route: Route
@@ -266,16 +273,16 @@ class _Live:
 
 @dataclass(frozen=True, slots=True)
 class _Portion:
-    """A part of the transcript that goes into one call."""
+    """A piece of the transcript for one call."""
 
     text: str
     tokens: int
-    """One for each line end included, which may be less in truth."""
+    """Tokens with one for each line end, which is an upper estimate."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What all calls of one task share."""
+    """The values that all calls of one task share."""
 
     task: SummaryTask
     route: Route
@@ -283,6 +290,6 @@ class _Call:
     window: int
     """Tokens of the summarizer's window."""
     bound: int
-    """Tokens of each answer."""
+    """The most tokens of each answer."""
     deadline: float
-    """On the clock, seconds."""
+    """Seconds by the clock."""

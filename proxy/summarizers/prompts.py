@@ -1,6 +1,6 @@
-"""What a summarizer model is told: instructions, the transcript as quoted data, and the sections to write.
+"""Builds the prompts of a summarizer model: instructions, the transcript as quoted data, and the sections to write.
 
-Below ``llm``. The templates follow S3, appendix B, and meet FR-1.4.4's five demands: key facts and decisions,
+``llm`` uses it. The templates follow S3, appendix B, and meet the five demands of FR-1.4.4: key facts and decisions,
 order of events, technical details, tool calls with their results, concise language.
 """
 
@@ -76,9 +76,9 @@ TEMPLATES: Mapping[str, Template] = {
 
 
 def template_named(name: str) -> Template:
-    """The template of that name.
+    """Return the template of that name.
 
-    :raises ConfigError: there is none; the message names those that there are
+    :raises ConfigError: there is none; the message lists the names
     """
     if name not in TEMPLATES:
         raise ConfigError(f"There is no summary template {name!r}; use one of {', '.join(TEMPLATES)}.")
@@ -86,21 +86,21 @@ def template_named(name: str) -> Template:
 
 
 def system_prompt(template: Template, max_tokens: int) -> str:
-    """The instructions, which stand apart from the transcript so that it cannot pose as them."""
+    """Return the instructions, which are a message of their own, so that no transcript can imitate them."""
     return f"{template.opening}\n{_DEMANDS}\n{_GUARD}\n{_length(template, max_tokens)}"
 
 
 def user_prompt(template: Template, transcript: str, previous: str | None) -> str:
-    """The quoted material, and after it once more what to do: what comes last is followed best."""
+    """Return the quoted material and the task after it, since models follow the last instruction best."""
     material = f"{_quoted(previous)}\n\n{_quoted(transcript)}" if previous else _quoted(transcript)
     note = f" {_PREVIOUS}" if previous else ""
     return f"{OPEN}\n{material}\n{CLOSE}\n\nSummarize the conversation above.{note} {_sections(template)}"
 
 
 def live_prompt(template: Template, max_tokens: int, *, continued: bool) -> str:
-    """What is asked at the end of the conversation itself, which stands before it unquoted.
+    """Return the prompt that ends the live conversation, which stands before it unquoted.
 
-    :param continued: whether an earlier summary is a part of the conversation
+    :param continued: whether the conversation contains an earlier summary
     """
     note = f" {_PREVIOUS}" if continued else ""
     return (
@@ -110,12 +110,12 @@ def live_prompt(template: Template, max_tokens: int, *, continued: bool) -> str:
 
 
 def overhead_text(template: Template, max_tokens: int) -> str:
-    """All of a prompt but the material, for counting."""
+    """Return a prompt without its material, for counting."""
     return system_prompt(template, max_tokens) + user_prompt(template, "", None) + _PREVIOUS
 
 
 def _length(template: Template, max_tokens: int) -> str:
-    # A token is about three quarters of a word; the rest is room for headings.
+    # A token is about three quarters of a word; the rest is for headings.
     words = max(10, int(max_tokens * template.share) * 2 // 3)
     return f"Write at most {words} words."
 
@@ -126,5 +126,5 @@ def _sections(template: Template) -> str:
 
 
 def _quoted(text: str) -> str:
-    """The text with our marks blunted, so that it cannot end its own quotation."""
+    """Return the text with our marks broken up, so that it cannot end its own quotation."""
     return text.replace("<<<", "< <<").replace(">>>", ">> >")

@@ -1,6 +1,6 @@
-"""Weighing sentences: how much each says for its length.
+"""Weighs sentences: how informative each one is for its length.
 
-Below ``extractive``. One pass over the text counts its words, a second weighs every sentence; nothing is
+``extractive`` uses it. One pass over the text counts its words, and a second weighs every sentence. Nothing is
 tokenized here, so 100,000 tokens take about a tenth of a second.
 """
 
@@ -48,11 +48,12 @@ _LEDGER = frozenset(
     }
 )
 _ANSWERED_SHARE, _OPEN_SHARE = 1.0, 1.5
-"""Characters of the open request for a token of the bound: about a quarter of it, and more while it is worked on."""
+"""Characters of the request for each token of the bound: about a quarter of the bound, and more while the request has
+no answer."""
 _RESULT_CHARS = 1500
-"""Of a tool's result that is weighed, beside the lines that tell an error."""
+"""Characters of a tool result that are weighed, beside the lines that report an error."""
 _BULK_CHARS = 160
-"""Bulk of at least this length is no sentence: there, to repeat something is no idle word but the data."""
+"""Bulk of at least this length is data and no sentence, so that a repetition in it stays."""
 _CODE_STARTS = (
     "import ",
     "return ",
@@ -88,32 +89,35 @@ wow amazing sounds glad happy acknowledged continuing fine noted understood
 _COMMON = frozenset(_COMMON_TEXT.split())
 _ROLE_WEIGHT = {"User": 1.0, "Assistant": 0.85, "Tool": 0.5, "System": 0.7}
 _REPEATED = 0.3
-"""Worth of a word that was said before, against its mention before that."""
+"""Worth of a repeated word, as a share of its worth at the mention before."""
 _LEAST_WORTH = 0.05
 _RARE, _UNCOMMON = 3, 10
-"""Mentions up to which a word is rare, and up to which it is not yet common in this conversation."""
+"""Mentions up to which a word is rare, and up to which it is uncommon, in this conversation."""
 _MOST_NUMBERS = 4
-"""Of one sentence that count: a table's row is not worth ten sentences."""
+"""Numbers of one sentence that count, since a table's row is not worth ten sentences."""
 _FIXED_TOKENS = 6.0
-"""Added to a sentence's length, so that scraps of two words do not win over sentences."""
+"""Tokens that are added to a sentence's length, so that fragments of two words do not win."""
 
 
 class Candidate(NamedTuple):
-    """A sentence that may be kept."""
+    """A sentence that a summary may keep, with its weight."""
 
     speaker: str
     text: str
     line: int
-    """Sentences of one line were said at one place by one speaker."""
+    """Sentences of one line have one speaker and one place in the conversation."""
     place: int
     tier: int
-    """-1 what the user asks for, 0 what they laid down, 1 all else, 2 the bulk of long results and words."""
+    """The class of the sentence, kept in this order.
+
+    -1 for the open request, 0 for the user's rules, 1 for other sentences, 2 for the bulk of long results and words.
+    """
     density: float
-    """Weight for each token."""
+    """Weight of each token."""
     tokens: float
-    """Estimated."""
+    """An estimate."""
     earlier: bool
-    """Whether it comes out of the previous summary."""
+    """Whether the previous summary has it."""
 
 
 class _Piece(NamedTuple):
@@ -124,7 +128,7 @@ class _Piece(NamedTuple):
     bulk: bool
     words: tuple[str, ...]
     rule: bool
-    """Whether the user laid it down for the work."""
+    """Whether it is a rule of the user."""
 
 
 def candidates_of(
@@ -135,50 +139,53 @@ def candidates_of(
     with_bulk: bool = False,
     deadline: Deadline = UNBOUNDED,
 ) -> list[Candidate]:
-    """All that may be kept, weighed; a sentence that was said before is left out.
+    """Return the sentences that a summary may keep, weighed, without repetitions.
 
-    :param with_bulk: also what is left out of long results and words, for a bound that all else does not fill
+    :param with_bulk: also return the bulk of long results and words, for a bound that the rest does not fill
     :raises SummaryOverdue: the deadline has passed
     """
     old = list(read_back(previous or ""))
     new = list(deadline.over(utterances(messages)))
-    asked = next((place for place in range(len(new) - 1, -1, -1) if new[place].speaker.startswith("User")), None)
-    request, most = request_of(messages), (int(max_tokens * _ANSWERED_SHARE), int(max_tokens * _OPEN_SHARE))
-    if request is None or asked is None:
-        old = [_carried(one, most) if one.speaker == REQUEST else one for one in old]
+    last_user = next((place for place in range(len(new) - 1, -1, -1) if new[place].speaker.startswith("User")), None)
+    request, max_chars = request_of(messages), (int(max_tokens * _ANSWERED_SHARE), int(max_tokens * _OPEN_SHARE))
+    if request is None or last_user is None:
+        old = [_bounded_request(line, max_chars) if line.speaker == REQUEST else line for line in old]
     else:
-        # An open request that is followed by another one is a thing that was said.
-        old = [Utterance("User", one.text) if one.speaker == REQUEST else one for one in old]
-        if request.within(*most) == request.text:
-            new[asked] = Utterance(new[asked].speaker, "")
+        # An open request that another one follows is a text of the user like any other.
+        old = [Utterance("User", line.text) if line.speaker == REQUEST else line for line in old]
+        if request.within(*max_chars) == request.text:
+            new[last_user] = Utterance(new[last_user].speaker, "")
     pieces = list(_pieces(old, new, with_bulk=with_bulk, deadline=deadline))
     weights = _word_weights(pieces)
-    found: list[Candidate] = []
-    said: set[tuple[str, ...]] = set()
+    candidates: list[Candidate] = []
+    phrases: set[tuple[str, ...]] = set()
     for place, piece in enumerate(deadline.over(pieces)):
-        if piece.words and (piece.words not in said or (piece.bulk and len(piece.text) >= _BULK_CHARS)):
-            said.add(piece.words)
-            found.append(_weighed(piece, place, weights, place / len(pieces)))
-    found = [one for one in _in_force(found) if one.density or one.tier != 1] or found
+        if piece.words and (piece.words not in phrases or (piece.bulk and len(piece.text) >= _BULK_CHARS)):
+            phrases.add(piece.words)
+            candidates.append(_weigh(piece, place, weights, place / len(pieces)))
+    informative = [candidate for candidate in _in_force(candidates) if candidate.density or candidate.tier != 1]
+    candidates = informative or candidates
     if request is not None:
-        found.append(_request(request.within(*most), pieces))
-    return found
+        candidates.append(_request(request.within(*max_chars), pieces))
+    return candidates
 
 
-def _in_force(found: Sequence[Candidate]) -> list[Candidate]:
-    """Without the rules that a newer one replaces."""
-    replaced = {place for place, one in enumerate(found) if one.tier == 0 and answer_language(one.text)}
-    replaced.discard(max(replaced, default=-1))  # the newest holds
-    return [one for place, one in enumerate(found) if place not in replaced] if replaced else list(found)
+def _in_force(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates without the rules that a newer rule replaces."""
+    languages = {
+        place for place, candidate in enumerate(candidates) if candidate.tier == 0 and answer_language(candidate.text)
+    }
+    replaced = languages - {max(languages, default=-1)}  # the newest rule holds
+    return [candidate for place, candidate in enumerate(candidates) if place not in replaced]
 
 
-def _carried(line: Utterance, most: tuple[int, int]) -> Utterance:
-    """A request that nothing new has followed, within a bound that may be smaller than it was."""
-    return Utterance(line.speaker, Request(line.text, answered=False).within(*most))
+def _bounded_request(line: Utterance, max_chars: tuple[int, int]) -> Utterance:
+    """Return a carried request within its bound, which may be smaller than it was for the earlier summary."""
+    return Utterance(line.speaker, Request(line.text, answered=False).within(*max_chars))
 
 
 def _word_weights(pieces: Sequence[_Piece]) -> dict[str, float]:
-    """What the next mention of each word is worth; common words are left out."""
+    """Return the worth of the next mention of each word; common words are missing."""
     counts = Counter(chain.from_iterable(piece.words for piece in pieces))
     return {
         word: 1.0 if count <= _RARE else 0.6 if count <= _UNCOMMON else 0.25
@@ -192,19 +199,19 @@ def _pieces(
 ) -> Iterator[_Piece]:
     for line, utterance in enumerate((*old, *new)):
         texts = _texts(utterance, earlier=line < len(old), with_bulk=with_bulk)
-        # A sentence counts by its words: the same one again, in other punctuation, is the same.
+        # Sentences with the same words are the same, whatever their punctuation.
         parts = [(text, bulk, words_of(text)) for text, bulk in deadline.over(texts)]
         by_user = utterance.speaker.startswith("User")
         kinds = [rule_kind(text, words) if by_user else None for text, _, words in parts]
-        pasted = is_document(len(utterance.text), kinds.count("demand"))
-        carried = utterance.speaker in ("Rule", REQUEST)
+        is_pasted = is_document(len(utterance.text), kinds.count("demand"))
+        is_carried = utterance.speaker in ("Rule", REQUEST)
         for (text, bulk, words), kind in zip(parts, kinds, strict=True):
-            rule = carried or kind == "directive" or (kind == "demand" and not pasted)
+            rule = is_carried or kind == "directive" or (kind == "demand" and not is_pasted)
             yield _Piece(utterance.speaker, text, line, line < len(old), bulk, words, rule)
 
 
 def _texts(utterance: Utterance, *, earlier: bool, with_bulk: bool) -> Iterator[tuple[str, bool]]:
-    """What of an utterance is kept or left as one, and whether it is bulk."""
+    """Yield the parts of an utterance that a summary keeps or drops as a whole, and whether each is bulk."""
     if utterance.text.startswith(CALLED) or (earlier and utterance.speaker in _LEDGER):
         yield utterance.text, False
         return
@@ -212,11 +219,11 @@ def _texts(utterance: Utterance, *, earlier: bool, with_bulk: bool) -> Iterator[
     if parts and is_labelled(parts[0]) and len(utterance.text) < 2 * len(parts[0]) + 120:
         yield " ".join(parts), False
         return
-    result = utterance.speaker.startswith("Tool") and not earlier
+    is_result = utterance.speaker.startswith("Tool") and not earlier
     weighed = 0
     for part in parts:
         weighed += len(part)
-        if result and weighed > _RESULT_CHARS and not is_error(part, words_of(part)):
+        if is_result and weighed > _RESULT_CHARS and not is_error(part, words_of(part)):
             if with_bulk:
                 yield part, True
             continue
@@ -228,21 +235,22 @@ def _texts(utterance: Utterance, *, earlier: bool, with_bulk: bool) -> Iterator[
             yield part, True
 
 
-def _weighed(piece: _Piece, place: int, weights: dict[str, float], age: float) -> Candidate:
-    """Weigh a sentence, and lower the worth of its words for all that come after it.
+def _weigh(piece: _Piece, place: int, weights: dict[str, float], age: float) -> Candidate:
+    """Weigh a sentence, and lower the worth of its words for the sentences after it.
 
-    :param age: place in the conversation, 0 the oldest, 1 the newest
+    :param weights: the worth of each word, which this changes
+    :param age: the place in the conversation, from 0 for the oldest to 1 for the newest
     """
     text, words = piece.text, piece.words
-    telling = {word: weights[word] for word in weights.keys() & set(words)}
-    weight = fsum(telling.values())  # exact, so that the order of a set, another one in every process, is not felt
-    weights.update({word: worth * _REPEATED for word, worth in telling.items() if worth > _LEAST_WORTH})
+    informative = {word: weights[word] for word in weights.keys() & set(words)}
+    weight = fsum(informative.values())  # exact, so that the order of the set does not matter
+    weights.update({word: worth * _REPEATED for word, worth in informative.items() if worth > _LEAST_WORTH})
     for number in _NUMBER.findall(text)[:_MOST_NUMBERS]:
         worth = weights.get(number, 1.2 + 0.12 * min(len(number), 10))
         weight += worth
         weights[number] = worth * _REPEATED
     weight += min(len(_NAME.findall(text)), 4)
-    weight += 1.0 if "`" in text or "/" in text or "_" in text else 0.0  # names, paths: not to be said otherwise
+    weight += 1.0 if "`" in text or "/" in text or "_" in text else 0.0  # names and paths have no other wording
     by_user = piece.speaker.startswith("User")
     tier = 2 if piece.bulk else -1 if piece.speaker == REQUEST else 0 if piece.rule else 1
     weight += _wording(text, words, by_user=by_user)
@@ -251,7 +259,7 @@ def _weighed(piece: _Piece, place: int, weights: dict[str, float], age: float) -
         weight *= 0.55
     elif text.startswith(_CODE_STARTS) or text.endswith(_CODE_ENDS):
         weight *= 0.5
-    # What an earlier summary kept was the best of its time; among equals the newer one matters more.
+    # An earlier summary kept the best of its time; among equal sentences the newer one matters more.
     weight *= 1.4 if piece.earlier else 1.0 + 0.15 * age
     tokens = estimated_tokens(text)
     density = weight / (tokens + _FIXED_TOKENS)
@@ -266,6 +274,6 @@ def _wording(text: str, words: Sequence[str], *, by_user: bool) -> float:
 
 
 def _request(text: str, pieces: Sequence[_Piece]) -> Candidate:
-    """The open request: what the user asked last, as they said it, at the end of the summary."""
+    """Return the open request in the user's words, as the last line of the summary."""
     line = pieces[-1].line + 1 if pieces else 0
     return Candidate(REQUEST, text, line, len(pieces), -1, 1.0, estimated_tokens(text), earlier=False)

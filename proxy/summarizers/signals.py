@@ -1,8 +1,8 @@
-"""What makes a sentence worth keeping: rules, facts, decisions and errors, told by their wording.
+"""Recognizes sentences worth keeping by their wording: rules, facts, decisions and errors.
 
-Below ``ledger`` and ``extractive``. Patterns are tried on single sentences of bounded length, so no text
-makes them slow. English first, with the commonest words of French, German and Spanish for rules: a rule that
-is missed is still an ordinary sentence, a sentence wrongly taken for a rule only costs its tokens.
+``ledger`` and ``salience`` use it. Patterns are matched against single sentences of bounded length, so that no text
+makes them slow. The words are English, and for rules also the most common ones of French, German and Spanish. A rule
+that is missed remains an ordinary sentence, and a sentence wrongly taken for a rule only costs its tokens.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 SENTENCE_CHARS = 320
-"""Longest piece of text that is weighed as one; about 80 tokens."""
+"""The most characters of a sentence, about 80 tokens."""
 _CLIPPED_CHARS = SENTENCE_CHARS // 2
-"""What is left of a longer word where a sentence has to be cut."""
+"""Characters that stay of a longer word where a sentence is cut."""
 _SENTENCE_END = re.compile(
-    # It starts with one plain class, so that the search leaps from white space to white space.
+    # It starts with a simple class, so that the search skips from white space to white space.
     r"[ \t\n](?:"
     r"(?<=[.!?…][ \t])(?<!\b[A-Z]\.[ \t])(?<!\b(?:Mr|Ms|Dr|vs|St)\.[ \t])(?<!\bMrs\.[ \t])(?<!(?:e\.g|i\.e)\.[ \t])"
     r"(?<!^\d\.[ \t])(?<!\n\d\.[ \t])(?<!\n\d\d\.[ \t])[ \t]*"
-    # A line end ends a sentence, but for hard-wrapped prose: a word, the line end, a small letter.
+    # A line end ends a sentence, except in hard-wrapped prose: a word, the line end, a lower-case letter.
     r"|(?<=\n)\s*+(?![a-z])|(?<=[^a-z,]\n)\s*)"
 )
 _WIDE_STOP = re.compile("[。！？]")
@@ -65,7 +65,7 @@ _DEMAND = re.compile(
     """,
     re.VERBOSE,
 )
-"""What something has to be or to do: a rule where the user says it, and a line like all others in a pasted document."""
+"""Says what something has to be or do: a rule in the user's own words, and an ordinary line in a pasted document."""
 _DIRECTIVE = re.compile(
     rf"""
     \W(?:
@@ -82,8 +82,10 @@ _DIRECTIVE = re.compile(
     """,
     re.VERBOSE,
 )
-"""This and what follows is tried on small letters behind a space, and starts with one plain class: so the search leaps
-from word to word. A pattern that ignores case, or starts with a boundary, stops at every letter."""
+"""A rule that addresses the assistant.
+
+This pattern and the next ones are matched against lower-case text after a space, and start with a simple class. So the
+search skips from word to word; a pattern that ignores case, or starts with a boundary, stops at every letter."""
 _NO_RULE = re.compile(
     r"\W(?:don['’]t (?:know|think|mind|understand|worry|believe|care|feel|see|you|get|have to|really)\b"
     r"|(?:i|he|she|they|we|it)(?:['’]ve|['’]d| have| had| has)? (?:always|never) "
@@ -111,7 +113,7 @@ _ERROR = re.compile(
 )
 _FACT_WORDS = frozenset({"my", "our", "called", "named", "call", "i", "we"})
 _DATED = re.compile(
-    # It starts with one plain class, so that the search leaps from digit to digit.
+    # It starts with a simple class, so that the search skips from digit to digit.
     r"[$€£\d](?:(?<=[$€£])\s?\d|(?<=\b\d)(?:\d{3}-\d\d-\d\d\b|[\d.,]{0,20}\s?(?:€|USD|EUR|dollars|euros)))"
 )
 _DECISION_WORDS = frozenset(
@@ -160,9 +162,9 @@ _ERROR_WORDS = frozenset(
     | {"exited", "found", "exception"}
 )
 _DOCUMENT_CHARS, _DOCUMENT_DEMANDS = 1500, 3
-"""A message that is longer is a pasted text where it holds more demands than this."""
+"""A message of more characters is a pasted text if it has more demands than this."""
 _MOST_DEMANDS = 8
-"""The same of any message: nobody lays down as many at once in their own words."""
+"""A message of any length is a pasted text if it has more demands: nobody writes so many at once in their own words."""
 _LEAD = re.compile(
     r"^(?:(?:hey|hi|hello|wow|yeah|yep|oh|ah|haha|thanks|thank you|great|sure|okay|ok|well|cool|awesome|nice"
     r"|absolutely|definitely|of course|certainly)[,!.]*\s+)+(?=\S)",
@@ -170,13 +172,13 @@ _LEAD = re.compile(
 )
 WORD = re.compile(r"[^\W_]+")
 _ASCII_WORDS = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
-"""What ``WORD`` finds in ASCII, four times as fast."""
+"""Translates ASCII text into the words that ``WORD`` finds, four times as fast."""
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The text's sentences and lines, none longer than ``SENTENCE_CHARS``; a very long word is shortened.
+    """Yield the text's sentences and lines, none longer than ``SENTENCE_CHARS``; a very long word is shortened.
 
-    Each is one line, so that none can pose as a line of a summary: whatever ends a line ends it here.
+    Each is one line, so that none can imitate a line of a summary: every kind of line end splits the text.
     """
     text = "\n".join(text.splitlines())
     if not text.isascii():
@@ -190,7 +192,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def tails(text: str) -> Iterator[str]:
-    """What ``sentences`` cuts off words that are longer than a sentence may be: encoded data, minified code."""
+    """Yield what ``sentences`` cuts off from very long words, such as encoded data and minified code."""
     if not text.isascii():
         text = _WIDE_STOP.sub("\\g<0>\n", text)
     for word in text.split():
@@ -200,29 +202,29 @@ def tails(text: str) -> Iterator[str]:
 
 
 def words_of(sentence: str) -> tuple[str, ...]:
-    """The words of a sentence in small letters, without punctuation."""
+    """Return the words of a sentence in lower case, without punctuation."""
     if sentence.isascii():
         return tuple(sentence.translate(_ASCII_WORDS).split())
     return tuple(WORD.findall(sentence.lower()))
 
 
 def is_rule(sentence: str, words: Sequence[str]) -> bool:
-    """Whether the sentence tells what must, must not or should always be done, or a lasting preference."""
+    """Return whether a sentence says what must, must not or should always be done, or a lasting preference."""
     return rule_kind(sentence, words) is not None
 
 
 RuleKind = Literal["directive", "demand"]
-"""What is said to the assistant, and what is said of a thing ("The service must ...")."""
+"""A directive addresses the assistant; a demand is about a thing ("The service must ...")."""
 
 
 def rule_kind(sentence: str, words: Sequence[str]) -> RuleKind | None:
-    """Which kind of rule a sentence is; None where it is none."""
-    labelled = _LABEL.match(sentence) if ":" in sentence else None
-    if labelled and _RULE_LABEL.match(sentence):
+    """Return the kind of rule that a sentence is; None where it is no rule."""
+    label = _LABEL.match(sentence) if ":" in sentence else None
+    if label and _RULE_LABEL.match(sentence):
         return "directive"
     if _RULE_WORDS.isdisjoint(words):
         return None
-    body = sentence[labelled.end() :] if labelled else sentence
+    body = sentence[label.end() :] if label else sentence
     plain = " " + body.lower()
     directive = _RULE_START.match(plain, 1) or _DIRECTIVE.search(plain)
     if not (directive or _DEMAND.search(plain)) or _NO_RULE.search(plain):
@@ -231,52 +233,55 @@ def rule_kind(sentence: str, words: Sequence[str]) -> RuleKind | None:
 
 
 def is_document(characters: int, demands: int) -> bool:
-    """Whether a message is a pasted text, such as a list of requirements, by its length and the demands in it.
+    """Return whether a message is a pasted text, such as a list of requirements.
 
-    Its demands are what the text is about. What the user lays down for the work is said in a few words, or to somebody.
+    The demands of a pasted text are its content. A user's own rules are few, or address the assistant.
+
+    :param characters: the length of the message
+    :param demands: how many demands it has
     """
     return demands > (_DOCUMENT_DEMANDS if characters > _DOCUMENT_CHARS else _MOST_DEMANDS)
 
 
-# Each pattern is tried only where one of its words is there: most sentences have none.
+# Each pattern is matched only where the sentence has one of its words; most have none.
 def is_fact(sentence: str, words: Sequence[str]) -> bool:
-    """Whether the speaker says who they are, what is theirs or is called, or names a date or a sum."""
+    """Return whether a sentence says who the speaker is, names something of theirs, or has a date or a sum."""
     if not _FACT_WORDS.isdisjoint(words) and _FACT.search(" " + sentence.lower()):
         return True
     return bool(("i" in words and _OWN_NAME.search(" " + sentence)) or _DATED.search(sentence))
 
 
 def is_decision(sentence: str, words: Sequence[str]) -> bool:
-    """Whether something was settled."""
+    """Return whether a sentence reports a decision."""
     return not _DECISION_WORDS.isdisjoint(words) and bool(_DECISION.search(" " + sentence.lower()))
 
 
 def is_error(sentence: str, words: Sequence[str]) -> bool:
-    """Whether something went wrong."""
-    named = "Error" in sentence or "Exception" in sentence
-    return (named or not _ERROR_WORDS.isdisjoint(words)) and bool(_ERROR.search(" " + sentence.lower()))
+    """Return whether a sentence reports an error."""
+    has_name = "Error" in sentence or "Exception" in sentence
+    return (has_name or not _ERROR_WORDS.isdisjoint(words)) and bool(_ERROR.search(" " + sentence.lower()))
 
 
 def is_labelled(sentence: str) -> bool:
-    """Whether the speaker marked it: ``DECISION: ...``, ``Note: ...``."""
+    """Return whether the speaker labelled a sentence: ``DECISION: ...``, ``Note: ...``."""
     return ":" in sentence and bool(_LABEL.match(sentence))
 
 
 def without_lead(sentence: str) -> str:
-    """The sentence without the interjections it opens with."""
-    found = _LEAD.match(sentence)
-    return sentence[found.end() :] if found else sentence
+    """Return the sentence without its opening interjections."""
+    match = _LEAD.match(sentence)
+    return sentence[match.end() :] if match else sentence
 
 
 def _clauses(sentence: str) -> Iterator[str]:
-    """A long sentence in pieces, cut at white space; a piece without any is cut short."""
-    gathered = ""
+    """Yield a long sentence in pieces, split at white space; a piece without any is cut short."""
+    clause = ""
     for word in _CLAUSE_END.split(sentence):
         clipped = word if len(word) <= _CLIPPED_CHARS else word[:_CLIPPED_CHARS] + "…"
-        if len(gathered) + 1 + len(clipped) > SENTENCE_CHARS:
-            yield gathered
-            gathered = clipped
+        if len(clause) + 1 + len(clipped) > SENTENCE_CHARS:
+            yield clause
+            clause = clipped
         else:
-            gathered = f"{gathered} {clipped}" if gathered else clipped
-    if gathered.strip():
-        yield gathered
+            clause = f"{clause} {clipped}" if clause else clipped
+    if clause.strip():
+        yield clause

@@ -1,7 +1,7 @@
-"""Rules that a newer one replaces: the language that the user wants answers in.
+"""Recognizes rules that a newer rule replaces: the language in which the user wants answers.
 
-Below ``ledger`` and ``salience``. Only this is told without a model: of two such rules both cannot hold, and a sentence
-that says anything beside the language (a condition, an exception, another matter) is no such rule.
+``ledger`` and ``salience`` use it. Only these rules are recognized without a model: two of them cannot hold at once,
+and a sentence that says anything beside the language (a condition, an exception, another matter) is no such rule.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _MOST_WORDS = 14
 
 
 def answer_language(sentence: str) -> str | None:
-    """The language that a sentence wants all answers in; None where it says more or other things than that."""
+    """Return the language in which a sentence wants all answers; None where it says anything else."""
     words = words_of(sentence) if len(sentence) < 12 * _MOST_WORDS else ()
-    named = [word for word in words if word in _LANGUAGES]
-    if len(named) != 1 or len(words) > _MOST_WORDS or _ANSWER.isdisjoint(words):
+    languages = [word for word in words if word in _LANGUAGES]
+    if len(languages) != 1 or len(words) > _MOST_WORDS or _ANSWER.isdisjoint(words):
         return None
-    return named[0] if all(word in _BESIDE or word in _ANSWER or word == named[0] for word in words) else None
+    return languages[0] if all(word in _BESIDE or word in _ANSWER or word == languages[0] for word in words) else None

@@ -1,7 +1,7 @@
-"""Messages as lines of a transcript, and lines of an earlier summary read back as the same.
+"""Renders messages as lines of a transcript, and reads the lines of an earlier summary back.
 
-Below all strategies: what a summarizer reads instead of JSON. Each line names its speaker, so that a summary
-made of such lines can be taken apart again by the next one (cascade).
+All strategies read a transcript instead of JSON. Each line names its speaker, so that the next summary can split a
+summary of such lines again (cascade).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from proxy.core.conversation.messages import Message, ToolCall, printable
 
 CALLED = "called "
 EARLIER = "Earlier"
-"""Speaker of lines whose own speaker is not told: another strategy's prose."""
+"""The speaker of lines that name none, such as another strategy's prose."""
 NARRATIVE = "Narrative:"
-"""The line behind which all of a summary is a model's prose: whatever a line there reads like, nobody said it so."""
+"""The line after which a summary is a model's prose: a line there is no quotation, whatever it looks like."""
 _SPEAKERS = {"user": "User", "assistant": "Assistant", "tool": "Tool", "system": "System"}
 _LINE = re.compile(
     r"(?P<speaker>User(?: \([^)\n]{1,64}\))?|Assistant|System|Tool(?: [\w.-]{1,64})?|Earlier|Open request"
@@ -30,30 +30,30 @@ _CALL_CHARS = 240
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """What one speaker said at one place."""
+    """A text of one speaker at one place."""
 
     speaker: str
     text: str
-    """Of a call it starts with ``CALLED``, and stands without a colon behind the speaker."""
+    """For a tool call it starts with ``CALLED``, and follows the speaker without a colon."""
 
     @property
     def line(self) -> str:
-        """As a transcript shows it. Further lines are indented: no text can pose as another speaker."""
-        return "\n  ".join(_said(self.speaker, self.text).splitlines())
+        """The line of a transcript. Further lines are indented, so that no text can imitate another speaker."""
+        return "\n  ".join(_with_speaker(self.speaker, self.text).splitlines())
 
 
 def join_line(speaker: str, text: str) -> str:
-    """``User: text``, ``Assistant called name(arguments)``: one line of a summary, whatever the text holds."""
-    return one_line(_said(speaker, text))
+    """Return one line of a summary: ``User: text``, or ``Assistant called name(arguments)``."""
+    return one_line(_with_speaker(speaker, text))
 
 
 def one_line(text: str) -> str:
-    """The text with a blank for each line end in it, by whatever character."""
+    """Return the text with a blank for each line end, whichever character ends the line."""
     return " ".join(text.splitlines())
 
 
 def utterances(messages: Sequence[Message]) -> Iterator[Utterance]:
-    """All that was said, called and answered, in order; messages without any content give nothing."""
+    """Yield texts, tool calls and results in order; a message without content yields nothing."""
     names: dict[str, str] = {}
     for message in messages:
         names.update({call.id: call.name for call in message.calls})
@@ -65,21 +65,21 @@ def utterances(messages: Sequence[Message]) -> Iterator[Utterance]:
 
 
 def read_back(summary: str) -> Iterator[Utterance]:
-    """The lines of an earlier summary. Headings and bullet marks of a model's prose fall away."""
-    prose = False
-    for line in summary.split("\n"):  # the one line end that a summary is written with
-        prose = prose or line == NARRATIVE
-        found = None if prose else _LINE.fullmatch(line)
-        if found:
-            yield Utterance(found["speaker"], found["text"])
-        elif not prose and line.startswith("Assistant " + CALLED):
+    """Yield the lines of an earlier summary, without the headings and bullets of a model's prose."""
+    is_prose = False
+    for line in summary.split("\n"):  # the only line end that a summary has
+        is_prose = is_prose or line == NARRATIVE
+        match = None if is_prose else _LINE.fullmatch(line)
+        if match:
+            yield Utterance(match["speaker"], match["text"])
+        elif not is_prose and line.startswith("Assistant " + CALLED):
             yield Utterance(_SPEAKERS["assistant"], line.removeprefix("Assistant "))
         elif line.strip() and not line.lstrip().startswith("#") and not line.rstrip().endswith(":"):
             yield Utterance(EARLIER, _MARKUP.sub("", line).strip())
 
 
 def call_text(call: ToolCall) -> str:
-    """``called name(key=value, ...)`` on one line, long values shortened."""
+    """Return ``called name(key=value, ...)`` on one line, with long values shortened."""
     arguments = arguments_of(call)
     if arguments is None:
         inside = shortened(" ".join(call.arguments.split()), _ARGUMENT_CHARS)
@@ -89,10 +89,10 @@ def call_text(call: ToolCall) -> str:
 
 
 def arguments_of(call: ToolCall) -> Mapping[str, object] | None:
-    """The decoded arguments; None where the model did not write a JSON object."""
+    """Return the decoded arguments; None where the model wrote no JSON object."""
     try:
         arguments = json.loads(call.arguments)
-        if "\\ud" in call.arguments.lower():  # half a character, perhaps: it must not reach a summary
+        if "\\ud" in call.arguments.lower():  # a lone surrogate, perhaps: it must not reach a summary
             arguments = json.loads(printable(json.dumps(arguments, ensure_ascii=False)))
     except (ValueError, RecursionError):
         return None
@@ -100,14 +100,14 @@ def arguments_of(call: ToolCall) -> Mapping[str, object] | None:
 
 
 def shortened(text: str, characters: int) -> str:
-    """The text, or its beginning and its end around a mark; never longer than ``characters``."""
+    """Return the text, or its beginning and its end around a mark; never more than ``characters``."""
     if len(text) <= characters:
         return text
     head = characters // 2
     return text[:head] + "…" + text[len(text) - (characters - head - 1) :]
 
 
-def _said(speaker: str, text: str) -> str:
+def _with_speaker(speaker: str, text: str) -> str:
     return f"{speaker} {text}" if text.startswith(CALLED) else f"{speaker}: {text}"
 
 
@@ -127,7 +127,7 @@ def _speaker(message: Message, names: Mapping[str, str]) -> str:
 
 
 def _media_note(part: Mapping[str, object]) -> str:
-    """``[image_url]``, ``[file report.pdf]``: that something was there, not what was in it."""
+    """Return a note that a medium was there, without its content: ``[image_url]``, ``[file report.pdf]``."""
     kind, file = part.get("type"), part.get("file")
     name = file.get("filename") if isinstance(file, dict) else part.get("filename")
     words = [str(kind)[:40] if isinstance(kind, str) else "attachment"]

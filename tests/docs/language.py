@@ -48,8 +48,8 @@ PARTICIPLES = frozenset(
     ]
 )
 """No name by themselves: a reader cannot tell what was found, kept or told."""
-PICTURES = re.compile(r"\b(roads?|rooms?|houses?|doors?|strangers?)\b", re.IGNORECASE)
-"""Words that stand for a package, a layer or a pipeline elsewhere."""
+PICTURES = re.compile(r"(?<!\|)\b(roads?|rooms?|houses?|doors?|strangers?)\b(?!\|)", re.IGNORECASE)
+"""Words that stand for a package, a layer or a pipeline elsewhere; between bars they are alternatives of a pattern."""
 
 _NOT_PROSE = re.compile(r"^```.*?^```$|`[^`\n]*`|(?<=\]\()[^)\s]+", re.MULTILINE | re.DOTALL)
 """Fenced blocks, code words and link targets of a page."""

@@ -23,6 +23,7 @@ PLAIN = (
     "integrations",
     "memory_flush",
     "offload",
+    "summarizers",
     "telemetry",
     "tokens",
     "upstream",

@@ -15,7 +15,7 @@ from proxy.core.conversation.summary import Template, TemplateName
 from proxy.core.errors import ConfigError, SummaryRejected, UpstreamTimedOut, UpstreamUnreachable
 from proxy.core.ports import Caller, Route, SummaryTask, TokenCounter
 from proxy.summarizers import LlmSummarizer
-from proxy.summarizers.answers import cleaned
+from proxy.summarizers.answers import clean_answer
 from proxy.summarizers.llm import small_route
 from proxy.summarizers.prompts import TEMPLATES
 
@@ -215,9 +215,9 @@ async def test_what_is_no_summary_is_rejected(
 
 def test_wrappings_of_an_answer_are_taken_off() -> None:
     """Thoughts, a fence around everything and a line of introduction are no part of the summary."""
-    assert cleaned("<think>hm</think>\n```markdown\n## Context\nAna\n```") == "## Context\nAna"
-    assert cleaned("Sure, here is the summary:\n\n## Context\nAna") == "## Context\nAna"
-    assert cleaned("<think>never ended") == ""
+    assert clean_answer("<think>hm</think>\n```markdown\n## Context\nAna\n```") == "## Context\nAna"
+    assert clean_answer("Sure, here is the summary:\n\n## Context\nAna") == "## Context\nAna"
+    assert clean_answer("<think>never ended") == ""
 
 
 @pytest.mark.anyio

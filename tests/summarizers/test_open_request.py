@@ -12,7 +12,7 @@ from proxy.core.errors import SummaryRejected
 from proxy.core.ports import Summarizer, SummaryTask
 from proxy.summarizers.extractive import ExtractiveSummarizer
 from proxy.summarizers.hybrid import HybridSummarizer
-from proxy.summarizers.request import CarriesRequest, Request, carried, request_of
+from proxy.summarizers.request import CarriesRequest, Request, carried_request, request_of
 from proxy.tokens import LocalTokenCounter
 from tests.core.histories import message
 
@@ -81,7 +81,7 @@ async def test_a_new_request_takes_the_place_of_the_old_one(counter: LocalTokenC
     )
     second = [message(role="assistant", content="Done."), message(role="user", content="Now port the tests as well.")]
     text = await summarizer.summarize(SummaryTask([*second, *rounds(3, 3)], first, 800, "gpt-4o"))
-    request = carried(text)
+    request = carried_request(text)
     assert request is not None
     assert request.text == "Now port the tests as well."
 
@@ -95,7 +95,7 @@ async def test_a_smaller_bound_keeps_both_ends_of_a_long_request(counter: LocalT
     first = await summarizer.summarize(SummaryTask(said, None, 4000, "gpt-4o"))
     assert " ".join(long.split()) in first
     second = await summarizer.summarize(SummaryTask(rounds(3, 3), first, 216, "gpt-4o"))
-    request = carried(second)
+    request = carried_request(second)
     assert request is not None
     assert request.text.startswith(ASKED[:60])
     assert request.text.endswith("Begin with the invoices.")
@@ -135,7 +135,7 @@ async def test_a_narrator_that_only_repeats_the_request_tells_nothing(counter: L
 
 def test_the_first_line_is_the_request() -> None:
     """Ours stands first; what a summary of an earlier version holds behind it is the model's."""
-    assert carried(f"Open request: {ASKED}\n## Context\n{PARAPHRASE}") == Request(ASKED, answered=False)
+    assert carried_request(f"Open request: {ASKED}\n## Context\n{PARAPHRASE}") == Request(ASKED, answered=False)
 
 
 def test_a_request_is_open_until_an_assistant_answers_without_calling() -> None:
