@@ -20,7 +20,7 @@ def texts(*said: str, first: int = 1) -> list[Searchable]:
     return [Searchable(place, f"id{place}", text) for place, text in enumerate(said, first)]
 
 
-async def found(search: MessageSearch, said: list[Searchable], query: str, **more: int) -> list[int]:
+async def hits_of(search: MessageSearch, said: list[Searchable], query: str, **more: int) -> list[int]:
     """Where it is found."""
     hits = await search.find("c", said, query, limit=more.pop("limit", 50), **more)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
@@ -31,23 +31,23 @@ async def test_all_words_must_stand_there() -> None:
     """In any order, by their beginnings, without accents and case; a phrase only as it is."""
     search = MessageSearch()
     said = texts("Der Hafen von Réunion", "Hafen", "REUNION hafenmeister", "von Hafen")
-    assert sorted(await found(search, said, "hafen reunion")) == [1, 3]
-    assert await found(search, [], '"hafen von"') == [1]
+    assert sorted(await hits_of(search, said, "hafen reunion")) == [1, 3]
+    assert await hits_of(search, [], '"hafen von"') == [1]
 
 
 async def test_the_rarer_and_denser_comes_first() -> None:
     """A message that speaks of nothing else goes before a long one that mentions it."""
     said = texts("harbour " + "and much more " * 50, "harbour harbour", "nothing")
-    assert await found(MessageSearch(), said, "harbour") == [2, 1]
+    assert await hits_of(MessageSearch(), said, "harbour") == [2, 1]
 
 
 async def test_what_is_new_is_added_and_what_changed_is_indexed_anew() -> None:
     """Messages from the first on take the place of all."""
     search = MessageSearch()
-    assert await found(search, texts("one"), "two") == []
+    assert await hits_of(search, texts("one"), "two") == []
     assert search.indexed("c") == (1, "id1")
-    assert await found(search, texts("two", first=2), "two") == [2]
-    assert await found(search, texts("other"), "two") == []
+    assert await hits_of(search, texts("two", first=2), "two") == [2]
+    assert await hits_of(search, texts("other"), "two") == []
     search.drop("c")
     assert search.indexed("c") == (0, "")
 
@@ -74,12 +74,12 @@ async def test_pages_of_hits_in_running_text_go_on() -> None:
     """Also where only letters in a row are found."""
     search = MessageSearch()
     said = texts(*["今日は東京都庁に行きました。"] * 5)
-    assert await found(search, said, "東京都", limit=2) == [1, 2]
-    assert await found(search, [], "東京都", limit=2, offset=4) == [5]
+    assert await hits_of(search, said, "東京都", limit=2) == [1, 2]
+    assert await hits_of(search, [], "東京都", limit=2, offset=4) == [5]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 @given(st.text(max_size=40))
 async def test_any_query_is_one(query: str) -> None:
     """Nothing that anybody types is an error."""
-    await found(MessageSearch(), texts("some words", "und mehr"), query)
+    await hits_of(MessageSearch(), texts("some words", "und mehr"), query)

@@ -20,7 +20,7 @@ from benchmarks.speed.peers import DONE, PEERS, REQUIREMENTS, installed
 from benchmarks.speed.run import Bench, Measured, measure, open_bench, suits
 from benchmarks.speed.systems import FLOOR, TIDEMARK, TRANSLATED
 from benchmarks.speed.work import NARROW, Work
-from tests.docs.pages import named
+from tests.docs.pages import names_in
 
 MACHINE = {
     "date": "2026-11-22",
@@ -130,9 +130,9 @@ def test_the_works_are_as_large_as_their_titles_say() -> None:
 
 def test_the_page_names_every_work_and_argument() -> None:
     """And no other."""
-    assert named("docs/benchmarks.md", "work") == {one.name for one in (work.COLD, *work.works(quick=False))}
+    assert names_in("docs/benchmarks.md", "work") == {one.name for one in (work.COLD, *work.works(quick=False))}
     options = {name for name in arguments().format_help().replace("[", " ").split() if name.startswith("--")}
-    assert named("docs/benchmarks.md", "argument") == {name.strip(",]") for name in options} - {"--help"}
+    assert names_in("docs/benchmarks.md", "argument") == {name.strip(",]") for name in options} - {"--help"}
 
 
 def test_the_newest_wish_holds() -> None:

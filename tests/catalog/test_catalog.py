@@ -297,7 +297,7 @@ async def test_window_is_learned_in_our_own_tokens(
 
 
 async def test_limit_on_input_leaves_the_reply_its_room(data: LiteLLMModelData) -> None:
-    """GPT-5: 272,000 in of 400,000 in all; an overflow of the input leaves the reply its room."""
+    """GPT-5: 272,000 in of 400,000 in all; an overflow of the input leaves the reply its tokens."""
     catalog = catalog_with(
         data,
         shipped={"gpt-5": {"max_input_tokens": 272000, "context_window": 400000, "max_output_tokens": 128000}},

@@ -144,7 +144,7 @@ class TestProblems:
         assert problems(path)[0].startswith('tidemark.yaml:2: compaction of "a": target is 0.6, not below')
 
     def test_what_can_be_used_but_may_be_meant_otherwise_is_a_warning(self, write: Write) -> None:
-        """A glob that fits nothing, and a retention that leaves no room."""
+        """A glob that fits nothing, and a retention that leaves no tokens for a summary."""
         path = write("""\
             model_list: [{model_name: a, litellm_params: {model: openai/a}}]
             compaction:

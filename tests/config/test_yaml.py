@@ -15,7 +15,7 @@ from proxy.core.errors import ConfigError
 HOME = {"HOME": "/home/someone"}
 
 
-def told(path: Path, content: str | bytes) -> str:
+def problems_of(path: Path, content: str | bytes) -> str:
     """What is said of a file with this content."""
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(ConfigError) as caught:
@@ -48,7 +48,7 @@ def told(path: Path, content: str | bytes) -> str:
 )  # fmt: skip
 def test_what_is_no_yaml_is_explained(tmp_path: Path, content: str | bytes, says: str, mend: str) -> None:
     """Line, reason and, for the usual slips, the mend."""
-    message = told(tmp_path / "a.yaml", content)
+    message = problems_of(tmp_path / "a.yaml", content)
     assert says in message
     assert mend in message
 
@@ -78,7 +78,7 @@ def test_a_few_lines_of_aliases_do_not_fill_the_memory(tmp_path: Path) -> None:
     """The "billion laughs" are refused at once."""
     lines = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 30)]
-    assert "the aliases make more than 100,000 values" in told(tmp_path / "a.yaml", "\n".join(lines))
+    assert "the aliases make more than 100,000 values" in problems_of(tmp_path / "a.yaml", "\n".join(lines))
 
 
 WORDS = """model_list model_name litellm_params model_info compaction defaults models store url server port

@@ -1,4 +1,4 @@
-"""The whole planning road, request by request: recall, plan, a summary, assembly, and what is prepared for the next.
+"""The whole of planning, request by request: recall, plan, a summary, assembly, and what is prepared for the next.
 
 Histories grow, fork, are edited and rewound as clients do it. ``make test-deep`` draws 10,000 of each kind.
 """
@@ -47,8 +47,8 @@ class Requests(list[Request]):
 
 
 @dataclass
-class Road:
-    """One tenant's conversations and all that is remembered of them."""
+class Tenant:
+    """A tenant's conversations and all that is remembered of them."""
 
     profile: ModelProfile
     fill: float
@@ -146,7 +146,7 @@ def _tokens(summary: PrefixSummary | None) -> int:
     return size(render_summary(summary)) if summary else 0
 
 
-def grown(said: Request, start: int = 0) -> Requests:
+def growing_requests(said: Request, start: int = 0) -> Requests:
     """The requests of a conversation that is longer than ``start``: at each word of the user, result, or prefill."""
     return Requests(said[:end] for end in range(start + 1, len(said) + 1) if not said[end - 1].is_system)
 
@@ -158,7 +158,7 @@ KINDS = st.sampled_from(["fork", "edit", "rewind", "abandon"])
 def talks(draw: st.DrawFn) -> Requests:
     """Requests as a client sends them: a conversation, and what becomes of it when it is taken up again elsewhere."""
     said = draw(conversations(max_turns=6))
-    sent = grown(said)
+    sent = growing_requests(said)
     for number in range(draw(up_to(2))):
         place = draw(up_to(len(said) - 1))
         kind = draw(KINDS)
@@ -173,7 +173,7 @@ def talks(draw: st.DrawFn) -> Requests:
             said = [*said, *([message(role="user", content="never mind")] if draw(BOOLEANS) else [])]
         else:
             said = said[: place + 1]
-        sent += grown(said, min(place, len(said) - 1))
+        sent += growing_requests(said, min(place, len(said) - 1))
     return sent
 
 
@@ -188,7 +188,7 @@ def agents(draw: st.DrawFn) -> Requests:
         said += [message(role="tool", tool_call_id=one, content=draw(TEXTS)) for one in draw(orders(tuple(ids)))]
         if draw(up_to(4)) == 0:
             said.append(message(role="system", content="A reminder."))
-    return grown(said, 1)
+    return growing_requests(said, 1)
 
 
 @given(requests=talks(), profile=profiles(), fill=st.floats(0, 1), ahead=st.booleans())
@@ -200,9 +200,9 @@ def test_conversations_that_fork_and_are_edited_keep_every_promise(
     ahead: bool,  # noqa: FBT001 - drawn, not passed
 ) -> None:
     """Chats with tool rounds, inner system messages, forks, edits, rewinds, and calls that nobody answers."""
-    road = Road(profile, fill, ahead)
+    tenant = Tenant(profile, fill, ahead)
     for request in requests:
-        road.walk(request)
+        tenant.walk(request)
 
 
 @given(requests=agents(), profile=profiles(), fill=st.floats(0, 1), ahead=st.booleans())
@@ -214,6 +214,6 @@ def test_agent_loops_keep_every_promise(
     ahead: bool,  # noqa: FBT001 - drawn, not passed
 ) -> None:
     """Loops that are far longer than the window."""
-    road = Road(profile, fill, ahead)
+    tenant = Tenant(profile, fill, ahead)
     for request in requests:
-        road.walk(request)
+        tenant.walk(request)

@@ -1,4 +1,4 @@
-"""Values of the road: in all but the check at run time what a frozen dataclass is."""
+"""Values of a request: in all but the check at run time what a frozen dataclass is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from proxy.core.values import value
 
 @value
 class Plain:
-    """As on the road."""
+    """As a request carries it."""
 
     name: str
     words: tuple[str, ...] = ()

@@ -44,7 +44,7 @@ PARTS = st.builds(lambda text: {"type": "text", "text": text}, TEXTS) | st.build
 )
 
 
-def said(*texts: str) -> list[dict[str, Any]]:
+def texts(*texts: str) -> list[dict[str, Any]]:
     """Messages of the user."""
     return [{"role": "user", "content": text} for text in texts]
 
@@ -162,15 +162,20 @@ def test_utf8_is_told_from_what_is_not(raw: bytes) -> None:
 
 
 MANY = [
-    (request(said(*["a"] * (MAX_MESSAGES + 1))), "messages", "array_above_max_length", f"{MAX_MESSAGES:,}"),
-    (request(said("a"), x=[0] * (MAX_VALUES + 1)), None, "too_many_values", f"{MAX_VALUES:,}"),
+    (request(texts(*["a"] * (MAX_MESSAGES + 1))), "messages", "array_above_max_length", f"{MAX_MESSAGES:,}"),
+    (request(texts("a"), x=[0] * (MAX_VALUES + 1)), None, "too_many_values", f"{MAX_VALUES:,}"),
     (
         request([{"role": "user", "content": [{"type": "x", **{f"m{n}": 1 for n in range(MAX_PART_VALUES)}}]}]),
         "messages.[0]",
         "too_many_values",
         f"{MAX_PART_VALUES:,}",
     ),
-    (request(said("a"), tools=[{}] * MAX_MEMBER_VALUES), "tools", "too_many_values", f"{MAX_MEMBER_VALUES:,}"),
+    (
+        request(texts("a"), tools=[{}] * MAX_MEMBER_VALUES),
+        "tools",
+        "too_many_values",
+        f"{MAX_MEMBER_VALUES:,}",
+    ),
 ]
 
 
@@ -193,16 +198,16 @@ def test_a_body_holds_no_more_than_its_bounds(
 
 def test_as_much_as_the_bounds_is_read() -> None:
     """And what stands in texts is no member, however much it looks like one."""
-    assert len(RequestParser().chat(request(said(*["a"] * MAX_MESSAGES))).messages) == MAX_MESSAGES
+    assert len(RequestParser().chat(request(texts(*["a"] * MAX_MESSAGES))).messages) == MAX_MESSAGES
     looking_so = json.dumps([{"a": [1, 2]}] * MAX_VALUES)
-    assert RequestParser().chat(request(said(looking_so))).messages[0].text == looking_so
+    assert RequestParser().chat(request(texts(looking_so))).messages[0].text == looking_so
 
 
 def test_a_conversation_that_goes_on_meets_the_same_bound() -> None:
     """Where only its end is parsed; of what the store has, any number is read."""
-    parser, talk = RequestParser(), said(*["a"] * MAX_MESSAGES)
+    parser, talk = RequestParser(), texts(*["a"] * MAX_MESSAGES)
     parser.chat(request(talk))
-    longer = request([*talk, *said("one more")])
+    longer = request([*talk, *texts("one more")])
     with pytest.raises(InvalidRequest, match="at most"):
         parser.chat(longer)
     assert len(parser.chat(longer, bounded=False).messages) == MAX_MESSAGES + 1
@@ -217,22 +222,22 @@ async def test_much_that_is_new_is_parsed_while_the_loop_goes_on() -> None:
             threads.add(threading.get_ident())
             return super()._parsed(raws, first)
 
-    parser, talk = Watched(), said(*["some words"] * 4_000)
+    parser, talk = Watched(), texts(*["some words"] * 4_000)
     assert len(request(talk)) > 2 * LIGHT_BYTES
     reading = asyncio.create_task(parser.read(request(talk)))
     await reading
     assert threads
     assert threading.get_ident() not in threads
     threads.clear()
-    again = await parser.read(request([*talk, *said("one more")]))
+    again = await parser.read(request([*talk, *texts("one more")]))
     assert threads == {threading.get_ident()}
     assert again.messages[:-1] == (await reading).messages
 
 
 def test_threads_share_one_parser() -> None:
-    """Its caches are for time only: what is read is the same, and they keep within their room."""
+    """Its caches are for time only: what is read is the same, and they keep within their bounds."""
     parser = RequestParser(200_000)
-    sent = [request(said(*[f"{number} {place} words" for place in range(60 + number)])) for number in range(24)]
+    sent = [request(texts(*[f"{number} {place} words" for place in range(60 + number)])) for number in range(24)]
     read: list[tuple[int, Any]] = []
 
     def work(first: int) -> None:

@@ -99,7 +99,7 @@ def quoted(text: str) -> list[str]:
     return re.findall(r"`([^`]+)`", text)
 
 
-def named(page: str, heading: str) -> set[str]:
+def names_in(page: str, heading: str) -> set[str]:
     """What the first column of a table names in back quotes."""
     return {name for row in cells(page, heading) for name in quoted(row[0])}
 

@@ -31,7 +31,7 @@ from tests.docs.pages import (
     cells,
     links,
     name_of,
-    named,
+    names_in,
     prose_of,
     quoted,
     section_of,
@@ -105,7 +105,7 @@ def test_headers_are_named_both_ways() -> None:
     """The tables list every header that is read or sent, and no other."""
     wire = [section_of("docs/wire.md", part) for part in ("Request headers", "Response headers")]
     tables = [set(re.findall(r"^\| `(X-Tidemark-[\w-]+)`", part, re.MULTILINE)) for part in wire]
-    assert tables == [named("README.md", "request header"), named("README.md", "response header")]
+    assert tables == [names_in("README.md", "request header"), names_in("README.md", "response header")]
     assert [{name.lower() for name in table} for table in tables] == [request_headers(), response_headers()]
 
 
@@ -126,7 +126,7 @@ def test_actions_are_listed(page: str) -> None:
 def test_error_codes_are_listed_both_ways() -> None:
     """Every code that a client can be answered with, and no other."""
     stated = {code for path in SOURCES for code in codes_in(path)} | set(CODES.values())
-    assert named("docs/wire.md", "code") == stated - set(NOT_ANSWERED)
+    assert names_in("docs/wire.md", "code") == stated - set(NOT_ANSWERED)
     assert set(NOT_ANSWERED) <= stated
 
 
@@ -161,8 +161,8 @@ def test_log_events_and_fields_are_listed_both_ways() -> None:
     """Of each fact its name, of a request every field."""
     source = (ROOT / "proxy" / "telemetry" / "logging.py").read_text(encoding="utf-8")
     events = set(re.findall(r'"([a-z]+\.[a-z]+)"[,)]', source)) - {"aiohttp.access", "uvicorn.error", "uvicorn.asgi"}
-    assert named("docs/operations.md", "event") == {name for name in events if not name.startswith("uvicorn")}
-    assert named("docs/operations.md", "field of `request.served`") == set(ServedLine.__struct_fields__) - {
+    assert names_in("docs/operations.md", "event") == {name for name in events if not name.startswith("uvicorn")}
+    assert names_in("docs/operations.md", "field of `request.served`") == set(ServedLine.__struct_fields__) - {
         "event",
         "level",
         "timestamp",
@@ -185,7 +185,7 @@ def test_endpoints_are_listed_both_ways(tmp_path: Path) -> None:
         if isinstance(route, Route)
         for method in (route.methods or set()) - {"HEAD"}
     }
-    assert named("docs/wire.md", "endpoint") == routes
+    assert names_in("docs/wire.md", "endpoint") == routes
 
 
 def test_the_worked_example_is_right() -> None:
@@ -230,7 +230,7 @@ def test_every_layer_is_explained() -> None:
 
 def test_every_package_is_on_the_page() -> None:
     """Every file and folder at the top of ``proxy/``."""
-    listed = {name.rstrip("/") for name in named("docs/architecture.md", "package")}
+    listed = {name.rstrip("/") for name in names_in("docs/architecture.md", "package")}
     packages = {
         f"proxy/{path.name}"
         for path in (ROOT / "proxy").iterdir()

@@ -8,7 +8,7 @@ import yaml
 from benchmarks.replay import Bill, Planned, own, policies
 from benchmarks.shapes import chat
 from proxy.config import key_notes
-from tests.docs.pages import cells, named
+from tests.docs.pages import cells, names_in
 
 PAGE = "docs/tuning.md"
 CHAT = chat()
@@ -23,7 +23,7 @@ def test_every_setting_of_compaction_is_told_and_no_other() -> None:
     """Both ways."""
     settings = [note.name.removeprefix("compaction.defaults.") for note in key_notes() if "compaction." in note.name]
     assert [row[0].strip("`") for row in cells(PAGE, "key")] == settings
-    assert named(PAGE, "key") == set(settings)
+    assert names_in(PAGE, "key") == set(settings)
 
 
 def test_the_policies_cost_what_the_page_says() -> None:

@@ -22,12 +22,12 @@ def valkeys(tidemark: Tidemark) -> list[int]:
     return [pid for pid in descendants(tidemark.process.pid) if "valkey-server" in command_of(pid)]
 
 
-def gone(tidemark: Tidemark, pids: list[int]) -> bool:
+def all_ended(tidemark: Tidemark, pids: list[int]) -> bool:
     """Whether none of these serves any more."""
     return not set(pids) & set(valkeys(tidemark))
 
 
-def asked(tidemark: Tidemark, text: str) -> httpx.Response:
+def ask(tidemark: Tidemark, text: str) -> httpx.Response:
     """One turn of stored history."""
     headers = {"authorization": f"Bearer {tidemark.key}"}
     headers |= {"x-tidemark-conversation": "talk", "x-tidemark-history": "stored"}
@@ -40,12 +40,12 @@ def test_a_killed_store_is_started_again_with_its_data(machine: Machine, workers
     """By the command that owns it, whoever serves; its end is logged with the cause, and told by readiness."""
     tidemark = machine.small("--workers", workers)
     wait_until(lambda: tidemark.get("/health/readiness").json()["store"] == "ok", WAIT_SECONDS)
-    assert asked(tidemark, "My name is Ada.").status_code == 200
+    assert ask(tidemark, "My name is Ada.").status_code == 200
     (first,) = valkeys(tidemark)
     os.kill(first, signal.SIGKILL)
     said = [user("Another talk.")]
     assert tidemark.chat(said).status_code == 200
-    wait_until(lambda: asked(tidemark, "Who am I?").status_code == 200, WAIT_SECONDS)
+    wait_until(lambda: ask(tidemark, "Who am I?").status_code == 200, WAIT_SECONDS)
     assert machine.upstream.last.messages[0]["content"] == "My name is Ada."
     assert valkeys(tidemark) not in ([], [first])
     assert any("SIGKILL" in line["event"] for line in tidemark.lines)
@@ -66,7 +66,7 @@ def test_a_store_that_dies_again_and_again_is_started_later_each_time(machine: M
         killed = valkeys(tidemark)
         for pid in killed:
             os.kill(pid, signal.SIGKILL)
-        wait_until(partial(gone, tidemark, killed), WAIT_SECONDS)
+        wait_until(partial(all_ended, tidemark, killed), WAIT_SECONDS)
     wait_until(lambda: tidemark.text.count("The embedded store ended") == 3, WAIT_SECONDS)
     assert all(f"started again in {pause} s" in tidemark.text for pause in ("0.0", "0.5", "1.0"))
     assert tidemark.end() == 0

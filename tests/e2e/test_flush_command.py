@@ -77,7 +77,7 @@ def working(machine: Machine, environ: Mapping[str, str]) -> subprocess.Popen[by
     return process
 
 
-def written(machine: Machine) -> list[dict[str, Any]]:
+def daily_lines(machine: Machine) -> list[dict[str, Any]]:
     """The lines of the daily tier."""
     files = sorted((machine.folder / "data" / "flush").glob("*/*.jsonl"))
     return [json.loads(line) for path in files for line in path.read_bytes().splitlines()]
@@ -119,8 +119,8 @@ def test_a_proxy_that_is_killed_before_it_could_queue_loses_nothing(
     assert sweep(valkey.url) == 1
     assert sweep(valkey.url) == 0
     working(machine, environ)
-    wait_until(lambda: len(written(machine)) == 1, WAIT_SECONDS)
-    (one,) = written(machine)
+    wait_until(lambda: len(daily_lines(machine)) == 1, WAIT_SECONDS)
+    (one,) = daily_lines(machine)
     assert one["messages"] == SAID[: one["last"]]
     assert one["conversation"] == got.headers["x-tidemark-conversation"]
     assert one["summary"]["covered"] == one["last"] == int(got.headers["x-tidemark-summarized-messages"])
@@ -147,8 +147,8 @@ def test_a_killed_store_that_is_started_again_holds_what_was_queued(
     valkey.stop()
     valkey.start()
     working(machine, environ)
-    wait_until(lambda: len(written(machine)) == 1, WAIT_SECONDS)
-    assert written(machine)[0]["messages"] == SAID[: written(machine)[0]["last"]]
+    wait_until(lambda: len(daily_lines(machine)) == 1, WAIT_SECONDS)
+    assert daily_lines(machine)[0]["messages"] == SAID[: daily_lines(machine)[0]["last"]]
 
 
 def test_a_killed_worker_is_replaced_and_the_webhook_gets_all_in_order(
@@ -188,7 +188,7 @@ def test_the_queue_is_shown_and_replayed_from_the_command_line(machine: Machine,
     configured(machine, "worker: true")
     tidemark = machine.serve(environ=environ)
     tidemark.chat(SAID)
-    wait_until(lambda: len(written(machine)) == 1, WAIT_SECONDS)
+    wait_until(lambda: len(daily_lines(machine)) == 1, WAIT_SECONDS)
 
     def told(*arguments: str) -> str:
         done = typed(machine, environ, *arguments)
@@ -196,7 +196,7 @@ def test_the_queue_is_shown_and_replayed_from_the_command_line(machine: Machine,
         return done.stdout.decode()
 
     (line,) = told("tail").splitlines()
-    one = written(machine)[0]
+    one = daily_lines(machine)[0]
     assert one["conversation"] in line
     assert f"{len(one['messages'])} messages to {one['last']}" in line
     whole = json.loads(told("tail", "--json"))
@@ -205,7 +205,7 @@ def test_the_queue_is_shown_and_replayed_from_the_command_line(machine: Machine,
     assert "daily" in told("pending")
     assert told("replay", whole["id"], "--consumer", "daily") == "1 queued once more\n"
     wait_until(lambda: json.loads(told("pending", "--json"))["consumers"][0]["delivered"] == 2, WAIT_SECONDS)
-    assert len(written(machine)) == 1
+    assert len(daily_lines(machine)) == 1
     assert told("replay", "--since", "-") == "2 queued once more\n"
     assert told("replay", "--dead") == "0 queued once more\n"
     for wrong, code in (
@@ -279,8 +279,8 @@ def test_of_several_workers_and_servers_one_delivers(machine: Machine, environ: 
     for key in keys:
         tidemark.key = key
         assert tidemark.chat(SAID).status_code == 200
-    wait_until(lambda: len(written(machine)) == len(keys), WAIT_SECONDS)
-    assert len({one["key"] for one in written(machine)}) == len(keys)
+    wait_until(lambda: len(daily_lines(machine)) == len(keys), WAIT_SECONDS)
+    assert len({one["key"] for one in daily_lines(machine)}) == len(keys)
     wait_until(
         lambda: 'tidemark_flush_queue_length{consumer="daily"} 0.0' in tidemark.get("/metrics").text, WAIT_SECONDS
     )

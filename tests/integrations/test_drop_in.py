@@ -175,7 +175,7 @@ def test_below_the_threshold_nothing_is_done() -> None:
 
 
 async def test_async_is_the_same_as_sync() -> None:
-    """Both doors walk the same steps."""
+    """Both ways of calling take the same steps."""
     one, two = Scribe(), Scribe()
     first = summarize_messages(talk(9), running_summary=None, model=one, **LIMITS)
     second = await asummarize_messages(talk(9), running_summary=None, model=two, **LIMITS)

@@ -67,7 +67,7 @@ def test_s0_4_g_exactly_the_messages_that_leave_are_flushed(output: str) -> None
 
 
 def test_s0_4_g_a_system_message_leaves_only_where_the_summary_took_it_in() -> None:
-    """One at the beginning stays; so does one in the middle that finds room."""
+    """One at the beginning stays; so does one in the middle that fits."""
     taken = Taken()
     said = [SystemMessage("Rules.", id="s0"), *talk(4), SystemMessage("It is noon.", id="s1"), *talk(12, 4)]
     result = summarize_messages(said, running_summary=None, model=Scribe(), on_flush=taken, **LIMITS)
@@ -96,7 +96,7 @@ def test_s0_4_g_the_graph_does_not_wait_for_the_hook() -> None:
 
 
 def test_s0_4_g_a_coroutine_function_is_awaited() -> None:
-    """In the asynchronous door as well."""
+    """In the asynchronous call as well."""
     taken = Taken()
 
     async def hook(messages: list[BaseMessage]) -> None:

@@ -73,7 +73,7 @@ def test_a_summary_is_held_to_its_bound() -> None:
 
 @pytest.mark.parametrize("bound", [5, 10, 15, 20, 30, 35, 40, 100])
 def test_a_small_bound_leaves_a_text_and_max_tokens_holds(bound: int) -> None:
-    """The final prompt's own words do not eat a summary up: then the bound is the text's, and room is kept for both."""
+    """The final prompt's own words do not eat a summary up: then the bound is the text's, and both fit."""
     model = Scribe(responses=["The build fails. " * 400])
     messages: list[AnyMessage] = [
         (AIMessage if n % 2 else HumanMessage)(f"Message number {n}. " * 3, id=f"m{n}") for n in range(12)

@@ -83,7 +83,7 @@ def summaries(bench: Bench) -> list[Received]:
     return [one for one in bench.upstream.received if is_summary_call(one)]
 
 
-def begun(client: Client, bench: Bench, *, summary: Callable[[Received], Answer]) -> Talk:
+def begin_talk(client: Client, bench: Bench, *, summary: Callable[[Received], Answer]) -> Talk:
     """A conversation whose upstream summarizes in that way."""
     bench.upstream.script = replying(summary)
     return Talk(client)
@@ -101,7 +101,9 @@ def test_a_turn_that_crosses_the_high_water_waits_no_longer_than_any_other(
     bench: Bench, request: pytest.FixtureRequest
 ) -> None:
     """A summarizer of three seconds, turns smaller than the gap between the marks: the summary is there in time."""
-    talk = begun(bench.client(request.node.nodeid, strategy="llm", window=4000), bench, summary=slowly(SLOW_SECONDS))
+    talk = begin_talk(
+        bench.client(request.node.nodeid, strategy="llm", window=4000), bench, summary=slowly(SLOW_SECONDS)
+    )
     firsts: list[float] = []
     for got in talk.until("compacted"):
         firsts.append(got.extensions["first"])
@@ -119,7 +121,7 @@ def test_a_turn_that_crosses_the_high_water_waits_no_longer_than_any_other(
 
 def test_until_the_high_water_a_prepared_summary_is_not_used(bench: Bench, request: pytest.FixtureRequest) -> None:
     """The forwarded prefix stays what it was (promise 5)."""
-    talk = begun(bench.client(request.node.nodeid, strategy="llm", window=4000), bench, summary=says(SUMMARY))
+    talk = begin_talk(bench.client(request.node.nodeid, strategy="llm", window=4000), bench, summary=says(SUMMARY))
     for got in talk.until("compacted"):
         forwarded = [one.messages for one in bench.upstream.received if not is_summary_call(one)]
         if got.headers["x-tidemark-action"] == "none":
@@ -137,7 +139,7 @@ def test_a_summary_that_is_being_prepared_when_it_is_needed_is_waited_for(
         "server: {{notice_seconds: 0.2}}\n"
         "compaction: {{defaults: {{strategy: llm, retention_tokens: 200, min_tokens: 300}}}}\n"
     )
-    talk = begun(bench.client(request.node.nodeid, config=config), bench, summary=slowly(SLOW_SECONDS))
+    talk = begin_talk(bench.client(request.node.nodeid, config=config), bench, summary=slowly(SLOW_SECONDS))
     while not summaries(bench):
         talk.turn()
     got = talk.turn(words=1600)
@@ -151,7 +153,7 @@ def test_a_summary_that_is_being_prepared_when_it_is_needed_is_waited_for(
 def test_a_wait_that_is_too_long_is_ended_by_the_failure_policy(bench: Bench, request: pytest.FixtureRequest) -> None:
     """``wait_seconds``: an extractive summary stands in, and the header says so."""
     client = bench.client(request.node.nodeid, strategy="llm", window=4000, more=", wait_seconds: 0.3")
-    talk = begun(client, bench, summary=slowly(30))
+    talk = begin_talk(client, bench, summary=slowly(30))
     while not summaries(bench):
         talk.turn()
     got = talk.turn(words=1600)
@@ -166,7 +168,7 @@ def test_a_preparation_that_fails_is_tried_again_and_costs_nobody_anything(
 ) -> None:
     """The turn after it begins another one; no answer carries a warning."""
     client = bench.client(request.node.nodeid, strategy="llm", window=4000)
-    talk = begun(client, bench, summary=lambda _: error(500, "out of order"))
+    talk = begin_talk(client, bench, summary=lambda _: error(500, "out of order"))
     while len(summaries(bench)) < 2:
         assert "x-tidemark-warning" not in talk.turn().headers
     bench.upstream.script = replying(says(SUMMARY))
@@ -177,7 +179,7 @@ def test_a_preparation_that_fails_is_tried_again_and_costs_nobody_anything(
 def test_three_failures_leave_the_summarizer_alone_for_a_while(bench: Bench, request: pytest.FixtureRequest) -> None:
     """No further call; requests are served meanwhile, and the readiness page says so."""
     client = bench.client(request.node.nodeid, strategy="llm", window=4000)
-    talk = begun(client, bench, summary=lambda _: error(500, "out of order"))
+    talk = begin_talk(client, bench, summary=lambda _: error(500, "out of order"))
     *_, last = talk.until("compacted")
     assert last.headers["x-tidemark-strategy"] == "extractive"
     assert "rests for" in last.headers["x-tidemark-warning"] or len(summaries(bench)) <= 3
@@ -189,7 +191,7 @@ def test_three_failures_leave_the_summarizer_alone_for_a_while(bench: Bench, req
 def test_without_a_prepare_mark_nothing_is_prepared(bench: Bench, request: pytest.FixtureRequest) -> None:
     """``prepare: 1``: the one summary is made in the request that needs it."""
     client = bench.client(request.node.nodeid, strategy="llm", window=4000, more=", prepare: 1")
-    talk = begun(client, bench, summary=says(SUMMARY))
+    talk = begin_talk(client, bench, summary=says(SUMMARY))
     for got in talk.until("compacted"):
         assert len(summaries(bench)) == (got.headers["x-tidemark-action"] == "compacted")
 
@@ -198,7 +200,7 @@ def test_another_worker_swaps_in_what_this_one_prepared(bench: Bench, request: p
     """One store for all; equal requests to both are forwarded as equal bytes."""
     first = bench.client(request.node.nodeid, strategy="llm", window=4000)
     second = bench.client(request.node.nodeid, strategy="llm", window=4000)
-    talk = begun(first, bench, summary=says(SUMMARY))
+    talk = begin_talk(first, bench, summary=says(SUMMARY))
     while not summaries(bench):
         talk.turn()
     talk.client = second

@@ -49,7 +49,7 @@ def talk(size: int) -> bytes:
     return b"".join(json.dumps(one).encode() + b"\n" for one in said)
 
 
-def brought(client: Client, size: int) -> httpx.Response:
+def import_of(client: Client, size: int) -> httpx.Response:
     """The answer to an import."""
     path = "/tidemark/conversations/import?model=small"
     return client.http.post(path, content=talk(size), headers=client.headers())
@@ -62,13 +62,13 @@ def code(answer: httpx.Response) -> tuple[int, str]:
 
 def test_a_made_up_key_imports_a_megabyte_in_all(client: Client) -> None:
     """No upstream knows it; one answer of an upstream, and it may import more. Words name the mend."""
-    assert brought(client, MEGABYTE // 2).status_code == 201
-    refused = brought(client, MEGABYTE // 2 + 1000)
+    assert import_of(client, MEGABYTE // 2).status_code == 201
+    refused = import_of(client, MEGABYTE // 2 + 1000)
     assert code(refused) == (429, "import_limit_exceeded")
     assert "Send a chat request with this credential first" in refused.json()["error"]["message"]
-    assert brought(client, MEGABYTE // 3).status_code == 201
+    assert import_of(client, MEGABYTE // 3).status_code == 201
     assert client.chat([user("Hello")]).status_code == 200
-    assert brought(client, 2 * MEGABYTE).status_code == 201
+    assert import_of(client, 2 * MEGABYTE).status_code == 201
 
 
 def test_an_import_that_failed_is_not_counted(client: Client) -> None:
@@ -77,20 +77,20 @@ def test_an_import_that_failed_is_not_counted(client: Client) -> None:
     for _ in range(3):
         wrong = client.http.post(path, content=b"x" * (MEGABYTE // 2), headers=client.headers())
         assert code(wrong) == (400, "invalid_import")
-    assert brought(client, MEGABYTE // 2).status_code == 201
+    assert import_of(client, MEGABYTE // 2).status_code == 201
 
 
 def test_a_key_that_the_upstream_refuses_stays_unknown(bench: Bench, client: Client) -> None:
     """Its 401 is no answer that accepts."""
     bench.upstream.script = lambda _: error(401, "invalid_api_key")
     assert client.chat([user("Hello")]).status_code == 401
-    assert code(brought(client, MEGABYTE + 1000)) == (429, "import_limit_exceeded")
+    assert code(import_of(client, MEGABYTE + 1000)) == (429, "import_limit_exceeded")
 
 
 def test_the_operator_imports_any(start: Start) -> None:
     """By the admin token; whoever else sends it beside another key as well."""
     operator = Client(start(more=""), TOKEN)
-    assert brought(operator, 2 * MEGABYTE).status_code == 201
+    assert import_of(operator, 2 * MEGABYTE).status_code == 201
 
 
 def test_a_full_tenant_is_served_and_told(start: Start, request: pytest.FixtureRequest) -> None:
@@ -98,7 +98,7 @@ def test_a_full_tenant_is_served_and_told(start: Start, request: pytest.FixtureR
     client = Client(start(), request.node.nodeid)
     other = Client(client.http, f"another than {request.node.nodeid}")
     assert "x-tidemark-warning" not in client.chat([user("Hello")]).headers
-    while (answer := brought(client, MEGABYTE // 4)).status_code == 201:
+    while (answer := import_of(client, MEGABYTE // 4)).status_code == 201:
         pass
     assert code(answer) == (507, "store_full")
     assert "store.max_tenant_mb" in answer.json()["error"]["message"]
@@ -121,7 +121,7 @@ def test_a_full_store_refuses_imports(start: Start, tmp_path: Path) -> None:
         client = Client(start(server.url, "store: {max_tenant_mb: null}"), "filling")
         assert client.chat([user("Hello")]).status_code == 200
         made = []
-        while (answer := brought(client, 2 * MEGABYTE)).status_code == 201:
+        while (answer := import_of(client, 2 * MEGABYTE)).status_code == 201:
             made.append(answer.json()["id"])
         assert code(answer) == (507, "store_full")
         assert "store.max_mb" in answer.json()["error"]["message"]
@@ -130,4 +130,4 @@ def test_a_full_store_refuses_imports(start: Start, tmp_path: Path) -> None:
         for id_ in made:
             gone = client.http.delete(f"/tidemark/conversations/{id_}", headers=client.headers())
             assert gone.status_code == 200
-        assert brought(client, 2 * MEGABYTE).status_code == 201
+        assert import_of(client, 2 * MEGABYTE).status_code == 201

@@ -44,7 +44,7 @@ def test_a_conversation_goes_on_past_its_window(bench: Bench, client: Client) ->
     first = actions.index("compacted")
     assert set(actions[:first]) == {"none"}
     assert set(actions[first:]) == {"compacted", "reused"}
-    assert "compacted" not in actions[first + 1 : first + 4], "the low water leaves room for some turns"
+    assert "compacted" not in actions[first + 1 : first + 4], "some turns fit above the low water"
 
 
 def test_between_two_compactions_the_forwarded_prefix_is_frozen(bench: Bench, client: Client) -> None:

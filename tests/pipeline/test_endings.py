@@ -37,7 +37,7 @@ def facts(response: httpx.Response) -> dict[str, str]:
     return {name: value for name, value in response.headers.items() if name.startswith("x-tidemark-")}
 
 
-def sent(answer: Answer) -> bytes:
+def bytes_of(answer: Answer) -> bytes:
     """All bytes of an answer."""
     return b"".join(piece for piece in answer.pieces if isinstance(piece, bytes))
 
@@ -57,14 +57,14 @@ def stored(store_url: str, conversation: str) -> list[bytes]:
 
 def test_an_answer_nested_too_deeply_to_be_read_is_delivered(bench: Bench, client: Client) -> None:
     """Whole or streamed: that it cannot be read here is no reason to keep it from the client."""
-    deep = sent(whole("fine")).rstrip()[:-1] + b',"extra":' + DEEP.encode() + b"}"
+    deep = bytes_of(whole("fine")).rstrip()[:-1] + b',"extra":' + DEEP.encode() + b"}"
     bench.upstream.script = lambda _: Answer([deep])
     got = client.chat([user("hi")])
     assert (got.status_code, got.content) == (200, deep)
     answer = streamed("all of it")
     answer.pieces = [*answer.pieces[:2], b'data: {"extra":' + DEEP.encode() + b"}\n\n", *answer.pieces[2:]]
     bench.upstream.script = lambda _: answer
-    assert client.post(ASK).content == sent(answer)
+    assert client.post(ASK).content == bytes_of(answer)
 
 
 def test_a_client_that_leaves_after_the_last_word_finds_its_turn(bench: Bench, client: Client, store_url: str) -> None:
@@ -80,7 +80,7 @@ def test_a_client_that_leaves_after_the_last_word_finds_its_turn(bench: Bench, c
 
 def test_an_error_reaches_the_client_of_an_upstream_that_told_a_length(bench: Bench, client: Client) -> None:
     """Our event makes the body longer than the upstream's ``content-length`` says."""
-    body = sent(streamed("only a part", finish=False, done=False))
+    body = bytes_of(streamed("only a part", finish=False, done=False))
     headers = [*SSE_HEADERS, (b"content-length", str(len(body)).encode())]
     bench.upstream.script = lambda _: Answer([body], headers=headers)
     got = client.post(ASK)
@@ -111,7 +111,7 @@ def test_a_stream_by_another_name_is_streamed(bench: Bench, client: Client, head
     bench.upstream.script = lambda _: answer
     with client.http.stream("POST", "/v1/chat/completions", json=ASK, headers=client.headers()) as got:
         arrived = [(time.monotonic(), piece) for piece in got.iter_raw() if piece]
-    assert b"".join(piece for _, piece in arrived) == sent(answer)
+    assert b"".join(piece for _, piece in arrived) == bytes_of(answer)
     assert len([after for before, after in pairwise(arrived) if after[0] - before[0] > 0.1]) >= 5
 
 
@@ -121,7 +121,7 @@ def test_json_in_answer_to_a_wish_for_a_stream_keeps_its_status_and_length(bench
     answer.headers = [(b"content-type", b"Application/JSON; charset=utf-8")]
     bench.upstream.script = lambda _: answer
     got = client.post(ASK)
-    assert got.content == sent(answer)
+    assert got.content == bytes_of(answer)
     assert got.headers["content-length"] == str(len(got.content))
 
 
@@ -147,7 +147,7 @@ def test_a_page_of_html_is_no_complete_answer(bench: Bench, client: Client) -> N
 def test_counts_of_the_upstream_that_are_none_are_not_counted(bench: Bench, client: Client, number: str) -> None:
     """Whatever stands in ``usage``: the answer is delivered, the request told of, and the metrics stay readable."""
     usage = '"usage": {"prompt_tokens": %s, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": %s}}'
-    body = sent(whole("fine", usage=False)).rstrip()[:-1] + f", {usage % (number, number)}}}".encode()
+    body = bytes_of(whole("fine", usage=False)).rstrip()[:-1] + f", {usage % (number, number)}}}".encode()
     bench.upstream.script = lambda _: Answer([body])
     assert client.chat([user("hi")]).content == body
 
@@ -219,7 +219,7 @@ def test_a_stream_that_a_comment_opens_says_what_was_done(
     assert facts(got).keys() == quick.keys()
     assert facts(got)["x-tidemark-action"] == "reused"
     if late == "an answer":
-        assert got.content.endswith(sent(answer))
+        assert got.content.endswith(bytes_of(answer))
     else:
         assert events(got.content)[-1]["error"]["message"] == (
             "slow down" if late == "a refusal" else "The upstream answered with status 502."

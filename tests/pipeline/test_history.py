@@ -17,7 +17,7 @@ from tests.support.scripted import Answer, Received, error, says, streamed, whol
 STORED = {"history": "stored"}
 
 
-def told(got: httpx.Response) -> str:
+def reply_of(got: httpx.Response) -> str:
     """What the model said."""
     assert got.status_code == 200, got.text
     text: str = got.json()["choices"][0]["message"]["content"]
@@ -50,7 +50,7 @@ def test_what_is_forwarded_is_what_a_client_with_all_messages_would_send(bench: 
                 got = client.chat([system("Be brief."), *said], conversation="talk")
             else:
                 got = client.chat([system("Be brief."), new], conversation="talk", **STORED)
-            replies.append(told(got))
+            replies.append(reply_of(got))
             said.append(assistant(replies[-1]))
             sent[kind].append([{k: one[k] for k in ("role", "content")} for one in bench.upstream.last.messages])
             actions[kind].append(got.headers["x-tidemark-action"])
@@ -138,7 +138,7 @@ def test_tool_results_alone_go_on_after_the_calls(bench: Bench, client: Client) 
     bench.upstream.script = script
     client.chat([user("Look.")], conversation="agent", **STORED)
     result = {"role": "tool", "tool_call_id": "call_1", "content": "Nothing."}
-    assert told(client.chat([result], conversation="agent", **STORED)) == "Done."
+    assert reply_of(client.chat([result], conversation="agent", **STORED)) == "Done."
     sent = bench.upstream.last.messages
     assert [one["role"] for one in sent] == ["user", "assistant", "tool"]
     assert sent[1]["tool_calls"] == calls
@@ -154,7 +154,7 @@ def test_an_overlapping_window_appends_nothing_twice(bench: Bench, client: Clien
         said.append(user(f"Question {turn}."))
         got = client.chat(said[-window:], conversation="windowed", **STORED)
         assert "x-tidemark-history-gap" not in got.headers
-        said.append(assistant(told(got)))
+        said.append(assistant(reply_of(got)))
     plain = [{"role": one["role"], "content": one["content"]} for one in bench.upstream.last.messages]
     assert plain == said[:-1]
 
@@ -175,7 +175,7 @@ def test_a_lost_answer_is_asked_for_again_and_an_older_one_is_a_conflict(bench: 
     client.chat([user("One.")], conversation="lost", **STORED)
     first = client.chat([assistant("Answer 0."), user("Two.")], conversation="lost", **STORED)
     again = client.chat([assistant("Answer 0."), user("Two.")], conversation="lost", **STORED)
-    assert (told(first), told(again)) == ("Answer 1.", "Answer 2.")
+    assert (reply_of(first), reply_of(again)) == ("Answer 1.", "Answer 2.")
     assert again.headers["x-tidemark-conversation"] != first.headers["x-tidemark-conversation"]
     client.chat([user("Three.")], conversation="lost", **STORED)
     assert [one["content"] for one in bench.upstream.last.messages] == [
@@ -193,7 +193,7 @@ def test_commands_work_and_are_not_stored(bench: Bench, client: Client) -> None:
     """The whole conversation is what they tell about."""
     client.chat([*history(3), user("Now.")], conversation="asked", **STORED)
     got = client.chat([user("/context")], conversation="asked", **STORED)
-    assert "Messages: 8" in told(got)
+    assert "Messages: 8" in reply_of(got)
     client.chat([user("On.")], conversation="asked", **STORED)
     assert len(bench.upstream.last.messages) == 9
 

@@ -51,7 +51,7 @@ def client(bench: Bench) -> Client:
     return bench.client("k", config=CONFIG)
 
 
-def written(folder: Path) -> list[dict[str, Any]]:
+def daily_lines(folder: Path) -> list[dict[str, Any]]:
     """The lines of the daily tier, oldest first."""
     files = sorted((folder / "flush").glob("*/*.jsonl"))
     return [json.loads(line) for path in files for line in path.read_bytes().splitlines()]
@@ -59,9 +59,9 @@ def written(folder: Path) -> list[dict[str, Any]]:
 
 def arrived(folder: Path, count: int) -> list[dict[str, Any]]:
     """The same, as soon as there are so many; no more come in the next moment."""
-    eventually(lambda: len(written(folder)) >= count)
+    eventually(lambda: len(daily_lines(folder)) >= count)
     time.sleep(0.3)
-    lines = written(folder)
+    lines = daily_lines(folder)
     assert len(lines) == count
     return lines
 
@@ -132,7 +132,7 @@ def test_a_prepared_summary_tells_when_it_is_put_into_use_and_not_before(bench: 
     talking = Talk(bench.client("k", config=CONFIG, strategy="llm", window=4000))
     for got in talking.until("compacted"):
         if got.headers["x-tidemark-action"] == "none":
-            assert written(tmp_path) == []
+            assert daily_lines(tmp_path) == []
     (one,) = arrived(tmp_path, 1)
     assert one["summary"]["cause"] == "prepared"
     assert one["messages"] == talking.messages[: one["last"]]
@@ -219,9 +219,9 @@ def test_while_the_store_is_away_requests_are_served_and_what_left_is_told_later
         assert got.headers["x-tidemark-store"] == "degraded"
         assert got.headers["x-tidemark-action"] == "compacted"
         said += [{"role": "assistant", "content": "So."}, user(long(100 + number))]
-    assert written(tmp_path) == []
+    assert daily_lines(tmp_path) == []
     valkey.start()
-    eventually(lambda: len(written(tmp_path)) >= 1, 40)
+    eventually(lambda: len(daily_lines(tmp_path)) >= 1, 40)
     (one,) = arrived(tmp_path, 1)
     assert one["messages"] == said[: one["last"]]
 
@@ -238,7 +238,7 @@ def test_what_had_left_before_the_store_went_away_is_not_told_again(
     got = client.chat(said)
     assert got.headers["x-tidemark-store"] == "degraded"
     valkey.start()
-    eventually(lambda: len(written(tmp_path)) >= 2, 40)
+    eventually(lambda: len(daily_lines(tmp_path)) >= 2, 40)
     after = arrived(tmp_path, 2)[1]
     assert after["first"] == before["last"] + 1
     assert after["messages"] == said[before["last"] : after["last"]]
@@ -277,7 +277,7 @@ def test_a_forgotten_conversation_is_gone_from_queue_and_files(
     arrived(tmp_path, 2)
     answer = client.http.delete(f"/tidemark/conversations/{gone}", headers=client.headers())
     assert answer.status_code == 200
-    assert [one["conversation"] for one in written(tmp_path)] == [stays]
+    assert [one["conversation"] for one in daily_lines(tmp_path)] == [stays]
     with redis.Redis.from_url(valkey.url) as admin:
         entries = repr(admin.xrange("tm:{flush}:s"))
     assert gone not in entries

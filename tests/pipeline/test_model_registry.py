@@ -156,7 +156,7 @@ def test_the_list_shows_marks_and_what_requests_found(own: Bench) -> None:
 
 
 def test_what_only_requests_named_is_told_to_nobody_but_the_operator(own: Bench) -> None:
-    """By id and by name a stranger is told what he would be had nobody asked (promise 8); what was set is for all."""
+    """By id and by name another caller gets the answer for an unused model (promise 8); what was set is for all."""
     client = own.client("k", config="upstream: {base}\nmodel_list: []\n")
 
     def told(name: str, **stranger: str) -> tuple[int, Any]:

@@ -324,7 +324,7 @@ def test_a_client_that_asks_for_long_replies_is_served(bench: Bench, request: py
 def test_a_refusal_for_the_reply_alone_keeps_the_window_and_makes_room(
     bench: Bench, request: pytest.FixtureRequest
 ) -> None:
-    """Sent again with room for the whole reply; the next request has it at once, a shorter reply has all the room."""
+    """Sent again so that the whole reply fits; the next request does at once, and a shorter reply is cut no further."""
     client = bench.client(request.node.nodeid, config=STRICT)
     bench.upstream.script = holding_both(client, 4000)
     got = client.post({"model": "small", "messages": LONG, "max_tokens": 2600})

@@ -33,11 +33,11 @@ SAID = [
     {"role": "user", "content": "When?"},
 ]
 OWN_SECONDS = 0.25
-"""Of the road itself, by the timer."""
+"""Of the pipeline itself, by the timer."""
 
 
 class _Ports:
-    """Everything outside the road, where each answer is another value."""
+    """Everything outside the pipeline, where each answer is another value."""
 
     recipe = None
 

@@ -19,7 +19,7 @@ from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, benched
 from tests.pipeline.talk import Said, assistant, system, user
 from tests.pipeline.test_background_summaries import eventually
-from tests.pipeline.test_memory_flush import CONFIG, written
+from tests.pipeline.test_memory_flush import CONFIG, daily_lines
 from tests.support.scripted import says
 from tests.support.sealing import TAG, XorCipher
 
@@ -98,7 +98,7 @@ def converse(bench: Bench, codec: Codec, tmp_path: Path) -> None:
         actions.append(got.headers["x-tidemark-action"])
         sent += [question, answer]
     assert {"compacted", "reused"} <= set(actions)
-    eventually(lambda: len(written(tmp_path)) >= actions.count("compacted"))
+    eventually(lambda: len(daily_lines(tmp_path)) >= actions.count("compacted"))
 
     setting = client.http.put("/tidemark/models/openai:scripted", json={"threshold": 0.6543})
     assert setting.status_code == 200, setting.text
@@ -120,7 +120,7 @@ def converse(bench: Bench, codec: Codec, tmp_path: Path) -> None:
     assert goes_on.headers["x-tidemark-action"] == "reused"
     shown = reader.http.get("/tidemark/models/openai:scripted").json()
     assert shown["overrides"]["threshold"] == 0.6543
-    flushed = [message for line in written(tmp_path) for message in line["messages"]]
+    flushed = [message for line in daily_lines(tmp_path) for message in line["messages"]]
     assert flushed
     assert [{name: message[name] for name in ("role", "content")} for message in flushed] == sent[: len(flushed)]
 

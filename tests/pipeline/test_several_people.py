@@ -104,7 +104,7 @@ def test_a_conversation_that_is_summarized_by_hand_holds_no_ones_record(bench: B
 
 
 def test_a_summarizer_reads_no_other_persons_record(bench: Bench, request: pytest.FixtureRequest) -> None:
-    """What the next summary takes in is what the request holds: the model that writes it never sees a stranger's."""
+    """What the next summary takes in is what the request holds: its model never sees another person's."""
     client = bench.client(request.node.nodeid, strategy="hybrid")
     readers: list[dict[str, Any]] = []
 

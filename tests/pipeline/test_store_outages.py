@@ -40,7 +40,7 @@ def client(bench: Bench, server: EmbeddedValkey, request: pytest.FixtureRequest)
     return bench.client(request.node.nodeid, store=server.url)
 
 
-def told(client: Client, text: str = "Hello.") -> Any:
+def store_header(client: Client, text: str = "Hello.") -> Any:
     """What a request's header says of the store."""
     got = client.chat([user(text)])
     assert got.status_code == 200
@@ -73,26 +73,26 @@ def test_a_store_that_refuses_to_write_is_degraded_until_it_writes(
     client: Client, server: EmbeddedValkey, refuse: Any
 ) -> None:
     """It answers every lookup meanwhile, so only writes can tell; nothing is asked for its recovery."""
-    assert told(client) == "ok"
+    assert store_header(client) == "ok"
     with redis.Redis.from_url(server.url) as admin:
         refuse(admin)
         assert readiness(client)["store"] == "degraded"
         assert "refuses to write" in readiness(client)["detail"]
-        assert told(client, "Another.") == "degraded"
+        assert store_header(client, "Another.") == "degraded"
         assert client.chat([user("Stored?")], **STORED).status_code == 503
         mended(admin)
     assert readiness(client) == {"status": "ready", "store": "ok"}
-    assert told(client, "And now?") == "ok"
+    assert store_header(client, "And now?") == "ok"
 
 
 def test_a_refusal_is_forgotten_without_a_request(client: Client, server: EmbeddedValkey) -> None:
     """The first request after it is told the truth: the store was probed meanwhile."""
     with redis.Redis.from_url(server.url) as admin:
         full(admin)
-        assert told(client) == "degraded"
+        assert store_header(client) == "degraded"
         mended(admin)
         wait_until(lambda: bool(admin.exists("tm:probe")))
-    wait_until(lambda: told(client) == "ok")
+    wait_until(lambda: store_header(client) == "ok")
 
 
 def test_a_store_that_was_frozen_is_used_again_soon(client: Client, server: EmbeddedValkey) -> None:
@@ -104,10 +104,10 @@ def test_a_store_that_was_frozen_is_used_again_soon(client: Client, server: Embe
     refused: list[httpx.Response] = []
     while time.monotonic() < until:
         refused.append(client.chat([user("Two.")], **STORED))
-        assert told(client) == "degraded"
+        assert store_header(client) == "degraded"
         time.sleep(0.1)
     assert {one.status_code for one in refused} == {503}
     os.kill(server.pid, signal.SIGCONT)
     wait_until(lambda: client.chat([user("Two.")], **STORED).status_code == 200, BACK_SECONDS)
-    assert told(client, "And a talk of its own?") == "ok"
+    assert store_header(client, "And a talk of its own?") == "ok"
     assert BACK_SECONDS < LEASE_SECONDS

@@ -29,7 +29,7 @@ def upstream_with(summary: Callable[[Received], Answer], reply: str = "Fine.") -
     return script
 
 
-def made(bench: Bench, request: pytest.FixtureRequest, strategy: str, more: str = "") -> Client:
+def client_with(bench: Bench, request: pytest.FixtureRequest, strategy: str, more: str = "") -> Client:
     """A client of a Tidemark with a strategy."""
     return bench.client(request.node.nodeid, strategy=strategy, more=more)
 
@@ -39,7 +39,7 @@ def test_a_summary_is_asked_of_the_conversations_upstream(
     bench: Bench, request: pytest.FixtureRequest, strategy: str
 ) -> None:
     """With the client's own key, within the bound; the forwarded request carries it and says who wrote it."""
-    client = made(bench, request, strategy)
+    client = client_with(bench, request, strategy)
     bench.upstream.script = upstream_with(says(SUMMARY))
     got = client.chat(LONG)
     assert got.headers["x-tidemark-action"] == "compacted"
@@ -78,7 +78,7 @@ def test_a_failed_summary_is_replaced_by_an_extractive_one(
     bench: Bench, request: pytest.FixtureRequest, failure: str
 ) -> None:
     """``on_failure: deterministic``, the default: the request is served, and the header warns."""
-    client = made(bench, request, "llm", ", summarizer: {timeout_seconds: 0.5}")
+    client = client_with(bench, request, "llm", ", summarizer: {timeout_seconds: 0.5}")
     bench.upstream.script = upstream_with(FAILURES[failure])
     got = client.chat(LONG)
     assert got.status_code == 200
@@ -90,7 +90,7 @@ def test_a_failed_summary_is_replaced_by_an_extractive_one(
 
 def test_block_refuses_until_it_works_or_the_risk_is_accepted(bench: Bench, request: pytest.FixtureRequest) -> None:
     """FR-5.1.1: the full history is not sent; the client may retry, or acknowledge the overflow."""
-    client = made(bench, request, "llm", ", on_failure: block")
+    client = client_with(bench, request, "llm", ", on_failure: block")
     bench.upstream.script = upstream_with(FAILURES["rate limited"])
     for _ in range(2):
         refused = client.chat(LONG)
@@ -110,7 +110,7 @@ def test_block_refuses_until_it_works_or_the_risk_is_accepted(bench: Bench, requ
 
 def test_passthrough_forwards_the_request_as_it_is(bench: Bench, request: pytest.FixtureRequest) -> None:
     """``on_failure: passthrough``: the upstream judges, and the header says what happened."""
-    client = made(bench, request, "llm", ", on_failure: passthrough")
+    client = client_with(bench, request, "llm", ", on_failure: passthrough")
     bench.upstream.script = upstream_with(FAILURES["empty"])
     got = client.chat(LONG)
     assert got.status_code == 200
@@ -120,7 +120,7 @@ def test_passthrough_forwards_the_request_as_it_is(bench: Bench, request: pytest
 
 def test_equal_requests_at_once_make_one_summary(bench: Bench, request: pytest.FixtureRequest) -> None:
     """Single flight within a process: ten requests, one summary, the same forwarded bytes."""
-    client = made(bench, request, "llm")
+    client = client_with(bench, request, "llm")
     slow = whole(SUMMARY)
     slow.before_headers = 0.3
     bench.upstream.script = upstream_with(lambda _: slow)
@@ -140,7 +140,7 @@ def test_a_client_that_leaves_cancels_a_summary_that_only_it_waits_for(
 
     from tests.pipeline.test_streaming import wait_until
 
-    client = made(bench, request, "llm")
+    client = client_with(bench, request, "llm")
     slow = whole(SUMMARY)
     slow.before_headers = 20
     bench.upstream.script = upstream_with(lambda _: slow)

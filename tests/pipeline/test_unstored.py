@@ -50,7 +50,7 @@ def meanwhile(bench: Bench, server: EmbeddedValkey, number: int) -> None:
     bench.upstream.script = script
 
 
-def asked(client: Client, text: str, *, stream: bool, **headers: str) -> httpx.Response:
+def ask(client: Client, text: str, *, stream: bool, **headers: str) -> httpx.Response:
     """One turn."""
     body = {"model": "small", "messages": [user(text)], "max_tokens": 100, "stream": stream}
     return client.post(body, **headers)
@@ -83,7 +83,7 @@ def test_a_turn_that_could_not_be_written_ends_with_an_error(
 ) -> None:
     """The same question sent again is answered, stored, and stands once in what the model gets."""
     meanwhile(bench, server, number)
-    got = asked(client, "What colour?", stream=stream, **STORED)
+    got = ask(client, "What colour?", stream=stream, **STORED)
     assert error_of(got, stream=stream)["code"] == "turn_not_stored"
     if number == signal.SIGSTOP:
         assert server.pid is not None
@@ -108,7 +108,7 @@ def test_a_store_that_is_back_in_time_costs_the_client_nothing(
         return streamed("It is blue.")
 
     bench.upstream.script = script
-    got = asked(client, "What colour?", stream=True, **STORED)
+    got = ask(client, "What colour?", stream=True, **STORED)
     assert got.text.rstrip().endswith("[DONE]")
     bench.upstream.script = says("Hello there.")
     gone_on(client, "Sure?")
@@ -125,7 +125,7 @@ def test_a_refused_write_is_an_error_at_once(bench: Bench, client: Client, serve
             return whole("It is blue.")
 
         bench.upstream.script = script
-        got = asked(client, "What colour?", stream=False, **STORED)
+        got = ask(client, "What colour?", stream=False, **STORED)
         assert error_of(got, stream=False)["code"] == "turn_not_stored"
         assert len(bench.upstream.received) == 2
         admin.config_set("maxmemory", 0)
@@ -154,7 +154,7 @@ def test_an_answer_that_cannot_be_read_is_no_turn_of_a_stored_history(bench: Ben
         [b"\x1f\x8b nobody's"], headers=[(b"content-type", b"text/event-stream"), (b"content-encoding", b"gzip")]
     )
     bench.upstream.script = lambda _: packed
-    got = asked(client, "What colour?", stream=True, **STORED)
+    got = ask(client, "What colour?", stream=True, **STORED)
     assert (got.status_code, got.json()["error"]["code"]) == (503, "turn_not_stored")
     bench.upstream.script = says("Hello there.")
     gone_on(client, "What colour?")

@@ -171,7 +171,7 @@ def talk_with(
     return Talk(bench.client(key, config=config, window=window, more=more, store=store_url), bench.upstream, store_url)
 
 
-def told(got: httpx.Response, name: str) -> int:
+def number_in(got: httpx.Response, name: str) -> int:
     """A number out of the response's own headers: ``tokens-after``, ``limit``."""
     return int(got.headers[f"x-tidemark-{name}"])
 

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.config.sections import Preset
 from tests.pipeline.conftest import Bench
-from tests.scenarios.talks import Talk, summaries, talk_with, told
+from tests.scenarios.talks import Talk, number_in, summaries, talk_with
 
 PREPARE = 0.7
 """Tidemark's own default."""
@@ -22,11 +22,11 @@ def test_a_long_conversation_keeps_what_the_preset_promises(
     talk = talk_with(bench, store_url, request.node.nodeid, preset, window=4000, prepare=0.7)
     for _ in range(3):
         got = talk.until("compacted")
-        gone = told(got, "summarized-messages")
+        gone = number_in(got, "summarized-messages")
         assert len(summaries(talk.sent)) == 1
         assert talk.sent[1:] == talk.said[gone:-1]
         assert len(talk.sent) - 1 >= kept
-        assert told(got, "tokens-after") < MOST_KEPT_SHARE * told(got, "limit")
+        assert number_in(got, "tokens-after") < MOST_KEPT_SHARE * number_in(got, "limit")
 
 
 def kept_beside(talk: Talk, bench: Bench, times: int = 3) -> list[list[dict[str, str]]]:

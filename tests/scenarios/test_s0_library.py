@@ -15,10 +15,10 @@ from tests.scenarios.talks import (
     Talk,
     count_without_tokenizer,
     is_summary_call,
+    number_in,
     previous,
     summaries,
     talk_with,
-    told,
     transcript,
 )
 from tests.support.scripted import whole
@@ -37,12 +37,12 @@ def test_s0_1_token_threshold_exceeded(talk: Talk) -> None:
     got = talk.until("compacted")
     *before, _ = [one for one in talk.forwarded if not is_summary_call(one)]
     assert all(not summaries(one.messages) for one in before)
-    assert all(talk.count(*one.messages) <= MAX_TOKENS < told(got, "tokens-before") for one in before)
-    gone = told(got, "summarized-messages")
+    assert all(talk.count(*one.messages) <= MAX_TOKENS < number_in(got, "tokens-before") for one in before)
+    gone = number_in(got, "summarized-messages")
     assert gone > 0
     assert summaries(talk.sent[:1])
     assert talk.sent[1:] == talk.said[gone:-1]
-    assert told(got, "tokens-after") == talk.count(*talk.sent) <= MAX_TOKENS
+    assert number_in(got, "tokens-after") == talk.count(*talk.sent) <= MAX_TOKENS
 
 
 def test_s0_1_the_whole_of_a_models_input_is_the_budget_where_none_is_stated(
@@ -51,7 +51,7 @@ def test_s0_1_the_whole_of_a_models_input_is_the_budget_where_none_is_stated(
     """``max_tokens`` left out: what the model takes in."""
     talk = talk_with(bench, store_url, request.node.nodeid, "library")
     got = talk.until("compacted")
-    assert told(got, "limit") == 1800 < told(got, "tokens-before")
+    assert number_in(got, "limit") == 1800 < number_in(got, "tokens-before")
     assert talk.count(*talk.forwarded[-2].messages) > 0.9 * 1800
 
 
@@ -75,7 +75,7 @@ def test_s0_3_first_summarization(talk: Talk) -> None:
     (summary,) = kept.summaries
     ids = [message.message_id for message in kept.messages[: summary.covered]]
     assert "Summary number 1." in summary.text
-    assert len(set(ids)) == told(got, "summarized-messages")
+    assert len(set(ids)) == number_in(got, "summarized-messages")
     assert ids[-1] == summary.prefix.hex()
     assert summary.previous is None
 
@@ -83,16 +83,18 @@ def test_s0_3_first_summarization(talk: Talk) -> None:
 def test_s0_3_subsequent_summarization_append(talk: Talk) -> None:
     """The existing summary and the new messages, none twice; ids are added, the last one moves on."""
     talk.until("compacted")
-    gone = told(talk.ask(), "summarized-messages")
+    gone = number_in(talk.ask(), "summarized-messages")
     got = talk.until("compacted")
     call = talk.calls[-1]
     assert "Summary number 1." in previous(call)
     assert "Point 0:" not in transcript(call)
-    assert all(said["content"][:8] in transcript(call) for said in talk.said[gone : told(got, "summarized-messages")])
+    assert all(
+        said["content"][:8] in transcript(call) for said in talk.said[gone : number_in(got, "summarized-messages")]
+    )
     kept = talk.stored(got)
     first, second = kept.summaries
     ids = [message.message_id for message in kept.messages]
-    assert gone == first.covered < second.covered == told(got, "summarized-messages")
+    assert gone == first.covered < second.covered == number_in(got, "summarized-messages")
     assert second.previous == first.prefix
     assert ids[second.covered - 1] == second.prefix.hex()
     assert summaries(talk.sent)[0].count("Summary number") == 1

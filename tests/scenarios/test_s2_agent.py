@@ -17,7 +17,7 @@ from proxy.core.ports import Route
 from proxy.summarizers.llm import small_route
 from tests.pipeline.conftest import Bench
 from tests.pipeline.talk import Said, assistant, history, long, system, user
-from tests.scenarios.talks import ROOT, SUMMARY, Talk, summaries, talk_with, told
+from tests.scenarios.talks import ROOT, SUMMARY, Talk, number_in, summaries, talk_with
 from tests.support.scripted import whole
 from tests.tokens.vectors import VECTORS
 
@@ -86,7 +86,9 @@ def test_s2_1_the_response_is_estimated(begin: Begin) -> None:
     """Not at half of the prompt: what the request asks for, and at most the model's longest reply."""
     talk = begin()
     bodies = [{"max_tokens": 150}, {"max_tokens": 700}, {}]
-    limits = [told(talk.client.post({"model": "main", "messages": [user("hi")], **asked}), "limit") for asked in bodies]
+    limits = [
+        number_in(talk.client.post({"model": "main", "messages": [user("hi")], **asked}), "limit") for asked in bodies
+    ]
     assert limits == [WINDOW - 150 - 300, WINDOW - 200 - 300, WINDOW - 200 - 300]
 
 
@@ -95,7 +97,7 @@ def test_s2_2_should_trigger_at_threshold(begin: Begin) -> None:
     talk = begin()
     got = talk.until("compacted")
     mark = 0.8 * WINDOW
-    assert mark < told(got, "tokens-before") < told(got, "limit")
+    assert mark < number_in(got, "tokens-before") < number_in(got, "limit")
     assert all(talk.count(*one.messages) <= mark for one in talk.forwarded[:-1])
 
 
@@ -104,7 +106,7 @@ def test_s2_2_should_preserve_recent_messages(begin: Begin) -> None:
     talk = begin()
     got = talk.until("compacted")
     assert talk.sent[1:] == talk.said[-11:-1]
-    assert told(got, "summarized-messages") == len(talk.said) - 11
+    assert number_in(got, "summarized-messages") == len(talk.said) - 11
 
 
 def test_s2_2_recent_messages_stay_although_they_are_long(begin: Begin) -> None:
@@ -114,7 +116,7 @@ def test_s2_2_recent_messages_stay_although_they_are_long(begin: Begin) -> None:
     got = talk.send(user("And now?"))
     assert got.headers["x-tidemark-action"] == "compacted"
     assert talk.sent[-10:] == [*talk.said[-9:], user("And now?")]
-    assert told(got, "tokens-after") > 0.45 * told(got, "limit")
+    assert number_in(got, "tokens-after") > 0.45 * number_in(got, "limit")
 
 
 def test_s2_2_recent_messages_keep_their_tool_calls(begin: Begin) -> None:
@@ -135,7 +137,7 @@ def test_s2_2_nothing_to_summarize(begin: Begin) -> None:
     talk = begin()
     talk.said = [message for number in range(4) for message in (user(long(number, 760)), assistant(long(9, 760)))]
     got = talk.send(user("And now?"))
-    assert told(got, "tokens-before") > 0.8 * WINDOW
+    assert number_in(got, "tokens-before") > 0.8 * WINDOW
     assert got.headers["x-tidemark-action"] == "none"
     assert "nothing to summarize" in got.headers["x-tidemark-warning"]
     assert talk.sent == [*talk.said, user("And now?")]
@@ -277,9 +279,9 @@ def test_s2_7_it_is_transparent_about_when_it_summarizes(begin: Begin) -> None:
     """Each response says what was done, to how many messages, and what it came to in tokens."""
     talk = begin()
     got = talk.until("compacted")
-    assert told(got, "tokens-before") == talk.count(*talk.said[:-1])
-    assert told(got, "tokens-after") == talk.count(*talk.sent)
+    assert number_in(got, "tokens-before") == talk.count(*talk.said[:-1])
+    assert number_in(got, "tokens-after") == talk.count(*talk.sent)
     later = talk.ask()
     assert later.headers["x-tidemark-action"] == "reused"
-    assert told(later, "summarized-messages") == told(got, "summarized-messages") > 0
-    assert f"({told(got, 'summarized-messages')} messages)" in summaries(talk.sent)[0]
+    assert number_in(later, "summarized-messages") == number_in(got, "summarized-messages") > 0
+    assert f"({number_in(got, 'summarized-messages')} messages)" in summaries(talk.sent)[0]

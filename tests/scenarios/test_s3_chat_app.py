@@ -23,10 +23,10 @@ from tests.scenarios.talks import (
     RATE_LIMITED,
     Talk,
     count_without_tokenizer,
+    number_in,
     previous,
     summaries,
     talk_with,
-    told,
     transcript,
 )
 from tests.support.scripted import whole
@@ -71,7 +71,7 @@ def file_part(name: str, content: str) -> Said:
 def test_fr_1_1_1_the_whole_history_is_counted_before_each_request(begin: Begin) -> None:
     """Every response tells the count of its own request."""
     talk = begin()
-    counts = [told(talk.ask(), "tokens-before") for _ in range(4)]
+    counts = [number_in(talk.ask(), "tokens-before") for _ in range(4)]
     assert counts == [talk.count(*talk.said[: 2 * turn + 1]) for turn in range(4)]
 
 
@@ -106,7 +106,7 @@ def test_fr_1_1_4_the_count_includes_every_part(begin: Begin) -> None:
         said += messages
         sizes.append(talk.count(*said))
     assert sizes == sorted(set(sizes))
-    assert told(talk.send(*said), "tokens-before") == sizes[-1]
+    assert number_in(talk.send(*said), "tokens-before") == sizes[-1]
     assert talk.count(file_part("a.pdf", "QUJD" * 10)) == talk.count(file_part("a.pdf", "QUJD" * 20)), "not by content"
     assert talk.count(file_part("a.pdf", "QUJD")) < talk.count(file_part("a long name of a file.pdf", "QUJD"))
 
@@ -133,7 +133,7 @@ def test_fr_1_2_1_it_triggers_above_the_threshold_and_not_before(begin: Begin) -
     """A share of the window; what is below it goes out as it is."""
     talk = begin("threshold: 0.5")
     got = talk.until("compacted")
-    assert told(got, "tokens-before") > 0.5 * WINDOW
+    assert number_in(got, "tokens-before") > 0.5 * WINDOW
     assert all(talk.count(*one.messages) <= 0.5 * WINDOW for one in talk.forwarded[:-1])
     assert all(not summaries(one.messages) for one in talk.forwarded[:-1])
 
@@ -144,31 +144,31 @@ def test_fr_1_2_2_the_default_threshold_is_95_percent(begin: Begin, own_store: E
     (main,) = [one for one in talk.client.http.get("/tidemark/models").json()["data"] if one["name"] == "main"]
     assert main["threshold"] == 0.95
     got = talk.until("compacted")
-    assert told(got, "tokens-before") > min(0.95 * WINDOW, LIMIT) == LIMIT
+    assert number_in(got, "tokens-before") > min(0.95 * WINDOW, LIMIT) == LIMIT
     assert talk.count(*talk.forwarded[-2].messages) > 0.95 * LIMIT
 
 
 def test_fr_1_2_3_the_threshold_is_configured_for_each_model(begin: Begin) -> None:
     """By the model's name; others keep theirs."""
     talk = begin(also='  models: {{main: {{threshold: 2400}}, "gpt-*": {{threshold: 0.9}}}}\n')
-    assert 2400 < told(talk.until("compacted"), "tokens-before") < 2600
+    assert 2400 < number_in(talk.until("compacted"), "tokens-before") < 2600
 
 
 def test_fr_1_2_4_room_is_reserved_for_input_reply_and_margin(begin: Begin) -> None:
     """The current input counts; the reply's own number or the model's longest; 5 % of the window."""
     talk = begin()
     got = talk.send(user("hi"))
-    assert told(got, "limit") == WINDOW - 100 - 0.05 * WINDOW
+    assert number_in(got, "limit") == WINDOW - 100 - 0.05 * WINDOW
     silent = talk.client.post({"model": "main", "messages": [user("hi")]})
-    assert told(silent, "limit") == WINDOW - 200 - 0.05 * WINDOW
-    assert told(talk.send(user("hi"), user("more")), "tokens-before") > told(got, "tokens-before")
+    assert number_in(silent, "limit") == WINDOW - 200 - 0.05 * WINDOW
+    assert number_in(talk.send(user("hi"), user("more")), "tokens-before") > number_in(got, "tokens-before")
 
 
 @pytest.mark.parametrize("margin", [0, 0.2])
 def test_fr_1_2_4_c_the_margin_is_configured(begin: Begin, margin: float) -> None:
     """5 % by default; another share of the window where it is said."""
     talk = begin(f"margin: {margin}")
-    assert told(talk.send(user("hi")), "limit") == WINDOW - 100 - margin * WINDOW
+    assert number_in(talk.send(user("hi")), "limit") == WINDOW - 100 - margin * WINDOW
 
 
 # 1.3 Message retention
@@ -181,7 +181,7 @@ def test_fr_1_3_1_recent_messages_stay_by_tokens_and_not_by_number(begin: Begin)
         talk = begin()
         talk.said = history(1200 // words + 25, words)
         got = talk.send(user("And now?"), summarize="force")
-        kept.append(len(talk.said) + 1 - told(got, "summarized-messages"))
+        kept.append(len(talk.said) + 1 - number_in(got, "summarized-messages"))
     assert kept[0] > 2 * kept[1] > 2
 
 
@@ -199,7 +199,7 @@ def test_fr_1_3_3_the_most_messages_that_fit_the_retention_stay(begin: Begin) ->
     talk.said = history(20, 130)
     got = talk.send(user("And now?"), summarize="force")
     everything = [*talk.said, user("And now?")]
-    gone = told(got, "summarized-messages")
+    gone = number_in(got, "summarized-messages")
     sizes = [talk.count(one) - 3 for one in everything]
     assert sum(sizes[gone:]) <= 1000 < sum(sizes[gone - 1 :])
 
@@ -208,7 +208,7 @@ def test_fr_1_3_4_what_is_older_is_summarized(begin: Begin) -> None:
     """All of it: a message is in the summary's transcript or still there."""
     talk = begin()
     got = talk.until("compacted")
-    gone = told(got, "summarized-messages")
+    gone = number_in(got, "summarized-messages")
     given = "".join(transcript(call) for call in talk.calls)
     assert all(said["content"][:8] in given for said in talk.said[:gone])
     assert talk.sent[1:] == talk.said[gone:-1]
@@ -228,7 +228,7 @@ def test_fr_1_4_1_older_messages_become_a_single_summary_message(begin: Begin) -
 def test_fr_1_4_2_a_previous_summary_goes_into_the_next(begin: Begin) -> None:
     """With the messages since the last cutoff, and none before it."""
     talk = begin()
-    gone = told(talk.until("compacted"), "summarized-messages")
+    gone = number_in(talk.until("compacted"), "summarized-messages")
     before = len(talk.calls)
     talk.until("compacted")
     first = transcript(talk.calls[before])
@@ -295,7 +295,7 @@ def test_fr_1_5_1_the_context_is_summary_recent_messages_current_input(begin: Be
     talk = begin()
     talk.said = [system("Be brief.")]
     got = talk.until("compacted")
-    gone = told(got, "summarized-messages")
+    gone = number_in(got, "summarized-messages")
     head, summary, *rest = talk.sent
     assert head == system("Be brief.")
     assert summary["role"] == "system"
@@ -392,8 +392,8 @@ def test_fr_2_3_3_completion_is_told(begin: Begin) -> None:
     talk.said = history(20)
     got = talk.send(user("And now?"), summarize="force")
     assert got.headers["x-tidemark-action"] == "forced"
-    assert told(got, "summarized-messages") == len(talk.said) + 1 - len(talk.sent[1:])
-    assert told(got, "tokens-after") == talk.count(*talk.sent) < told(got, "tokens-before")
+    assert number_in(got, "summarized-messages") == len(talk.said) + 1 - len(talk.sent[1:])
+    assert number_in(got, "tokens-after") == talk.count(*talk.sent) < number_in(got, "tokens-before")
 
 
 @pytest.mark.parametrize("asked", [{"summarize": "force"}, {}], ids=["by hand", "automatic"])
@@ -431,16 +431,16 @@ def test_fr_3_2_1_and_4_1_3_models_are_configured_in_the_store(begin: Begin, own
     assert abs(stored["updated_at"] - time.time()) < 60
     assert stored["created_at"] <= stored["updated_at"]
     again = begin(store=own_store.url)
-    assert told(again.send(user("hi")), "limit") == 8000 - 100 - 400, "after a restart, too"
+    assert number_in(again.send(user("hi")), "limit") == 8000 - 100 - 400, "after a restart, too"
 
 
 def test_fr_3_2_2_a_new_model_is_detected_or_assumed(begin: Begin) -> None:
     """What is known of it by name, else 128,000 tokens."""
     talk = begin(also='upstream: "{base}"\n')
     known = talk.client.post({"model": "gpt-4", "messages": [user("hi")], "max_tokens": 100})
-    assert told(known, "limit") == 8192 - 100 - round(0.05 * 8192)
+    assert number_in(known, "limit") == 8192 - 100 - round(0.05 * 8192)
     unknown = talk.client.post({"model": "house-model", "messages": [user("hi")], "max_tokens": 100})
-    assert told(unknown, "limit") == 128_000 - 100 - 6400
+    assert number_in(unknown, "limit") == 128_000 - 100 - 6400
 
 
 def test_fr_3_2_4_and_3_2_5_changes_apply_at_once_and_can_be_taken_back(
@@ -550,7 +550,7 @@ def test_fr_5_3_1_what_is_still_too_large_keeps_less(begin: Begin) -> None:
     talk.said = [*history(20, 200), user("word " * 3500)]
     got = talk.send()
     assert got.headers["x-tidemark-action"] == "compacted"
-    assert told(got, "tokens-after") <= LIMIT
+    assert number_in(got, "tokens-after") <= LIMIT
     assert talk.sent[1:] == talk.said[-1:]
     talk.said[-1] = user("word " * 5300)
     short = talk.send()
@@ -569,8 +569,10 @@ def test_fr_5_3_1_c_a_critically_full_context_is_warned_of(begin: Begin) -> None
     for said in ([user("word " * 5400)], [system("word " * 5400), user("hi"), assistant("Hello."), user("So?")]):
         got = talk.send(*said)
         assert got.headers["x-tidemark-action"] == "none"
-        assert told(got, "tokens-after") > 0.95 * LIMIT
-        assert f"critically full: {told(got, 'tokens-after')} of {LIMIT} tokens" in got.headers["x-tidemark-warning"]
+        assert number_in(got, "tokens-after") > 0.95 * LIMIT
+        assert (
+            f"critically full: {number_in(got, 'tokens-after')} of {LIMIT} tokens" in got.headers["x-tidemark-warning"]
+        )
     talk.said = [*history(20, 200), user("word " * 5350)]
     got = talk.send()
     assert got.headers["x-tidemark-action"] == "compacted"
@@ -583,7 +585,7 @@ def test_fr_5_3_1_c_what_the_next_compaction_will_shrink_is_not_warned_of(begin:
     talk = begin()
     talk.said = [*history(1, 3380), user("So?")]
     got = talk.send()
-    assert told(got, "tokens-after") > 0.95 * LIMIT
+    assert number_in(got, "tokens-after") > 0.95 * LIMIT
     assert "x-tidemark-warning" not in got.headers
     assert "x-tidemark-warning" not in begin().send(user("word " * 4800)).headers
     assert "tidemark_context_full_total 0.0" in talk.client.http.get("/metrics").text
@@ -594,7 +596,7 @@ def test_fr_5_4_1_below_the_minimum_nothing_is_compacted_of_itself(begin: Begin)
     talk = begin("threshold: 1200")
     talk.said = history(14, 60)
     got = talk.send(user("And now?"))
-    assert 1200 < told(got, "tokens-before") < 2000
+    assert 1200 < number_in(got, "tokens-before") < 2000
     assert got.headers["x-tidemark-action"] == "none"
 
 
@@ -635,7 +637,7 @@ def test_success_a_summary_is_a_tenth_of_what_it_stands_for(begin: Begin) -> Non
     talk.summarize = lambda _: whole("All of it was agreed upon, and nothing may be left out of this account. " * 45)
     got = talk.until("compacted", most=200)
     (summary,) = talk.stored(got).summaries
-    replaced = told(got, "tokens-before") - talk.count(*talk.sent[1:])
+    replaced = number_in(got, "tokens-before") - talk.count(*talk.sent[1:])
     assert replaced >= 10 * summary.tokens
 
 

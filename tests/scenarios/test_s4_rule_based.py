@@ -9,7 +9,7 @@ import pytest
 
 from tests.pipeline.conftest import Bench
 from tests.pipeline.talk import assistant, history, long, system, user
-from tests.scenarios.talks import Talk, summaries, talk_with, told
+from tests.scenarios.talks import Talk, number_in, summaries, talk_with
 from tests.support.scripted import Answer, Received, error, whole
 
 CAP, MAX_SUMMARY_TOKENS = 1000, 200
@@ -47,10 +47,10 @@ def test_s4_2_over_the_cap_the_oldest_messages_become_one_summary_message(begin:
     """A contiguous prefix; the last message unchanged; not more than the cap in the end."""
     talk = begin()
     got = talk.until("compacted")
-    gone = told(got, "summarized-messages")
+    gone = number_in(got, "summarized-messages")
     assert len(summaries(talk.sent)) == 1
     assert talk.sent[1:] == talk.said[gone:-1]
-    assert talk.count(*talk.sent) == told(got, "tokens-after") <= CAP < told(got, "tokens-before")
+    assert talk.count(*talk.sent) == number_in(got, "tokens-after") <= CAP < number_in(got, "tokens-before")
 
 
 def test_s4_2_below_the_cap_nothing_is_done(begin: Begin) -> None:
@@ -73,7 +73,7 @@ def test_s4_3_the_summary_is_never_longer_than_its_bound(begin: Begin) -> None:
 
 
 def test_s4_guardrail_the_last_message_stays_however_long(begin: Begin) -> None:
-    """To the byte, alone if there is room for nothing else."""
+    """To the byte, alone if nothing else fits."""
     talk = begin()
     talk.said = history(10)
     last = '{"role": "user",  "content": "' + "kept as it is " * 180 + '", "name": "me"}'
@@ -125,7 +125,7 @@ def test_s4_refinement_a_minimum_of_messages(begin: Begin) -> None:
     talk = begin()
     nine = [*[said for number in range(4) for said in (user(long(number, 200)), assistant(long(9, 200)))], user("So?")]
     got = talk.send(*nine)
-    assert told(got, "tokens-before") > CAP
+    assert number_in(got, "tokens-before") > CAP
     assert got.headers["x-tidemark-action"] == "none"
     assert "below the minimum" in got.headers["x-tidemark-warning"]
     assert talk.send(*nine[:-1], user("So?"), assistant("Yes."), user("And?")).headers["x-tidemark-action"] == (

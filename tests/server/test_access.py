@@ -32,7 +32,7 @@ AUTH: Authenticator = VirtualKeys({b"Bearer a": b"tenant a"})
 ACCESS = ConversationAccess(AUTH, OperatorAccess("127.0.0.1", "the-token"))
 
 
-def sent(**headers: str) -> Request:
+def request_with(**headers: str) -> Request:
     """Return a request with header lines."""
     lines = [(name.encode(), value.encode()) for name, value in headers.items()]
     return Request({"type": "http", "method": "GET", "path": "/", "headers": lines, "client": ("127.0.0.1", 1)})
@@ -40,11 +40,11 @@ def sent(**headers: str) -> Request:
 
 def test_another_authenticator_says_who_asks() -> None:
     """No endpoint knows more of it than the protocol says."""
-    caller = ACCESS.caller(sent(authorization="Bearer a"))
+    caller = ACCESS.caller(request_with(authorization="Bearer a"))
     assert caller == Caller(b"tenant a", [(b"authorization", b"Bearer of-the-upstream")])
 
 
 def test_what_an_authenticator_refuses_is_refused() -> None:
     """Its error reaches the client as any other of ours."""
     with pytest.raises(Forbidden, match="No such key"):
-        ACCESS.caller(sent(authorization="Bearer b"))
+        ACCESS.caller(request_with(authorization="Bearer b"))

@@ -56,7 +56,7 @@ def test_a_credential_in_another_header_is_another_credential() -> None:
 
 @pytest.mark.parametrize("name", [b"user-agent", b"idempotency-key", b"x-request-id", b"openai-organization"])
 def test_other_headers_do_not_tell_tenants_apart(name: bytes) -> None:
-    """What changes from request to request must not make a stranger of a client."""
+    """What changes from request to request must not make another caller of a client."""
     assert tenant(KEY, (name, b"1")) == tenant(KEY, (name, b"2")) == tenant(KEY)
 
 
@@ -109,7 +109,7 @@ def test_a_fingerprint_is_the_same_in_every_version() -> None:
 
 
 def test_a_fingerprint_is_the_same_whether_it_is_remembered_or_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also of a caller that had to make way for newer ones; and no more of them are remembered than there is room."""
+    """Also of a caller that newer ones displaced; and no more of them are remembered than the bound allows."""
     monkeypatch.setattr("proxy.server.auth.MAX_CACHED_CALLERS", 2)
     made, make = list[bytes](), hmac.digest
 

@@ -51,7 +51,7 @@ def test_a_credential_or_a_gateways_word_tells_tenants_apart(name: str) -> None:
 
 @pytest.mark.parametrize("name", PASSING.split())
 def test_what_changes_by_conversation_or_request_is_no_part_of_the_tenant(name: str) -> None:
-    """Else a client would be a stranger in each turn, and nothing of its conversation were known."""
+    """Else a client would be another caller in each turn, and nothing of its conversation were known."""
     assert not identifies_caller(name)
     assert tenants(name, auth()) == 1
 

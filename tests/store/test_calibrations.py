@@ -64,7 +64,7 @@ async def test_calibrations_expire_and_are_bounded(alone: RedisStore, admin: red
     assert late.factor == pytest.approx(1.2)
     another = CalibrationKey(owner, f"openai:{name}-b", "u", "t")
     await calibrations.learn(another, 100, 146, 2.0)
-    assert (await calibrations.calibration(another)).factor == pytest.approx(1.46), "a model has room of its own"
+    assert (await calibrations.calibration(another)).factor == pytest.approx(1.46), "a model has a bound of its own"
 
 
 async def test_without_the_store_the_last_calibration_holds(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def keys_of(entries: list[FlushEntry]) -> list[int]:
 
 @pytest.fixture
 async def queue(store: RedisStore) -> RedisFlushQueue:
-    """An empty queue with room for all."""
+    """An empty queue whose bounds no test reaches."""
     for key in ("s", "d", "o", "n", "l", *(f"a:{one}" for one in "ab"), *(f"k:{number:032x}" for number in range(99))):
         await store.ask("DEL", f"tm:{{flush}}:{key}")
     return RedisFlushQueue(store.ask, Codec(), ttl_seconds=60, bounds=ROOMY)
@@ -217,7 +217,7 @@ async def test_what_made_way_while_it_was_held_is_counted_once(store: RedisStore
 async def test_a_step_that_fails_midway_loses_nothing(
     store: RedisStore, queue: RedisFlushQueue, url: str, admin: redis.Redis
 ) -> None:
-    """A server without room or rights refuses a script in its middle and takes back nothing.
+    """A server without memory or rights refuses a script in its middle and takes back nothing.
 
     Notes, entries and letters stay where they were.
     """

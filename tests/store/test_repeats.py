@@ -9,7 +9,7 @@ from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
 from proxy.store.leases import RedisLeases
-from tests.store.test_turns import begun, named
+from tests.store.test_turns import begin_turn, turn_record
 from tests.store.turns import RECIPE, assistant, dialogue, user
 from tests.support.losing import Losing
 
@@ -20,14 +20,14 @@ async def test_a_turn_whose_reply_was_lost_is_its_takers_all_the_same(
     """The command is repeated, and finds its own turn; the next one is refused as ever."""
     async with Losing(server.url, tmp_path).open() as way:
         store = RedisStore(way.url, Codec(), ttl_seconds=None, record_timeout_seconds=5)
-        await begun(store, f"{tenant} beside")
+        await begin_turn(store, f"{tenant} beside")
         way.armed = True
-        first = await begun(store, tenant)
+        first = await begin_turn(store, tenant)
         assert not way.armed
         assert first.lease is not None
-        assert (await begun(store, tenant)).lease is None
-        await store.record(named(tenant, [user("one"), assistant("two")], 0, first))
-        assert (await begun(store, tenant)).lease is not None
+        assert (await begin_turn(store, tenant)).lease is None
+        await store.record(turn_record(tenant, [user("one"), assistant("two")], 0, first))
+        assert (await begin_turn(store, tenant)).lease is not None
         await store.close()
 
 

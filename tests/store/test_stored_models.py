@@ -24,7 +24,7 @@ from proxy.store.models import MOST_MODELS, TRIES, RedisModels
 WINDOW = ModelWindow(272_000, 128_000, 400_000, "api")
 
 
-def seen(model: str, window: ModelWindow = WINDOW) -> ModelObservation:
+def sighting(model: str, window: ModelWindow = WINDOW) -> ModelObservation:
     """A sighting of a model at OpenAI."""
     return ModelObservation("openai", model, f"my-{model}", window, 0.95, 1000)
 
@@ -53,12 +53,12 @@ def name() -> str:
 
 async def test_a_sighting_is_kept_with_its_times(models: RedisModels, name: str) -> None:
     """FR-3.2.2: created once, updated with what is found."""
-    await models.sight(seen(name), 10.0)
-    await models.sight(seen(name), 20.0)
-    await models.sight(seen(name, ModelWindow()), 25.0)
+    await models.sight(sighting(name), 10.0)
+    await models.sight(sighting(name), 20.0)
+    await models.sight(sighting(name, ModelWindow()), 25.0)
     record = await models.record(f"openai:{name}")
-    assert record == ModelRecord("openai", name, f"my-{name}", seen(name), NOTHING_SET, 10.0, 10.0)
-    await models.sight(seen(name, ModelWindow(1000, None, None, "api")), 30.0)
+    assert record == ModelRecord("openai", name, f"my-{name}", sighting(name), NOTHING_SET, 10.0, 10.0)
+    await models.sight(sighting(name, ModelWindow(1000, None, None, "api")), 30.0)
     record = await models.record(f"openai:{name}")
     assert record is not None
     assert record.seen is not None
@@ -67,7 +67,7 @@ async def test_a_sighting_is_kept_with_its_times(models: RedisModels, name: str)
 
 async def test_an_override_is_kept_beside_what_was_found_and_comes_off(models: RedisModels, name: str) -> None:
     """FR-3.2.4: a reset leads back to the found values; each change has a version of its own."""
-    await models.sight(seen(name), 10.0)
+    await models.sight(sighting(name), 10.0)
     versions = [await models.version()]
     record = await models.record(f"openai:{name}")
     assert record is not None
@@ -127,7 +127,7 @@ async def test_a_change_that_others_forestall_forever_changes_nothing(
 async def test_a_sighting_changes_no_version(models: RedisModels, name: str) -> None:
     """Or every new model would make every worker read all overrides anew."""
     before = await models.version()
-    await models.sight(seen(name), 10.0)
+    await models.sight(sighting(name), 10.0)
     assert await models.version() == before
 
 
@@ -135,11 +135,11 @@ async def test_sightings_are_bounded_and_overrides_stay(alone: RedisStore, admin
     """Clients choose names; the one seen longest ago goes, what a person set does not."""
     models = RedisModels(alone.ask, Codec())
     await models.override(blank(name), to(ModelOverrides(threshold=0.5)), 1.0)
-    await models.sight(seen(name), 2.0)
+    await models.sight(sighting(name), 2.0)
     for number in range(5):
-        await models.sight(seen(f"{name}-{number}"), 1e9 + number)
+        await models.sight(sighting(f"{name}-{number}"), 1e9 + number)
     admin.zadd(keys.models_part("t"), {f"filler-{number}": 5e9 for number in range(MOST_MODELS - 3)})
-    await models.sight(seen(f"{name}-last"), 2e9)
+    await models.sight(sighting(f"{name}-last"), 2e9)
     assert admin.zcard(keys.models_part("t")) == MOST_MODELS
     assert await models.record(f"openai:{name}-0") is None
     kept = await models.record(f"openai:{name}")
@@ -155,16 +155,16 @@ async def test_what_is_used_stays_though_nothing_of_it_changes(
     admin.delete(keys.models_part("r"), keys.models_part("t"))
     models = RedisModels(alone.ask, Codec())
     for number in range(3):
-        await models.sight(seen(f"{name}-{number}"), 10.0 + number)
-    await models.sight(seen(f"{name}-0"), 20.0)
+        await models.sight(sighting(f"{name}-{number}"), 10.0 + number)
+    await models.sight(sighting(f"{name}-0"), 20.0)
     admin.zadd(keys.models_part("t"), {f"filler-{number}": 5e9 for number in range(MOST_MODELS - 3)})
-    await models.sight(seen(f"{name}-last"), 30.0)
+    await models.sight(sighting(f"{name}-last"), 30.0)
     kept = await models.record(f"openai:{name}-0")
     assert kept is not None
     assert (kept.created_at, kept.updated_at) == (10.0, 10.0)
     assert await models.record(f"openai:{name}-1") is None
     assert await models.record(f"openai:{name}-2") is not None
-    await models.sight(seen(f"{name}-1"), 40.0)
+    await models.sight(sighting(f"{name}-1"), 40.0)
     assert await models.record(f"openai:{name}-1") is not None
     admin.zremrangebyscore(keys.models_part("t"), 5e9, 5e9)
 
@@ -195,7 +195,7 @@ async def test_an_emptied_store_has_another_epoch_and_a_change_has_not(short_fol
 async def test_what_cannot_be_read_is_as_if_it_were_not_there(alone: RedisStore, admin: redis.Redis, name: str) -> None:
     """Another version's record, or a hand's: nothing fails, and the others are read."""
     models = RedisModels(alone.ask, Codec())
-    await models.sight(seen(name), 1.0)
+    await models.sight(sighting(name), 1.0)
     for number, junk in enumerate(["", "{", "[]", "7", '{"told": {}}', '{"told": {"a": 1}, "provider": "x"}']):
         admin.hset(keys.models_part("r"), f"junk-{number}", junk)
         admin.hset(keys.models_part("o"), f"junk-{number}", junk)

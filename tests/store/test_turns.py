@@ -28,14 +28,14 @@ def family(tenant: str) -> str:
     return chain_of(tenant, (), conversation=NAME).family
 
 
-async def begun(store: RedisStore, tenant: str, own: str = "") -> StartedTurn:
+async def begin_turn(store: RedisStore, tenant: str, own: str = "") -> StartedTurn:
     """A turn of it."""
     found = await store.turns.start_turn(family(tenant), own, tenant, 10)
     assert found is not None
     return found
 
 
-def named(tenant: str, said: list[Message], known: int, turn: StartedTurn) -> TurnRecord:
+def turn_record(tenant: str, said: list[Message], known: int, turn: StartedTurn) -> TurnRecord:
     """The record of such a turn."""
     chain = chain_of(tenant, said, conversation=NAME)
     assert turn.lease is not None
@@ -53,12 +53,12 @@ def named(tenant: str, said: list[Message], known: int, turn: StartedTurn) -> Tu
 
 async def test_a_turn_is_one_requests_until_it_is_recorded(store: RedisStore, tenant: str) -> None:
     """The second sees that it is taken; afterwards it finds the conversation."""
-    first = await begun(store, tenant)
+    first = await begin_turn(store, tenant)
     assert (first.record, first.head) == (None, "")
-    assert (await begun(store, tenant)).lease is None
+    assert (await begin_turn(store, tenant)).lease is None
     said = [user("one"), assistant("two")]
-    id_ = await store.record(named(tenant, said, 0, first))
-    second = await begun(store, tenant)
+    id_ = await store.record(turn_record(tenant, said, 0, first))
+    second = await begin_turn(store, tenant)
     assert second.lease is not None
     assert second.record is not None
     assert (second.record.id, second.record.name, second.record.message_count) == (id_, NAME, 2)
@@ -66,33 +66,33 @@ async def test_a_turn_is_one_requests_until_it_is_recorded(store: RedisStore, te
 
 async def test_a_turn_can_be_given_back(store: RedisStore, tenant: str) -> None:
     """Where nothing came of it."""
-    first = await begun(store, tenant)
+    first = await begin_turn(store, tenant)
     assert first.lease is not None
     await RedisLeases(store.ask).release(first.lease)
-    assert (await begun(store, tenant)).lease is not None
+    assert (await begin_turn(store, tenant)).lease is not None
 
 
 async def test_another_tenants_turn_cannot_be_taken(store: RedisStore, tenant: str) -> None:
     """Nor held up: no lease is taken."""
-    id_ = await store.record(named(tenant, [user("one")], 0, await begun(store, tenant)))
+    id_ = await store.record(turn_record(tenant, [user("one")], 0, await begin_turn(store, tenant)))
     assert await store.turns.start_turn(family(tenant), id_[32:], "somebody else", 10) is None
     assert await store.turns.start_turn(family(tenant), "0" * 16, tenant, 10) is None
-    assert (await begun(store, tenant, id_[32:])).lease is not None
+    assert (await begin_turn(store, tenant, id_[32:])).lease is not None
 
 
 async def test_a_turn_whose_lease_was_lost_becomes_a_fork(store: RedisStore, tenant: str) -> None:
     """It comes in between nobody's messages, and the name does not lead to it; but it is kept."""
     said = [user("one"), assistant("two")]
-    id_ = await store.record(named(tenant, said, 0, await begun(store, tenant)))
-    slow = await begun(store, tenant)
+    id_ = await store.record(turn_record(tenant, said, 0, await begin_turn(store, tenant)))
+    slow = await begin_turn(store, tenant)
     assert slow.lease is not None
     await RedisLeases(store.ask).release(slow.lease)  # as if it had expired
-    quick = await begun(store, tenant)
-    late = await store.record(named(tenant, [*said, user("late"), assistant("answer")], 2, slow))
+    quick = await begin_turn(store, tenant)
+    late = await store.record(turn_record(tenant, [*said, user("late"), assistant("answer")], 2, slow))
     assert late != id_
-    assert (await begun(store, tenant)).lease is None, "the other's turn is still its own"
-    assert await store.record(named(tenant, [*said, user("quick"), assistant("answer")], 2, quick)) == id_
-    head = await begun(store, tenant)
+    assert (await begin_turn(store, tenant)).lease is None, "the other's turn is still its own"
+    assert await store.record(turn_record(tenant, [*said, user("quick"), assistant("answer")], 2, quick)) == id_
+    head = await begin_turn(store, tenant)
     assert head.record is not None
     assert (head.record.id, head.record.message_count) == (id_, 4)
     assert [one.raw for one in await store.messages(late)][2:] == [user("late").raw, assistant("answer").raw]
@@ -101,14 +101,14 @@ async def test_a_turn_whose_lease_was_lost_becomes_a_fork(store: RedisStore, ten
 async def test_a_turn_that_comes_after_another_one_leaves_it_the_name(store: RedisStore, tenant: str) -> None:
     """Its lease had run out, and the other turn is stored already: the name leads to what was answered first."""
     said = [user("one"), assistant("two")]
-    id_ = await store.record(named(tenant, said, 0, await begun(store, tenant)))
-    slow = await begun(store, tenant)
+    id_ = await store.record(turn_record(tenant, said, 0, await begin_turn(store, tenant)))
+    slow = await begin_turn(store, tenant)
     assert slow.lease is not None
     await RedisLeases(store.ask).release(slow.lease)  # as if it had expired
-    quick = named(tenant, [*said, user("quick"), assistant("answer")], 2, await begun(store, tenant))
+    quick = turn_record(tenant, [*said, user("quick"), assistant("answer")], 2, await begin_turn(store, tenant))
     assert await store.record(quick) == id_
-    late = await store.record(named(tenant, [*said, user("late"), assistant("answer")], 2, slow))
-    head = await begun(store, tenant)
+    late = await store.record(turn_record(tenant, [*said, user("late"), assistant("answer")], 2, slow))
+    head = await begin_turn(store, tenant)
     assert head.record is not None
     assert (head.record.id, head.record.message_count) == (id_, 4)
     assert [one.raw for one in await store.messages(late)][2:] == [user("late").raw, assistant("answer").raw]
@@ -117,18 +117,18 @@ async def test_a_turn_that_comes_after_another_one_leaves_it_the_name(store: Red
 async def test_an_asked_again_turn_leads_the_name(store: RedisStore, tenant: str) -> None:
     """Its answer was lost on the way to the client: another one takes its place."""
     said = [user("one"), assistant("two")]
-    id_ = await store.record(named(tenant, said, 0, await begun(store, tenant)))
-    other = named(tenant, [user("one"), assistant("other")], 1, await begun(store, tenant))
+    id_ = await store.record(turn_record(tenant, said, 0, await begin_turn(store, tenant)))
+    other = turn_record(tenant, [user("one"), assistant("other")], 1, await begin_turn(store, tenant))
     again = await store.record(other)
     assert again != id_
-    head = await begun(store, tenant)
+    head = await begin_turn(store, tenant)
     assert head.record is not None
     assert head.record.id == again
 
 
 async def test_an_id_that_was_only_told_goes_with_its_conversation(store: RedisStore, tenant: str) -> None:
     """No key of a forgotten conversation is left but the two that keep turns under way out, and they expire."""
-    turn = named(tenant, [user("one"), assistant("two")], 0, await begun(store, tenant))
+    turn = turn_record(tenant, [user("one"), assistant("two")], 0, await begin_turn(store, tenant))
     id_ = await store.record(turn)
     await store.record(replace(turn, conversation=id_[:32] + "f" * 16, lease="", held=b"", head=""))
     assert await store.conversation(id_[:32] + "f" * 16) is not None
@@ -140,11 +140,11 @@ async def test_an_id_that_was_only_told_goes_with_its_conversation(store: RedisS
 
 async def test_a_conversation_of_before_there_were_lists_is_wholly_forgotten(store: RedisStore, tenant: str) -> None:
     """It has no owner; with its next turn it gets one, so that name and place in the list go with it."""
-    first = named(tenant, [user("one"), assistant("two")], 0, await begun(store, tenant))
+    first = turn_record(tenant, [user("one"), assistant("two")], 0, await begin_turn(store, tenant))
     id_ = await store.record(first)
     await store.ask("HDEL", f"tm:{{{id_[:32]}}}:c:{id_[32:]}", "owner", "name")
     said = [user("one"), assistant("two"), user("three")]
-    await store.record(replace(named(tenant, said, 2, await begun(store, tenant)), owner="its credential"))
+    await store.record(replace(turn_record(tenant, said, 2, await begin_turn(store, tenant)), owner="its credential"))
     record = await store.conversation(id_)
     assert record is not None
     assert (record.owner, record.name) == ("its credential", NAME)
@@ -152,17 +152,17 @@ async def test_a_conversation_of_before_there_were_lists_is_wholly_forgotten(sto
 
 async def test_a_turn_after_an_expired_lease_is_appended_where_nobody_came(store: RedisStore, tenant: str) -> None:
     """What counts is that the conversation still ends where the turn began."""
-    first = await begun(store, tenant)
+    first = await begin_turn(store, tenant)
     assert first.lease is not None
     await RedisLeases(store.ask).release(first.lease)
-    id_ = await store.record(named(tenant, [user("one")], 0, first))
-    assert (await begun(store, tenant, id_[32:])).lease is not None
+    id_ = await store.record(turn_record(tenant, [user("one")], 0, first))
+    assert (await begin_turn(store, tenant, id_[32:])).lease is not None
 
 
 async def test_nothing_is_left_of_what_was_forgotten(store: RedisStore, tenant: str) -> None:
     """Messages, system messages, turns, summaries in use and waiting, name and place in the lists."""
     said = [system("rules"), *dialogue(8)]
-    turn = named(tenant, said, 0, await begun(store, tenant))
+    turn = turn_record(tenant, said, 0, await begin_turn(store, tenant))
     id_ = await store.record(turn)
     chain = turn.chain
     await store.keep_summary(tenant, id_, chain, summary_of(chain, 4))
@@ -184,15 +184,15 @@ async def test_nothing_is_left_of_what_was_forgotten(store: RedisStore, tenant: 
 async def test_a_turn_under_way_does_not_bring_back_what_was_forgotten(store: RedisStore, tenant: str) -> None:
     """Neither its write at the end, nor a summary that was being made; a later request begins anew."""
     said = [user("one"), assistant("two")]
-    id_ = await store.record(named(tenant, said, 0, await begun(store, tenant)))
-    under_way = named(tenant, [*said, user("three"), assistant("four")], 2, await begun(store, tenant))
+    id_ = await store.record(turn_record(tenant, said, 0, await begin_turn(store, tenant)))
+    under_way = turn_record(tenant, [*said, user("three"), assistant("four")], 2, await begin_turn(store, tenant))
     await store.forget(id_, tenant, NAME, time.time() + 1)
     with pytest.raises(StoreError):
         await store.record(under_way)
     made = summary_of(under_way.chain, 2)
     assert await store.keep_summary(tenant, id_, under_way.chain, made) is None
     assert await store.conversation(id_) is None
-    fresh = replace(named(tenant, [user("one")], 0, await begun(store, tenant)), created_at=time.time() + 2)
+    fresh = replace(turn_record(tenant, [user("one")], 0, await begin_turn(store, tenant)), created_at=time.time() + 2)
     again = await store.record(fresh)
     record = await store.conversation(again)
     assert record is not None
@@ -283,7 +283,7 @@ async def test_two_stores_never_hold_one_turn(store: RedisStore, url: str, tenan
         ttl_seconds=100,
         record_timeout_seconds=5,
     )
-    turns = await asyncio.gather(*(begun(one, tenant) for one in [store, other] * 10))
+    turns = await asyncio.gather(*(begin_turn(one, tenant) for one in [store, other] * 10))
     leases: list[Lease] = [turn.lease for turn in turns if turn.lease is not None]
     assert len(leases) == 1
     await other.close()
@@ -306,8 +306,8 @@ async def test_what_others_rest_on_can_be_gone_on_with(client: Client) -> None:
 async def test_a_turn_is_kept_where_the_store_was_emptied_meanwhile(store: RedisStore, tenant: str) -> None:
     """All of its messages are at hand, so nothing is lost; that is no forgetting."""
     said = [user("one"), assistant("two")]
-    id_ = await store.record(named(tenant, said, 0, await begun(store, tenant)))
-    turn = named(tenant, [*said, user("three"), assistant("four")], 2, await begun(store, tenant))
+    id_ = await store.record(turn_record(tenant, said, 0, await begin_turn(store, tenant)))
+    turn = turn_record(tenant, [*said, user("three"), assistant("four")], 2, await begin_turn(store, tenant))
     for kind in ("c", "h", "m"):
         await store.ask("DEL", f"tm:{{{id_[:32]}}}:{kind}:{id_[32:]}")
     assert len(await store.messages(await store.record(turn))) == 4
@@ -315,12 +315,12 @@ async def test_a_turn_is_kept_where_the_store_was_emptied_meanwhile(store: Redis
 
 async def test_a_turn_that_is_written_twice_changes_nothing(store: RedisStore, tenant: str) -> None:
     """The second time by itself, after its client left, while another turn is under way already."""
-    turn = named(tenant, [user("one"), assistant("two")], 0, await begun(store, tenant))
+    turn = turn_record(tenant, [user("one"), assistant("two")], 0, await begin_turn(store, tenant))
     id_ = await store.record(turn)
-    other = await begun(store, tenant)
+    other = await begin_turn(store, tenant)
     assert await store.record(turn) == id_
-    assert (await begun(store, tenant)).lease is None, "the other's turn is not given back"
-    more = named(tenant, [user("one"), assistant("two"), user("three")], 2, other)
+    assert (await begin_turn(store, tenant)).lease is None, "the other's turn is not given back"
+    more = turn_record(tenant, [user("one"), assistant("two"), user("three")], 2, other)
     assert await store.record(more) == id_
     record = await store.conversation(id_)
     assert record is not None
@@ -333,7 +333,7 @@ async def test_what_is_known_of_forks_is_not_kept_for_good(store: RedisStore, te
     trunk = await client.send(said[:3], said[3])
     await client.send([*said[:2], user("otherwise")], assistant("so"))
     assert 0 < await store.ask("TTL", f"tm:{{{trunk[:32]}}}:b:{trunk[32:]}") <= 30 * 86_400
-    name = await store.record(named(tenant, said, 0, await begun(store, tenant)))
+    name = await store.record(turn_record(tenant, said, 0, await begin_turn(store, tenant)))
     assert 0 < await store.ask("TTL", f"tm:{{{name[:32]}}}:d") <= 30 * 86_400
 
 

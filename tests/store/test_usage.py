@@ -114,7 +114,7 @@ async def test_an_unknown_credential_imports_a_megabyte_in_all(opened: Open, ten
 
 
 async def test_made_up_credentials_together_import_little(opened: Open, tenant: str, now: float) -> None:
-    """Anybody can make up any number of them; the next day there is room again."""
+    """Anybody can make up any number of them; the next day more of them are counted."""
     store = opened()
     most = UNPROVEN_BYTES_A_DAY // UNPROVEN_BYTES
     for number in range(most):
@@ -125,7 +125,7 @@ async def test_made_up_credentials_together_import_little(opened: Open, tenant: 
 
 
 async def test_an_imported_conversation_is_no_answer_of_an_upstream(opened: Open, tenant: str, now: float) -> None:
-    """Else one import would open the door to the next."""
+    """Else one import would lead to the next."""
     store = opened()
     turn = turn_of(tenant, [user("one"), assistant("two")])
     await store.record(replace(turn, imported=True))

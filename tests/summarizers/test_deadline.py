@@ -135,7 +135,7 @@ async def test_the_plain_summary_keeps_what_was_carried_the_request_and_the_newe
 @pytest.mark.parametrize("bound", [1, 8, 40, 300, 4000])
 @pytest.mark.parametrize("text", ["a" * 300_000, "word " * 60_000, "", "Never do it.\n" * 20_000, "漢" * 100_000])
 async def test_the_plain_summary_keeps_its_bound(counter: TokenCounter, talk: Talk, text: str, bound: int) -> None:
-    """Whatever there is to read, and however little room there is."""
+    """Whatever there is to read, and however few tokens the summary may have."""
     made = await PlainSummarizer(counter).summarize(SummaryTask(talk(text, text), None, bound, MODEL))
     assert counter.count_text(made, MODEL) <= bound
 

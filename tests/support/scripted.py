@@ -149,7 +149,7 @@ class ScriptedUpstream:
         received = Received(scope["path"], body, headers)
         self.received.append(received)
         answering = asyncio.create_task(self._answer(received, send))
-        leaving = asyncio.create_task(_left(receive))
+        leaving = asyncio.create_task(_disconnect(receive))
         await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not answering.done():
             received.gone = True
@@ -176,7 +176,7 @@ class BrokenScript(Exception):
     """Cuts the connection in the middle of an answer."""
 
 
-async def _left(receive: Any) -> None:
+async def _disconnect(receive: Any) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -1,4 +1,4 @@
-"""The log: one line a request, every library through one door, never a key and never a flood."""
+"""The log: one line a request, every library through one handler, never a key and never a flood."""
 
 from __future__ import annotations
 
@@ -344,7 +344,7 @@ class TestForm:
 
 
 class TestLibraries:
-    """The standard library's loggers speak through the same door."""
+    """The standard library's loggers write through the same handler."""
 
     def test_uvicorn_speaks_but_its_access_log_is_off(self, lines: Lines) -> None:
         """The access line would hold the query, and say a request twice."""

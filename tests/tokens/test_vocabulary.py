@@ -1,4 +1,4 @@
-"""Rules of the door to tiktoken: no network, no panic, no slow text, an error that names its mend."""
+"""Rules of the module that calls tiktoken: no network, no panic, no slow text, an error that names its mend."""
 
 from __future__ import annotations
 

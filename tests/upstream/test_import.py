@@ -1,4 +1,4 @@
-"""What importing the upstream room, and litellm with it, does to the process."""
+"""What importing the upstream package, and litellm with it, does to the process."""
 
 from __future__ import annotations
 

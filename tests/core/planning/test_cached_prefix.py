@@ -18,14 +18,14 @@ from proxy.dialects.chat.message import parse_message
 PROFILE = ModelProfile("m", ModelWindow(10_000), CompactionPolicy(summarizer_cache_friendly=True))
 
 
-def said(role: str, text: str) -> Message:
+def message(role: str, text: str) -> Message:
     """One message."""
     value = {"role": role, "content": text}
     return parse_message(json.dumps(value).encode(), value, 0)
 
 
-HEAD, INNER = said("system", "head"), said("system", "inner")
-TALK = [said("assistant" if place % 2 else "user", f"text {place}") for place in range(6)]
+HEAD, INNER = message("system", "head"), message("system", "inner")
+TALK = [message("assistant" if place % 2 else "user", f"text {place}") for place in range(6)]
 MESSAGES = (HEAD, *TALK)
 PLAN = Compact(
     covered=4,

@@ -192,7 +192,7 @@ def test_what_is_over_the_limit_is_compacted_however_small_the_gain() -> None:
 
 
 def test_fr_5_3_1_the_retention_shrinks_before_a_request_is_refused() -> None:
-    """FR-5.3.1: where retained messages leave no room, fewer of them stay."""
+    """FR-5.3.1: where all retained messages do not fit, fewer of them stay."""
     planned = plan(situation([5000, 3000, 3000, 5000], budget(retention=9000)))
     assert isinstance(planned, Compact)
     assert planned.rest_tokens + planned.max_summary_tokens <= 9000

@@ -18,7 +18,7 @@ JSON = st.recursive(
 )
 
 
-def sent(**members: Any) -> Any:
+def answer_with(**members: Any) -> Any:
     """An answer with these members, as it is sent back."""
     return json.loads(as_sent(json.dumps({"role": "assistant", **members}).encode()))
 
@@ -41,7 +41,7 @@ def sent(**members: Any) -> Any:
 )
 def test_an_answer_goes_out_as_a_client_would_send_it(answer: dict[str, Any], expected: dict[str, Any]) -> None:
     """OpenAI's reference: what an assistant's message may have, and null for a content beside calls only."""
-    assert sent(**answer) == {"role": "assistant", **expected}
+    assert answer_with(**answer) == {"role": "assistant", **expected}
 
 
 @pytest.mark.parametrize(

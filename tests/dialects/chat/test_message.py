@@ -144,7 +144,7 @@ BESIDE = st.fixed_dictionaries(
 
 @given(st.sampled_from(list(ROLES)), st.text(st.sampled_from([*"ab \n\t\x85\xa0é漢", "\ud83d", "\ude00"])), BESIDE)
 def test_a_text_by_itself_is_read_as_the_only_part_of_a_list(role: str, text: str, beside: dict[str, Any]) -> None:
-    """Nearly every message is one text, which is read by a shorter road; nobody can tell which road it was."""
+    """Nearly every message is one text, which a shorter function reads; no caller can tell which function read it."""
     short = {"role": role, "content": text, **beside}
     whole = {"role": role, "content": [{"type": "text", "text": text}], **beside}
     one, other = parse_message(b"{}", short, 0), parse_message(b"{}", whole, 0)
@@ -221,7 +221,7 @@ def message_with(arguments: str) -> Message:
 
 
 def test_huge_arguments_are_read_quickly() -> None:
-    """A file that is written by a tool call; the bound leaves room for a slow machine."""
+    """A file that is written by a tool call; the bound allows for a slow machine."""
     started = time.process_time()
     message_with(json.dumps([{"line": number} for number in range(60_000)]))
     assert time.process_time() - started < 1

@@ -20,7 +20,7 @@ TALK = st.lists(TEXTS, min_size=1, max_size=8)
 LAYOUTS: list[dict[str, Any]] = [{}, {"separators": (",", ":")}, {"indent": 2}, {"ensure_ascii": False}]
 
 
-def said(texts: list[str]) -> list[dict[str, str]]:
+def conversation_of(texts: list[str]) -> list[dict[str, str]]:
     """A conversation."""
     return [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(texts)]
 
@@ -32,7 +32,7 @@ def body(messages: list[dict[str, str]], layout: dict[str, Any], *, first: bool 
     return json.dumps(whole, **layout).encode(errors="surrogatepass")
 
 
-def told(request: ModelRequest) -> object:
+def content_of(request: ModelRequest) -> object:
     """All that a request says, to the byte and in order."""
     return request.messages, list(request.fields.items()), request.body, request.model, request.stream, request.counted
 
@@ -57,17 +57,17 @@ def test_a_parser_that_knows_the_beginning_reads_the_same(
     parser = RequestParser()
     for kept, more, stream in [(0, texts, False), *turns]:
         texts = [*texts[:kept], *more]
-        sent = body(said(texts), layout, first=first, stream=stream)
-        assert told(parser.chat(sent)) == told(RequestParser().chat(sent))
+        sent = body(conversation_of(texts), layout, first=first, stream=stream)
+        assert content_of(parser.chat(sent)) == content_of(RequestParser().chat(sent))
 
 
 def test_only_what_is_new_is_parsed() -> None:
     """The known messages are the very tuple's; what was found of them comes along."""
     parser = RequestParser()
-    before = parser.chat(body(said(["a", "b"]), {})).lineage
+    before = parser.chat(body(conversation_of(["a", "b"]), {})).lineage
     assert before is not None
     before.found["step"] = 2
-    after = parser.chat(body(said(["a", "b", "c"]), {}, stream=True)).lineage
+    after = parser.chat(body(conversation_of(["a", "b", "c"]), {}, stream=True)).lineage
     assert after is not None
     assert after.known == 2
     assert after.before == {"step": 2}
@@ -76,7 +76,7 @@ def test_only_what_is_new_is_parsed() -> None:
 
 def test_a_lineage_holds_for_its_own_messages_only() -> None:
     """Where messages were taken out of a request, nothing that was found by place is right any more."""
-    request = RequestParser().chat(body(said(["a", "b"]), {}))
+    request = RequestParser().chat(body(conversation_of(["a", "b"]), {}))
     assert request.lineage is not None
     assert replace(request, messages=request.messages[1:]).lineage is None
 
@@ -97,12 +97,12 @@ def test_a_lineage_holds_for_its_own_messages_only() -> None:
 def test_what_comes_after_the_known_part_may_change_everything(end: bytes) -> None:
     """A name that stands twice, an error: told as a parser tells it that has never seen the beginning."""
     parser = RequestParser()
-    start = body(said(["a", "b"]), {})[:-1]
+    start = body(conversation_of(["a", "b"]), {})[:-1]
     parser.chat(start + b"}")
 
     def outcome(one: RequestParser) -> object:
         try:
-            return told(one.chat(start + end))
+            return content_of(one.chat(start + end))
         except InvalidRequest as error:
             return str(error), error.code, error.param
 
@@ -111,30 +111,30 @@ def test_what_comes_after_the_known_part_may_change_everything(end: bytes) -> No
 
 def test_the_same_array_in_another_member_is_not_taken_for_the_messages() -> None:
     """The first place where the bytes stand is not always the right one."""
-    parser, talk = RequestParser(), said(["a", "b"])
-    for more in ([], said(["c"]), said(["c", "d"])):
+    parser, talk = RequestParser(), conversation_of(["a", "b"])
+    for more in ([], conversation_of(["c"]), conversation_of(["c", "d"])):
         sent = json.dumps({"metadata": {"messages": talk}, "messages": talk + more, "model": "m"}).encode()
-        assert told(parser.chat(sent)) == told(RequestParser().chat(sent))
+        assert content_of(parser.chat(sent)) == content_of(RequestParser().chat(sent))
 
 
 def test_beginnings_give_way_to_newer_ones() -> None:
-    """As many as there is room for, and the messages they hold are counted."""
+    """As many as the bound allows, and the messages they hold are counted."""
     kept = beginnings.PrefixReuse(4000)
     parser = RequestParser()
     for number in range(20):
-        sent = body(said([f"{number} {'x' * 500}"]), {})
+        sent = body(conversation_of([f"{number} {'x' * 500}"]), {})
         request = parser.chat(sent)
         kept.begun(sent, dict(request.fields), request.messages)
         assert kept.held <= 4000
-    assert kept.shared(body(said([f"19 {'x' * 500}", "more"]), {})) is not None
-    assert kept.shared(body(said([f"0 {'x' * 500}", "more"]), {})) is None
+    assert kept.shared(body(conversation_of([f"19 {'x' * 500}", "more"]), {})) is not None
+    assert kept.shared(body(conversation_of([f"0 {'x' * 500}", "more"]), {})) is None
 
 
 def test_bytes_that_are_no_utf8_are_refused_whatever_was_seen_before() -> None:
     """Also in a member that nobody reads, and after half a character, where two readers judged apart."""
-    talk = said(["cut \ud83d here"])
+    talk = conversation_of(["cut \ud83d here"])
     begun = json.dumps({"messages": talk, "model": "m"}).encode()
-    gone_on = json.dumps({"messages": [*talk, *said(["more"])], "model": "m"}).encode()
+    gone_on = json.dumps({"messages": [*talk, *conversation_of(["more"])], "model": "m"}).encode()
     odd = gone_on[:-1] + b', "metadata": "\xff"}'
     knowing = RequestParser()
     knowing.chat(begun)

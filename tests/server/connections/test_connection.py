@@ -87,7 +87,7 @@ class Wire(asyncio.Transport):
         """Nor now."""
 
 
-def told(status: int, lines: Lines, bodies: Sequence[bytes], raised: list[str], *, reads: bool = True) -> Any:
+def answering(status: int, lines: Lines, bodies: Sequence[bytes], raised: list[str], *, reads: bool = True) -> Any:
     """An application that answers so, and notes what that raises."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -136,7 +136,7 @@ def test_answers_are_uvicorns_byte_by_byte(
 
     async def run(make: Callable[..., Any]) -> None:
         raised: list[str] = []
-        protocol, wire = opened(make, told(status, lines, bodies, raised, reads=reads))
+        protocol, wire = opened(make, answering(status, lines, bodies, raised, reads=reads))
         protocol.data_received(request)
         await settled(protocol)
         timed = protocol.timeout_keep_alive_task is not None
@@ -163,7 +163,7 @@ def test_answers_are_uvicorns_byte_by_byte(
 )
 async def test_a_whole_answer_is_one_write(lines: Lines, bodies: list[bytes], writes: int) -> None:
     """The client has all of it with one look at its socket."""
-    protocol, wire = opened(ClientConnection, told(200, lines, bodies, []))
+    protocol, wire = opened(ClientConnection, answering(200, lines, bodies, []))
     protocol.data_received(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
     await settled(protocol)
     assert len(wire.writes) == writes
@@ -191,7 +191,7 @@ async def test_header_lines_may_be_whatever_asgi_allows(headers: dict[str, Any])
 
 async def test_connect_is_refused() -> None:
     """The parser stops at such a request as it does at an offer, however often it is read."""
-    protocol, wire = opened(ClientConnection, told(200, PLAIN, [b"Hello"], []), ws="none")
+    protocol, wire = opened(ClientConnection, answering(200, PLAIN, [b"Hello"], []), ws="none")
     protocol.data_received(b"CONNECT x:443 HTTP/1.1\r\nhost: x\r\n\r\n")
     await settled(protocol)
     assert b"".join(wire.writes).startswith(b"HTTP/1.1 400 ")
@@ -202,7 +202,7 @@ async def test_connect_is_refused() -> None:
 @pytest.mark.parametrize("offer", [b"", b", upgrade\r\nupgrade: h2c"])
 async def test_what_follows_the_last_request_does_not_spoil_its_answer(offer: bytes) -> None:
     """After ``Connection: close`` nothing more is heard, with an offer of another protocol and without."""
-    protocol, wire = opened(ClientConnection, told(200, PLAIN, [b"Hello"], []), ws="none")
+    protocol, wire = opened(ClientConnection, answering(200, PLAIN, [b"Hello"], []), ws="none")
     protocol.data_received(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close%b\r\n\r\nGET /2 HTTP/1.1\r\n\r\n" % offer)
     await settled(protocol)
     assert b"".join(wire.writes).startswith(b"HTTP/1.1 200 ")
@@ -216,7 +216,7 @@ async def test_no_value_ends_its_line(code: int) -> None:
     came = []
     for make in (HttpToolsProtocol, ClientConnection):
         raised: list[str] = []
-        protocol, wire = opened(make, told(200, [*PLAIN, (b"x-one", b"a%cb" % code)], [b"Hello"], raised))
+        protocol, wire = opened(make, answering(200, [*PLAIN, (b"x-one", b"a%cb" % code)], [b"Hello"], raised))
         protocol.data_received(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         await settled(protocol)
         came.append((b"".join(wire.writes), raised))
@@ -227,7 +227,7 @@ async def test_no_value_ends_its_line(code: int) -> None:
 
 async def test_a_client_that_does_not_read_is_waited_for() -> None:
     """Flow control is uvicorn's: nothing is written while the transport wants nothing."""
-    protocol, wire = opened(ClientConnection, told(200, PLAIN, [b"Hello"], []))
+    protocol, wire = opened(ClientConnection, answering(200, PLAIN, [b"Hello"], []))
     protocol.pause_writing()
     protocol.data_received(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
     await asyncio.sleep(0.01)
@@ -240,7 +240,7 @@ async def test_a_client_that_does_not_read_is_waited_for() -> None:
 
 async def test_a_client_that_has_left_is_written_nothing() -> None:
     """Its answer comes to an end all the same."""
-    protocol, wire = opened(ClientConnection, told(200, PLAIN, [b"Hello"], []))
+    protocol, wire = opened(ClientConnection, answering(200, PLAIN, [b"Hello"], []))
     protocol.data_received(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
     protocol.connection_lost(None)
     await settled(protocol)
@@ -249,7 +249,7 @@ async def test_a_client_that_has_left_is_written_nothing() -> None:
 
 async def test_an_idle_connection_is_closed_in_time() -> None:
     """One timer serves many requests: it neither closes too early nor while a request is on its way."""
-    protocol, wire = opened(ClientConnection, told(200, PLAIN, [b"Hello"], []), timeout_keep_alive=0.2)
+    protocol, wire = opened(ClientConnection, answering(200, PLAIN, [b"Hello"], []), timeout_keep_alive=0.2)
     timers = set()
     for _ in range(3):
         protocol.data_received(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -270,7 +270,7 @@ async def test_an_idle_connection_is_closed_in_time() -> None:
 
 async def test_a_timer_that_looks_too_early_looks_again() -> None:
     """It was set after the first answer, and counts from the last."""
-    protocol, wire = opened(ClientConnection, told(200, PLAIN, [b"Hello"], []), timeout_keep_alive=0.3)
+    protocol, wire = opened(ClientConnection, answering(200, PLAIN, [b"Hello"], []), timeout_keep_alive=0.3)
     for pause in (0.2, 0.2):
         protocol.data_received(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         await settled(protocol)
@@ -284,7 +284,7 @@ async def test_a_timer_that_looks_too_early_looks_again() -> None:
 @pytest.mark.parametrize("offer", [b"", b"connection: upgrade\r\nupgrade: h2c\r\n"])
 async def test_what_was_read_is_let_go(offer: bytes) -> None:
     """An idle connection holds nothing of the request that came last, with an offer of another protocol or without."""
-    protocol, _ = opened(ClientConnection, told(200, PLAIN, [b"Hello"], []), ws="none")
+    protocol, _ = opened(ClientConnection, answering(200, PLAIN, [b"Hello"], []), ws="none")
     protocol.data_received(b'POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 8\r\n%b\r\n{"a": 1}' % offer)
     await settled(protocol)
     assert not [held for held in vars(protocol).values() if isinstance(held, bytes) and b'"a"' in held]
@@ -294,7 +294,7 @@ async def test_what_was_read_is_let_go(offer: bytes) -> None:
 async def test_a_closed_connection_leaves_no_timer() -> None:
     """However it came to its end."""
     for reason in (None, ConnectionResetError()):
-        protocol, _ = opened(ClientConnection, told(200, PLAIN, [b"Hello"], []))
+        protocol, _ = opened(ClientConnection, answering(200, PLAIN, [b"Hello"], []))
         protocol.data_received(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         await settled(protocol)
         timer = protocol.timeout_keep_alive_task

@@ -1,4 +1,4 @@
-"""What all clients together may take: connections, with room for the upstreams, and bytes of bodies."""
+"""What all clients together may take: connections, with descriptors left for the upstreams, and bytes of bodies."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_where_no_connection_is_idle_new_clients_are_told_so() -> None:
 
 
 def test_surplus_clients_that_say_nothing_do_not_keep_others_from_being_told() -> None:
-    """The oldest of them makes room, while all places are busy."""
+    """The oldest of them is closed, while all places are busy."""
     slow = Slow()
     with Served(slow, Bounds(connections=2)) as served, ExitStack() as stack:
         for client in connected(served, stack, 2):

@@ -28,7 +28,7 @@ time.sleep(60)
 """
 
 
-def _gone(pid: int, seconds: float = 10.0) -> bool:
+def _ended(pid: int, seconds: float = 10.0) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:
@@ -94,7 +94,7 @@ def test_a_killed_parent_takes_its_server_along_and_loses_nothing(short_folder: 
             client.set("key", "value")
         parent.kill()
     with EmbeddedValkey(short_folder) as server, redis.Redis.from_url(server.url) as client:
-        assert _gone(pid)
+        assert _ended(pid)
         assert client.get("key") == b"value"
 
 

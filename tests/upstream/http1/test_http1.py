@@ -61,7 +61,7 @@ async def settled() -> None:
         await asyncio.sleep(0.005)
 
 
-async def left(server: ScriptedServer, connections: int = 0) -> None:
+async def open_at_most(server: ScriptedServer, connections: int = 0) -> None:
     """Wait until no more than so many connections are open."""
     async with asyncio.timeout(10):
         while server.open > connections:  # noqa: ASYNC110 - the server only counts
@@ -247,7 +247,7 @@ async def test_what_stands_behind_an_answer_is_nobodys(pool: Pool, surplus: byte
     async with serving(script) as server:
         for number in (1, 2):
             assert await rest(await ask(pool, server)) == b"{}"
-            await left(server)
+            await open_at_most(server)
             assert server.connections == number
 
 
@@ -492,14 +492,14 @@ async def test_idle_connections_are_dropped_in_time() -> None:
         await rest(await ask(pool, server, b"[]"))
         again = now()
         assert server.connections == 2
-        await left(server, 1)
+        await open_at_most(server, 1)
         assert now() - began > 0.45
-        await left(server)
+        await open_at_most(server)
         assert now() - again > 0.45
         await rest(await ask(pool, server))
         assert server.connections == 3
         await pool.aclose()
-        await left(server)
+        await open_at_most(server)
 
 
 async def test_requests_at_the_same_time_have_connections_of_their_own(pool: Pool) -> None:
@@ -548,11 +548,11 @@ async def test_whoever_leaves_takes_the_connection_along(pool: Pool) -> None:
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
-        await left(server)
+        await open_at_most(server)
         answer = await ask(pool, server, b"body")
         assert await answer.read(5) == b"ab"
         answer.close()
-        await left(server)
+        await open_at_most(server)
         with pytest.raises(ConnectionAbortedError):
             await answer.read(5)
         assert server.connections == 2
@@ -579,7 +579,7 @@ async def test_what_failed_is_not_held_by_its_own_failure(pool: Pool, raw: bytes
             for _ in range(3):
                 with suppress(ConnectionError):
                     await rest(await ask(pool, server))
-            await left(server)
+            await open_at_most(server)
             assert held() == before
         finally:
             gc.enable()
@@ -608,7 +608,7 @@ async def test_silence_has_its_bounds(pool: Pool) -> None:
             await answer.read(0.1)
         await rest(await ask(pool, server, b"quick", seconds=0.5))
         assert await rest(await ask(pool, server, b"slow")) == b"{}"
-        await left(server, 1)
+        await open_at_most(server, 1)
         assert (server.connections, server.open) == (3, 1)
 
 
@@ -628,7 +628,7 @@ async def test_what_brings_nothing_of_the_body_is_silence(pool: Pool, begun: byt
         async with asyncio.timeout(5):
             with pytest.raises(TimeoutError, match="silent"):
                 await answer.read(0.3)
-        await left(server)
+        await open_at_most(server)
 
 
 async def test_connecting_has_its_own_time() -> None:
@@ -658,7 +658,7 @@ async def test_a_client_that_is_closed_keeps_no_connection() -> None:
         await pool.aclose()
         with pytest.raises(ConnectionError):
             await asking
-        await left(server)
+        await open_at_most(server)
 
 
 async def test_closing_ends_what_is_under_way() -> None:
@@ -676,7 +676,7 @@ async def test_closing_ends_what_is_under_way() -> None:
         await pool.aclose()
         with pytest.raises(ConnectionAbortedError):
             await asking
-        await left(server)
+        await open_at_most(server)
 
 
 async def test_a_request_without_a_body_has_no_length(pool: Pool) -> None:
