@@ -1,7 +1,8 @@
-"""How long counting takes: a long conversation beside ``litellm.token_counter``, and texts that tokenizers dislike.
+"""Measures token counting: a long conversation beside ``litellm.token_counter``, and texts that tokenizers dislike.
 
-``make bench-counting``. Rounds of both are interleaved on one core and medians taken, so that a busy machine slows both
-alike. A round of ours starts with nothing remembered; loading a vocabulary, once a process, stands apart.
+``make bench-counting`` runs it. Rounds of both are interleaved on one core and their medians taken, so that a busy
+machine slows both equally. A round of ours starts with empty caches; loading a vocabulary, once in a process, is listed
+apart.
 """
 
 from __future__ import annotations
@@ -41,39 +42,39 @@ Values = list[dict[str, str]]
 
 
 def conversation() -> Values:
-    """Messages out of this repository's own pages and code, in turns of about 143 tokens."""
+    """Make messages from this repository's own pages and code, in turns of about 143 tokens."""
     root = Path(__file__).parents[1]
     paths = sorted([*root.glob("docs/**/*.md"), *root.glob("proxy/**/*.py")])
     words = "\n".join(path.read_text(encoding="utf-8") for path in paths)
     counter, chance = LocalTokenCounter(), random.Random(7)
     values: Values = [{"role": "system", "content": "You are a careful assistant."}]
-    place, left = 0, TOKENS
+    place, remaining = 0, TOKENS
     while len(values) < MESSAGES:
-        size = int(4.2 * left / (MESSAGES - len(values)) * chance.uniform(0.4, 1.6))
+        size = int(4.2 * remaining / (MESSAGES - len(values)) * chance.uniform(0.4, 1.6))
         if place + size > len(words):
             place = chance.randrange(200)
         text = words[place : place + size]
         place += size
         values.append({"role": "assistant" if len(values) % 2 else "user", "content": text})
-        left = max(1000, left - counter.count_text(text, MODEL) - 4)
+        remaining = max(1000, remaining - counter.count_text(text, MODEL) - 4)
     return values
 
 
 def parsed(values: Values) -> ModelRequest:
-    """A request of these messages, as the edge parses it."""
+    """Parse a request of these messages, as the server does."""
     messages = [parse_message(json.dumps(value).encode(), value, place) for place, value in enumerate(values)]
     return ModelRequest(b"", {}, MODEL, tuple(messages))
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Milliseconds that something takes."""
+    """Return the milliseconds that a function takes."""
     start = time.perf_counter()
     work()
     return (time.perf_counter() - start) * 1000
 
 
 def compare(rounds: int) -> None:
-    """Ours and litellm's, in turns: the whole conversation, and the same with one message more."""
+    """Measure ours and litellm's in turns: the whole conversation, and the same with one message more."""
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     import litellm
 
@@ -87,8 +88,8 @@ def compare(rounds: int) -> None:
     for _ in range(rounds):
         counter = LocalTokenCounter()
         counter.count_text("load", MODEL)
-        ours = [partial(loop.run_until_complete, counter.count(asked, MODEL)) for asked in requests]
-        theirs = [partial(litellm.token_counter, model=MODEL, messages=asked) for asked in (values, following)]
+        ours = [partial(loop.run_until_complete, counter.count(request, MODEL)) for request in requests]
+        theirs = [partial(litellm.token_counter, model=MODEL, messages=messages) for messages in (values, following)]
         figures["cold"].append(timed(ours[0]))
         figures["litellm"].append(timed(theirs[0]))
         figures["following"].append(timed(ours[1]))
@@ -105,37 +106,37 @@ def compare(rounds: int) -> None:
 
 
 async def lag(text: str) -> tuple[float, float]:
-    """Milliseconds that counting a text takes off the loop, and the longest that the loop stood still meanwhile."""
+    """Return the milliseconds of counting a text off the loop, and the longest pause of the loop meanwhile."""
     counter, request = LocalTokenCounter(), parsed([{"role": "user", "content": text}])
     counter.count_text("load", MODEL)
-    start = seen = time.perf_counter()
+    start = previous = time.perf_counter()
     task = asyncio.create_task(counter.count(request, MODEL))
     worst = 0.0
     while not task.done():
         await asyncio.sleep(0.001)
         now = time.perf_counter()
-        worst, seen = max(worst, now - seen - 0.001), now
+        worst, previous = max(worst, now - previous - 0.001), now
     await task
     return (time.perf_counter() - start) * 1000, worst * 1000
 
 
 def fresh(text: str) -> int:
-    """Tokens of a text, counted by somebody who remembers nothing."""
+    """Count a text with empty caches."""
     return LocalTokenCounter().count_text(text, MODEL)
 
 
 def stress() -> None:
-    """One megabyte of each: tokens, time, growth against a quarter of it, and how long the event loop stood still."""
+    """Measure a megabyte of each text: tokens, time, growth from a quarter of it, and the loop's longest pause."""
     print(f"{'1 MB of':20}{'tokens':>9}{'ms':>8}{'x of 1/4 MB':>13}{'loop lag ms':>13}")
     for title, text in STRESS.items():
         small, large = (min(timed(partial(fresh, piece)) for _ in range(3)) for piece in (text[: len(text) // 4], text))
         tokens = fresh(text)
-        _, worst = min((asyncio.run(lag(text)) for _ in range(3)), key=lambda found: found[1])
+        _, worst = min((asyncio.run(lag(text)) for _ in range(3)), key=lambda result: result[1])
         print(f"{title:20}{tokens:9}{large:8.0f}{large / small:13.1f}{worst:13.1f}")
 
 
 def machine() -> str:
-    """The machine, in one line."""
+    """Describe the machine in one line."""
     model = ""
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -147,7 +148,7 @@ def machine() -> str:
 
 
 def main() -> None:
-    """Print all of it."""
+    """Print all measurements."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15, help="interleaved rounds of the comparison")
     rounds = parser.parse_args().rounds

@@ -1,7 +1,7 @@
-"""How long the extractive strategy takes for 100,000 tokens, by kind of conversation and by bound.
+"""Measures the extractive strategy on 100,000 tokens, by kind of conversation and by bound.
 
-``make bench-extractive``. Each round weighs the whole conversation anew; what is timed is what a request waits for,
-the count of the finished text included.
+``make bench-extractive`` runs it. Each round scores the whole conversation again. The measured time is the time that a
+request waits, with the count of the finished text.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday"]
 
 
 def chat() -> Values:
-    """People who talk in short sentences."""
+    """Make a conversation of short sentences."""
     chance = random.Random(3)
     texts = []
     for _ in range(TOKENS // 39):
-        said = [
+        conversation = [
             chance.choice(SENTENCES).format(
                 noun=chance.choice(WORDS),
                 other=chance.choice(WORDS),
@@ -60,12 +60,12 @@ def chat() -> Values:
             )
             for _ in range(3)
         ]
-        texts.append(" ".join(said))
+        texts.append(" ".join(conversation))
     return [{"role": "assistant" if place % 2 else "user", "content": text} for place, text in enumerate(texts)]
 
 
 def results() -> Values:
-    """An agent's work: long answers of tools, with a word in between."""
+    """Make an agent's conversation: long tool results with few words between them."""
     chance = random.Random(5)
     values: Values = [{"role": "user", "content": "Find out why the nightly import fails. Never touch production."}]
     for place in range(TOKENS // 2000):
@@ -79,7 +79,7 @@ KINDS: dict[str, Callable[[], Values]] = {"prose and code": conversation, "short
 
 
 def milliseconds(summarizer: ExtractiveSummarizer, task: SummaryTask, rounds: int) -> tuple[list[float], str]:
-    """Of each round; and the text."""
+    """Return the milliseconds of each round, and the text."""
     loop, took, text = asyncio.new_event_loop(), [], ""
     for _ in range(rounds):
         start = time.perf_counter()
@@ -90,7 +90,7 @@ def milliseconds(summarizer: ExtractiveSummarizer, task: SummaryTask, rounds: in
 
 
 def rows(rounds: int) -> Iterator[str]:
-    """A line for each kind and bound."""
+    """Yield a line for each kind and bound."""
     counter = LocalTokenCounter()
     summarizer = ExtractiveSummarizer(counter)
     for name, make in KINDS.items():
@@ -98,15 +98,15 @@ def rows(rounds: int) -> Iterator[str]:
         tokens = sum(counter.count_message(message, MODEL) for message in messages)
         for bound in BOUNDS:
             took, text = milliseconds(summarizer, SummaryTask(messages, None, bound, MODEL), rounds)
-            written = counter.count_text(text, MODEL)
+            summary_tokens = counter.count_text(text, MODEL)
             yield (
-                f"{name:<16}{tokens:>9}{len(messages):>10}{bound:>8}{written:>9}"
+                f"{name:<16}{tokens:>9}{len(messages):>10}{bound:>8}{summary_tokens:>9}"
                 f"{statistics.median(took):>11.0f}{min(took):>7.0f}"
             )
 
 
 def main() -> None:
-    """Print the table, and what it was measured on."""
+    """Print the table and the machine."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--rounds", type=int, default=15)
     rounds = arguments.parse_args().rounds

@@ -1,8 +1,8 @@
-"""How the time of each function that reads a client's text grows with the text, whatever the text is.
+"""Measures how the time of each function that reads a client's text grows with the text.
 
-``make bench-growth``. Every function of ``summarizers/`` and ``tokens/`` that is given text of no bounded length is
-measured at four sizes, each twice the one before, with texts that are meant to hurt. Exit code 1 where one grows faster
-than its text. Time is CPU time, so a busy machine changes little.
+``make bench-growth`` runs it. Every function of ``summarizers/`` and ``tokens/`` that reads text of unbounded length is
+measured at four sizes, each twice the one before, with texts that are chosen to be slow. The exit code is 1 where a
+time grows faster than the text. Time is CPU time, so other load changes little.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ SIZES = (40_000, 80_000, 160_000, 320_000)
 MOST_GROWTH = 1.5
 """Exponent of the growth between the two largest sizes: 1 is linear, 2 is the square."""
 LEAST_SECONDS = 0.1
-"""Below this the clock and the machine decide the exponent."""
+"""The shortest time in seconds whose exponent is meaningful."""
 MOST_SECONDS_PER_MB = 12.0
-"""Of any text: a pattern that tries each of a sentence's characters against each other is linear, and yet too slow."""
+"""The longest time for any text, because a linear function may be too slow as well."""
 
 Text = Callable[[int], str]
 
 
 def repeated(unit: str) -> Text:
-    """A text of one unit, again and again."""
+    """Make a text that repeats one unit."""
     return lambda size: (unit * (size // len(unit) + 1))[:size]
 
 
 def numbered(unit: str) -> Text:
-    """The same with another number each time, so that no sentence was said before."""
+    """Repeat a unit with another number each time, so that no sentence occurs twice."""
 
     def text(size: int) -> str:
         parts, length, number = [], 0, 0
@@ -68,7 +68,7 @@ def numbered(unit: str) -> Text:
 
 
 def languages(size: int) -> str:
-    """Rules that name the language of answers, each in other words, so that none was said before."""
+    """Make rules about the language of answers, each in other words, so that none occurs twice."""
     beside = ("please", "always", "only", "now", "just", "again", "instead", "actually", "then")
     parts, length = [], 0
     for order in permutations(beside):
@@ -141,7 +141,7 @@ TEXTS: dict[str, Text] = {
 
 
 def messages_of(text: str) -> tuple[Message, ...]:
-    """The text as a user's message, as an assistant's call of a tool, and as the tool's result."""
+    """Make a user's message, an assistant's tool call and a tool's result of the text."""
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": json.dumps({"command": text})}}
     values = [
         {"role": "user", "content": text},
@@ -152,16 +152,16 @@ def messages_of(text: str) -> tuple[Message, ...]:
 
 
 def many_messages_of(text: str) -> tuple[Message, ...]:
-    """The text in pieces of 40 characters, in turn the user's and the assistant's."""
-    said = [text[start : start + 40] for start in range(0, len(text), 40)]
-    values = [{"role": ("user", "assistant")[place % 2], "content": one} for place, one in enumerate(said)]
+    """Split the text into messages of 40 characters, alternately the user's and the assistant's."""
+    pieces = [text[start : start + 40] for start in range(0, len(text), 40)]
+    values = [{"role": ("user", "assistant")[place % 2], "content": piece} for place, piece in enumerate(pieces)]
     return tuple(parse_message(json.dumps(value).encode(), value, place) for place, value in enumerate(values))
 
 
 def tools_of(text: str) -> Any:
-    """Functions whose descriptions, names and literals are the text."""
+    """Make functions whose descriptions, names and literals are the text."""
     words = text.split() or [text]
-    schema = {"type": "object", "properties": {f"p{n}": {"enum": [one]} for n, one in enumerate(words[:5000])}}
+    schema = {"type": "object", "properties": {f"p{n}": {"enum": [word]} for n, word in enumerate(words[:5000])}}
     return [{"type": "function", "function": {"name": "f", "description": text, "parameters": schema}}]
 
 
@@ -175,7 +175,7 @@ def judged(text: str) -> None:
 
 
 class Functions:
-    """What is measured, by name; each is prepared outside the measurement."""
+    """The measured functions by name; each is prepared outside the measurement."""
 
     def __init__(self) -> None:
         self._counter = LocalTokenCounter()
@@ -189,11 +189,17 @@ class Functions:
         yield "judge", lambda text: lambda: judged(text)
         yield "read_back", lambda text: lambda: list(read_back(text))
         for kind, parted in (("one", messages_of), ("many", many_messages_of)):
-            yield f"utterances, {kind}", self._of(parted, lambda said: list(utterances(said)))
+            yield f"utterances, {kind}", self._of(parted, lambda messages: list(utterances(messages)))
             yield f"request_of, {kind}", self._of(parted, request_of)
-            yield f"ledger_of, {kind}", self._of(parted, lambda said: render_ledger(ledger_of(said, "").lines()))
-            yield f"candidates_of, {kind}", self._of(parted, lambda said: candidates_of(said, None, 1000))
-            yield f"bulk, {kind}", self._of(parted, lambda said: candidates_of(said, None, 1000, with_bulk=True))
+            yield (
+                f"ledger_of, {kind}",
+                self._of(parted, lambda messages: render_ledger(ledger_of(messages, "").lines())),
+            )
+            yield f"candidates_of, {kind}", self._of(parted, lambda messages: candidates_of(messages, None, 1000))
+            yield (
+                f"bulk, {kind}",
+                self._of(parted, lambda messages: candidates_of(messages, None, 1000, with_bulk=True)),
+            )
             yield f"extractive, {kind}", self._of(parted, self._summarize)
         yield "ledger_of, carried", lambda text: lambda: ledger_of((), text)
         yield "candidates_of, carried", lambda text: lambda: candidates_of((), text, 1000)
@@ -210,21 +216,21 @@ class Functions:
         self, parted: Callable[[str], tuple[Message, ...]], work: Callable[[tuple[Message, ...]], object]
     ) -> Callable[[str], Callable[[], object]]:
         def prepared(text: str) -> Callable[[], object]:
-            said = parted(text)
-            return lambda: work(said)
+            messages = parted(text)
+            return lambda: work(messages)
 
         return prepared
 
     @staticmethod
-    def _later(work: Callable[[Any], object], given: object) -> Callable[[], object]:
-        return lambda: work(given)
+    def _later(work: Callable[[Any], object], argument: object) -> Callable[[], object]:
+        return lambda: work(argument)
 
-    def _summarize(self, said: tuple[Message, ...]) -> str:
-        return asyncio.run(self._extractive.summarize(SummaryTask(said, None, 1000, MODEL)))
+    def _summarize(self, messages: tuple[Message, ...]) -> str:
+        return asyncio.run(self._extractive.summarize(SummaryTask(messages, None, 1000, MODEL)))
 
 
 def measured(prepare: Callable[[str], Callable[[], object]], text: Text, sizes: tuple[int, ...]) -> list[float]:
-    """CPU seconds at each size, the least of two; a size that takes a minute is the last one."""
+    """Return the CPU seconds at each size, the smaller of two; a size that takes a minute is the last one."""
     took: list[float] = []
     for size in sizes:
         work, times = prepare(text(size)), []
@@ -241,7 +247,7 @@ def measured(prepare: Callable[[str], Callable[[], object]], text: Text, sizes: 
 
 
 def fault_of(took: list[float], sizes: tuple[int, ...]) -> str:
-    """What is wrong with the times of one function and text; empty where nothing is."""
+    """Describe the fault in the times of one function and text; empty where there is none."""
     if took[-1] < LEAST_SECONDS:
         return ""
     growth = log2(took[-1] / took[-2]) if len(took) > 1 and took[-2] > 0 else 1.0
@@ -252,29 +258,29 @@ def fault_of(took: list[float], sizes: tuple[int, ...]) -> str:
 
 
 def main() -> int:
-    """Measure, print the slowest text of each function and what fails, and say how it went."""
+    """Measure, print each function's slowest text and all faults, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="functions whose name holds this")
     parser.add_argument("--texts", default="", help="texts whose name holds this")
     parser.add_argument("--scale", type=float, default=1.0, help="of all sizes")
-    given = parser.parse_args()
-    sizes = tuple(int(size * given.scale) for size in SIZES)
+    arguments_ = parser.parse_args()
+    sizes = tuple(int(size * arguments_.scale) for size in SIZES)
     print(machine())
     print(f"{'function':24} {'slowest text':24} " + " ".join(f"{size // 1000:>6} KB" for size in sizes))
     faults: list[str] = []
     for name, prepare in Functions():
-        if given.only not in name:
+        if arguments_.only not in name:
             continue
         slowest: tuple[str, list[float]] = ("", [0.0])
         for kind, text in TEXTS.items():
-            if given.texts not in kind:
+            if arguments_.texts not in kind:
                 continue
             took = measured(prepare, text, sizes)
             if took[-1] > slowest[1][-1]:
                 slowest = (kind, took)
             if fault := fault_of(took, sizes):
-                faults.append(f"{name}, {kind}: {fault} ({', '.join(f'{one:.3f}' for one in took)} s)")
-        print(f"{name:24} {slowest[0]:24} " + " ".join(f"{one:7.3f} s" for one in slowest[1]), flush=True)
+                faults.append(f"{name}, {kind}: {fault} ({', '.join(f'{seconds:.3f}' for seconds in took)} s)")
+        print(f"{name:24} {slowest[0]:24} " + " ".join(f"{seconds:7.3f} s" for seconds in slowest[1]), flush=True)
     print("\n".join(faults) if faults else "Everything grows with the text.")
     return 1 if faults else 0
 

@@ -1,8 +1,8 @@
-"""How long other requests wait while a large or odd body is worked on: the lag of the event loop, body by body.
+"""Measures how long other requests wait while Tidemark handles a large or odd body.
 
-``make bench-lag``. Tidemark, its store and a scripted upstream run as processes of their own; while one connection
-sends a body, another asks ``/health/liveliness`` again and again, and the longest wait is the lag. Each body is new to
-the worker every time, and the least of several rounds counts, since any other process can only make a wait longer.
+``make bench-lag`` runs it. Tidemark, its store and a scripted upstream run as separate processes. While one connection
+sends a body, another one asks ``/health/liveliness`` repeatedly, and the longest wait is the lag. Each body is new to
+the worker every time. The smallest lag of several rounds counts, because other processes can only make a wait longer.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from benchmarks.speed.systems import PATH, TIDEMARK, UPSTREAM, start
 from benchmarks.speed.work import NARROW, WIDE
 
 LIMIT_MS = 50.0
-"""No body within the cap holds the event loop for longer."""
+"""The longest time that a body within the limits may block the event loop."""
 COUNT, COMPACT = "/tidemark/count", "/tidemark/compact"
 PROBE_SECONDS = 0.001
 _PROBE = b"GET /health/liveliness HTTP/1.1\r\nhost: localhost\r\n\r\n"
 Make = Callable[[str], bytes]
-"""A body; the text that is given makes it another one in each round."""
+"""Makes a body; the tag makes it a different one in each round."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One body, and where it is sent."""
+    """One body with its endpoints."""
 
     name: str
     make: Make
@@ -43,7 +43,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Found:
-    """What one body did."""
+    """The measurement of one body."""
 
     status: int
     seconds: float
@@ -51,93 +51,95 @@ class Found:
 
 
 def request(model: str, messages: bytes, more: bytes = b"") -> bytes:
-    """A chat request with messages in bytes."""
+    """Make a chat request from encoded messages."""
     return b'{"model": "%b", "messages": [%b]%b}' % (model.encode(), messages, more)
 
 
-def said(content: bytes, role: bytes = b"user") -> bytes:
-    """One message."""
+def message(content: bytes, role: bytes = b"user") -> bytes:
+    """Make one message."""
     return b'{"role": "%b", "content": %b}' % (role, content)
 
 
 def talk(count: int, text: bytes) -> Make:
-    """So many short messages."""
+    """Make ``count`` short messages."""
 
     def make(tag: str) -> bytes:
         pairs = ((b"user", b"assistant")[place % 2] for place in range(count))
-        return b",".join([said(b'"%b %d %b"' % (text, place, tag.encode()), role) for place, role in enumerate(pairs)])
+        return b",".join(
+            [message(b'"%b %d %b"' % (text, place, tag.encode()), role) for place, role in enumerate(pairs)]
+        )
 
     return make
 
 
-def one(content: Make) -> Make:
-    """One message with such a content."""
-    return lambda tag: said(content(tag))
+def single(content: Make) -> Make:
+    """Make one message with such a content."""
+    return lambda tag: message(content(tag))
 
 
 def repeated(piece: bytes, times: int, brackets: bytes = b"[]") -> Make:
-    """A list of so many equal pieces, the first one marked."""
+    """Make a list of equal pieces, with a tag in the first one."""
     return lambda tag: brackets[:1] + b'"%b",' % tag.encode() + b",".join([piece] * times) + brackets[1:]
 
 
 def text(piece: bytes, megabytes: int) -> Make:
-    """A string of so many megabytes."""
+    """Make a string of so many megabytes."""
     return lambda tag: b'"%b %b"' % (tag.encode(), piece * (megabytes * 1_000_000 // len(piece)))
 
 
 def numbered(count: int) -> Make:
-    """An object with so many members."""
+    """Make an object with so many members."""
     return lambda tag: b'[{"type": "w%b", ' % tag.encode() + b", ".join([b'"m%d": 1' % n for n in range(count)]) + b"}]"
 
 
 def images(count: int) -> Make:
-    """So many images by their URL."""
+    """Make so many images by URL."""
     part = b'{"type": "image_url", "image_url": {"url": "http://a/b"}}'
     return lambda tag: b"[" + b", ".join([b'{"type": "text", "text": "%b"}' % tag.encode(), *[part] * count]) + b"]"
 
 
 def tools(count: int, words: int) -> Callable[[str], bytes]:
-    """So many definitions of tools, each with so many words."""
+    """Make so many tool definitions, each with so many words."""
     described = b"some words about it " * (words // 4)
 
     def make(tag: str) -> bytes:
-        one = b'{"type": "function", "function": {"name": "f%d%b", "description": "%b", "parameters": %b}}'
+        template = b'{"type": "function", "function": {"name": "f%d%b", "description": "%b", "parameters": %b}}'
         schema = b'{"type": "object", "properties": {"path": {"type": "string"}, "line": {"type": "integer"}}}'
-        return b", ".join([one % (place, tag.encode(), described, schema) for place in range(count)])
+        return b", ".join([template % (place, tag.encode(), described, schema) for place in range(count)])
 
     return make
 
 
-def called(megabytes: int) -> Make:
-    """A call whose arguments are JSON of so many megabytes."""
+def call(megabytes: int) -> Make:
+    """Make a call whose arguments are JSON of so many megabytes."""
     inner = text(b'\\"a\\": [1, 2],', megabytes)
     return lambda tag: (
         b'{"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": %b}}]}' % inner(tag)
     )
 
 
-def with_tools(made: Make) -> Make:
-    """A request with such tools."""
-    return lambda tag: request(WIDE, said(b'"hello"'), b', "tools": [%b]' % made(tag))
+def with_tools(make: Make) -> Make:
+    """Make a request with such tools."""
+    return lambda tag: request(WIDE, message(b'"hello"'), b', "tools": [%b]' % make(tag))
 
 
 def asking(messages: Make, model: str = WIDE) -> Make:
-    """A request with such messages."""
+    """Make a request with such messages."""
     return lambda tag: request(model, messages(tag))
 
 
 def empty(tag: str) -> bytes:
-    """A million messages of nothing, and one that says something."""
-    return b'{"role":"user","content":""},' * 1_000_000 + said(b'"%b"' % tag.encode())
+    """Make a million empty messages, and one with content."""
+    return b'{"role":"user","content":""},' * 1_000_000 + message(b'"%b"' % tag.encode())
 
 
 def beside(tag: str) -> bytes:
-    """A short question, and a member that nobody reads with 30 million numbers."""
-    return request(WIDE, said(b'"%b"' % tag.encode()), b', "x": %b' % repeated(b"0", 30_000_000)(tag))
+    """Make a short question with an unused member of 30 million numbers."""
+    return request(WIDE, message(b'"%b"' % tag.encode()), b', "x": %b' % repeated(b"0", 30_000_000)(tag))
 
 
 def picture(tag: str) -> bytes:
-    """An image in base64."""
+    """Make an image in base64."""
     part = b'{"type": "image_url", "image_url": {"url": "data:image/png;base64,%b"}}'
     return b"[" + part % (tag.encode() + b"A" * 60_000_000) + b"]"
 
@@ -147,8 +149,8 @@ ACCENTS = "words é ".encode() * 1000 + "😀".encode()
 CASES = (
     # what is refused, since there is too much of it
     Case("300,000 messages with half a character", asking(talk(300_000, HALF))),
-    Case("a million members in one part", asking(one(numbered(1_000_000)))),
-    Case("200,000 images in one message", asking(one(images(200_000)))),
+    Case("a million members in one part", asking(single(numbered(1_000_000)))),
+    Case("200,000 images in one message", asking(single(images(200_000)))),
     Case("a million empty messages", asking(empty)),
     Case("200,000 messages", asking(talk(200_000, b"word")), (COUNT, COMPACT)),
     Case("30 million numbers in an unknown member", beside),
@@ -156,25 +158,25 @@ CASES = (
     Case("20,000 messages", asking(talk(20_000, b"word")), (COUNT, COMPACT, PATH)),
     Case("20,000 messages that do not fit", asking(talk(20_000, b"some words that are many"), NARROW), (PATH,)),
     Case("20,000 messages with half a character", asking(talk(20_000, HALF)), (COUNT, PATH)),
-    Case("3,900 images in one message", asking(one(images(3_900))), (COUNT, PATH)),
-    Case("19,000 members in one part", asking(one(numbered(19_000))), (COUNT, PATH)),
+    Case("3,900 images in one message", asking(single(images(3_900))), (COUNT, PATH)),
+    Case("19,000 members in one part", asking(single(numbered(19_000))), (COUNT, PATH)),
     Case("tools of 20 MB", with_tools(tools(1_000, 4_000)), (COUNT, PATH)),
     Case("4,000 tools", with_tools(tools(4_000, 20)), (COUNT, PATH)),
-    Case("a text of 60 MB", asking(one(text(b"words and\\nlines ", 60))), (COUNT, PATH)),
-    Case("a text of 60 MB with an emoji", asking(one(text(ACCENTS, 60)))),
-    Case("a text of 20 MB with half a character", asking(one(text(HALF, 20)))),
-    Case("an image of 60 MB", asking(one(picture)), (COUNT, PATH)),
-    Case("arguments of 50 MB", asking(called(50)), (COUNT, PATH)),
+    Case("a text of 60 MB", asking(single(text(b"words and\\nlines ", 60))), (COUNT, PATH)),
+    Case("a text of 60 MB with an emoji", asking(single(text(ACCENTS, 60)))),
+    Case("a text of 20 MB with half a character", asking(single(text(HALF, 20)))),
+    Case("an image of 60 MB", asking(single(picture)), (COUNT, PATH)),
+    Case("arguments of 50 MB", asking(call(50)), (COUNT, PATH)),
 )
 
 
 def head(path: str, length: int) -> bytes:
-    """The head of a request."""
+    """Make the head of a request."""
     lines = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\n"
     return f"{lines}authorization: Bearer bench\r\ncontent-length: {length}\r\n\r\n".encode()
 
 
-def sent(port: int, path: str, body: bytes, answer: list[bytes]) -> None:
+def send_body(port: int, path: str, body: bytes, answer: list[bytes]) -> None:
     """Send a body and read the whole answer."""
     with socket.create_connection((HOST, port), timeout=300) as wire:
         got = b""
@@ -189,7 +191,7 @@ def sent(port: int, path: str, body: bytes, answer: list[bytes]) -> None:
 
 @contextmanager
 def probing(port: int) -> Iterator[list[float]]:
-    """Ask again and again how the worker is; the list holds each wait in seconds."""
+    """Ask for the worker's health repeatedly, and append each wait in seconds to the list."""
     waits: list[float] = []
     over = threading.Event()
 
@@ -214,11 +216,11 @@ def probing(port: int) -> Iterator[list[float]]:
 
 
 def measured(port: int, path: str, body: bytes) -> Found:
-    """Send one body, and look how long others wait."""
+    """Send one body, and measure how long other requests wait."""
     with probing(port) as waits:
         answer: list[bytes] = []
         began = time.perf_counter()
-        sending = threading.Thread(target=sent, args=(port, path, body, answer))
+        sending = threading.Thread(target=send_body, args=(port, path, body, answer))
         sending.start()
         sending.join()
         seconds = time.perf_counter() - began
@@ -227,39 +229,41 @@ def measured(port: int, path: str, body: bytes) -> Found:
 
 
 def body_of(case: Case, path: str, tag: str) -> bytes:
-    """A case's body as one endpoint wants it."""
+    """Make a case's body for one endpoint."""
     body = case.make(tag)
     return b'{"max_tokens": 2000, "request": %b}' % body if path == COMPACT else body
 
 
 def main() -> int:
-    """Measure, and say whether every body stays below the limit."""
+    """Measure, and return whether every body stays below the limit."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="cases whose name holds this")
     parser.add_argument("--json", type=Path, help="a file for everything that was found")
-    asked = parser.parse_args()
-    over, kept = [], []
+    options = parser.parse_args()
+    over, within = [], []
     with tempfile.TemporaryDirectory(prefix="tidemark-lag-") as folder:
         upstream = start(UPSTREAM, "", Path(folder) / "upstream")
         tidemark = start(TIDEMARK, f"http://{HOST}:{upstream.port}", Path(folder) / "tidemark")
         try:
             print(f"{'body':48} {'endpoint':22} {'MB':>6} {'status':>6} {'seconds':>8} {'lag, ms':>8}")
-            for case in (one for one in CASES if asked.only in one.name):
+            for case in (single for single in CASES if options.only in single.name):
                 for path in case.paths:
-                    rounds = [body_of(case, path, f"t{place}{time.time_ns()}") for place in range(asked.rounds)]
-                    best = min([measured(tidemark.port, path, body) for body in rounds], key=lambda one: one.lag_ms)
+                    rounds = [body_of(case, path, f"t{place}{time.time_ns()}") for place in range(options.rounds)]
+                    best = min(
+                        [measured(tidemark.port, path, body) for body in rounds], key=lambda single: single.lag_ms
+                    )
                     size = len(rounds[0]) / 1e6
-                    told = f"{size:6.1f} {best.status:6} {best.seconds:8.2f} {best.lag_ms:8.1f}"
-                    print(f"{case.name:48} {path:22} {told}", flush=True)
-                    kept.append([case.name, path, size, best.status, best.seconds, best.lag_ms])
+                    figures = f"{size:6.1f} {best.status:6} {best.seconds:8.2f} {best.lag_ms:8.1f}"
+                    print(f"{case.name:48} {path:22} {figures}", flush=True)
+                    within.append([case.name, path, size, best.status, best.seconds, best.lag_ms])
                     if best.lag_ms > LIMIT_MS:
                         over.append(case.name)
         finally:
             tidemark.stop()
             upstream.stop()
-    if asked.json:
-        asked.json.write_text(json.dumps(kept, indent=1))
+    if options.json:
+        options.json.write_text(json.dumps(within, indent=1))
     print(f"over {LIMIT_MS:.0f} ms: {', '.join(dict.fromkeys(over)) or 'none'}")
     return 1 if over else 0
 

@@ -1,8 +1,9 @@
-"""What a policy of compaction costs: conversations replayed through the real plan, with a modelled prompt cache.
+"""Computes the cost of a compaction policy by replaying conversations against a modelled prompt cache.
 
-``make bench-replay``. Nothing is sent and nothing is timed, so it gives the same figures everywhere. A provider's cache
-holds what the request before began with: those tokens cost a tenth. All else is new, and costs one each, and so does
-what a summarizer reads and writes. ``--output-price 5`` is nearer to what large providers ask for writing.
+``make bench-replay`` runs it. The real plan decides. Nothing is sent and nothing is timed, so the figures are the same
+everywhere. A provider's cache contains the prefix of the previous request, whose tokens cost a tenth. All other tokens
+cost one each, and so do those that a summarizer reads and writes. ``--output-price 5`` is nearer to the price of
+written tokens at large providers.
 """
 
 from __future__ import annotations
@@ -21,36 +22,36 @@ from proxy.core.planning.plan import plan, plan_ahead
 from proxy.core.planning.situation import CannotFit, Compact, NoCompaction, PlanInput, SwapSummary
 
 CACHED_PRICE = 0.1
-"""Of a token that the cache holds, in new ones."""
+"""The price of a cached token, in new tokens."""
 PROMPT_TOKENS = 300
-"""A summarizer's instructions."""
+"""The tokens of a summarizer's instructions."""
 WRITTEN_RATIO, LEAST_WRITTEN = 20, 500
-"""A summary is a twentieth of what it replaces, but never so short, and never longer than its bound."""
+"""The shortest summary in tokens. A summary has a twentieth of the replaced tokens, within this and its bound."""
 RECIPE = SummaryRecipe("llm", "general", 1)
 
 Parts = list[tuple[bytes, int]]
-"""What a request consists of, in order: each part's digest and its tokens."""
+"""The parts of a request in order: each part's digest and its tokens."""
 
 
 @dataclass
 class Bill:
-    """What one conversation came to."""
+    """The totals of one conversation."""
 
     cached: int = 0
     fresh: int = 0
     summaries: int = 0
     waits: int = 0
-    """Requests that had to wait for a summary."""
+    """The requests that waited for a summary."""
     read: int = 0
-    written: int = 0
+    written_tokens: int = 0
     output_price: float = 1.0
-    """Of a written token, in new ones."""
+    """The price of a written token, in new tokens."""
     largest: int = 0
-    """Tokens of the largest request."""
+    """The tokens of the largest request."""
     _before: Parts = field(default_factory=list)
 
     def send(self, parts: Parts) -> None:
-        """A request goes out."""
+        """Add a request."""
         same = 0
         for part, before in zip(parts, self._before, strict=False):
             if part != before:
@@ -62,26 +63,26 @@ class Bill:
         self.largest = max(self.largest, total)
         self._before = parts
 
-    def summarize(self, read: int, written: int, *, waits: bool) -> None:
-        """A summarizer is asked."""
+    def summarize(self, read: int, written_tokens: int, *, waits: bool) -> None:
+        """Add a summarizer's call."""
         self.summaries += 1
         self.waits += waits
         self.read += PROMPT_TOKENS + read
-        self.written += written
+        self.written_tokens += written_tokens
 
     @property
     def hit(self) -> float:
-        """Share of the input that the cache held."""
+        """Return the cached share of the input."""
         return self.cached / (self.cached + self.fresh)
 
     @property
     def cost(self) -> float:
-        """In new input tokens, the summarizer's own included."""
-        return CACHED_PRICE * self.cached + self.fresh + self.read + self.output_price * self.written
+        """Return the cost in new input tokens, with the summarizer's own."""
+        return CACHED_PRICE * self.cached + self.fresh + self.read + self.output_price * self.written_tokens
 
 
 class Policy(Protocol):
-    """How a conversation is kept within its window."""
+    """A way to keep a conversation within its window."""
 
     name: str
 
@@ -91,7 +92,7 @@ class Policy(Protocol):
 
 
 class Never:
-    """All of it is sent each time, as if the window had no end."""
+    """Sends the whole conversation each time, as if the window were unlimited."""
 
     name = "never compact"
 
@@ -105,7 +106,7 @@ class Never:
 
 @dataclass
 class Planned:
-    """What ``core/planning/plan.py`` decides, under a budget of the policy's own."""
+    """Follows ``core/planning/plan.py``, with the policy's own budget."""
 
     name: str
     budget: Callable[[Shape], Budget]
@@ -114,7 +115,7 @@ class Planned:
     """Whether summaries are made in the background."""
 
     def replay(self, shape: Shape) -> Bill:
-        """Walk the road of every request: plan, compact, assemble."""
+        """Perform the steps of every request: plan, compact, assemble."""
         bill, budget = Bill(), self.budget(shape)
         summary: PrefixSummary | None = None
         prepared: PrefixSummary | None = None
@@ -123,7 +124,7 @@ class Planned:
         for number, (messages, tokens) in enumerate(shape.requests):
             if making is not None and number >= making[0]:
                 prepared, making = making[1], None
-            given = PlanInput(
+            plan_input = PlanInput(
                 messages=messages,
                 tokens=tokens,
                 fixed=PRIMING,
@@ -134,52 +135,65 @@ class Planned:
                 prepared=prepared,
                 prepared_tokens=prepared.tokens if prepared else 0,
             )
-            planned = plan(given)
+            planned = plan(plan_input)
             assert not isinstance(planned, CannotFit), f"{shape.name}: {self.name} cannot fit request {number}"
             if isinstance(planned, Compact):
                 if making is not None and making[1].covered > planned.covered // 2:
                     summary, making = making[1], None  # it is nearly done: the request waits for it
                     bill.waits += 1
                 else:
-                    summary = _made(planned, bill, waits=True)
+                    summary = _make_summary(planned, bill, waits=True)
             elif isinstance(planned, SwapSummary):
                 summary = planned.summary
-            sent = messages if isinstance(planned, NoCompaction) or summary is None else assemble(messages, summary)
-            bill.send(_sent(sent, messages, tokens, summary))
-            if self.ahead and making is None and (coming := plan_ahead(replace(given, summary=summary))) is not None:
-                making = number + shape.behind, _made(coming, bill, waits=False)
+            forwarded = (
+                messages if isinstance(planned, NoCompaction) or summary is None else assemble(messages, summary)
+            )
+            bill.send(_forwarded_parts(forwarded, messages, tokens, summary))
+            if (
+                self.ahead
+                and making is None
+                and (coming := plan_ahead(replace(plan_input, summary=summary))) is not None
+            ):
+                making = number + shape.behind, _make_summary(coming, bill, waits=False)
         return bill
 
 
 @dataclass
 class Simple:
-    """Others' ways, without Tidemark's plan: the oldest messages are summarized whenever the window is full."""
+    """Follows other designs, without Tidemark's plan: it summarizes the oldest messages when the window is full."""
 
     name: str
     low: float
-    """Share of the window that a compaction brings the request down to."""
+    """The share of the window to which a compaction brings the request."""
     appends: bool
-    """Whether summaries stay and are added to; else each one takes in the one before."""
+    """Whether summaries stay and new ones are appended; else each one replaces the one before."""
 
     def replay(self, shape: Shape) -> Bill:
-        """Cut off as few messages as will do."""
+        """Remove as few messages as necessary."""
         bill, window = Bill(), shape.window.window
         summaries: Parts = []
         start = 1
         for messages, tokens in shape.requests:
-            kept = sum(tokens[start:])
-            if tokens[0] + _sum(summaries) + kept > window:
+            stay_tokens = sum(tokens[start:])
+            if tokens[0] + _sum(summaries) + stay_tokens > window:
                 stays = summaries if self.appends else []
                 taken_in = _sum(summaries) - _sum(stays)
-                end, gone = start, taken_in
+                end, replaced_tokens = start, taken_in
                 while end < len(messages) - 1:
-                    left = tokens[0] + _sum(stays) + _written(gone) + taken_in + kept - gone
-                    if gone > taken_in and left <= self.low * window:
+                    total = (
+                        tokens[0]
+                        + _sum(stays)
+                        + _written_tokens(replaced_tokens)
+                        + taken_in
+                        + stay_tokens
+                        - replaced_tokens
+                    )
+                    if replaced_tokens > taken_in and total <= self.low * window:
                         break
-                    gone += tokens[end]
+                    replaced_tokens += tokens[end]
                     end += 1
-                bill.summarize(gone, _written(gone), waits=True)
-                summaries = [*stays, (b"summary up to %d" % end, _written(gone))]
+                bill.summarize(replaced_tokens, _written_tokens(replaced_tokens), waits=True)
+                summaries = [*stays, (b"summary up to %d" % end, _written_tokens(replaced_tokens))]
                 start = end
             head = [(messages[0].digest, tokens[0])]
             bill.send([*head, *summaries, *_parts(messages[start:], tokens[start:])])
@@ -190,14 +204,14 @@ def _sum(parts: Parts) -> int:
     return sum(size for _, size in parts)
 
 
-def _written(replaced: int) -> int:
-    """Tokens that a model writes in place of so many."""
+def _written_tokens(replaced: int) -> int:
+    """Return the tokens of a summary that replaces so many."""
     return max(replaced // WRITTEN_RATIO, LEAST_WRITTEN)
 
 
-def _made(planned: Compact, bill: Bill, *, waits: bool) -> PrefixSummary:
-    """A summary as long as a model would write it, and its price."""
-    tokens = min(planned.max_summary_tokens, _written(planned.replaced_tokens))
+def _make_summary(planned: Compact, bill: Bill, *, waits: bool) -> PrefixSummary:
+    """Make a summary as long as a model would write it, and add its price."""
+    tokens = min(planned.max_summary_tokens, _written_tokens(planned.replaced_tokens))
     bill.summarize(planned.replaced_tokens, tokens, waits=waits)
     text = f"the first {planned.covered}"
     return PrefixSummary(
@@ -209,18 +223,18 @@ def _parts(messages: Sequence[Message], tokens: Sequence[int]) -> Parts:
     return [(message.digest, size) for message, size in zip(messages, tokens, strict=True)]
 
 
-def _sent(
-    sent: Sequence[Message], messages: Sequence[Message], tokens: Sequence[int], summary: PrefixSummary | None
+def _forwarded_parts(
+    forwarded: Sequence[Message], messages: Sequence[Message], tokens: Sequence[int], summary: PrefixSummary | None
 ) -> Parts:
-    """The parts of what is forwarded."""
+    """Return the parts of the forwarded request."""
     sizes = dict(_parts(messages, tokens))
     if summary is not None:
         sizes[render_summary(summary).digest] = summary.tokens
-    return [(message.digest, sizes[message.digest]) for message in sent]
+    return [(message.digest, sizes[message.digest]) for message in forwarded]
 
 
 def marks(high: float, low: float) -> Callable[[Shape], Budget]:
-    """A budget of the whole window: full at one share, brought down to the other."""
+    """Make a budget of the whole window: compact at one share, down to the other."""
 
     def budget(shape: Shape) -> Budget:
         window = shape.window.window
@@ -239,7 +253,7 @@ def marks(high: float, low: float) -> Callable[[Shape], Budget]:
 
 
 def own(**settings: float) -> tuple[Callable[[Shape], Budget], CompactionPolicy]:
-    """Tidemark's own marks for a shape, with keys of ``compaction.defaults`` in place of the defaults."""
+    """Return Tidemark's marks for a shape, with keys of ``compaction.defaults`` in place of the defaults."""
     policy = CompactionPolicy(**settings)  # type: ignore[arg-type]
 
     def budget(shape: Shape) -> Budget:
@@ -249,7 +263,7 @@ def own(**settings: float) -> tuple[Callable[[Shape], Budget], CompactionPolicy]
 
 
 def policies() -> list[Policy]:
-    """Those of FIELD.md's table, and Tidemark's defaults without and with summaries made ahead."""
+    """Return other designs' policies, and Tidemark's defaults without and with preparation."""
     return [
         Never(),
         Simple("compact to just fit", 1.0, appends=False),

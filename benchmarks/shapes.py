@@ -1,7 +1,6 @@
-"""Conversations as they are in use, in sizes only: what a replay plans over.
+"""Makes conversations with realistic sizes, for ``replay.py`` to plan.
 
-Part of ``replay.py``. Every size is drawn from one seed, so that all policies meet the same conversation, and the
-same one on every machine.
+Every size is drawn from one seed, so that all policies get the same conversation on every machine.
 """
 
 from __future__ import annotations
@@ -16,57 +15,57 @@ from proxy.core.conversation.messages import Message, Role, ToolCall, digest_of
 from proxy.core.planning.budget import ModelWindow
 
 PRIMING = 3
-"""Tokens that open a reply."""
+"""The tokens that open a reply."""
 
 
 @dataclass
 class Shape:
-    """A conversation and the window it is held in; it grows while it is being made."""
+    """A conversation and its window; it grows while it is being made."""
 
     name: str
     window: ModelWindow
     reply_tokens: int
-    """What each request asks for at most."""
+    """The longest reply that each request asks for."""
     behind: int
-    """Requests that are sent while a summary is made in the background."""
+    """The number of requests that are sent while a summary is prepared."""
     messages: list[Message] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
-    """After how many messages each request is sent."""
+    """The number of messages before each request."""
 
     def say(self, role: Role, tokens: int, *, calls: tuple[ToolCall, ...] = (), answers: str | None = None) -> None:
-        """One message more."""
+        """Add a message."""
         number = str(len(self.messages)).encode()
         digest = digest_of(number)
         self.messages.append(Message(raw=number, role=role, text="", digest=digest, calls=calls, answers=answers))
         self.tokens.append(tokens)
 
     def send(self) -> None:
-        """A request of all that has been said."""
+        """Add a request with all messages so far."""
         self.ends.append(len(self.messages))
 
     @cached_property
     def requests(self) -> Sequence[tuple[Sequence[Message], Sequence[int]]]:
-        """Every request's messages with their tokens."""
+        """Yield each request's messages with their tokens."""
         return [(self.messages[:end], self.tokens[:end]) for end in self.ends]
 
     @property
     def total_tokens(self) -> int:
-        """Input tokens of all requests, if all of the conversation were sent each time."""
+        """Return the input tokens of all requests, if each sent the whole conversation."""
         before = [0, *accumulate(self.tokens)]
         return sum(before[end] + PRIMING for end in self.ends)
 
 
 def _around(chance: random.Random, mean: int, spread: float = 0.8) -> int:
-    """A size: most are smaller than the mean, a few far larger, as they are in talk."""
+    """Draw a size: most are smaller than the mean, a few far larger, as in conversations."""
     return max(8, int(mean * chance.lognormvariate(-spread * spread / 2, spread)))
 
 
 def chat() -> Shape:
-    """400 even turns of about 730 tokens behind a system prompt of 1,200.
+    """Make 400 even turns of about 730 tokens after a system prompt of 1,200.
 
-    The sizes are such that the policies of others give the figures that were once simulated for them: never compacting
-    6.05 million at a hit of 99.5 %, to just fit 10.83 at 16 % in 332 calls, a low water of 50 % 1.67 at 94 % in 16.
+    With these sizes, other designs' policies reproduce figures of an earlier simulation: never compacting 6.05 million
+    at a hit of 99.5 %, to just fit 10.83 at 16 % in 332 calls, a low water of 50 % 1.67 at 94 % in 16.
     """
     shape, chance = Shape("chat, 400 turns, 32k window", ModelWindow(32_768, 1024), 1024, 1), random.Random(1)
     shape.say("system", 1200)
@@ -78,7 +77,7 @@ def chat() -> Shape:
 
 
 def agent() -> Shape:
-    """A coding agent: few words of the user's, many rounds of calls, up to three at once, results of every size."""
+    """Make an agent's conversation: few user messages, many rounds of up to three calls, results of every size."""
     shape, chance = (
         Shape("coding agent, 500 rounds, 128k window", ModelWindow(128_000, 8192), 8192, 3),
         random.Random(2),
@@ -89,17 +88,17 @@ def agent() -> Shape:
         for round_number in range(20):
             shape.send()
             ids = [f"{turn}.{round_number}.{which}" for which in range(chance.choice((1, 1, 1, 2, 3)))]
-            calls = tuple(ToolCall(one, "tool", "") for one in ids)
+            calls = tuple(ToolCall(id_, "tool", "") for id_ in ids)
             shape.say("assistant", _around(chance, 180), calls=calls)
-            for one in ids:
-                shape.say("tool", _around(chance, 900), answers=one)
+            for id_ in ids:
+                shape.say("tool", _around(chance, 900), answers=id_)
         shape.send()
         shape.say("assistant", _around(chance, 400))
     return shape
 
 
 def documents() -> Shape:
-    """Long documents, each with some questions about it."""
+    """Make a conversation of long documents, each with some questions."""
     shape, chance = (
         Shape("long documents, 40 of 12k, 128k window", ModelWindow(128_000, 4096), 4096, 1),
         random.Random(3),
@@ -116,7 +115,7 @@ def documents() -> Shape:
 
 
 def shapes() -> Iterator[Shape]:
-    """All of them."""
+    """Return all shapes."""
     yield chat()
     yield agent()
     yield documents()

@@ -1,4 +1,4 @@
-"""The path of one request through the code: calls, files, and moves between packages. ``make bench-structure``.
+"""Counts the calls, files and moves between packages of one request; ``make bench-structure`` runs it.
 
 A profiler in the server's own thread notes every Python function of ``proxy/`` that one request enters. The figures are
 exact: the same code gives the same figures on every machine.
@@ -29,7 +29,7 @@ from proxy.store.embedded.server import EmbeddedValkey
 
 ROOT = Path(__file__).parents[1] / "proxy"
 WARM_REQUESTS = 30
-"""Caches are filled and connections are open before one request is followed."""
+"""The requests before the followed one, which fill caches and open connections."""
 
 
 class Follower:
@@ -51,7 +51,7 @@ class Follower:
 
 
 def figures(entered: Sequence[tuple[str, str]]) -> Mapping[str, int]:
-    """The figures of one followed request."""
+    """Return the figures of one followed request."""
     files = [file for file, _ in entered]
     packages = [file.rpartition("/")[0].partition("/")[0] or file for file in files]
     return {
@@ -69,7 +69,7 @@ def _moves(places: Sequence[str]) -> int:
 
 
 def followed(port: int, follower: Follower, headers: Mapping[str, str], *, turns: int) -> Mapping[str, int]:
-    """The figures of the last of several turns of one conversation."""
+    """Return the figures of the last of several turns of one conversation."""
     talk: list[Mapping[str, str]] = []
     stored = "X-Tidemark-History" in headers
     for turn in range(turns):
@@ -93,14 +93,14 @@ def main() -> None:
     """Follow a small request and a turn of stored history, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--show", action="store_true", help="print every call of the small request")
-    given = parser.parse_args()
+    options = parser.parse_args()
     logging.basicConfig(level=logging.CRITICAL)
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as folder_name:
+        folder = Path(folder_name)
         upstream = start(UPSTREAM, "", folder / "upstream")
         try:
             with EmbeddedValkey(folder / "store") as store:
-                _follow(upstream.port, store.url, show=given.show)
+                _follow(upstream.port, store.url, show=options.show)
         finally:
             upstream.stop()
 

@@ -1,8 +1,8 @@
-"""A talk of 24 turns in a window of 20,000 tokens, through a whole Tidemark: how often it summarizes, and what stays.
+"""Counts summaries and unchanged messages of 24 turns in a window of 20,000 tokens, through a whole Tidemark.
 
-``make bench-turns``. A real server before a scripted upstream, on one machine and without a network. A message stays
-when the request after it sends it again, as it was and in the same place: what a provider's prompt cache lives on.
-Another proxy made 7 calls for such a talk, and of 8 messages that it sent 1 stayed.
+``make bench-turns`` runs it, with a real server and a scripted upstream on one machine, without a network. A message is
+unchanged when the next request sends it again, with the same bytes in the same place, as a prompt cache needs it.
+Another proxy made 7 calls for such a conversation, and 1 of 8 messages stayed unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.support.serving import Serving
 
 TURNS, WINDOW = 24, 20_000
 THINKING_SECONDS = 0.3
-"""Between a reply and the next question: a summary that is prepared is ready by then."""
+"""The pause between a reply and the next question, which is enough for a preparation."""
 CONFIG = """
 model_list:
   - model_name: scripted
@@ -41,48 +41,48 @@ SUMMARY = "The points were gone through one after another, and each was agreed u
 
 @dataclass
 class Upstream:
-    """Answers at length, and summarizes when it is asked to."""
+    """A scripted upstream that writes long answers, and summaries where a request asks for one."""
 
-    sent: list[list[dict[str, Any]]] = field(default_factory=list)
-    """The messages of each of the client's requests, as they arrived."""
+    requests: list[list[dict[str, Any]]] = field(default_factory=list)
+    """The messages of each of the client's requests, as the upstream received them."""
     calls: int = 0
 
     def __call__(self, request: Received) -> Answer:
-        """One answer."""
+        """Answer one request."""
         if str(request.messages[0]["content"]).startswith("You summarize"):
             self.calls += 1
             return whole(SUMMARY)
-        self.sent.append(request.messages)
-        return says(words(f"Answer {len(self.sent)}:", 560))(request)
+        self.requests.append(request.messages)
+        return says(words(f"Answer {len(self.requests)}:", 560))(request)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a talk came to."""
+    """The totals of a conversation."""
 
     calls: int
     waits: int
-    """Turns on which the client waited for a summary."""
-    kept: int
-    """Messages that the request after theirs sent again, as they were and in the same place."""
+    """The turns at which the client waited for a summary."""
+    unchanged: int
+    """The messages that the next request sent again unchanged and in the same place."""
     could: int
-    """Messages that could have been kept: all but those of the last request."""
+    """The messages that could have stayed unchanged: all but those of the last request."""
     worst: tuple[int, int]
-    """The same two numbers for the turn that kept the smallest share."""
+    """The same two numbers for the turn with the smallest share."""
 
     @property
     def share(self) -> float:
-        """Of all that could stay, what did."""
-        return self.kept / self.could
+        """Return the share of messages that stayed unchanged."""
+        return self.unchanged / self.could
 
 
 def words(lead: str, number: int) -> str:
-    """A text of about so many tokens that is like no other."""
+    """Make a unique text of about so many tokens."""
     return lead + "".join(f" {lead[-4:-1]}{place % 97}" for place in range(number // 2))
 
 
 def talk(prepare: float, thinking_seconds: float = THINKING_SECONDS) -> Outcome:
-    """Hold the talk."""
+    """Run the conversation."""
     upstream = Upstream()
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -94,31 +94,33 @@ def talk(prepare: float, thinking_seconds: float = THINKING_SECONDS) -> Outcome:
         app = create_app(settings, store_url=store.url, secret=b"a benchmark's", warn=print)
         proxy = stack.enter_context(Serving(app))
         waits = _say_all(stack.enter_context(httpx.Client(base_url=proxy.url, timeout=60)), upstream, thinking_seconds)
-    pairs = [(_kept(before, after), len(before)) for before, after in pairwise(upstream.sent)]
+    pairs = [(_count_kept(before, after), len(before)) for before, after in pairwise(upstream.requests)]
     worst = min(pairs, key=lambda pair: pair[0] / pair[1])
-    return Outcome(upstream.calls, waits, sum(kept for kept, _ in pairs), sum(could for _, could in pairs), worst)
+    return Outcome(
+        upstream.calls, waits, sum(unchanged for unchanged, _ in pairs), sum(could for _, could in pairs), worst
+    )
 
 
 def _say_all(client: httpx.Client, upstream: Upstream, thinking_seconds: float) -> int:
-    """All turns; returns how many of them waited for a summary."""
-    said: list[dict[str, Any]] = [{"role": "system", "content": "You are a careful assistant."}]
+    """Send all turns, and return how many of them waited for a summary."""
+    messages: list[dict[str, Any]] = [{"role": "system", "content": "You are a careful assistant."}]
     waits = 0
     for number in range(TURNS):
-        said.append({"role": "user", "content": words(f"Question {number}:", 200)})
+        messages.append({"role": "user", "content": words(f"Question {number}:", 200)})
         before = upstream.calls
-        got = client.post("/v1/chat/completions", json={"model": "scripted", "messages": said, "max_tokens": 1000})
+        got = client.post("/v1/chat/completions", json={"model": "scripted", "messages": messages, "max_tokens": 1000})
         got.raise_for_status()
         waits += upstream.calls > before and got.headers["x-tidemark-action"] == "compacted"
-        said.append({"role": "assistant", "content": got.json()["choices"][0]["message"]["content"]})
+        messages.append({"role": "assistant", "content": got.json()["choices"][0]["message"]["content"]})
         time.sleep(thinking_seconds)
     return waits
 
 
-def _kept(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) -> int:
-    """How many messages two requests begin with alike."""
+def _count_kept(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) -> int:
+    """Count the equal messages at the beginning of two requests."""
     same = 0
-    for one, other in zip(before, after, strict=False):
-        if one != other:
+    for first, second in zip(before, after, strict=False):
+        if first != second:
             break
         same += 1
     return same
@@ -133,7 +135,7 @@ def main() -> None:
         done = talk(prepare)
         print(
             f"  {name:24} {done.calls} summarizer calls, {done.waits} waited for; "
-            f"{done.kept} of {done.could} forwarded messages stay ({done.share:.0%}), "
+            f"{done.unchanged} of {done.could} forwarded messages stay ({done.share:.0%}), "
             f"{done.worst[0]} of {done.worst[1]} on the worst turn"
         )
 

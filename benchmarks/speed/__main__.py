@@ -1,4 +1,7 @@
-"""``python -m benchmarks.speed``: what Tidemark costs, beside a bare relay and its peers (``docs/benchmarks.md``)."""
+"""Measures what Tidemark costs beside a bare relay and its peers (``docs/benchmarks.md``).
+
+``python -m benchmarks.speed`` runs it.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,14 @@ from benchmarks.speed.work import COLD, Work, works
 
 
 def import_seconds() -> float:
-    """How long importing litellm takes in a fresh interpreter: the translate lane cannot answer before that."""
+    """Return the seconds of importing litellm in a fresh interpreter; the translate lane needs it to answer."""
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", "import litellm"], check=True, env={"LITELLM_LOCAL_MODEL_COST_MAP": "True"})
     return time.perf_counter() - began
 
 
 def parsing_ms(work: Work) -> float:
-    """Processor time of reading the JSON of a body of a work, and nothing else."""
+    """Return the processor time of decoding the JSON of a work's body alone."""
     bodies = work.make("parsing").measured[:5]
     times = []
     for body in bodies * 5:
@@ -52,7 +55,7 @@ def run(systems: Sequence[System], chosen: Sequence[Work], rounds: int, starts: 
         bench = open_bench(systems, Path(folder), stack, starts)
         for line in measure(bench, chosen, rounds):
             print(line, file=sys.stderr, flush=True)
-        after = {one.system.name: machine.memory_kb(one.pid) for one in bench.running}
+        after = {system.system.name: machine.memory_kb(system.pid) for system in bench.running}
         return Report(
             machine=facts,
             rounds=rounds,
@@ -66,17 +69,17 @@ def run(systems: Sequence[System], chosen: Sequence[Work], rounds: int, starts: 
 
 
 def surprises(report: Report, chosen: Sequence[Work]) -> list[str]:
-    """Where Tidemark did something else than the work is about, or failed: such figures mean nothing."""
-    found = []
+    """List the works in which Tidemark failed or acted otherwise than expected; their figures mean nothing."""
+    surprises_ = []
     for work in chosen:
         done = report.at(TIDEMARK.name, work.name)
         if done and (done.failed or set(done.actions) != {work.action}):
-            found.append(f"{work.name}: expected {work.action}, got {dict(done.actions)}, {done.failed} failed")
-    return found
+            surprises_.append(f"{work.name}: expected {work.action}, got {dict(done.actions)}, {done.failed} failed")
+    return surprises_
 
 
 def systems(*, quick: bool, peers: Sequence[str] | None) -> list[System]:
-    """Who is measured."""
+    """Return the measured systems."""
     if quick:
         return [FLOOR, TIDEMARK]
     there = [peer for peer in PEERS if installed(peer)]
@@ -87,7 +90,7 @@ def systems(*, quick: bool, peers: Sequence[str] | None) -> list[System]:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """What can be asked."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.speed", description=__doc__)
     parser.add_argument("--rounds", type=int, help="interleaved rounds (5, quickly 8)")
     parser.add_argument("--only", nargs="+", metavar="WORK", help="these works")
@@ -103,22 +106,22 @@ def arguments() -> argparse.ArgumentParser:
 
 def main() -> int:
     """Measure as the arguments say; the exit code is 1 where a ratio regressed, 2 where the works went wrong."""
-    asked = arguments().parse_args()
+    options = arguments().parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C does: what was started is ended
-    chosen = [work for work in works(quick=asked.quick) if not asked.only or work.name in asked.only]
-    if asked.kept:
-        report = figures.read(asked.kept)
+    chosen = [work for work in works(quick=options.quick) if not options.only or work.name in options.only]
+    if options.kept:
+        report = figures.read(options.kept)
     else:
-        rounds, starts = (8, 1) if asked.quick else (5, 3)
-        report = run(systems(quick=asked.quick, peers=asked.peers), chosen, asked.rounds or rounds, starts)
-        report = replace(report, kind="quick" if asked.quick else "full")
+        rounds, starts = (8, 1) if options.quick else (5, 3)
+        report = run(systems(quick=options.quick, peers=options.peers), chosen, options.rounds or rounds, starts)
+        report = replace(report, kind="quick" if options.quick else "full")
     print(table.text(report))
     print("\n".join(["", *goals.lines(report)]))
-    if asked.json:
-        asked.json.write_text(json.dumps(report.plain(), indent=1), encoding="utf-8")
+    if options.json:
+        options.json.write_text(json.dumps(report.plain(), indent=1), encoding="utf-8")
     wrong = surprises(report, chosen)
     print("\n".join(wrong), file=sys.stderr)
-    if asked.save and not wrong:
+    if options.save and not wrong:
         saved.keep(report)
         return 0
     worse = saved.compared(report)

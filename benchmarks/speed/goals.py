@@ -1,4 +1,4 @@
-"""The figures that Tidemark is to reach, each as a number of one run and its bound."""
+"""Defines Tidemark's goals, each as a figure of one run with its bound."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from benchmarks.speed.figures import FLOOR, OURS, Figures, Report
 
 Number = float | None
-"""None where the run did not measure it."""
+"""A figure; None where the run did not measure it."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """One figure."""
+    """One goal."""
 
     name: str
     measure: Callable[[Report], Number]
     bound: Callable[[Report], Number]
     at_least: bool = False
-    """Whether more is better."""
+    """Whether a larger figure is better."""
     unit: str = ""
 
 
@@ -29,49 +29,49 @@ def _constant(value: float) -> Callable[[Report], Number]:
 
 
 def _cpu(work: str) -> Callable[[Report], Number]:
-    """Processor time as a multiple of the floor's."""
+    """Measure processor time as a multiple of the bare relay's."""
 
     def measure(report: Report) -> Number:
-        found = report.at(OURS, work)
-        return found.ratios.get("cpu") if found else None
+        figures = report.at(OURS, work)
+        return figures.ratios.get("cpu") if figures else None
 
     return measure
 
 
 def _of(work: str, take: Callable[[Figures], float], system: str = OURS) -> Callable[[Report], Number]:
     def measure(report: Report) -> Number:
-        found = report.at(system, work)
-        return take(found) if found and found.answers else None
+        figures = report.at(system, work)
+        return take(figures) if figures and figures.answers else None
 
     return measure
 
 
-def _less(one: Callable[[Report], Number], other: Callable[[Report], Number]) -> Callable[[Report], Number]:
+def _less(minuend: Callable[[Report], Number], subtrahend: Callable[[Report], Number]) -> Callable[[Report], Number]:
     def measure(report: Report) -> Number:
-        first, second = one(report), other(report)
+        first, second = minuend(report), subtrahend(report)
         return None if first is None or second is None else first - second
 
     return measure
 
 
-def _over(one: Callable[[Report], Number], other: Callable[[Report], Number]) -> Callable[[Report], Number]:
+def _over(dividend: Callable[[Report], Number], divisor: Callable[[Report], Number]) -> Callable[[Report], Number]:
     def measure(report: Report) -> Number:
-        first, second = one(report), other(report)
+        first, second = dividend(report), divisor(report)
         return None if first is None or not second else first / second
 
     return measure
 
 
 def _cpu_ms(work: str, system: str = OURS) -> Callable[[Report], Number]:
-    return _of(work, lambda found: found.cpu_ms, system)
+    return _of(work, lambda figures: figures.cpu_ms, system)
 
 
 def _p50(work: str, system: str = OURS) -> Callable[[Report], Number]:
-    return _of(work, lambda found: found.first_p50_ms, system)
+    return _of(work, lambda figures: figures.first_p50_ms, system)
 
 
 def _p99(work: str, system: str = OURS) -> Callable[[Report], Number]:
-    return _of(work, lambda found: found.first_p99_ms, system)
+    return _of(work, lambda figures: figures.first_p99_ms, system)
 
 
 def _extra(name: str, more: float = 0.0) -> Callable[[Report], Number]:
@@ -91,17 +91,17 @@ def _beyond_parsing(work: str) -> Callable[[Report], Number]:
 
 
 def _a_chunk(system: str) -> Callable[[Report], Number]:
-    """What the chunks cost that a long stream has more than a short one."""
+    """Measure the cost of the chunks that a long stream has beyond a short one."""
     return _less(_cpu_ms("stream-1000", system), _cpu_ms("stream-100", system))
 
 
-def _small(work: str, named: str) -> list[Goal]:
-    """What a small request is to cost, however many come in a row."""
+def _small(work: str, title: str) -> list[Goal]:
+    """Return the goals of small requests."""
     ours, litellm = _cpu_ms(work), _cpu_ms(work, "litellm")
     return [
-        Goal(f"{named}: CPU, times the floor", _cpu(work), _constant(2.5)),
-        Goal(f"{named}: LiteLLM's CPU, times ours", _over(litellm, ours), _constant(30), at_least=True),
-        Goal(f"{named}: p50 to first byte, against awecompress's", _p50(work), _p50(work, "awecompress"), unit="ms"),
+        Goal(f"{title}: CPU, times the floor", _cpu(work), _constant(2.5)),
+        Goal(f"{title}: LiteLLM's CPU, times ours", _over(litellm, ours), _constant(30), at_least=True),
+        Goal(f"{title}: p50 to first byte, against awecompress's", _p50(work), _p50(work, "awecompress"), unit="ms"),
     ]
 
 
@@ -158,31 +158,34 @@ GOALS = [
     Goal("memory at rest with litellm", _system("tidemark-translate", "rest_mb"), _constant(220), unit="MB"),
     Goal(
         "500 streams: memory for each",
-        _of("streams-500", lambda found: found.grown_kb / 500),
+        _of("streams-500", lambda figures: figures.grown_kb / 500),
         _constant(100),
         unit="KB",
     ),
     Goal(
-        "20,000 requests: memory grown", _of("endurance", lambda found: found.grown_kb / 1024), _constant(5), unit="MB"
+        "20,000 requests: memory grown",
+        _of("endurance", lambda figures: figures.grown_kb / 1024),
+        _constant(5),
+        unit="MB",
     ),
 ]
-"""The last bound allows for what an allocator keeps back: 5 MB in 20,000 requests are 262 bytes each."""
+"""The last bound allows for memory that an allocator retains: 5 MB in 20,000 requests are 262 bytes each."""
 
 
 def verdict(goal: Goal, report: Report) -> tuple[Number, Number, bool | None]:
-    """The figure, its bound and whether it is reached; None where it was not measured."""
-    found, bound = goal.measure(report), goal.bound(report)
-    if found is None or bound is None or math.isnan(found):
-        return found, bound, None
-    return found, bound, found >= bound if goal.at_least else found <= bound
+    """Return the figure, its bound and whether it is reached; None where it was not measured."""
+    figures, bound = goal.measure(report), goal.bound(report)
+    if figures is None or bound is None or math.isnan(figures):
+        return figures, bound, None
+    return figures, bound, figures >= bound if goal.at_least else figures <= bound
 
 
 def lines(report: Report) -> Iterator[str]:
-    """The goals that the run says something about, a line each."""
+    """Yield a line for each goal that the run measured."""
     for goal in GOALS:
-        found, bound, reached = verdict(goal, report)
+        figures, bound, reached = verdict(goal, report)
         if reached is None:
             continue
         side = "at least" if goal.at_least else "at most"
         unit = f" {goal.unit}" if goal.unit else ""
-        yield f"{'reached' if reached else 'MISSED '}  {goal.name}: {found:.2f}{unit} ({side} {bound:.2f})"
+        yield f"{'reached' if reached else 'MISSED '}  {goal.name}: {figures:.2f}{unit} ({side} {bound:.2f})"

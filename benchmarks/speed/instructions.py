@@ -1,9 +1,8 @@
-"""The instructions of a small request, counted one by one: what no other program on the machine can disturb.
+"""Counts the instructions of a small request, which no other program on the machine disturbs.
 
-``make bench-instructions``. Valgrind runs the bare relay, the sketch and Tidemark on a processor of its own making,
-some fifty times slower, and counts what each does in user space; the kernel's share and the store are not in it. The
-same code gives the same figure within about two hundredths, so a change of three shows, where a measured time would
-hide it.
+``make bench-instructions`` runs it. Valgrind runs the bare relay, the sketch and Tidemark on a simulated processor,
+some fifty times slower, and counts their instructions in user space, without the kernel and the store. The same code
+gives the same figure within about 2 %, so a change of 3 % is visible, where a measured time would hide it.
 """
 
 from __future__ import annotations
@@ -24,21 +23,21 @@ from benchmarks.speed.systems import FLOOR, LIBRARIES, PATH, SKETCH, TIDEMARK, U
 
 COUNTED: Sequence[System] = (FLOOR, SKETCH, TIDEMARK)
 WARM_REQUESTS = 200
-"""Python specializes its bytecode, and connections and caches come to be, before anything is counted."""
+"""The requests before the counted ones: Python specialises its bytecode, connections open and caches fill."""
 LIMIT_SECONDS = 400.0
 _TOTAL = re.compile(r"^(?:totals|summary): (\d+)", re.MULTILINE)
 
 
 def counted(system: System, valgrind: str, folder: Path) -> System:
-    """A system that counts its instructions into ``folder`` while it is told to."""
+    """Return a system that counts its instructions into ``folder`` while counting is switched on."""
     tool = [valgrind, "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder}/counted"]
     return replace(system, command=lambda place: [*tool, *system.command(place)])
 
 
 def instructions(system: System, valgrind: str, upstream: str, folder: Path, requests: int) -> float:
-    """Instructions of one small request in user space.
+    """Return the instructions of one small request in user space.
 
-    :raises RuntimeError: the system did not come up
+    :raises RuntimeError: the system did not start
     """
     running = start(counted(system, valgrind, folder), upstream, folder)
     try:
@@ -48,8 +47,8 @@ def instructions(system: System, valgrind: str, upstream: str, folder: Path, req
         _count(running.pid, "off")
     finally:
         running.stop()
-    found = _TOTAL.findall((folder / "counted").read_text(encoding="utf-8"))
-    return max(map(int, found)) / requests
+    totals = _TOTAL.findall((folder / "counted").read_text(encoding="utf-8"))
+    return max(map(int, totals)) / requests
 
 
 def _drive(port: int, tag: str, requests: int) -> None:
@@ -62,24 +61,24 @@ def _count(pid: int, switch: str) -> None:
 
 
 def main() -> None:
-    """Count and print, a line a system."""
+    """Count and print a line for each system."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--requests", type=int, default=200, help="how many are counted (default: 200)")
     parser.add_argument("--libraries", action="store_true", help="Tidemark, and with each library in place of our code")
-    given = parser.parse_args()
+    options = parser.parse_args()
     valgrind = shutil.which("valgrind")
     if valgrind is None:
         sys.exit("This needs valgrind: apt-get install valgrind")
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as folder_name:
+        folder = Path(folder_name)
         upstream = start(UPSTREAM, "", folder / "upstream")
         try:
             floor = 0.0
-            for system in (TIDEMARK, *LIBRARIES) if given.libraries else COUNTED:
+            for system in (TIDEMARK, *LIBRARIES) if options.libraries else COUNTED:
                 url = f"http://{load.HOST}:{upstream.port}"
-                found = instructions(system, valgrind, url, folder / system.name, given.requests)
-                floor = floor or found
-                print(f"{system.name:<12}{found / 1000:>8,.0f} thousand{found / floor:>8.2f} x", flush=True)
+                count = instructions(system, valgrind, url, folder / system.name, options.requests)
+                floor = floor or count
+                print(f"{system.name:<12}{count / 1000:>8,.0f} thousand{count / floor:>8.2f} x", flush=True)
         finally:
             upstream.stop()
 

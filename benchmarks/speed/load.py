@@ -1,7 +1,7 @@
-"""The client of the benchmark: sends prepared bytes over kept connections and notes when the answer came.
+"""Defines the benchmark's client, which sends prepared bytes over open connections and times the answers.
 
-A bare ``asyncio.Protocol`` with httptools' parser, so that the client costs a few hundredths of a millisecond a request
-and is never what is measured.
+It is a bare ``asyncio.Protocol`` with httptools' parser. So it costs a few hundredths of a millisecond for a request,
+and does not change the measurement.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ TAIL_BYTES = 1000
 
 @dataclass
 class Answered:
-    """What came of one request; seconds since its first byte went out."""
+    """The result of one request; times are seconds since its first byte was sent."""
 
     first: float = 0.0
-    """Until the first byte of the body."""
+    """The time to the first byte of the body."""
     whole: float = 0.0
     status: int = 0
     action: str = ""
@@ -36,21 +36,21 @@ class Answered:
 
     @property
     def good(self) -> bool:
-        """Whether it is what the upstream said, to its end."""
+        """Return whether the answer is the upstream's, up to its end."""
         return self.status == 200 and (b"[DONE]" in self.tail or REPLY in self.tail)
 
 
 @dataclass
 class Outcome:
-    """What came of a batch of requests."""
+    """The result of a batch of requests."""
 
     answers: list[Answered] = field(default_factory=list)
     seconds: float = 0.0
-    """From the first request to the last answer."""
+    """The seconds from the first request to the last answer."""
 
 
 def request(path: str, body: bytes) -> bytes:
-    """The bytes of a request."""
+    """Return the bytes of a request."""
     return b"\r\n".join(
         [
             f"POST {path} HTTP/1.1".encode(),
@@ -67,14 +67,14 @@ def request(path: str, body: bytes) -> bytes:
 
 
 class ClientConnection(asyncio.Protocol):
-    """One kept connection; one request at a time."""
+    """An open connection with one request at a time."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._parser: httptools.HttpResponseParser | None = None
         self._waiter: asyncio.Future[Answered] | None = None
         self._answer = Answered()
-        self._sent = 0.0
+        self._sent_at = 0.0
         self._framed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -104,13 +104,13 @@ class ClientConnection(asyncio.Protocol):
     def on_body(self, data: bytes) -> None:
         """Called by the parser for each piece of the body."""
         if not self._answer.first:
-            self._answer.first = time.perf_counter() - self._sent
+            self._answer.first = time.perf_counter() - self._sent_at
         self._answer.tail = data if len(data) >= TAIL_BYTES else (self._answer.tail + data)[-TAIL_BYTES:]
 
     def on_message_complete(self) -> None:
         """Called by the parser at the end."""
         assert self._parser is not None
-        self._answer.whole = time.perf_counter() - self._sent
+        self._answer.whole = time.perf_counter() - self._sent_at
         self._answer.status = self._parser.get_status_code()
         if self._waiter and not self._waiter.done():
             self._waiter.set_result(self._answer)
@@ -122,13 +122,13 @@ class ClientConnection(asyncio.Protocol):
         self._answer = Answered()
         self._framed = False
         self._waiter = asyncio.get_running_loop().create_future()
-        self._sent = time.perf_counter()
+        self._sent_at = time.perf_counter()
         self._transport.write(data)
         return await self._waiter
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no further request."""
+        """Return whether the connection accepts no further request."""
         return self._transport is None or self._transport.is_closing()
 
     def close(self) -> None:
@@ -138,23 +138,23 @@ class ClientConnection(asyncio.Protocol):
 
 
 async def connect(port: int) -> ClientConnection:
-    """A new connection."""
-    _, made = await asyncio.get_running_loop().create_connection(ClientConnection, HOST, port)
-    return made
+    """Open a connection."""
+    _, connection = await asyncio.get_running_loop().create_connection(ClientConnection, HOST, port)
+    return connection
 
 
 async def drive(port: int, requests: Sequence[bytes], concurrency: int, limit_seconds: float) -> Outcome:
-    """Send all requests, so many at a time; those that the time limit cuts off are missing in the outcome.
+    """Send all requests, some at a time; those beyond the time limit are missing in the outcome.
 
     A server that closes a connection gets a new one for the next request.
     """
-    outcome, left = Outcome(), iter(requests)
+    outcome, pending = Outcome(), iter(requests)
     connections = [await connect(port) for _ in range(concurrency)]
     started = time.perf_counter()
 
     async def work(connection: ClientConnection) -> None:
         try:
-            for data in left:
+            for data in pending:
                 if connection.closed:
                     connection = await connect(port)
                 try:

@@ -1,6 +1,6 @@
-"""What the operating system knows: the processor time and memory of a process and its children, and the machine.
+"""Reads the processor time and memory of a process and its children, and describes the machine.
 
-Linux only: the figures come from ``/proc`` and from the processes' own clocks.
+It works on Linux only: the figures come from ``/proc`` and from the processes' own clocks.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STORE = "valkey-server"
-"""The embedded store is a child of the proxy, and is counted apart."""
+"""The name of the embedded store's process, a child of the proxy that is counted apart."""
 QUIET_SHARE = 0.03
-"""A process that uses less of a core has nothing left to do."""
+"""The share of a core below which a process counts as idle."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What a proxy has used so far."""
+    """The resources that a proxy has used so far."""
 
     cpu_ms: float
     store_ms: float
-    """The same of the embedded store, where it has one."""
+    """The processor time of the embedded store, where there is one."""
 
 
 def _name(pid: int) -> str:
@@ -35,22 +35,22 @@ def _name(pid: int) -> str:
 
 
 def family(pid: int) -> list[int]:
-    """A process and all that descend from it."""
-    found = [pid]
-    for one in found:
+    """Return a process and all its descendants."""
+    pids = [pid]
+    for member in pids:
         try:
-            tasks = list(Path(f"/proc/{one}/task").iterdir())
+            tasks = list(Path(f"/proc/{member}/task").iterdir())
             children = [(task / "children").read_text(encoding="utf-8").split() for task in tasks]
         except OSError:  # it has ended meanwhile
             continue
-        found += [int(child) for listed in children for child in listed]
-    return found
+        pids += [int(child) for listed in children for child in listed]
+    return pids
 
 
 def _clock_ms(pid: int) -> float:
-    """Milliseconds of processor time of a process, all its threads; ``clock_getcpuclockid(3)`` in nanoseconds.
+    """Return the processor time of a process with all its threads, in milliseconds (``clock_getcpuclockid(3)``).
 
-    ``/proc/PID/stat`` says the same in hundredths of a second only.
+    ``/proc/PID/stat`` has the same in hundredths of a second only.
     """
     try:
         return time.clock_gettime_ns((~pid << 3) | 2) / 1e6
@@ -59,19 +59,19 @@ def _clock_ms(pid: int) -> float:
 
 
 def usage(pid: int) -> Usage:
-    """What a proxy, its children and its store have used."""
+    """Return the resources of a proxy, its children and its store."""
     cpu = store = 0.0
-    for one in family(pid):
-        if _name(one).startswith(STORE[:15]):
-            store += _clock_ms(one)
+    for member in family(pid):
+        if _name(member).startswith(STORE[:15]):
+            store += _clock_ms(member)
         else:
-            cpu += _clock_ms(one)
+            cpu += _clock_ms(member)
     return Usage(cpu, store)
 
 
 def memory_kb(pid: int) -> int:
-    """Resident memory of a process and its children, without its store."""
-    return sum(_resident_kb(one) for one in family(pid) if not _name(one).startswith(STORE[:15]))
+    """Return the resident memory of a process and its children, without its store."""
+    return sum(_resident_kb(member) for member in family(pid) if not _name(member).startswith(STORE[:15]))
 
 
 def _resident_kb(pid: int) -> int:
@@ -83,7 +83,7 @@ def _resident_kb(pid: int) -> int:
 
 
 def settled(pid: int, limit_seconds: float, step_seconds: float = 0.1) -> bool:
-    """Wait until a process has nothing left to do; whether it came to that."""
+    """Wait until a process is idle, and return whether it became idle."""
     until = time.monotonic() + limit_seconds
     before = usage(pid).cpu_ms
     while time.monotonic() < until:
@@ -96,7 +96,7 @@ def settled(pid: int, limit_seconds: float, step_seconds: float = 0.1) -> bool:
 
 
 def facts() -> dict[str, str]:
-    """The machine and the day, as the reports name them."""
+    """Return the machine and the day for the report."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")

@@ -1,8 +1,8 @@
-"""The peers: other proxies that Tidemark is compared with. ``python -m benchmarks.speed.peers`` installs them.
+"""Defines the peers, the proxies that Tidemark is compared with; ``python -m benchmarks.speed.peers`` installs them.
 
-Each lives in an environment of its own under ``.bench/``, at a pinned version, since what they depend on conflicts with
-Tidemark's pins and with one another's. Their settings raise each threshold out of the works' reach: what is measured is
-what a proxy costs while nothing is compacted. Whatever they write stays in the run's own folder.
+Each peer has its own environment under ``.bench/``, at a pinned version, because its dependencies conflict with those
+of Tidemark and of other peers. Their settings raise each threshold beyond the works, so the benchmark measures the cost
+of a proxy while nothing is compacted. Everything that they write stays in the run's own folder.
 """
 
 from __future__ import annotations
@@ -96,13 +96,13 @@ PEERS = [
 
 
 def installed(peer: System, environments: Path = ENVIRONMENTS) -> bool:
-    """Whether a peer is there at the pinned version."""
+    """Return whether a peer is installed at the pinned version."""
     done = environments / peer.name / DONE
     return done.exists() and done.read_text(encoding="utf-8") == REQUIREMENTS[peer.name]
 
 
 def install(name: str) -> None:
-    """Make a peer's environment anew."""
+    """Create a peer's environment again."""
     folder = ENVIRONMENTS / name
     venv.create(folder, clear=True, with_pip=True)
     pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
@@ -111,7 +111,7 @@ def install(name: str) -> None:
 
 
 def main(names: list[str]) -> int:
-    """Install those named, or all; the exit code is the number of those that could not be."""
+    """Install the named peers or all; the exit code is the number of failed ones."""
     failed = 0
     for name in names or list(REQUIREMENTS):
         print(f"{REQUIREMENTS[name]} into {Path('.bench') / name}", flush=True)

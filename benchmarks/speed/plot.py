@@ -1,4 +1,4 @@
-"""Plots as SVG: cost against the length of the history, one line for each system, both scales logarithmic."""
+"""Draws SVG plots: cost by the length of the history, a line for each system, both scales logarithmic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 from benchmarks.speed.figures import Figures, Report
 
 LENGTHS = {"small": 1, "history-10": 10, "history-100": 100, "history-300": 300, "history-1000": 1000}
-"""The works by the messages of their histories."""
+"""The works, with the messages of their histories."""
 WIDTH, HEIGHT = 760, 440
 LEFT, RIGHT, TOP, BOTTOM = 64, 170, 40, 48
 COLOURS = ("#0b62a4", "#7a7a7a", "#c2452d", "#3a8f3a", "#8e5ea2", "#b8860b", "#2b8a8a", "#a0436e", "#555599")
@@ -19,27 +19,31 @@ Points = list[tuple[float, float]]
 
 
 def all_plots(report: Report) -> dict[str, str]:
-    """The plots by name; none where no history was measured."""
+    """Return the plots by name; none where no history was measured."""
     drawn = {
-        "cpu": drawing("CPU of the proxy per request, ms", series(report, lambda found: found.cpu_ms)),
-        "first-byte": drawing("p50 to the first byte, ms", series(report, lambda found: found.first_p50_ms)),
+        "cpu": drawing("CPU of the proxy per request, ms", series(report, lambda figures: figures.cpu_ms)),
+        "first-byte": drawing("p50 to the first byte, ms", series(report, lambda figures: figures.first_p50_ms)),
     }
     return {name: svg for name, svg in drawn.items() if svg}
 
 
 def series(report: Report, take: Callable[[Figures], float]) -> dict[str, Points]:
-    """A line of points for each system; Tidemark and the floor first."""
+    """Return the points of each system, with Tidemark and the bare relay first."""
     lines = {}
     for system in sorted(report.figures, key=lambda name: (name not in FIRST, name)):
-        found = [(length, report.at(system, work)) for work, length in LENGTHS.items()]
-        points = [(float(length), take(one)) for length, one in found if one and one.answers and take(one) > 0]
+        by_length = [(length, report.at(system, work)) for work, length in LENGTHS.items()]
+        points = [
+            (float(length), take(figures))
+            for length, figures in by_length
+            if figures and figures.answers and take(figures) > 0
+        ]
         if len(points) > 1 and system != "direct":
             lines[system] = points
     return lines
 
 
 def drawing(title: str, lines: Mapping[str, Points]) -> str:
-    """An SVG document; empty where there is nothing to draw."""
+    """Return an SVG document, or an empty text without points."""
     values = [value for points in lines.values() for _, value in points]
     if not values:
         return ""
@@ -84,7 +88,7 @@ def _grid(across: Callable[[float], float], down: Callable[[float], float], low:
 
 
 def _names(lines: Mapping[str, Points], down: Callable[[float], float]) -> list[str]:
-    """Each line's name at its end, moved apart where two would cover each other."""
+    """Place each line's name at its end, apart from other names."""
     ends = sorted((down(points[-1][1]), name) for name, points in lines.items())
     colours: Sequence[str] = COLOURS * 2
     places, parts, lowest = list(lines), [], 0.0

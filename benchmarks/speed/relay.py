@@ -1,8 +1,8 @@
-"""The bare relay: the floor that every proxy of the benchmark is compared with.
+"""Runs the bare relay, the least proxy that every system of the benchmark is compared with.
 
-A process of its own, ``python -m benchmarks.speed.relay PORT UPSTREAM``. The same server as Tidemark's, aiohttp as the
-client, as a proxy in Python has it, and nothing between them: the request's bytes out, the answer's bytes back. Nothing
-is parsed or kept.
+It is its own process, ``python -m benchmarks.speed.relay PORT UPSTREAM``. It has Tidemark's server and aiohttp as the
+client, as proxies in Python usually have, and nothing between them: it sends the request's bytes and returns the
+answer's bytes. It parses and stores nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmarks.speed.upstream import serve
 
 NOT_CARRIED = {b"host", b"content-length", b"connection", b"transfer-encoding", b"accept-encoding"}
 WHOLE_BYTES = 1 << 20
-"""aiohttp warns of larger bodies that are given as bytes."""
+"""The largest body that aiohttp accepts as bytes without a warning."""
 
 
 class Relay:
@@ -28,7 +28,7 @@ class Relay:
         self._session: aiohttp.ClientSession | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Carry one request and its answer."""
+        """Relay one request and its answer."""
         if scope["type"] != "http":
             return
         parts = []
@@ -47,8 +47,8 @@ class Relay:
             data=io.BytesIO(body) if len(body) > WHOLE_BYTES else body,
             headers=lines,
         ) as answer:
-            kept = [(name.lower(), value) for name, value in answer.raw_headers if name.lower() not in NOT_CARRIED]
-            await send({"type": "http.response.start", "status": answer.status, "headers": kept})
+            headers = [(name.lower(), value) for name, value in answer.raw_headers if name.lower() not in NOT_CARRIED]
+            await send({"type": "http.response.start", "status": answer.status, "headers": headers})
             async for piece in answer.content.iter_any():
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})

@@ -1,6 +1,6 @@
-"""Measuring: all systems run at once, and do each work in turns, round after round.
+"""Measures all systems, which run at the same time and perform each work in turns, round after round.
 
-Processor time is the figure that other programs on the machine disturb least; ratios are taken within a round.
+Processor time is the figure that other programs disturb least. Ratios are taken within a round.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from benchmarks.speed.systems import UPSTREAM, Running, System, start
 from benchmarks.speed.work import COLD, Batch, Work
 
 DIRECT = "direct"
-"""The upstream without any proxy: what the others' latency is added to."""
+"""The upstream without a proxy, whose latency is subtracted from the others'."""
 QUIET_SECONDS, REST_SECONDS = 5.0, 30.0
-"""The longest wait until a system has nothing left to do: between works, and after its start."""
+"""The longest wait until a system is idle, between works and after its start."""
 WATCHED = 100
-"""From so many requests at once on, memory is looked at meanwhile too."""
+"""With this many requests at once, memory is also read while they run."""
 
 
 @dataclass
@@ -33,15 +33,15 @@ class Measured:
     """One round of one work on one system."""
 
     cpu_ms: float = 0.0
-    """Of the proxy, for each request."""
+    """The proxy's processor time for each request."""
     store_ms: float = 0.0
-    """Of its store, for each request."""
+    """Its store's processor time for each request."""
     first_ms: list[float] = field(default_factory=list)
     whole_ms: list[float] = field(default_factory=list)
     per_second: float = 0.0
     failed: int = 0
     missing: int = 0
-    """Not done within the time limit."""
+    """The requests that did not end within the time limit."""
     actions: dict[str, int] = field(default_factory=dict)
     before_kb: int = 0
     peak_kb: int = 0
@@ -52,33 +52,33 @@ class Start:
     """One start of a system."""
 
     ready_seconds: float
-    """Until the end of the first answered request."""
+    """The time to the end of the first answered request."""
     rest_kb: int
-    """Memory when it has come to rest after that."""
+    """The memory of the idle system after that."""
 
 
 Rounds = dict[str, dict[str, list[Measured]]]
-"""By system, then by work."""
+"""The rounds by system, then by work."""
 
 
 @dataclass
 class Bench:
-    """The systems that run, and what was measured."""
+    """The running systems with their measurements."""
 
     upstream: Running
     running: list[Running] = field(default_factory=list)
     rounds: Rounds = field(default_factory=dict)
     starts: dict[str, list[Start]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
-    """Systems that could not be started, and why."""
+    """The systems that did not start, with the reasons."""
 
     def keep(self, system: str, work: Work, measured: Measured) -> None:
-        """Note a round."""
+        """Record a round."""
         self.rounds.setdefault(system, {}).setdefault(work.name, []).append(measured)
 
 
 def open_bench(systems: Iterable[System], folder: Path, stack: ExitStack, starts: int = 1) -> Bench:
-    """Start everything, one after another, so that each start has the machine to itself; the last one stays."""
+    """Start all systems one after another, so that each start has the whole machine; the last start stays."""
     upstream = start(UPSTREAM, "", folder / "upstream")
     stack.callback(upstream.stop)
     bench = Bench(upstream)
@@ -97,26 +97,26 @@ def open_bench(systems: Iterable[System], folder: Path, stack: ExitStack, starts
 
 
 def _started(bench: Bench, system: System, folder: Path, batch: Batch) -> Running | None:
-    """Start one system, and give it its first conversation."""
+    """Start one system, and send its first conversation."""
     with ExitStack() as failing:
         try:
             running = start(system, f"http://{load.HOST}:{bench.upstream.port}", folder)
             failing.callback(running.stop)
             machine.settled(running.pid, REST_SECONDS)
-            begun = Start(running.ready_seconds, machine.memory_kb(running.pid))
+            first_start = Start(running.ready_seconds, machine.memory_kb(running.pid))
             bench.keep(system.name, COLD, uvloop.run(_measured(running, COLD, batch)))
         except (RuntimeError, OSError) as error:
             if not system.is_peer:
                 raise
             bench.skipped[system.name] = str(error)
             return None
-        bench.starts.setdefault(system.name, []).append(begun)
+        bench.starts.setdefault(system.name, []).append(first_start)
         failing.pop_all()
     return running
 
 
 def measure(bench: Bench, works: Sequence[Work], rounds: int) -> Iterator[str]:
-    """All rounds of all works; yields a line of progress for each."""
+    """Run all rounds of all works, and yield a line of progress for each."""
     for number in range(rounds):
         for work in works:
             if work.rounds is None or number >= rounds - work.rounds:
@@ -144,7 +144,7 @@ def _round(bench: Bench, work: Work, number: int) -> None:
 
 
 def suits(work: Work, system: System) -> bool:
-    """Whether a system is given a work."""
+    """Return whether a system performs a work."""
     return not (work.ours and system.is_peer) and (not system.only or work.name in system.only)
 
 
@@ -155,9 +155,9 @@ async def _measured(running: Running, work: Work, batch: Batch) -> Measured:
     if before:
         await load.drive(running.port, before, 1, work.limit_seconds)
     await asyncio.to_thread(machine.settled, running.pid, QUIET_SECONDS)
-    found = Measured(before_kb=machine.memory_kb(running.pid))
+    measured = Measured(before_kb=machine.memory_kb(running.pid))
     start = machine.usage(running.pid)
-    watch = asyncio.create_task(_watch(running.pid, found)) if work.concurrency >= WATCHED else None
+    watch = asyncio.create_task(_watch(running.pid, measured)) if work.concurrency >= WATCHED else None
     gc.disable()  # the client's own pauses are nobody's latency
     try:
         outcome = await load.drive(running.port, data, work.concurrency, work.limit_seconds)
@@ -167,26 +167,28 @@ async def _measured(running: Running, work: Work, batch: Batch) -> Measured:
         watch.cancel()
     await asyncio.to_thread(machine.settled, running.pid, QUIET_SECONDS, 0.05)  # what is done after the answer counts
     end = machine.usage(running.pid)
-    found.peak_kb = max(found.peak_kb, machine.memory_kb(running.pid))
-    return _filled(found, outcome, len(data), start, end)
+    measured.peak_kb = max(measured.peak_kb, machine.memory_kb(running.pid))
+    return _filled(measured, outcome, len(data), start, end)
 
 
-def _filled(found: Measured, outcome: load.Outcome, asked: int, start: machine.Usage, end: machine.Usage) -> Measured:
+def _filled(
+    measured: Measured, outcome: load.Outcome, requests: int, start: machine.Usage, end: machine.Usage
+) -> Measured:
     done = max(1, len(outcome.answers))
     good = [answer for answer in outcome.answers if answer.good]
-    found.cpu_ms = (end.cpu_ms - start.cpu_ms) / done
-    found.store_ms = (end.store_ms - start.store_ms) / done
-    found.first_ms = [answer.first * 1000 for answer in good]
-    found.whole_ms = [answer.whole * 1000 for answer in good]
-    found.per_second = len(good) / outcome.seconds if outcome.seconds else 0.0
-    found.failed = len(outcome.answers) - len(good)
-    found.missing = asked - len(outcome.answers)
-    found.actions = dict(Counter(answer.action for answer in good if answer.action))
-    return found
+    measured.cpu_ms = (end.cpu_ms - start.cpu_ms) / done
+    measured.store_ms = (end.store_ms - start.store_ms) / done
+    measured.first_ms = [answer.first * 1000 for answer in good]
+    measured.whole_ms = [answer.whole * 1000 for answer in good]
+    measured.per_second = len(good) / outcome.seconds if outcome.seconds else 0.0
+    measured.failed = len(outcome.answers) - len(good)
+    measured.missing = requests - len(outcome.answers)
+    measured.actions = dict(Counter(answer.action for answer in good if answer.action))
+    return measured
 
 
-async def _watch(pid: int, found: Measured) -> None:
-    """Note the most memory that a system takes meanwhile."""
+async def _watch(pid: int, measured: Measured) -> None:
+    """Record the peak memory of a system."""
     while True:
-        found.peak_kb = max(found.peak_kb, machine.memory_kb(pid))
+        measured.peak_kb = max(measured.peak_kb, machine.memory_kb(pid))
         await asyncio.sleep(0.25)

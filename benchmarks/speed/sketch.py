@@ -1,10 +1,9 @@
-"""The least that the road can cost on this stack: a relay, and only what no compacting proxy can leave out.
+"""Runs a sketch of a compacting proxy: a relay with only the steps that no compacting proxy can omit.
 
-A process of its own, ``python -m benchmarks.speed.sketch PORT UPSTREAM FOLDER``. A request is parsed, its messages are
-hashed and counted, the store is asked for the conversation; the answer is read, and the turn is written before the last
-byte. One log line. The upstream is asked over Tidemark's own client, which costs less than the bare relay's. No
-decision, no error handling, no metrics, nothing that may be configured: no product, but a bound for what Tidemark's
-figures can come to in Python.
+It is its own process, ``python -m benchmarks.speed.sketch PORT UPSTREAM FOLDER``. It parses a request, hashes and
+counts its messages, asks the store for the conversation, reads the answer, writes the turn before the last byte, and
+logs one line. It uses Tidemark's own client, which costs less than the bare relay's. It has no decisions, error
+handling, metrics or configuration. So it is no product, but a lower bound for Tidemark's figures in Python.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Sketch:
         self._encoding = tiktoken.get_encoding("o200k_base")
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Carry one request and its answer, and keep both."""
+        """Relay one request and its answer, and store both."""
         if scope["type"] != "http":
             return
         parts = []
@@ -60,14 +59,14 @@ class Sketch:
         lines = [line for line in scope["headers"] if line[0] not in NOT_CARRIED]
         reply = await self._lane.send(self._route, body, Caller(b"", lines))
         answer = b"".join([piece async for piece in reply.body()])
-        said = _encode(_decode(answer)["choices"][0]["message"])
-        await self._store.call("HSET", b"conversation:" + link, b"said", said, b"turn", raws[-1])
+        message = _encode(_decode(answer)["choices"][0]["message"])
+        await self._store.call("HSET", b"conversation:" + link, b"said", message, b"turn", raws[-1])
         sys.stderr.write(f'{{"event": "request.served", "tokens": {self._tokens[link]}}}\n')
         await send({"type": "http.response.start", "status": reply.status, "headers": reply.headers})
         await send({"type": "http.response.body", "body": answer})
 
     def _counted(self, raws: Sequence[bytes]) -> bytes:
-        """The hash of the messages, each of which has been counted."""
+        """Count each message, and return the hash of all."""
         link = b""
         for raw in raws:
             link = blake2b(link + raw, digest_size=16).digest()

@@ -1,6 +1,6 @@
-"""The systems that are measured, each a process of its own on a port of its own: how they are started and ended.
+"""Starts and ends the measured systems, each in its own process on its own port.
 
-The upstream, the floor and Tidemark stand here; the others in ``peers.py``.
+This module has the upstream, the bare relay and Tidemark; ``peers.py`` has the others.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from benchmarks.speed.work import NARROW, NARROW_TOKENS, WIDE, WIDE_TOKENS
 
 ROOT = Path(__file__).parents[2]
 LEASH = ROOT / "proxy" / "store" / "embedded" / "die_with_parent.py"
-"""Ends what it becomes when the benchmark ends, however it ends."""
+"""The program that ends a system when the benchmark ends, in any way."""
 START_SECONDS = 120.0
 PATH = "/v1/chat/completions"
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a system runs."""
+    """The addresses and folder of a system."""
 
     port: int
     upstream: str
-    """Without a path: ``http://127.0.0.1:PORT``."""
+    """The upstream without a path: ``http://127.0.0.1:PORT``."""
     folder: Path
-    """For its configuration and data."""
+    """The folder of its configuration and data."""
 
 
 @dataclass(frozen=True)
 class System:
-    """How a system is started."""
+    """The command of a system."""
 
     name: str
     title: str
@@ -47,7 +47,7 @@ class System:
     path: str = PATH
     is_peer: bool = False
     only: frozenset[str] = frozenset()
-    """The works that it is given; none named: all."""
+    """The works that it performs; empty for all."""
 
 
 def _tidemark(place: Place, lane: str = "wire", transport: str = "{}") -> list[str]:
@@ -78,7 +78,7 @@ TRANSLATED = System(
     lambda place: _tidemark(place, "translate"),
     only=frozenset({"small", "stream-100"}),
 )
-"""The other lane, which cannot answer before litellm is imported, and holds it in memory."""
+"""The translate lane, which imports litellm before it can answer."""
 LIBRARIES = tuple(
     System(
         f"tidemark-{side}-library",
@@ -88,17 +88,17 @@ LIBRARIES = tuple(
     )
     for side in ("server", "upstream", "store")
 )
-"""What each part of our own transport is compared with."""
+"""The library in place of each part of our own transport."""
 SKETCH = System(
     "sketch",
-    "the least road",
+    "the least steps",
     lambda place: [
         *(sys.executable, "-m", "benchmarks.speed.sketch"),
         *(str(place.port), place.upstream, str(place.folder)),
     ],
     only=frozenset({"small", "small-1000"}),
 )
-"""What Python itself leaves to be won on a small request."""
+"""The lower bound of a small request's cost in Python."""
 UPSTREAM = System(
     "upstream", "upstream", lambda place: [sys.executable, "-m", "benchmarks.speed.upstream", str(place.port)]
 )
@@ -106,26 +106,26 @@ UPSTREAM = System(
 
 @dataclass
 class Running:
-    """A system that runs."""
+    """A running system."""
 
     system: System
     process: subprocess.Popen[bytes]
     place: Place
     ready_seconds: float = 0.0
-    """From its start to the end of the first answered request."""
+    """The seconds from its start to the end of the first answered request."""
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """Return the process id."""
         return self.process.pid
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Return the port."""
         return self.place.port
 
     def stop(self) -> None:
-        """End it."""
+        """End the system."""
         self.process.terminate()
         try:
             self.process.wait(15)
@@ -135,7 +135,7 @@ class Running:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return an unused port."""
     with socket.socket() as tried:
         tried.bind((HOST, 0))
         port: int = tried.getsockname()[1]
@@ -145,18 +145,18 @@ def free_port() -> int:
 def start(system: System, upstream: str, folder: Path) -> Running:
     """Start a system, and wait until it has answered a request.
 
-    :raises RuntimeError: it ended or did not answer in time; its log stands in its folder
+    :raises RuntimeError: it ended or did not answer in time; its log is in its folder
     """
     folder.mkdir(parents=True, exist_ok=True)
     place = Place(free_port(), upstream, folder)
-    kept = {name: value for name, value in os.environ.items() if name in {"PATH", "LANG", "TMPDIR"}}
+    inherited = {name: value for name, value in os.environ.items() if name in {"PATH", "LANG", "TMPDIR"}}
     with (folder / "log").open("ab") as log:
         command = [sys.executable, "-I", "-S", str(LEASH), str(os.getpid()), *system.command(place)]
         began = time.perf_counter()
         process = subprocess.Popen(
             command,
             cwd=folder if system.is_peer else ROOT,
-            env={**kept, "HOME": str(folder), **system.environ(place)},  # nothing of it goes into the user's own
+            env={**inherited, "HOME": str(folder), **system.environ(place)},  # nothing of it goes into the user's own
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -184,15 +184,15 @@ def _until_answered(running: Running, began: float) -> None:
 
 
 def _status(port: int, data: bytes) -> int:
-    """The status of an answer that came to its end; 0 where there is none."""
+    """Return the status of a complete answer; 0 where there is none."""
     got = b""
-    with socket.socket() as asked:
-        asked.settimeout(START_SECONDS)
+    with socket.socket() as connection:
+        connection.settimeout(START_SECONDS)
         try:
-            asked.connect((HOST, port))
-            asked.sendall(data)
+            connection.connect((HOST, port))
+            connection.sendall(data)
             while REPLY not in got:
-                piece = asked.recv(65536)
+                piece = connection.recv(65536)
                 if not piece:
                     return 0
                 got += piece

@@ -1,4 +1,4 @@
-"""The figures as text: a table of all systems for each work, with ratios to the floor and to each peer."""
+"""Formats the figures as text: a table of all systems for each work, with ratios to the bare relay and each peer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HEADS = ("", "CPU ms", "x floor", "x ours", "store ms", "p50 ms", "p99 ms", "add
 
 
 def machine_line(report: Report) -> str:
-    """The day and the machine."""
+    """Return the day and the machine."""
     facts = report.machine
     return (
         f"{facts['date']}: {facts['cores']} cores {facts['processor']}, {facts['system']}, Python {facts['python']}, "
@@ -18,25 +18,25 @@ def machine_line(report: Report) -> str:
     )
 
 
-def _row(system: str, found: Figures) -> list[str]:
-    lost = found.failed + found.missing
+def _row(system: str, figures: Figures) -> list[str]:
+    lost = figures.failed + figures.missing
     return [
         system,
-        f"{found.cpu_ms:.2f}",
-        f"{found.ratios['cpu']:.2f}" if found.ratios.get("cpu") and system != "direct" else "",
-        f"{found.ratios['cpu_to_ours']:.2f}" if found.ratios.get("cpu_to_ours") and system != "direct" else "",
-        f"{found.store_ms:.2f}" if found.store_ms else "",
-        f"{found.first_p50_ms:.2f}",
-        f"{found.first_p99_ms:.2f}",
-        f"{found.added_p50_ms:.2f}",
-        f"{found.added_p99_ms:.2f}",
-        f"{found.per_second:.0f}",
+        f"{figures.cpu_ms:.2f}",
+        f"{figures.ratios['cpu']:.2f}" if figures.ratios.get("cpu") and system != "direct" else "",
+        f"{figures.ratios['cpu_to_ours']:.2f}" if figures.ratios.get("cpu_to_ours") and system != "direct" else "",
+        f"{figures.store_ms:.2f}" if figures.store_ms else "",
+        f"{figures.first_p50_ms:.2f}",
+        f"{figures.first_p99_ms:.2f}",
+        f"{figures.added_p50_ms:.2f}",
+        f"{figures.added_p99_ms:.2f}",
+        f"{figures.per_second:.0f}",
         str(lost) if lost else "",
     ]
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns of one width, the first to the left."""
+    """Align columns, the first to the left."""
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     return [
         "  ".join(
@@ -48,15 +48,19 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def text(report: Report) -> str:
-    """The whole report, for a terminal."""
+    """Return the whole report for a terminal."""
     lines = [machine_line(report), ""]
     rows = [["", "ready s", "MB at rest", "MB after"]]
     for name, system in report.systems.items():
         rows.append([name, f"{system['ready_seconds']:.2f}", f"{system['rest_mb']:.0f}", f"{system['after_mb']:.0f}"])
     lines += aligned(rows)
     for work, title in report.works.items():
-        found = {system: one for system in report.figures if (one := report.at(system, work))}
-        lines += ["", f"{title} ({work})", *aligned([list(HEADS), *(_row(name, one) for name, one in found.items())])]
+        by_system = {system: figures for system in report.figures if (figures := report.at(system, work))}
+        lines += [
+            "",
+            f"{title} ({work})",
+            *aligned([list(HEADS), *(_row(name, figures) for name, figures in by_system.items())]),
+        ]
     lines += [f"\n{name} was left out: {why}" for name, why in report.skipped.items()]
     return "\n".join(lines)
 
@@ -65,7 +69,7 @@ BRIEF = ("small", "history-1000", "stream-100-paced")
 
 
 def markdown(report: Report) -> str:
-    """The pages' tables: what was measured where, each work on each system, and the goals."""
+    """Return the page's tables: the machine, each work on each system, and the goals."""
     works = [work for work in report.works if report.at(OURS, work)]
     lines = [f"Measured {machine_line(report)}.", ""]
     for title, cell in (
@@ -76,17 +80,21 @@ def markdown(report: Report) -> str:
         systems = [name for name in report.figures if name != "direct" or cell is _waits]
         lines += [f"{title}:", "", f"| work | {' | '.join(systems)} |", f"|---|{'---|' * len(systems)}"]
         for work in works:
-            cells = [cell(one) if (one := report.at(name, work)) and one.answers else "" for name in systems]
+            cells = [
+                cell(figures) if (figures := report.at(name, work)) and figures.answers else "" for name in systems
+            ]
             lines.append(f"| {report.works[work]} | {' | '.join(cells)} |")
         lines.append("")
     lines += ["| | " + " | ".join(report.systems) + " |", f"|---|{'---|' * len(report.systems)}"]
     for field, title in (("ready_seconds", "ready, s"), ("rest_mb", "MB at rest"), ("after_mb", "MB afterwards")):
-        lines.append(f"| {title} | " + " | ".join(f"{one[field]:.3g}" for one in report.systems.values()) + " |")
+        lines.append(
+            f"| {title} | " + " | ".join(f"{figures[field]:.3g}" for figures in report.systems.values()) + " |"
+        )
     return "\n".join(lines)
 
 
 def brief(report: Report) -> str:
-    """The page's first table: the works that most users meet, CPU of the proxy per request."""
+    """Return the page's first table: the commonest works, with the proxy's CPU per request."""
     works = [work for work in BRIEF if report.at(OURS, work)]
     lines = [f"Measured {machine_line(report)}.", ""]
     lines += [
@@ -94,22 +102,22 @@ def brief(report: Report) -> str:
         f"|---|{'---|' * len(works)}",
     ]
     for name in report.figures:
-        cells = [_cost(one) if (one := report.at(name, work)) and one.answers else "" for work in works]
+        cells = [_cost(figures) if (figures := report.at(name, work)) and figures.answers else "" for work in works]
         if name != "direct" and any(cells):
             lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _cost(found: Figures) -> str:
-    ratio = found.ratios.get("cpu")
-    return f"{found.cpu_ms:.2f} ({ratio:.1f})" if ratio else f"{found.cpu_ms:.2f}"
+def _cost(figures: Figures) -> str:
+    ratio = figures.ratios.get("cpu")
+    return f"{figures.cpu_ms:.2f} ({ratio:.1f})" if ratio else f"{figures.cpu_ms:.2f}"
 
 
-def _beside_ours(found: Figures) -> str:
-    return f"{found.ratios['cpu_to_ours']:.2g}" if found.ratios.get("cpu_to_ours") else ""
+def _beside_ours(figures: Figures) -> str:
+    return f"{figures.ratios['cpu_to_ours']:.2g}" if figures.ratios.get("cpu_to_ours") else ""
 
 
-def _waits(found: Figures) -> str:
-    lost = found.failed + found.missing
-    said = f"{found.first_p50_ms:.1f} / {found.first_p99_ms:.1f}"
-    return f"{said}, {lost} of {lost + found.answers} failed" if lost else said
+def _waits(figures: Figures) -> str:
+    lost = figures.failed + figures.missing
+    waits = f"{figures.first_p50_ms:.1f} / {figures.first_p99_ms:.1f}"
+    return f"{waits}, {lost} of {lost + figures.answers} failed" if lost else waits

@@ -1,7 +1,7 @@
-"""The scripted upstream of the benchmark: answers at once, or in as many chunks and at such a pace as the request says.
+"""Runs the benchmark's scripted upstream, which answers at once or in the chunks that the request asks for.
 
-A process of its own, ``python -m benchmarks.speed.upstream PORT``. The wish stands in the text of a message, as
-``chunks=100 pace=20``, since that is what every proxy carries; a request without one is answered whole.
+It is its own process, ``python -m benchmarks.speed.upstream PORT``. A message's text states the chunks, as in
+``chunks=100 pace=20``, because every proxy forwards that; any other request gets an answer in one piece.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import uvicorn
 
 REPLY = "Noted. The next step follows from what was said before."
-"""What a request without a wish is answered: histories that grow by a turn quote it."""
+"""The answer without chunks; growing histories quote it."""
 USAGE = {"prompt_tokens": 11, "completion_tokens": 12, "total_tokens": 23}
 JSON_LINES = [(b"content-type", b"application/json"), (b"x-request-id", b"req_bench")]
 STREAM_LINES = [(b"content-type", b"text/event-stream"), (b"x-request-id", b"req_bench")]
@@ -44,17 +44,17 @@ MODELS = json.dumps({"object": "list", "data": [{"id": "bench", "object": "model
 
 @cache
 def pieces(chunks: int) -> list[bytes]:
-    """The events of a stream with so many words."""
+    """Return the events of a stream with so many words."""
     last = b"data: " + _answer("chat.completion.chunk", choices=[], usage=dict(USAGE)) + b"\n\ndata: [DONE]\n\n"
     words = [_event(delta={"content": f" word{place}"}) for place in range(chunks)]
     return [_event(delta={"role": "assistant", "content": ""}), *words, _event(delta={}, finish_reason="stop"), last]
 
 
 def wish(body: bytes) -> tuple[int, float]:
-    """How many chunks the newest message asks for, and the seconds between them; 0 for an answer that is whole."""
+    """Return the chunks that the newest message asks for, and the seconds between them; 0 for one piece."""
     place = body.rfind(b"chunks=")
-    found = _WISH.match(body, place) if place >= 0 else None
-    return (int(found[1]), int(found[2]) / 1000) if found else (0, 0.0)
+    match = _WISH.match(body, place) if place >= 0 else None
+    return (int(match[1]), int(match[2]) / 1000) if match else (0, 0.0)
 
 
 async def _body(receive: Any) -> bytes:
@@ -97,7 +97,7 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 
 
 def serve(application: Any, port: int) -> None:
-    """Run an application as the bare servers of the benchmark run: the fastest that uvicorn offers, and silent."""
+    """Run an application on uvicorn with its fastest settings, without logs."""
     uvicorn.run(
         application,
         host="127.0.0.1",

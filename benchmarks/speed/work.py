@@ -1,7 +1,7 @@
-"""The works: what every system is given to do, made anew for each round, the same bytes in the same order for all.
+"""Makes the works that every system performs: new for each round, with the same bytes in the same order for all.
 
-Texts are made of common words by reproducible chance, and every message bears the tag of its round, so that nothing is
-known from a round before. Histories grow as clients' do: the whole conversation each time, and one turn more.
+Texts consist of common words from a seeded generator. Every message contains the tag of its round, so no cache has it
+from an earlier round. Histories grow as clients' do: each request sends the whole conversation and one turn more.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from benchmarks.speed.upstream import REPLY
 
 WIDE, NARROW = "bench", "bench-narrow"
-"""Two names of the scripted model: one whose window holds everything, and one of ``NARROW_TOKENS``."""
+"""Two names of the scripted model: one with a window for everything, and one with ``NARROW_TOKENS``."""
 WIDE_TOKENS, NARROW_TOKENS = 1_000_000, 64_000
 TEXT = """
 the a to of and in that for with on this as are be from was by an have not or which can when will more if one all
@@ -30,32 +30,32 @@ class Batch:
 
     measured: list[bytes]
     before: list[bytes] = field(default_factory=list)
-    """Sent one after another before anything is measured."""
+    """The bodies that are sent one after another before the measurement."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """Something to be done, and how much of it."""
+    """A work with its size."""
 
     name: str
     title: str
     make: Callable[[str], Batch]
-    """From a tag that no other round has."""
+    """Makes a batch from a tag that is unique to its round."""
     concurrency: int = 1
     limit_seconds: float = 60.0
-    """A system that needs longer is measured by what it did in time."""
+    """The time limit in seconds; a slower system is measured by its answers within it."""
     action: str = "none"
-    """What Tidemark must say that it did."""
+    """The action that Tidemark must report."""
     ours: bool = False
-    """Only for Tidemark and what bounds it: peers do not know the thing, or would take hours."""
+    """Whether only Tidemark and its bounds perform the work, because peers lack the feature or would take hours."""
     repeats: int = 1
-    """So many times in each round, for works that are over before the machine has changed its mind."""
+    """The repetitions in each round, for short works."""
     rounds: int | None = None
-    """No more rounds than these, the last ones, for works that take long and leave processes changed."""
+    """The most rounds, which are the last ones, for works that take long and change the processes."""
 
 
 class Talk:
-    """A conversation that grows."""
+    """A growing conversation."""
 
     def __init__(self, tag: str, size: int = 440) -> None:
         self._chance = random.Random(tag)
@@ -68,18 +68,18 @@ class Talk:
         self._parts.append(json.dumps({"role": role, "content": text}))
 
     def text(self, size: int) -> str:
-        """About so many bytes of text, which no other message has."""
+        """Make a unique text of about so many bytes."""
         words = [f"{self._tag}.{len(self._parts)}:", *self._chance.choices(WORDS, k=size // 5)]
         return " ".join(words)[:size]
 
     def turn(self, size: int = 0) -> None:
-        """The user asks; after an answer that is quoted as the upstream gave it."""
+        """Add the upstream's answer and the user's next question."""
         if self._parts:
             self.say("assistant", REPLY)
         self.say("user", self.text(size or self._size))
 
     def fill(self, messages: int) -> None:
-        """Messages of both sides, the user's last."""
+        """Add messages of both sides, ending with the user's."""
         while len(self._parts) < messages - 1:
             self.say("assistant" if len(self._parts) % 2 else "user", self.text(self._size))
         if len(self._parts) % 2:
@@ -87,12 +87,12 @@ class Talk:
         self.say("user", self.text(self._size))
 
     def body(self, model: str = WIDE) -> bytes:
-        """The request, not streamed."""
+        """Return the request's body, without streaming."""
         return b'{"model": "%b", "messages": [%b]}' % (model.encode(), ", ".join(self._parts).encode())
 
 
 def small(count: int) -> Callable[[str], Batch]:
-    """One short message each; every request begins a conversation."""
+    """Make requests with one short message each, so that every request begins a conversation."""
 
     def make(tag: str) -> Batch:
         bodies = []
@@ -106,7 +106,7 @@ def small(count: int) -> Callable[[str], Batch]:
 
 
 def history(messages: int, size: int, talks: int, turns: int, model: str = WIDE) -> Callable[[str], Batch]:
-    """Conversations that the system has seen, each growing by a turn with every request."""
+    """Make conversations that the system knows, each growing by a turn with every request."""
 
     def make(tag: str) -> Batch:
         before, measured = [], []
@@ -123,7 +123,7 @@ def history(messages: int, size: int, talks: int, turns: int, model: str = WIDE)
 
 
 def unseen(messages: int, size: int, count: int) -> Callable[[str], Batch]:
-    """Long conversations that nobody has seen before."""
+    """Make long conversations that are new to the system."""
 
     def make(tag: str) -> Batch:
         bodies = []
@@ -137,7 +137,7 @@ def unseen(messages: int, size: int, count: int) -> Callable[[str], Batch]:
 
 
 def crossing(count: int, *, ready: int = 490, size: int = 467, jump: int = 60_000) -> Callable[[str], Batch]:
-    """Conversations for which a summary is prepared, and then the turn that crosses the high water."""
+    """Make conversations with a prepared summary, and then the turn that crosses the high water."""
 
     def make(tag: str) -> Batch:
         before, measured = [], []
@@ -153,7 +153,7 @@ def crossing(count: int, *, ready: int = 490, size: int = 467, jump: int = 60_00
 
 
 def streams(count: int, chunks: int, pace_ms: int = 0) -> Callable[[str], Batch]:
-    """Short questions with long answers."""
+    """Make short questions with long answers."""
 
     def make(tag: str) -> Batch:
         bodies = []
@@ -167,13 +167,13 @@ def streams(count: int, chunks: int, pace_ms: int = 0) -> Callable[[str], Batch]
 
 
 def works(*, quick: bool) -> list[Work]:
-    """All works in their order; ``quick`` leaves those that a developer looks at between changes."""
-    found = [
+    """Return all works in order, or with ``quick`` those that a developer needs between changes."""
+    batches = [
         Work("small", "small request", small(100), repeats=4),
         Work("history-1000", "467 KB, 1,000 messages, one turn more each", history(1000, 467, 1, 12), repeats=2),
         Work("stream-100-paced", "100 chunks at 20 ms, 10 streams at once", streams(10, 100, 20), 10),
     ]
-    return found if quick else [*found, *_latency(), *_compaction(), *_endurance()]
+    return batches if quick else [*batches, *_latency(), *_compaction(), *_endurance()]
 
 
 def _latency() -> list[Work]:
@@ -193,10 +193,10 @@ def _latency() -> list[Work]:
 
 
 def _compaction() -> list[Work]:
-    replaced, kept = history(1000, 467, 1, 40, NARROW), history(1000, 467, 1, 40)
+    replaced, whole = history(1000, 467, 1, 40, NARROW), history(1000, 467, 1, 40)
     return [
         Work("reused", "467 KB, a stored summary put in", replaced, action="reused", ours=True),
-        Work("kept", "467 KB, the same with nothing put in", kept, ours=True),
+        Work("kept", "467 KB, the same with nothing put in", whole, ours=True),
         Work("crossing", "290 KB, crosses with a summary prepared", crossing(5), action="compacted", ours=True),
     ]
 
@@ -212,4 +212,4 @@ def _endurance() -> list[Work]:
 
 
 COLD = Work("cold", "467 KB, first seen, by a worker just started", unseen(1000, 467, 1))
-"""Done once with every start."""
+"""The work of every start."""

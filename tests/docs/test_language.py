@@ -40,6 +40,11 @@ def test_a_package_reads_as_plain_english(package: str) -> None:
     assert [line for path in files for line in breaches(path)] == []
 
 
+def test_the_benchmarks_read_as_plain_english() -> None:
+    """A developer reads them as often as the proxy."""
+    assert [line for path in sorted((ROOT / "benchmarks").rglob("*.py")) for line in breaches(path)] == []
+
+
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=name_of)
 def test_a_page_has_no_pictures_in_its_prose(page: Path) -> None:
     """The glossary alone lists the words, to forbid them."""
