@@ -132,7 +132,7 @@ def create_app(
             models=parts.catalog,
             auth=auth,
             metrics=metrics.render,
-            count_resting=engine.compactor.writer.resting,
+            count_resting=engine.writer.resting,
         ).routes(),
         *OfflineEndpoints(parts.offline_service(), auth, max_body).routes(),
         *RegistryEndpoints(stored.registry, auth, access).routes(),

@@ -218,15 +218,14 @@ class Engine:
     def __init__(self, stored: StoredParts, emit: Listener, flush: MemoryFlush | None = None) -> None:
         parts, store, leases = stored.parts, stored.store, RedisLeases(stored.store.ask)
         storage = SummaryStorage(store=store, replacement=stored.by_hand, emit=emit, flush=flush)
-        self.compactor = Compactor(
-            writer=parts.summary_writer(parts.summarizer_for, emit),
-            counter=parts.counter,
-            emit=emit,
-            clock=time.time,
-            storage=storage,
+        self.writer = writer = parts.summary_writer(parts.summarizer_for, emit)
+        self.compactor = compactor = Compactor(
+            writer=writer, counter=parts.counter, emit=emit, clock=time.time, storage=storage
         )
-        self.immediate = ImmediateCompaction(compactor=self.compactor, store=store, leases=leases, emit=emit)
-        self.preparation = BackgroundCompaction(compactor=self.compactor, store=store, leases=leases, emit=emit)
+        self.immediate = ImmediateCompaction(compactor=compactor, writer=writer, store=store, leases=leases, emit=emit)
+        self.preparation = BackgroundCompaction(
+            compactor=compactor, writer=writer, store=store, leases=leases, emit=emit
+        )
         self.fitting = BudgetFitter(
             counter=parts.counter, compactor=self.immediate, preparation=self.preparation, timer=time.perf_counter
         )

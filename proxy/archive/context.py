@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from proxy.archive.access import ArchiveAccess
 from proxy.archive.pages import ContextSnapshot
 from proxy.archive.ports import ArchiveStore
-from proxy.archive.standing_summaries import OPERATOR, StandingSummaries
+from proxy.archive.standing_summaries import StandingSummaries
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.records import StoredConversation, StoredMessage
 from proxy.core.errors import InvalidRequest
 from proxy.core.planning.assemble import assemble
 from proxy.core.planning.situation import NoCompaction, ReuseSummary
-from proxy.core.ports import Caller, RequestHeads
+from proxy.core.ports import NO_CREDENTIAL, Caller, RequestHeads
 from proxy.dialects.chat.echo import as_sent
 from proxy.pipeline.commands import at_rest
 from proxy.pipeline.fit import BudgetFitter
@@ -62,7 +62,7 @@ class ContextView:
         raws = [*heads, *(as_sent(message.raw) for message in messages)]
         request = await request_read(self._read, record.model, raws)
         place = Place(record.tenant, chain_of_stored(record.id, messages))
-        context = await self._pipeline.understand(request, caller or OPERATOR, Controls(), stored=place)
+        context = await self._pipeline.understand(request, caller or NO_CREDENTIAL, Controls(), stored=place)
         fitted = await self._fitter.fit(at_rest(context), lambda _, __: None)
         if isinstance(fitted, Refused):
             raise fitted.error

@@ -12,10 +12,7 @@ from proxy.compaction.writer import ChooseSummarizer
 from proxy.core.conversation.records import StoredConversation
 from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
 from proxy.core.errors import ModelNotFound
-from proxy.core.ports import Caller, ModelCatalog, Upstream
-
-OPERATOR = Caller(b"", ())
-"""The caller that stands for the operator, whose admin token goes to no upstream."""
+from proxy.core.ports import NO_CREDENTIAL, ModelCatalog, Upstream
 
 
 class StandingSummaries:
@@ -41,7 +38,7 @@ class StandingSummaries:
         recipe: SummaryRecipe | None = None
         try:
             route = await self._upstream.resolve(record.model)
-            recipe = self._choose(await self._catalog.profile(route, OPERATOR), route).recipe
+            recipe = self._choose(await self._catalog.profile(route, NO_CREDENTIAL), route).recipe
         except ModelNotFound:
             pass
         usable = [summary for summary in candidates if recipe is None or summary.recipe == recipe]

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proxy.archive.access import ArchiveAccess
-from proxy.archive.standing_summaries import OPERATOR
 from proxy.compaction.compactor import Compactor, Summarized
 from proxy.compaction.storing import Trigger
 from proxy.compaction.writer import NotSummarized
@@ -20,7 +19,7 @@ from proxy.core.conversation.summary import PrefixSummary, inner_systems
 from proxy.core.errors import CompactionFailed, ModelNotFound, StoreUnavailable
 from proxy.core.planning.budget import MIN_SUMMARY_TOKENS
 from proxy.core.planning.situation import Compact
-from proxy.core.ports import Caller, ConversationStore, RequestHeads, Route, Upstream
+from proxy.core.ports import NO_CREDENTIAL, Caller, ConversationStore, RequestHeads, Route, Upstream
 from proxy.core.report import Report
 from proxy.dialects.chat.echo import as_sent
 from proxy.pipeline.fit import BudgetFitter, order_of
@@ -85,7 +84,7 @@ class ManualCompaction:
         :raises CompactionFailed, ContextLengthExceeded: there is no new summary, and the one in use stays
         """
         record, route = await self._access.record_for_summary(asked_for.conversation, caller, asked_for.model)
-        context = await self._context(record, route, asked_for, caller or OPERATOR)
+        context = await self._context(record, route, asked_for, caller or NO_CREDENTIAL)
         deterministic = not (caller or await self._has_key(context))
         newest = context.memory.summary
         if asked_for.regenerate and newest is not None:

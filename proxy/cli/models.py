@@ -105,12 +105,12 @@ def _ask_registry(config: Path | None, ask: Ask) -> Mapping[str, Any]:
     """Return the registry's answer, and stop everything that this started."""
     from proxy.app import StoredParts
     from proxy.config import load
-    from proxy.core.ports import Caller
+    from proxy.core.ports import NO_CREDENTIAL
 
     async def run(settings: Settings, url: str) -> Mapping[str, Any]:
         stored = StoredParts(settings, url, lambda warning: click.echo(f"warning: {warning}", err=True))
         try:
-            return await ask(stored, Caller(b"", ()))
+            return await ask(stored, NO_CREDENTIAL)
         finally:
             await stored.aclose()
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.leases import LEASE_SECONDS, keep_lease, wait_for_summary
 from proxy.compaction.storing import Trigger
-from proxy.compaction.writer import CompactionOrder
+from proxy.compaction.writer import CompactionOrder, SummaryWriter
 from proxy.core.conversation.prefix import PrefixChain, split_id
 from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
 from proxy.core.errors import StoreError
@@ -31,8 +31,17 @@ MAX_PER_CREDENTIAL = 8
 class BackgroundCompaction:
     """Prepares summaries in the background. The mutable state is the running tasks."""
 
-    def __init__(self, *, compactor: Compactor, store: ConversationStore, leases: LeaseStore, emit: Listener) -> None:
+    def __init__(
+        self,
+        *,
+        compactor: Compactor,
+        writer: SummaryWriter,
+        store: ConversationStore,
+        leases: LeaseStore,
+        emit: Listener,
+    ) -> None:
         self._compactor = compactor
+        self._writer = writer
         self._store = store
         self._leases = leases
         self._emit = emit
@@ -45,11 +54,10 @@ class BackgroundCompaction:
         :param conversation: the id that the turn was stored under
         """
         own = sum(fingerprint == order.caller.fingerprint for fingerprint in self._tasks.values())
-        writer = self._compactor.writer
-        if len(self._tasks) >= MAX_PREPARATIONS or own >= MAX_PER_CREDENTIAL or not writer.admits(order):
+        if len(self._tasks) >= MAX_PREPARATIONS or own >= MAX_PER_CREDENTIAL or not self._writer.admits(order):
             return
         order = replace(order, conversation=conversation, cause="prepared")
-        recipe = writer.summarizer_for(order).recipe
+        recipe = self._writer.summarizer_for(order).recipe
         name = split_id(conversation)[1]  # the conversation's own part, by which ``recall`` finds the lease
         try:
             chain, covered, absorbed = order.chain, order.plan.covered, order.plan.absorbed
@@ -64,7 +72,7 @@ class BackgroundCompaction:
 
     def recipe_for(self, profile: ModelProfile, route: Route) -> SummaryRecipe:
         """Return what the summaries of a model depend on."""
-        return self._compactor.writer.choose(profile, route).recipe
+        return self._writer.choose(profile, route).recipe
 
     async def awaited(
         self,

@@ -75,7 +75,7 @@ class Compactor:
         clock: Callable[[], float],
         storage: SummaryStorage | None = None,
     ) -> None:
-        self.writer = writer
+        self._writer = writer
         self._counter = counter
         self._emit = emit
         self._clock = clock
@@ -86,17 +86,17 @@ class Compactor:
 
         :param deterministic: write without a model; requests find the summary under its usual recipe all the same
         """
-        usual = self.writer.summarizer_for(order)
-        summarizer = self.writer.fallback if deterministic else usual
+        usual = self._writer.summarizer_for(order)
+        summarizer = self._writer.fallback if deterministic else usual
         plan, strategy = order.plan, summarizer.recipe.strategy
         self._emit(
             CompactionStarted(order.conversation, order.profile.name, strategy, plan.covered, plan.replaced_tokens)
         )
-        return CompactionRun(order, trigger, summarizer, usual.recipe, self.writer.timer())
+        return CompactionRun(order, trigger, summarizer, usual.recipe, self._writer.timer())
 
     def degrade(self, run: CompactionRun) -> CompactionRun:
         """Return the run for a store that does not answer: the same request always gets the same summary."""
-        fallback = self.writer.fallback
+        fallback = self._writer.fallback
         return replace(run, order=replace(run.order, degraded=True), summarizer=fallback, recipe=fallback.recipe)
 
     async def make(
@@ -141,8 +141,8 @@ class Compactor:
         It may continue summaries that were prepared before it and never used: its record names the used one.
         """
         summary = replace(summary, previous=order.in_use.prefix if order.in_use else None)
-        summarizer = self.writer.summarizer_for(order)
-        run = CompactionRun(order, Trigger.REQUEST, summarizer, summarizer.recipe, self.writer.timer())
+        summarizer = self._writer.summarizer_for(order)
+        run = CompactionRun(order, Trigger.REQUEST, summarizer, summarizer.recipe, self._writer.timer())
         stored = await self._store(run, summary, None)
         return self._report(run, stored or StoredSummary(summary, stored=True))
 
@@ -168,8 +168,8 @@ class Compactor:
         """Ask the summarizer, and act on a failure as the trigger requires."""
         strategy = run.summarizer.recipe.strategy
         if run.trigger is Trigger.OFFLINE:  # the caller reports the error as it is
-            return _Draft(await self.writer.text(run.order, run.summarizer), strategy)
-        text = failure or await self.writer.write(run.order, run.summarizer, seconds)
+            return _Draft(await self._writer.text(run.order, run.summarizer), strategy)
+        text = failure or await self._writer.write(run.order, run.summarizer, seconds)
         if isinstance(text, str):
             return _Draft(text, strategy)
         policy = run.order.profile.policy.on_failure
@@ -186,19 +186,19 @@ class Compactor:
 
     async def _substitute(self, run: CompactionRun, failure: NotSummarized) -> _Draft | NotSummarized:
         """Write a deterministic summary in place of one that failed, and a plain one where that is overdue."""
-        strategy, fallback = run.summarizer.recipe.strategy, self.writer.fallback
+        strategy, fallback = run.summarizer.recipe.strategy, self._writer.fallback
         made_by = fallback.recipe.strategy
         text: str | NotSummarized = failure
         if not failure.overdue and strategy != made_by:
-            text = await self.writer.write(run.order, fallback)
+            text = await self._writer.write(run.order, fallback)
         if isinstance(text, str):
             return _Draft(text, made_by, f"the {strategy} summarizer failed; the summary is {made_by}")
         return await self._plain(run) if text.overdue else text
 
     async def _plain(self, run: CompactionRun) -> _Draft | NotSummarized:
         """Write a summary without reading the whole conversation."""
-        plain = self.writer.plain
-        text = await self.writer.write(run.order, plain)
+        plain = self._writer.plain
+        text = await self._writer.write(run.order, plain)
         return _Draft(text, plain.recipe.strategy, OVERDUE_WARNING) if isinstance(text, str) else text
 
     async def _store(self, run: CompactionRun, summary: PrefixSummary, lease: Lease | None) -> StoredSummary | None:
@@ -211,7 +211,7 @@ class Compactor:
         order, summary = run.order, stored.summary
         tokens = self.tokens(order, summary)
         conversation, model, made_by = order.conversation, order.profile.name, summary.made_by
-        seconds = self.writer.timer() - run.started
+        seconds = self._writer.timer() - run.started
         match run.trigger:
             case Trigger.PREPARATION:
                 self._emit(SummaryPrepared(conversation, model, made_by, summary.covered, tokens, seconds))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from proxy.compaction.compactor import CompactionResult, CompactionRun, Compactor, Summarized
 from proxy.compaction.leases import LEASE_SECONDS, keep_lease, wait_for_summary
 from proxy.compaction.storing import Trigger
-from proxy.compaction.writer import CompactionOrder, NotSummarized
+from proxy.compaction.writer import CompactionOrder, NotSummarized, SummaryWriter
 from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import digest_of
 from proxy.core.conversation.summary import PrefixSummary
@@ -32,8 +32,17 @@ class ImmediateCompaction:
     is less patient than its summarizer, and would otherwise never get a summary.
     """
 
-    def __init__(self, *, compactor: Compactor, store: ConversationStore, leases: LeaseStore, emit: Listener) -> None:
+    def __init__(
+        self,
+        *,
+        compactor: Compactor,
+        writer: SummaryWriter,
+        store: ConversationStore,
+        leases: LeaseStore,
+        emit: Listener,
+    ) -> None:
         self._compactor = compactor
+        self._writer = writer
         self._store = store
         self._leases = leases
         self._emit = emit
@@ -45,7 +54,7 @@ class ImmediateCompaction:
 
         :param wait_seconds: what is left of the policy's ``wait_seconds``, where some of it is used up
         """
-        key = _key(order, self._compactor.writer.summarizer_for(order))
+        key = _key(order, self._writer.summarizer_for(order))
         flight = self._running.get(key)
         if flight is None:
             seconds = order.profile.policy.wait_seconds if wait_seconds is None else wait_seconds
@@ -125,7 +134,7 @@ class ImmediateCompaction:
     async def _make(self, attempt: _Attempt, lease: Lease | None) -> CompactionResult | None:
         """Make the summary in the time that the client still waits; a deterministic one always gets its time."""
         run, failure, seconds = attempt.run, None, None
-        if run.summarizer.recipe.strategy != self._compactor.writer.fallback.recipe.strategy:
+        if run.summarizer.recipe.strategy != self._writer.fallback.recipe.strategy:
             seconds = attempt.seconds_left()
             failure = NotSummarized("there was no time to wait for a summary") if seconds <= 0 else None
         return await self._compactor.make(run, lease=lease, seconds=seconds, failure=failure)

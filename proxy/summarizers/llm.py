@@ -23,7 +23,7 @@ from proxy.core.errors import (
     UpstreamTimedOut,
     UpstreamUnreachable,
 )
-from proxy.core.ports import Caller, Route, SummaryTask, TokenCounter, Upstream
+from proxy.core.ports import NO_CREDENTIAL, Caller, Route, SummaryTask, TokenCounter, Upstream
 from proxy.summarizers.answers import clean_answer, judge
 from proxy.summarizers.deadline import UNBOUNDED, Deadline, in_thread
 from proxy.summarizers.fitting import LARGE_CHARS, cut_to_bound, is_large
@@ -154,7 +154,7 @@ class LlmSummarizer:
         answer = await self._upstream.complete(
             live.route,
             [{"role": "user", "content": live.prompt}],
-            task.caller or Caller(b"", ()),
+            task.caller or NO_CREDENTIAL,
             max_tokens=task.max_tokens,
             timeout_seconds=max(deadline - self._clock(), 0.0),
             live=live.prefix,
@@ -250,11 +250,10 @@ def _same_model(route: Route, other: Route) -> bool:
 
 def _caller(task: SummaryTask, route: Route) -> Caller:
     """Return the caller that asks the model. A client's credential goes only where the client's request goes."""
-    nobody = Caller(b"", ())
     if task.caller is None or task.route is None:
-        return task.caller or nobody
+        return task.caller or NO_CREDENTIAL
     is_same = (route.provider, route.base_url) == (task.route.provider, task.route.base_url)
-    return task.caller if is_same else nobody
+    return task.caller if is_same else NO_CREDENTIAL
 
 
 async def _run(work: Callable[..., _Value], *arguments: Any, large: bool) -> _Value:

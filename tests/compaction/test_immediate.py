@@ -104,7 +104,7 @@ def compactor(strategy: Slow, store: RedisStore, events: list[Event] | None = No
     )
     storage = SummaryStorage(store=store, replacement=RedisByHand(store.ask, Codec(), ttl_seconds=60), emit=emit)
     made = Compactor(writer=writer, counter=COUNTER, emit=emit, clock=lambda: 1.0, storage=storage)
-    return ImmediateCompaction(compactor=made, store=store, leases=RedisLeases(store.ask), emit=emit)
+    return ImmediateCompaction(compactor=made, writer=writer, store=store, leases=RedisLeases(store.ask), emit=emit)
 
 
 @pytest.mark.anyio

@@ -18,9 +18,10 @@ from proxy.core.ports.store import (
     TurnStore,
 )
 from proxy.core.ports.summarizing import Summarizer, SummaryTask
-from proxy.core.ports.upstream import Caller, Headers, Lane, ModelCatalog, Route, Upstream, UpstreamReply
+from proxy.core.ports.upstream import NO_CREDENTIAL, Caller, Headers, Lane, ModelCatalog, Route, Upstream, UpstreamReply
 
 __all__ = [
+    "NO_CREDENTIAL",
     "Authenticator",
     "CalibrationStore",
     "Caller",

@@ -31,6 +31,10 @@ class Caller:
         return f"Caller({self.fingerprint.hex()[:8]})"
 
 
+NO_CREDENTIAL = Caller(b"", ())
+"""The caller that sends no credential: the operator, whose admin token goes to no upstream, or a command."""
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """Where a model's requests go."""

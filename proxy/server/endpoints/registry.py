@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.prefix import owner_of
-from proxy.core.ports import Authenticator, Caller
+from proxy.core.ports import NO_CREDENTIAL, Authenticator, Caller
 from proxy.dialects.raw_json import decoded, members
 from proxy.server.encodings import read_plain_body
 from proxy.server.operator import OperatorAccess
@@ -100,4 +100,4 @@ class RegistryEndpoints:
         caller = self.auth.caller(request.headers.raw)
         if not self.access.grants(request):
             return caller, owner_of(caller.fingerprint)
-        return (caller if self.access.token is None else Caller(b"", ())), None
+        return (caller if self.access.token is None else NO_CREDENTIAL), None
