@@ -5,11 +5,10 @@ First on the path of a request: bytes come in here and go to the ASGI applicatio
 limit what all clients use together; ``accepting`` and ``server`` accept connections; ``workers`` and ``running``
 start processes.
 
-The package stands in for uvicorn's protocol over httptools, of which it replaces private parts. It saves nothing in
-all: a small request takes 1.06 million instructions with it and 1.09 million without. Writing an answer at once
-(``exchange``) saves 4 %, and the bounds cost most of that. It stays for the bounds, which
-``tests/server/connections`` holds. ``transport.server: library`` uses uvicorn's own code instead
-(``docs/adr/0014-the-clients-connections.md``).
+The package stands in for uvicorn's protocol over httptools, of which it replaces private parts. It saves little: 21,000
+of the 1,084,000 instructions that a small request takes with uvicorn's, 2 %. One write for each answer (``exchange``)
+saves 3.3 %, and the bounds cost 1.4 %. It stays for its bounds, which ``tests/server/connections`` tests.
+``transport.server: library`` uses uvicorn's own code instead (``docs/adr/0014-the-clients-connections.md``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Gives one request to the application, and writes a whole answer at once.
 
 It stands between uvicorn's request cycle and the application. An answer that is not plain goes through uvicorn's own
-code. One write in place of three saves 44,000 of the 1,100,000 instructions of a small request, 4 %.
+code. One write in place of three saves 36,000 of the 1,099,000 instructions of a small request, 3.3 %.
 """
 
 from __future__ import annotations
