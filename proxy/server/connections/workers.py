@@ -1,6 +1,6 @@
 """Starts several worker processes on one listening socket, by uvicorn's supervisor.
 
-A socket that is open in any process accepts connections, and nobody answers them. So the parent closes its own at the
+A socket that is open in any process accepts connections that no process serves. So the parent closes its own at the
 signal, and each worker after it has accepted the clients that had connected; the last close ends the listening.
 """
 

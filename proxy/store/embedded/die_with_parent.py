@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != int(parent):  # it died before the request was made
             return
-    os.execv(command[0], command)  # noqa: S606 - the command is that of whoever started this
+    os.execv(command[0], command)  # noqa: S606 - the parent's own command
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ class AnswerSource(Protocol):
     """The connection, as its answer sees it."""
 
     def watch(self, due: float) -> None:
-        """Fail the answer at ``due``, by the loop's clock, if somebody still waits for it then."""
+        """Fail the answer at ``due``, by the loop's clock, if a caller still waits for it then."""
 
     def pause(self) -> None:
         """Stop reading for now."""
@@ -105,7 +105,7 @@ class HttpAnswer:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether somebody waits for what comes next."""
+        """Whether a caller waits for what comes next."""
         return self._waiter is not None
 
     def wait_for_more(self, due: float) -> asyncio.Future[None]:

@@ -118,7 +118,7 @@ class UpstreamConnection(asyncio.Protocol):
     # What the answer calls.
 
     def watch(self, due: float) -> None:
-        """Fail the answer at ``due`` if somebody still waits for it then.
+        """Fail the answer at ``due`` if a caller still waits for it then.
 
         The timer fires when it was first set to, and is set anew only if that is too late. Mostly it is never touched
         again, while a timer for every piece costs as much as the piece.
