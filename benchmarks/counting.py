@@ -19,7 +19,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from proxy.core.conversation.messages import ModelRequest
+from proxy.core.conversation.request import ModelRequest
+from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.chat.message import parse_message
 from proxy.tokens import LocalTokenCounter
 
@@ -63,7 +64,7 @@ def conversation() -> Values:
 def parsed(values: Values) -> ModelRequest:
     """Parse a request of these messages, as the server does."""
     messages = [parse_message(json.dumps(value).encode(), value, place) for place, value in enumerate(values)]
-    return ModelRequest(b"", {}, MODEL, tuple(messages))
+    return ModelRequest(b"", {}, MODEL, tuple(messages), ChatDialect())
 
 
 def timed(work: Callable[[], object]) -> float:

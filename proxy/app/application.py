@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -26,10 +25,11 @@ from proxy.archive import ArchiveAccess, ContextView, ConversationReader, Standi
 from proxy.archive.search_index import MessageSearch
 from proxy.archive.summarize import ManualCompaction
 from proxy.config import Settings
+from proxy.core.conversation.request import Dialect
 from proxy.core.errors import InvalidRequest, TidemarkError
 from proxy.core.events import Event, Listener, TurnStored
 from proxy.core.ports import Authenticator
-from proxy.dialects.chat.request import read_messages
+from proxy.dialects.openai_errors import OPENAI_ERRORS
 from proxy.pipeline.command_text import mark_of
 from proxy.pipeline.commands import Commands
 from proxy.pipeline.pipeline import Pipeline
@@ -38,12 +38,12 @@ from proxy.pipeline.stored_history import StoredHistory, TurnRules
 from proxy.server.access import ConversationAccess
 from proxy.server.auth import MAX_CACHED_CALLERS, PassthroughAuth
 from proxy.server.browsers import BrowserAccess
-from proxy.server.endpoints.chat import ChatEndpoint, EdgeLimits
 from proxy.server.endpoints.conversations import ConversationEndpoints
+from proxy.server.endpoints.dialect import DialectEndpoint, EndpointLimits
 from proxy.server.endpoints.offline import OfflineEndpoints
 from proxy.server.endpoints.operations import OperationsEndpoints
 from proxy.server.endpoints.registry import RegistryEndpoints
-from proxy.server.errors import envelope, status_of
+from proxy.server.errors import status_of
 from proxy.server.operator import OperatorAccess
 from proxy.store.codec import Codec
 from proxy.store.leases import RedisLeases
@@ -62,6 +62,7 @@ def create_app(
     warn: Callable[[str], None],
     shared_metrics: Path | None = None,
     codec: Codec | None = None,
+    dialects: Mapping[str, Dialect] | None = None,
 ) -> Starlette:
     """Build the application of one worker process.
 
@@ -69,6 +70,7 @@ def create_app(
     :param secret: the key of the HMAC that distinguishes tenants, the same in all workers and replicas
     :param shared_metrics: the folder that several workers write their counts to
     :param codec: packs every stored value; None for the usual one
+    :param dialects: further dialects, by the path that each is served at
     """
     metrics, log = Metrics(shared_metrics), FactLog()
     emit = _both(log, metrics)
@@ -78,18 +80,9 @@ def create_app(
     flush = flushing.outbox if flushing.enabled else None
     stored.deletion_hooks.append(flushing)  # also while it is off, because entries may remain from when it was on
     engine = Engine(stored, emit, flush)
-    pipeline = Pipeline(
-        upstream=parts.upstream,
-        catalog=parts.catalog,
-        calibrations=stored.calibrations,
-        identity=engine.identity,
-        fitting=engine.fitting,
-        emit=emit,
-        clock=time.time,
-        timer=time.perf_counter,
-    )
-    logs_turns = log.includes(TurnStored)  # the metrics do not count turns
-    relay = Relay(store, parts.counter, emit, msgspec.json.decode, time.perf_counter, tells_turns=logs_turns)
+    pipeline = _pipeline(settings, stored, engine, secret, emit)
+    emits_stored = log.includes(TurnStored)  # the metrics do not count turns
+    relay = Relay(store, parts.counter, emit, time.perf_counter, emits_stored=emits_stored)
     auth: Authenticator = PassthroughAuth(
         secret,
         identity_headers=settings.auth.identity_headers,
@@ -99,18 +92,20 @@ def create_app(
     access = OperatorAccess(settings.server.host, token.reveal() if token else None)
     conversations = ConversationAccess(auth, access)
     max_body = settings.server.max_body_mb * 1024 * 1024
-    commands = Commands(
-        road=pipeline, fitting=engine.fitting, store=store, mark_for=_marks(secret), emit=emit, clock=time.time
-    )
-    chat = ChatEndpoint(
-        pipeline=_history(settings, stored, commands),
-        relay=relay,
-        parser=parts.parser,
-        access=conversations,
-        limits=EdgeLimits(max_body, settings.server.keepalive_seconds, settings.server.notice_seconds),
-        emit=emit,
-        timer=time.perf_counter,
-    )
+    limits = EndpointLimits(max_body, settings.server.keepalive_seconds, settings.server.notice_seconds)
+    served: dict[str, Dialect] = {CHAT: parts.chat, **(dialects or {})}
+    endpoints: dict[str, ASGIApp] = {
+        path: DialectEndpoint(
+            dialect,
+            pipeline=pipeline,
+            relay=relay,
+            access=conversations,
+            limits=limits,
+            emit=emit,
+            timer=time.perf_counter,
+        )
+        for path, dialect in served.items()
+    }
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -126,7 +121,7 @@ def create_app(
         await stored.aclose()
 
     routes = [
-        HttpRoute(CHAT, chat, methods=["POST"]),
+        *(HttpRoute(path, endpoint, methods=["POST"]) for path, endpoint in endpoints.items()),
         *OperationsEndpoints(
             store=store,
             models=parts.catalog,
@@ -140,7 +135,7 @@ def create_app(
     ]
     handlers = {404: _missing, 405: _missing, 500: _failed}
     browsers = BrowserAccess(settings.server.host, settings.server.allowed_origins, warn)
-    app = _Application(chat, browsers, routes=routes, lifespan=lifespan, exception_handlers=handlers)
+    app = _Application(endpoints, browsers, routes=routes, lifespan=lifespan, exception_handlers=handlers)
     app.router.redirect_slashes = False  # behind TLS a redirect would send the next request with its key to http://
     return app
 
@@ -151,9 +146,9 @@ class _Application(Starlette):
     It decides before any endpoint whether a web page may send a request, so that no endpoint can omit that.
     """
 
-    def __init__(self, chat: ASGIApp, browsers: BrowserAccess, **options: Any) -> None:
+    def __init__(self, endpoints: Mapping[str, ASGIApp], browsers: BrowserAccess, **options: Any) -> None:
         super().__init__(**options)
-        self._chat = chat
+        self._endpoints = endpoints
         self._browsers = browsers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -163,8 +158,10 @@ class _Application(Starlette):
             await self._serve(scope, receive, send)
 
     def _serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        if scope["type"] == "http" and scope["path"] == CHAT and scope["method"] == "POST":
-            return self._chat(scope, receive, send)
+        if scope["type"] == "http" and scope["method"] == "POST":
+            endpoint = self._endpoints.get(scope["path"])
+            if endpoint is not None:
+                return endpoint(scope, receive, send)
         return super().__call__(scope, receive, send)
 
 
@@ -173,17 +170,30 @@ def _marks(secret: bytes) -> Callable[[bytes], str]:
     return lru_cache(MAX_CACHED_CALLERS)(partial(mark_of, secret))
 
 
-def _history(settings: Settings, stored: StoredParts, road: Commands) -> StoredHistory:
-    return StoredHistory(
-        road=road,
-        upstream=stored.parts.upstream,
-        store=stored.store,
-        turns=stored.store.turns,
+def _pipeline(settings: Settings, stored: StoredParts, engine: Engine, secret: bytes, emit: Listener) -> Pipeline:
+    """Return the pipeline with its steps."""
+    parts, store = stored.parts, stored.store
+    history = StoredHistory(
+        upstream=parts.upstream,
+        store=store,
+        turns=store.turns,
         heads=stored.by_hand,
-        leases=RedisLeases(stored.store.ask),
-        parse=partial(stored.parts.parser.read, bounded=False),
+        leases=RedisLeases(store.ask),
         rules=TurnRules(settings.history.on_conflict, settings.history.wait_seconds),
-        full=stored.store.usage.full,
+        full=store.usage.full,
+    )
+    commands = Commands(fitter=engine.fitter, store=store, mark_for=_marks(secret), emit=emit, clock=time.time)
+    return Pipeline(
+        history=history,
+        commands=commands,
+        catalog=parts.catalog,
+        identifier=engine.identifier,
+        fitter=engine.fitter,
+        upstream=parts.upstream,
+        calibrations=stored.calibrations,
+        emit=emit,
+        clock=time.time,
+        timer=time.perf_counter,
     )
 
 
@@ -202,7 +212,7 @@ def _archived(
             summaries=summaries,
             search=MessageSearch(),
             deletion_hooks=stored.deletion_hooks,
-            read=read_messages,
+            dialect=parts.chat,
             clock=time.time,
         ),
         contexts=ContextView(
@@ -211,8 +221,8 @@ def _archived(
             heads=heads,
             summaries=summaries,
             pipeline=pipeline,
-            fitter=engine.fitting,
-            read=read_messages,
+            fitter=engine.fitter,
+            dialect=parts.chat,
         ),
         transfer=Transfer(
             access=rights,
@@ -221,18 +231,19 @@ def _archived(
             upstream=parts.upstream,
             leases=RedisLeases(store.ask),
             counter=parts.counter,
+            dialect=parts.chat,
             clock=time.time,
             quota=store.usage,
         ),
         manual=ManualCompaction(
             access=rights,
             pipeline=pipeline,
-            fitter=engine.fitting,
+            fitter=engine.fitter,
             compactor=engine.compactor,
             upstream=parts.upstream,
             store=store,
             heads=heads,
-            read=read_messages,
+            dialect=parts.chat,
         ),
         access=access,
         max_body_bytes=parts.settings.server.max_body_mb * 1024 * 1024,
@@ -244,13 +255,13 @@ async def _missing(request: Request, error: Exception) -> Response:
     message = _NOT_FOUND.format(method=request.method, path=request.url.path)
     missing = InvalidRequest(message, code="unknown_url")
     status, allow = (error.status_code, error.headers) if isinstance(error, HTTPException) else (404, None)
-    return Response(envelope(missing), status, allow, media_type="application/json")
+    return Response(OPENAI_ERRORS.error(missing), status, allow, media_type="application/json")
 
 
 async def _failed(_: Request, __: Exception) -> Response:
     """Answer a request whose endpoint failed; the server logs the failure."""
     error = TidemarkError("Tidemark failed to serve this request; its log says why.")
-    return Response(envelope(error), status_of(error), media_type="application/json")
+    return Response(OPENAI_ERRORS.error(error), status_of(error), media_type="application/json")
 
 
 def _both(first: Listener, second: Listener) -> Listener:

@@ -23,7 +23,7 @@ from proxy.core.conversation.summary import Strategy, Template
 from proxy.core.events import Event, Listener
 from proxy.core.planning.budget import ModelProfile
 from proxy.core.ports import Caller, DeletionHook, LearnedWindowStore, MemoryFlush, Route, Summarizer
-from proxy.dialects.chat.request import RequestParser
+from proxy.dialects.chat.dialect import ChatDialect
 from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Identifier
 from proxy.pipeline.offline import OfflineService
@@ -62,7 +62,7 @@ class Parts:
         learned_window_store: LearnedWindowStore | None = None,
     ) -> None:
         self.settings = settings
-        self.parser = RequestParser()
+        self.chat = ChatDialect()
         self.counter = LocalTokenCounter(on_failure=settings.tokenizer.on_failure, on_warning=warn)
         self.data = data = LiteLLMModelData()
         entries = [_entry(entry) for entry in settings.model_list]
@@ -125,7 +125,7 @@ class Parts:
     def offline_service(self) -> OfflineService:
         """Return the service that counts and compacts single requests."""
         return OfflineService(
-            parser=self.parser,
+            dialect=self.chat,
             counter=self.counter,
             catalog=self.catalog,
             upstream=self.upstream,
@@ -226,10 +226,10 @@ class Engine:
         self.preparation = BackgroundCompaction(
             compactor=compactor, writer=writer, store=store, leases=leases, emit=emit
         )
-        self.fitting = BudgetFitter(
+        self.fitter = BudgetFitter(
             counter=parts.counter, compactor=self.immediate, preparation=self.preparation, timer=time.perf_counter
         )
-        self.identity = Identifier(
+        self.identifier = Identifier(
             store=store,
             calibrations=stored.calibrations,
             counter=parts.counter,

@@ -14,17 +14,16 @@ from proxy.archive.ports import ArchiveStore
 from proxy.archive.standing_summaries import StandingSummaries
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.records import StoredConversation, StoredMessage
+from proxy.core.conversation.request import Dialect
 from proxy.core.errors import InvalidRequest
 from proxy.core.planning.assemble import assemble
 from proxy.core.planning.situation import NoCompaction, ReuseSummary
 from proxy.core.ports import NO_CREDENTIAL, Caller, RequestHeads
-from proxy.dialects.chat.echo import as_sent
 from proxy.pipeline.commands import at_rest
 from proxy.pipeline.fit import BudgetFitter
-from proxy.pipeline.identify import Place
 from proxy.pipeline.pipeline import Pipeline
-from proxy.pipeline.stored_conversation import Read, StoredConversationReader, chain_of_stored, request_read
-from proxy.pipeline.values import Controls, Refused
+from proxy.pipeline.stored_conversation import StoredConversationReader, chain_of_stored, request_of_stored
+from proxy.pipeline.values import Controls, Refused, StoredPlace
 
 
 class ContextView:
@@ -39,7 +38,7 @@ class ContextView:
         summaries: StandingSummaries,
         pipeline: Pipeline,
         fitter: BudgetFitter,
-        read: Read,
+        dialect: Dialect,
     ) -> None:
         self._access = access
         self._store = store
@@ -47,7 +46,7 @@ class ContextView:
         self._summaries = summaries
         self._pipeline = pipeline
         self._fitter = fitter
-        self._read = read
+        self._dialect = dialect
 
     async def context(self, conversation: str, caller: Caller | None, at: int | None) -> ContextSnapshot:
         """Return what the model would see now, or what it saw when it was asked at a message.
@@ -59,11 +58,11 @@ class ContextView:
         if at is not None:
             return await self._context_at(record, messages, at)
         heads = await self._heads.head(record.id)
-        raws = [*heads, *(as_sent(message.raw) for message in messages)]
-        request = await request_read(self._read, record.model, raws)
-        place = Place(record.tenant, chain_of_stored(record.id, messages))
-        context = await self._pipeline.understand(request, caller or NO_CREDENTIAL, Controls(), stored=place)
-        fitted = await self._fitter.fit(at_rest(context), lambda _, __: None)
+        raws = [*heads, *(self._dialect.as_sent(message.raw) for message in messages)]
+        request = await request_of_stored(self._dialect, record.model, raws)
+        place = StoredPlace(record.tenant, chain_of_stored(record.id, messages))
+        context = await self._pipeline.identify(request, caller or NO_CREDENTIAL, Controls(), place=place)
+        fitted = await self._fitter.fit(at_rest(context))
         if isinstance(fitted, Refused):
             raise fitted.error
         report = fitted.report
@@ -72,7 +71,7 @@ class ContextView:
             at=record.message_count,
             exact=isinstance(self._fitter.plan(context), NoCompaction | ReuseSummary),
             model=record.model,
-            messages=tuple(fitted.messages),
+            messages=tuple(self._dialect.raws_of(fitted.messages)),
             summarized_messages=report.summarized,
             tokens=report.tokens_after,
             limit=report.limit,
@@ -92,8 +91,8 @@ class ContextView:
         is_whole = turn.beyond <= turn.complete
         texts = await self._store.system_messages(record.id)
         heads = [texts[digest] for place, digest in turn.systems if place == 0 and digest in texts]
-        raws = [*heads, *(as_sent(message.raw) for message in stored[:last_question])]
-        messages: Sequence[Message] = (await request_read(self._read, record.model, raws)).messages
+        raws = [*heads, *(self._dialect.as_sent(message.raw) for message in stored[:last_question])]
+        messages: Sequence[Message] = (await request_of_stored(self._dialect, record.model, raws)).messages
         summaries = [
             summary
             for summary in await self._summaries.of(record)
@@ -107,6 +106,6 @@ class ContextView:
             at=at,
             exact=is_whole and bool(summaries or not turn.summarized) and not has_inner_systems,
             model=turn.model,
-            messages=tuple(messages),
+            messages=tuple(self._dialect.raws_of(messages)),
             summarized_messages=summaries[-1].covered if summaries else 0,
         )

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from proxy.core.conversation.messages import Message
 from proxy.core.conversation.records import StoredConversation, StoredMessage
 from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.cursors import cursor_of, place_of
@@ -137,7 +136,8 @@ class ContextSnapshot:
     exact: bool
     """Whether these are exactly the messages that were, or would be, forwarded."""
     model: str
-    messages: tuple[Message, ...]
+    messages: tuple[bytes, ...]
+    """The JSON of each message, as it is forwarded."""
     summarized_messages: int
     tokens: int | None = None
     """Tokens of the messages; None for an earlier message."""

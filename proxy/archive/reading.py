@@ -29,11 +29,12 @@ from proxy.compaction.writer import Clock
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import owner_of
 from proxy.core.conversation.records import StoredConversation, StoredMessage
+from proxy.core.conversation.request import Dialect
 from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.cursors import cursor_of, place_of
 from proxy.core.errors import RecordUnreadable
 from proxy.core.ports import Caller, DeletionHook
-from proxy.pipeline.stored_conversation import Read, beside
+from proxy.pipeline.stored_conversation import beside
 
 MAX_MESSAGE_IDS = 100_000
 """Message ids on a page of summaries, 3.5 MB of JSON: each summary names all messages that it stands for."""
@@ -55,7 +56,7 @@ class ConversationReader:
         summaries: StandingSummaries,
         search: MessageSearch,
         deletion_hooks: Sequence[DeletionHook],
-        read: Read,
+        dialect: Dialect,
         clock: Clock,
     ) -> None:
         self._access = access
@@ -63,7 +64,7 @@ class ConversationReader:
         self._summaries = summaries
         self._search = search
         self._deletion_hooks = deletion_hooks
-        self._read = read
+        self._dialect = dialect
         self._clock = clock
 
     async def conversations(self, caller: Caller | None, page: Page) -> ConversationList:
@@ -160,7 +161,7 @@ class ConversationReader:
         def searchable() -> list[Searchable]:
             return [
                 Searchable(stored.position, stored.message_id, _searchable_text(message))
-                for stored, message in zip(readable, self._read(raws), strict=True)
+                for stored, message in zip(readable, self._dialect.parse_messages(raws), strict=True)
                 if stored.position > indexed or is_whole
             ]
 

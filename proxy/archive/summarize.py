@@ -15,19 +15,19 @@ from proxy.compaction.compactor import Compactor, Summarized
 from proxy.compaction.storing import Trigger
 from proxy.compaction.writer import NotSummarized
 from proxy.core.conversation.records import StoredConversation
+from proxy.core.conversation.request import Dialect
 from proxy.core.conversation.summary import PrefixSummary, inner_systems
 from proxy.core.errors import CompactionFailed, ModelNotFound, StoreUnavailable
 from proxy.core.planning.budget import MIN_SUMMARY_TOKENS
 from proxy.core.planning.situation import Compact
 from proxy.core.ports import NO_CREDENTIAL, Caller, ConversationStore, RequestHeads, Route, Upstream
 from proxy.core.report import Report
-from proxy.dialects.chat.echo import as_sent
-from proxy.pipeline.fit import BudgetFitter, order_of
-from proxy.pipeline.identify import Place, RequestContext
+from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.notices import by_hand_warning
+from proxy.pipeline.orders import order_of
 from proxy.pipeline.pipeline import Pipeline
-from proxy.pipeline.stored_conversation import Read, StoredConversationReader, chain_of_stored, request_read
-from proxy.pipeline.values import Controls, Refused
+from proxy.pipeline.stored_conversation import StoredConversationReader, chain_of_stored, request_of_stored
+from proxy.pipeline.values import Controls, Refused, RequestContext, StoredPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class ManualCompaction:
         upstream: Upstream,
         store: ConversationStore,
         heads: RequestHeads,
-        read: Read,
+        dialect: Dialect,
     ) -> None:
         self._access = access
         self._pipeline = pipeline
@@ -73,7 +73,7 @@ class ManualCompaction:
         self._upstream = upstream
         self._store = store
         self._heads = heads
-        self._read = read
+        self._dialect = dialect
 
     async def summarize(self, asked_for: SummarizeRequest, caller: Caller | None) -> ManualSummary:
         """Compact a conversation now; its next request uses the summary.
@@ -86,13 +86,13 @@ class ManualCompaction:
         record, route = await self._access.record_for_summary(asked_for.conversation, caller, asked_for.model)
         context = await self._context(record, route, asked_for, caller or NO_CREDENTIAL)
         deterministic = not (caller or await self._has_key(context))
-        newest = context.memory.summary
+        newest = context.stored.summary
         if asked_for.regenerate and newest is not None:
             planned = _regeneration(context, newest, await self._store.summaries(record.id))
             return await self._make(context, planned, deterministic=deterministic)
         if deterministic and isinstance(planned_now := self._fitter.plan(context), Compact):
             return await self._make(context, planned_now, deterministic=True)
-        fitted = await self._fitter.fit(context, lambda _, __: None)
+        fitted = await self._fitter.fit(context)
         if isinstance(fitted, Refused):
             raise fitted.error
         if fitted.report.action == "failed":
@@ -104,12 +104,12 @@ class ManualCompaction:
     ) -> RequestContext:
         """Return the stored conversation as a request that asks for a compaction."""
         messages = await StoredConversationReader(self._store).messages(record)
-        raws = [*await self._heads.head(record.id), *(as_sent(message.raw) for message in messages)]
-        request = await request_read(self._read, route.name, raws)
+        raws = [*await self._heads.head(record.id), *(self._dialect.as_sent(message.raw) for message in messages)]
+        request = await request_of_stored(self._dialect, route.name, raws)
         chain = chain_of_stored(record.id, messages)
         controls = Controls(mode="force", retention=asked_for.retention)
-        context = await self._pipeline.understand(request, caller, controls, stored=Place(record.tenant, chain))
-        if context.memory.degraded:
+        context = await self._pipeline.identify(request, caller, controls, place=StoredPlace(record.tenant, chain))
+        if context.stored.degraded:
             raise StoreUnavailable("The conversation store does not answer.")
         return replace(context, conversation=record.id)
 

@@ -16,14 +16,13 @@ from proxy.archive.pages import ImportedConversation
 from proxy.archive.ports import ArchiveStore
 from proxy.compaction.leases import LEASE_SECONDS, keep_lease
 from proxy.compaction.writer import Clock
-from proxy.core.conversation.messages import ModelRequest
 from proxy.core.conversation.prefix import PrefixChain, chain_of, conversation_id, owner_of
 from proxy.core.conversation.records import StoredMessage, TurnRecord
+from proxy.core.conversation.request import Dialect, ModelRequest
 from proxy.core.errors import ConversationConflict, ConversationNotFound, StoreError
 from proxy.core.ports import Caller, Lease, LeaseStore, RequestHeads, TokenCounter, Upstream
-from proxy.dialects.chat.jsonl import read_lines
 from proxy.pipeline.identify import tenant_of
-from proxy.pipeline.stored_conversation import beside, request_of, under_way
+from proxy.pipeline.stored_conversation import beside, under_way
 
 EXPORT_PAGE = 500
 """Messages that an export reads at a time."""
@@ -58,6 +57,7 @@ class Transfer:
         upstream: Upstream,
         leases: LeaseStore,
         counter: TokenCounter,
+        dialect: Dialect,
         clock: Clock,
         quota: ImportQuota,
     ) -> None:
@@ -67,6 +67,7 @@ class Transfer:
         self._upstream = upstream
         self._leases = leases
         self._counter = counter
+        self._dialect = dialect
         self._clock = clock
         self._quota = quota
 
@@ -116,8 +117,8 @@ class Transfer:
         async with self._admitted(owner, len(data), trusted=trusted), self._turn(tenant, name) as lease:
 
             def read() -> tuple[ModelRequest, PrefixChain]:
-                messages = [line.message for line in read_lines(data)]
-                return request_of(model, messages), chain_of(tenant, messages, conversation=name)
+                messages = self._dialect.parse_lines(data)
+                return self._dialect.request_of(model, messages), chain_of(tenant, messages, conversation=name)
 
             request, chain = await beside(read, [data])
             count = await self._counter.count(request, route.upstream_model)

@@ -114,9 +114,9 @@ def compact(config: Path | None, max_tokens: int | None, strategy: str, file: IO
     key = os.environ.get("OPENAI_API_KEY")
     caller = Caller(b"", ((b"authorization", b"Bearer " + key.encode()),) if key else ())
 
-    def run(offline: OfflineService) -> Awaitable[bytes]:
-        request = offline.parser.chat(file.read(), anonymous=True)
-        return offline.compact_request(request, max_tokens, strategy, caller)
+    async def run(offline: OfflineService) -> bytes:
+        request = await offline.dialect.parse(file.read(), anonymous=True)
+        return await offline.compact_request(request, max_tokens, strategy, caller)
 
     _run_offline(config, run)
 

@@ -9,10 +9,9 @@ import asyncio
 from dataclasses import replace
 from functools import partial
 
-from proxy.core.conversation.messages import ModelRequest
+from proxy.core.conversation.request import ModelRequest
 from proxy.core.planning.clip import Clip, Scissors, clipped
 from proxy.core.ports import RequestCount, TokenCounter
-from proxy.dialects.chat.clipping import replace_middle
 
 
 async def clip_request(
@@ -26,7 +25,7 @@ async def clip_request(
         partial(counter.count_message, model=model),
         partial(counter.count_text, model=model),
         lambda text, max_tokens: counter.cut_text(text, model, max_tokens),
-        replace_middle,
+        request.dialect.replace_middle,
     )
     messages, tokens = list(request.messages), list(count.messages)
     for clip in clips:

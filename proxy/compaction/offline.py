@@ -13,8 +13,8 @@ from proxy.compaction.clipping import clip_request
 from proxy.compaction.compactor import Compactor, Summarized
 from proxy.compaction.storing import Trigger
 from proxy.compaction.writer import CompactionOrder
-from proxy.core.conversation.messages import ModelRequest, render_body, render_messages
 from proxy.core.conversation.prefix import chain_of
+from proxy.core.conversation.request import ModelRequest
 from proxy.core.conversation.summary import Strategy
 from proxy.core.errors import CompactionFailed, ContextLengthExceeded
 from proxy.core.planning.assemble import assemble
@@ -118,7 +118,8 @@ async def _plan(
     if not clips:
         return request, plan_input, planned
     request, smaller = await clip_request(request, count, clips, model, counter)
-    request = replace(request, body=render_body(request.fields, {"messages": render_messages(request.messages)}))
+    body = request.dialect.body_with(request, request.messages, model=request.model)
+    request = replace(request, body=body)
     plan_input = replace(needed, messages=request.messages, tokens=smaller.messages)
     return request, plan_input, await offload_if_many(many, partial(plan, plan_input))
 
@@ -133,7 +134,8 @@ async def _perform(
     summary = result.summary
 
     def render() -> bytes:
-        return render_body(request.fields, {"messages": render_messages(assemble(request.messages, summary))})
+        messages = assemble(request.messages, summary)
+        return request.dialect.body_with(request, messages, model=request.model)
 
     body = await offload_if_many(len(request.messages), render)
     after = order.plan.rest_tokens + result.tokens

@@ -14,8 +14,9 @@ from pathlib import PurePath
 
 from proxy.core.bounded import BoundedCache
 from proxy.core.breaker import CLOSED, Breaker
-from proxy.core.conversation.messages import Message, ModelRequest
+from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import PrefixChain
+from proxy.core.conversation.request import ModelRequest
 from proxy.core.conversation.summary import Cause, PrefixSummary, render_text
 from proxy.core.errors import SummaryOverdue, SummaryRejected, TidemarkError
 from proxy.core.events import BreakerChanged, Listener, SummaryFailed

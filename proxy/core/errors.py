@@ -14,6 +14,7 @@
         * ``Forbidden``
             * ``ForeignPage``
         * ``ModelNotFound``
+        * ``DialectNotServed``
         * ``ConversationNotFound``
         * ``ConversationConflict``
         * ``BadImport``
@@ -149,6 +150,12 @@ class ModelNotFound(ClientError):
     """No upstream is known for the model; the message names what is configured."""
 
     code = "model_not_found"
+
+
+class DialectNotServed(ClientError):
+    """The model's provider does not speak the dialect of the request."""
+
+    code = "dialect_not_served"
 
 
 class ConversationNotFound(ClientError):

@@ -46,6 +46,7 @@ class OwnAnswer:
 
     text: str
     id: str
+    """Hex; a dialect puts its own prefix before it."""
     created_at: float
     """Unix time, seconds."""
 

@@ -16,7 +16,7 @@ import msgspec
 
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import InvalidRequest
-from proxy.dialects.json_bounds import MAX_MEMBER_VALUES, MAX_PART_VALUES, MAX_VALUES, check_values, is_utf8
+from proxy.dialects.json_bounds import MAX_MEMBER_VALUES, MAX_VALUES, check_values, is_utf8
 from proxy.dialects.json_steps import LARGE_BYTES, decoded_in_steps, end_of_value
 
 VAST_BYTES = 16_777_216
@@ -29,15 +29,19 @@ _decode = msgspec.json.Decoder().decode
 _MARK = re.compile(rb"[ \t\n\r]*([{}\[\]:,])[ \t\n\r]*")
 
 
-def members(body: bytes, *, bounded: bool = True) -> dict[str, bytes]:
-    """The top-level members; of a name that stands twice the last one counts, as in every JSON parser."""
+def members(body: bytes, *, bounded: bool = True, listed: str = "") -> dict[str, bytes]:
+    """Return the top-level members; of a name that stands twice the last one counts, as in every JSON parser.
+
+    :param listed: the member whose elements the caller decodes one by one
+    :raises InvalidRequest: the body is no JSON object in UTF-8, or has too many values
+    """
     if bounded and len(body) > MAX_VALUES:
         check_values(body, MAX_VALUES, "The body")
     if not is_utf8(body):
-        raise _no_utf8(body)
+        raise _no_utf8(body, listed)
     if len(body) > VAST_BYTES:
         with suppress(ValueError, RecursionError):  # the decoder says what is wrong
-            return _checked(_pieces(body, b"{}"))
+            return _checked(_pieces(body, b"{}"), listed)
     try:
         return {name: bytes(raw) for name, raw in _members.decode(body).items()}
     except RecursionError as error:
@@ -47,37 +51,42 @@ def members(body: bytes, *, bounded: bool = True) -> dict[str, bytes]:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if HALF.search(body):
             with suppress(ValueError, RecursionError):  # it may be no JSON to that reader either
-                return _checked(_pieces(body, b"{}"))
+                return _checked(_pieces(body, b"{}"), listed)
         raise InvalidRequest(f"The body is not valid JSON: {error}.", code="invalid_json") from error
 
 
-def _checked(pieces: Iterable[tuple[str, bytes]]) -> dict[str, bytes]:
-    """Members that the decoder did not see; messages are decoded later, one by one.
+def _checked(pieces: Iterable[tuple[str, bytes]], listed: str) -> dict[str, bytes]:
+    """Check members that the decoder did not see; those of ``listed`` are decoded later, one by one.
 
     :raises ValueError: one is no JSON
     """
     fields: dict[str, bytes] = {}
     for name, raw in pieces:
-        if name != "messages" or name in fields:
-            _half(fields.get(name, raw) if name == "messages" else raw)
+        if name != listed or name in fields:
+            _half(fields.get(name, raw) if name == listed else raw)
         fields[name] = raw
     return fields
 
 
-def _no_utf8(body: bytes) -> InvalidRequest:
-    """The error of a body that is not UTF-8; it names the message, where it is in one."""
+def _no_utf8(body: bytes, listed: str) -> InvalidRequest:
+    """Return the error of a body that is not UTF-8; it names the element of ``listed``, where it is in one."""
     where = None
     with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError, LookupError):
-        raws = _raws.decode(_members.decode(body)["messages"])
-        where = next((f"messages.[{place}]" for place, raw in enumerate(raws) if not is_utf8(bytes(raw))), None)
+        raws = _raws.decode(_members.decode(body)[listed])
+        where = next((f"{listed}.[{place}]" for place, raw in enumerate(raws) if not is_utf8(bytes(raw))), None)
     within = f"{where} holds bytes that are" if where else "The body is"
     return InvalidRequest(f"{within} not valid UTF-8, as JSON must be (RFC 8259).", param=where, code="invalid_json")
 
 
-def decoded(raw: bytes, param: str) -> JsonValue:
-    """A member's value; ``param`` is what it is called in an error."""
-    if len(raw) > MAX_PART_VALUES:
-        check_values(raw, MAX_PART_VALUES if param.startswith("messages.") else MAX_MEMBER_VALUES, param, param)
+def decoded(raw: bytes, param: str, *, most_values: int = MAX_MEMBER_VALUES) -> JsonValue:
+    """Decode a member's value.
+
+    :param param: what the member is called in an error
+    :param most_values: the most members and elements that the value may have
+    :raises InvalidRequest: the value is no JSON, or has more
+    """
+    if len(raw) > most_values:
+        check_values(raw, most_values, param, param)
     try:
         return _decode(raw) if len(raw) < LARGE_BYTES else decoded_in_steps(raw, _decode)
     except RecursionError as error:

@@ -19,23 +19,23 @@ class WholeEvents:
     """
 
     def __init__(self) -> None:
-        self.held = bytearray()
+        self.pending = bytearray()
         """The beginning of an event."""
 
     def feed(self, chunk: bytes) -> bytes:
         """Take in the next bytes, and give those that may go."""
-        held = self.held
-        if not held and chunk.endswith(b"\n\n"):
+        pending = self.pending
+        if not pending and chunk.endswith(b"\n\n"):
             return chunk
-        known = max(len(held) - 2, 0)  # of an end that falls apart between chunks, two bytes at most are held
-        held += chunk
-        end = max(_after(held, blank, known) for blank in _BLANK_LINES)
-        while held.startswith((b"\n", b"\r"), end):  # the second half of CR LF, or more empty lines
+        known = max(len(pending) - 2, 0)  # of an end that falls apart between chunks, two bytes at most are kept
+        pending += chunk
+        end = max(_after(pending, blank, known) for blank in _BLANK_LINES)
+        while pending.startswith((b"\n", b"\r"), end):  # the second half of CR LF, or more empty lines
             end += 1
-        if len(held) - end > MAX_HELD_BYTES or not _may_begin(bytes(held[end : end + 5])):
-            end = len(held)
-        ready = bytes(held[:end])
-        del held[:end]
+        if len(pending) - end > MAX_HELD_BYTES or not _may_begin(bytes(pending[end : end + 5])):
+            end = len(pending)
+        ready = bytes(pending[:end])
+        del pending[:end]
         return ready
 
 

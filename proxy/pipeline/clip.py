@@ -1,7 +1,7 @@
-"""This step clips the results that ``core/planning/clip.py`` found too large, and reports what came of it.
+"""The step ``clip``: shortens tool results that are too large even for a compacted request, and reports it.
 
-On the road of a request, between the plan that found that it cannot fit and the one that can. Only what is forwarded is
-clipped: identity, store and console keep the client's own messages (promise 6).
+It comes after a plan that cannot fit, and a second plan follows it. Only what is forwarded is clipped: identity, store
+and console keep the client's own messages (promise 6).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from proxy.compaction.clipping import clip_request
 from proxy.core.planning.clip import Clip
 from proxy.core.ports import TokenCounter
 from proxy.core.report import Report
-from proxy.pipeline.identify import RequestContext
+from proxy.pipeline.values import RequestContext
 
 
 @dataclass(frozen=True, slots=True)
-class Clipped:
-    """A request with smaller results."""
+class ClippedRequest:
+    """A request with smaller tool results."""
 
-    case: RequestContext
+    context: RequestContext
     """To plan with: its messages and counts are those of what may be forwarded."""
     clips: int
     before: int
@@ -27,24 +27,27 @@ class Clipped:
     after: int
     original: RequestContext
 
-    def told(self, report: Report, *, sent: bool) -> Report:
-        """The report of the client's own request.
+    def report_of(self, report: Report, *, sent: bool) -> Report:
+        """Return the report of the client's own request.
 
         :param sent: whether the clipped messages are forwarded, and not none or the client's own
         """
-        whole, told = self.original.count.total, self.original.measure.told
-        report = replace(report, tokens_before=told(whole))
+        total, provider_tokens = self.original.count.total, self.original.measure.provider_tokens
+        report = replace(report, tokens_before=provider_tokens(total))
         if not sent:
-            as_it_came = report.local_tokens == self.case.count.total
-            return replace(report, tokens_after=told(whole), local_tokens=whole) if as_it_came else report
+            is_unchanged = report.local_tokens == self.context.count.total
+            return replace(report, tokens_after=provider_tokens(total), local_tokens=total) if is_unchanged else report
         results = "1 tool result" if self.clips == 1 else f"{self.clips} tool results"
-        warning = f"clipped {results} in the middle, {told(self.before)} tokens to {told(self.after)}"
+        before, after = provider_tokens(self.before), provider_tokens(self.after)
+        warning = f"clipped {results} in the middle, {before} tokens to {after}"
         return replace(report, warning=f"{warning}; {report.warning}" if report.warning else warning)
 
 
-async def clip(case: RequestContext, clips: tuple[Clip, ...], counter: TokenCounter) -> Clipped:
-    """Rewrite the messages that ``clips`` names and count them again."""
-    before = sum(case.count.messages[one.place] for one in clips)
-    request, count = await clip_request(case.request, case.count, clips, case.route.upstream_model, counter)
-    after = sum(count.messages[one.place] for one in clips)
-    return Clipped(replace(case, request=request, count=count, unclipped=case), len(clips), before, after, case)
+async def clip(context: RequestContext, clips: tuple[Clip, ...], counter: TokenCounter) -> ClippedRequest:
+    """Rewrite the messages that ``clips`` names, and count them again."""
+    before = sum(context.count.messages[clip.place] for clip in clips)
+    model = context.route.upstream_model
+    request, count = await clip_request(context.request, context.count, clips, model, counter)
+    after = sum(count.messages[clip.place] for clip in clips)
+    smaller = replace(context, request=request, count=count, unclipped=context)
+    return ClippedRequest(smaller, len(clips), before, after, context)

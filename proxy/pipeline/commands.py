@@ -1,193 +1,191 @@
-"""Commands, performed: ``/context`` and ``/summarize`` are answered here, and no upstream is asked.
+"""The step ``commands``: answers ``/context`` and ``/summarize``, and removes earlier ones from the request.
 
-Before the road of a request: what was said by commands earlier is taken out of it, a command is answered, and all else
-goes on to the pipeline. ``pipeline/command_text.py`` says which message is a command; the edge writes the answer in the
-request's own format.
+It comes after stored history and before identity. ``pipeline/command_text.py`` recognizes commands,
+``pipeline/command_answers.py`` has the texts, and the dialect writes the answer in the client's format.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import assert_never
 
 from proxy.compaction.writer import Clock
-from proxy.core.conversation.messages import ModelRequest, digest_of
+from proxy.core.conversation.messages import digest_of
+from proxy.core.conversation.request import ModelRequest
 from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.errors import CompactionFailed, ContextLengthExceeded, StoreError
 from proxy.core.events import Listener, StoreDegraded
+from proxy.core.planning.budget import ModelProfile
 from proxy.core.planning.situation import Mode
 from proxy.core.ports import Caller, ConversationStore
 from proxy.core.report import OwnAnswer, Report
+from proxy.pipeline.command_answers import ContextFacts, context_text, failed_text, nothing_text, summarized_text
 from proxy.pipeline.command_text import (
     Command,
-    ContextFacts,
     command_in,
-    context_text,
-    exchanges,
-    failed_text,
-    nothing_text,
-    quiet,
-    summarized_text,
-    without,
-    without_exchanges,
+    command_places,
+    is_free_of_commands,
+    without_places,
 )
-from proxy.pipeline.fit import BudgetFitter, Compacting
-from proxy.pipeline.identify import RequestContext
-from proxy.pipeline.pipeline import Announce, Pipeline
-from proxy.pipeline.values import Controls, Exchange, Refused
+from proxy.pipeline.fit import BudgetFitter
+from proxy.pipeline.values import CommandAnswer, Progress, Refused, RequestContext
+
+FindProfile = Callable[[ModelRequest, Caller], Awaitable[ModelProfile]]
+"""Finds window and policy of the model that a request names."""
 
 
 @dataclass(frozen=True, slots=True)
-class CommandAnswer:
-    """Tidemark's own answer to a command. Nothing of it is stored, and nothing was sent upstream."""
+class CommandRequest:
+    """A command as the newest message of a request."""
 
-    answer: OwnAnswer
-    report: Report
+    command: Command
+    rest: ModelRequest
+    """The request without the command."""
+
+    @property
+    def mode(self) -> Mode:
+        """The mode in which the rest is planned."""
+        return "force" if self.command == "/summarize" else "auto"
 
 
 class Commands:
-    """Stands before the pipeline; holds no state of its own.
+    """Recognizes and answers commands. It has no state of its own.
 
-    :param mark_for: by a caller's fingerprint, what answers to it are known by: ``mark_of`` the secret
+    :param mark_for: gives the mark of answers to a caller, by its fingerprint
     """
 
     def __init__(
         self,
         *,
-        road: Pipeline,
-        fitting: BudgetFitter,
+        fitter: BudgetFitter,
         store: ConversationStore,
         mark_for: Callable[[bytes], str],
         emit: Listener,
         clock: Clock,
     ) -> None:
-        self._road = road
-        self._fitting = fitting
+        self._fitter = fitter
         self._store = store
         self._mark_for = mark_for
         self._emit = emit
         self._clock = clock
 
-    def run(
-        self,
-        request: ModelRequest,
-        caller: Caller,
-        controls: Controls,
-        *,
-        prepared: Announce = lambda _: None,
-        compacting: Compacting = lambda _, __: None,
-    ) -> Coroutine[Any, Any, Exchange | Refused | CommandAnswer]:
-        """Answer a command, or bring the request to its upstream without those of before.
+    def is_free_of_commands(self, request: ModelRequest, caller: Caller) -> bool:
+        """Return whether nothing in a request is a command or an answer to one, as nearly always."""
+        return is_free_of_commands(request, self._mark_for(caller.fingerprint))
 
-        :param prepared: told what was done to the request
-        :param compacting: told what is summarized while the client waits
-        :raises InvalidRequest: there is nothing in the request but commands of before
+    async def taken_out(
+        self, request: ModelRequest, caller: Caller, profile: FindProfile
+    ) -> tuple[ModelRequest, CommandRequest | None]:
+        """Return the request without earlier commands, and the command that its newest message is.
+
+        :raises InvalidRequest: nothing is in the request but commands and their answers
         """
-        if quiet(request, self._mark_for(caller.fingerprint)):
-            return self._road.run(request, caller, controls, prepared=prepared, compacting=compacting)
-        return self._heard(request, caller, controls, prepared, compacting)
+        answered, unanswered = command_places(request, self._mark_for(caller.fingerprint))
+        if unanswered and (await profile(request, caller)).policy.commands:
+            answered |= unanswered
+        request = without_places(request, answered)
+        newest = command_in(request.messages)
+        if newest is None:
+            return request, None
+        command, place = newest
+        return request, CommandRequest(command, request.dialect.without(request, {place}))
 
-    async def _heard(
-        self, request: ModelRequest, caller: Caller, controls: Controls, prepared: Announce, compacting: Compacting
-    ) -> Exchange | Refused | CommandAnswer:
-        """The same where a message may be a command, or bears our mark."""
-        mark = self._mark_for(caller.fingerprint)
-        gone, lost = exchanges(request, mark)
-        if lost and (await self._road.profile(request, caller)).policy.commands:
-            gone |= lost
-        request = without_exchanges(request, gone)
-        asked = command_in(request.messages)
-        if asked is not None:
-            command, place = asked
-            rest = without(request, {place})
-            mode: Mode = "force" if command == "/summarize" else "auto"
-            case = await self._road.understand(rest, caller, replace(controls, mode=mode))
-            if case.profile.policy.commands:
-                answer = await self._answered(command, _on_what_is_stored(case), compacting)
-                prepared(answer.report)
-                return answer
-        return await self._road.run(request, caller, controls, prepared=prepared, compacting=compacting)
+    async def answer(self, command: CommandRequest, context: RequestContext, progress: Progress) -> CommandAnswer:
+        """Perform a command.
 
-    async def _answered(self, command: Command, case: RequestContext, compacting: Compacting) -> CommandAnswer:
-        text, report = await (self._summarized(case, compacting) if command == "/summarize" else self._told(case))
+        :param context: that of the request without the command
+        """
+        # A request that parts from the stored conversation begins a fork; a command does not.
+        context = replace(context, conversation=context.stored.conversation or context.conversation)
+        name = command.command
+        match name:
+            case "/summarize":
+                text, report = await self._summarize(context, progress)
+            case "/context":
+                text, report = await self._describe(context)
+            case _:
+                assert_never(name)
         now = self._clock()
-        if not len(case.chain):  # nothing was said yet: the conversation gets its id with its first message
+        if not len(context.chain):  # the conversation gets its id with its first message
             report = replace(report, conversation="")
-        made = digest_of(case.chain.tip, command.encode(), repr(now).encode()).hex()
-        return CommandAnswer(OwnAnswer(text, f"chatcmpl-tidemark-{made}", now), report)
+        suffix = digest_of(context.chain.tip, name.encode(), repr(now).encode()).hex()
+        progress.on_planned(report)
+        return CommandAnswer(OwnAnswer(text, suffix, now), report)
 
-    async def _told(self, case: RequestContext) -> tuple[str, Report]:
-        """``/context``: the state of the conversation, and nothing is done to it (S2-6)."""
-        report = (await self._fitting.fit(at_rest(case), lambda _, __: None)).report
-        made = await self._summaries(case)
+    async def _describe(self, context: RequestContext) -> tuple[str, Report]:
+        """Describe the conversation for ``/context``, and change nothing (S2-6)."""
+        report = (await self._fitter.fit(at_rest(context))).report
+        summaries = await self._summaries(context)
         facts = ContextFacts(
             tokens=report.tokens_before,
             forwarded=report.tokens_after,
             limit=report.limit,
-            window=case.measure.budget.window,
-            messages=len(case.chain),
+            window=context.measure.budget.window,
+            messages=len(context.chain),
             covered=report.summarized,
-            summaries=None if made is None else len(made),
-            last_summary_at=max((one.created_at for one in made or ()), default=None),
-            strategy=case.profile.policy.strategy,
+            summaries=None if summaries is None else len(summaries),
+            last_summary_at=max((summary.created_at for summary in summaries or ()), default=None),
+            strategy=context.profile.policy.strategy,
         )
-        return context_text(self._mark_for(case.caller.fingerprint), facts), report
+        return context_text(self._mark_of(context), facts), report
 
-    async def _summaries(self, case: RequestContext) -> list[PrefixSummary] | None:
-        """Those that stand for a beginning of this very conversation; None where the store does not answer."""
-        if case.memory.degraded:
+    async def _summaries(self, context: RequestContext) -> list[PrefixSummary] | None:
+        """Return the summaries of prefixes of this conversation; None where the store does not answer."""
+        if context.stored.degraded:
             return None
-        chain = case.chain
+        chain = context.chain
         try:
-            kept = await self._store.summaries(case.conversation)
+            summaries = await self._store.summaries(context.conversation)
         except StoreError as error:
             self._emit(StoreDegraded("summaries", error.internal or str(error)))
             return None
-        return [one for one in kept if one.covered <= len(chain) and one.prefix == chain.at(one.covered)]
+        return [
+            summary
+            for summary in summaries
+            if summary.covered <= len(chain) and summary.prefix == chain.at(summary.covered)
+        ]
 
-    async def _summarized(self, case: RequestContext, compacting: Compacting) -> tuple[str, Report]:
-        """``/summarize``: the same compaction as by ``X-Tidemark-Summarize: force``."""
-        done = await self._fitting.fit(case, compacting)
-        if isinstance(done, Refused):
-            if not isinstance(done.error, CompactionFailed | ContextLengthExceeded):
-                raise done.error
-            return self._failed(case, done.error, done.report), done.report
-        report = done.report
+    async def _summarize(self, context: RequestContext, progress: Progress) -> tuple[str, Report]:
+        """Make the same compaction as ``X-Tidemark-Summarize: force``, for ``/summarize``."""
+        fitted = await self._fitter.fit(context, progress)
+        if isinstance(fitted, Refused):
+            if not isinstance(fitted.error, CompactionFailed | ContextLengthExceeded):
+                raise fitted.error
+            return self._failure(context, fitted.error, fitted.report), fitted.report
+        report = fitted.report
         if report.action == "failed":
-            return self._failed(case, None, report), report
+            return self._failure(context, None, report), report
+        mark = self._mark_of(context)
         if report.action != "forced":
-            mark = self._mark_for(case.caller.fingerprint)
             return nothing_text(mark, covered=report.summarized, reason=report.warning), report
         text = summarized_text(
-            self._mark_for(case.caller.fingerprint),
+            mark,
             messages=report.summarized,
             before=report.tokens_before,
             after=report.tokens_after,
-            strategy=report.strategy or case.profile.policy.strategy,
+            strategy=report.strategy or context.profile.policy.strategy,
             warning=report.warning,
         )
         return text, report
 
-    def _failed(
-        self, case: RequestContext, error: CompactionFailed | ContextLengthExceeded | None, report: Report
+    def _failure(
+        self, context: RequestContext, error: CompactionFailed | ContextLengthExceeded | None, report: Report
     ) -> str:
-        """What somebody in a chat is told: no header and no status helps there."""
-        mark = self._mark_for(case.caller.fingerprint)
+        """Explain a failed summary in words: a person in a chat sees no header and no status."""
+        mark = self._mark_of(context)
         full = report.tokens_before / report.limit if report.limit else None
         if isinstance(error, ContextLengthExceeded):
             return failed_text(mark, "even with a summary, what has to stay is too long for the model", full=full)
         reason = (report.warning or "").partition(": ")[2]  # behind the policy's name
         return failed_text(mark, reason, full=full, retry_seconds=error.retry_after if error else 0.0)
 
-
-def _on_what_is_stored(case: RequestContext) -> RequestContext:
-    """Where the stored conversation goes on after what the client sent, a request begins a fork; a command does not."""
-    return replace(case, conversation=case.memory.conversation or case.conversation)
+    def _mark_of(self, context: RequestContext) -> str:
+        return self._mark_for(context.caller.fingerprint)
 
 
-def at_rest(case: RequestContext) -> RequestContext:
-    """The same request where nothing is ever due, so that only what is sent as things are is told."""
-    budget = replace(case.measure.budget, high_water=sys.maxsize, prepare_mark=sys.maxsize)
-    return replace(case, measure=replace(case.measure, budget=budget))
+def at_rest(context: RequestContext) -> RequestContext:
+    """Return the same request with a budget in which nothing is ever due."""
+    budget = replace(context.measure.budget, high_water=sys.maxsize, prepare_mark=sys.maxsize)
+    return replace(context, measure=replace(context.measure, budget=budget))

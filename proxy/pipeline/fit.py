@@ -1,21 +1,20 @@
-"""Bringing one understood request within its budget: plan, compact, assemble.
+"""The step ``fit``: brings a request within its budget, by a plan, a summary and the messages that remain.
 
-The middle of the road of a request, between identity and budget, and the upstream. Every rule is in ``core/``, every
-summary is the compactor's; this file turns an outcome of the plan into the messages that are forwarded.
+It comes after ``identify`` and before the upstream. The rules are in ``core/planning/`` and the summaries are the
+compactor's; this file performs each outcome of the plan.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import assert_never
 
 from proxy.compaction.background import BackgroundCompaction
 from proxy.compaction.compactor import Summarized
 from proxy.compaction.immediate import ImmediateCompaction
-from proxy.compaction.writer import Clock, CompactionOrder, NotSummarized
-from proxy.core.conversation.messages import Message
+from proxy.compaction.writer import Clock, NotSummarized
 from proxy.core.conversation.summary import PrefixSummary, render_summary
 from proxy.core.planning.assemble import assemble
 from proxy.core.planning.clip import Clip, clips_for, could_shrink
@@ -32,10 +31,8 @@ from proxy.core.planning.situation import (
 )
 from proxy.core.ports import Route, TokenCounter
 from proxy.core.report import Action, Report
-from proxy.core.values import value
 from proxy.offload.threads import offload_if_many
 from proxy.pipeline.clip import clip
-from proxy.pipeline.identify import RequestContext
 from proxy.pipeline.notices import (
     by_hand_warning,
     compaction_failed,
@@ -44,28 +41,14 @@ from proxy.pipeline.notices import (
     not_done_warning,
     with_full_warning,
 )
-from proxy.pipeline.record import Ahead
-from proxy.pipeline.values import Refused
+from proxy.pipeline.orders import order_of, swap_plan_of
+from proxy.pipeline.values import NO_PROGRESS, FittedRequest, Prepare, Progress, Refused, RequestContext
 
-Compacting = Callable[[int, int], None]
-"""Told how many messages and tokens are being summarized while the client waits (FR-1.6.2)."""
-
-
-@value
-class FittedRequest:
-    """What will be forwarded."""
-
-    messages: Sequence[Message]
-    report: Report
-    changed: bool = True
-    summary: PrefixSummary | None = None
-    """The one that is in use now."""
-    full: bool = False
-    """Whether the request is critically near its limit, and no compaction would change that (FR-5.3.1c)."""
+Fitted = FittedRequest | Refused
 
 
 class BudgetFitter:
-    """Takes ports only; holds no state of its own."""
+    """Plans and performs. It takes ports only, and has no state of its own."""
 
     def __init__(
         self, *, counter: TokenCounter, compactor: ImmediateCompaction, preparation: BackgroundCompaction, timer: Clock
@@ -75,234 +58,207 @@ class BudgetFitter:
         self._preparation = preparation
         self._timer = timer
 
-    def plan(self, case: RequestContext) -> CompactionPlan:
-        """What is to be done with a request."""
-        return _at_once(case) or plan(self._situation(case))
+    def plan(self, context: RequestContext) -> CompactionPlan:
+        """Decide what to do with a request."""
+        return _plan_at_once(context) or plan(self._plan_input(context))
 
-    async def fit(self, case: RequestContext, compacting: Compacting) -> FittedRequest | Refused:
+    async def fit(self, context: RequestContext, progress: Progress = NO_PROGRESS) -> Fitted:
         """Plan, and perform the plan; a request that stays critically large is sent with a warning."""
-        planned = _at_once(case) or await self._planned(case)
+        planned = _plan_at_once(context) or await self._planned(context)
         if isinstance(planned, NoCompaction):
-            fitted = self._unchanged(case, planned)
-            return self._judged(case, fitted, planned.reason) if is_full(case, planned.tokens) else fitted
-        done = await self._fitted(case, planned, compacting)
-        if isinstance(done, Refused) or not is_full(case, done.report.local_tokens):
-            return done
-        return self._judged(case, done, planned.reason if isinstance(planned, ReuseSummary) else None)
+            unchanged = self._unchanged(context, planned)
+            if not is_full(context, planned.tokens):
+                return unchanged
+            return self._with_full_warning(context, unchanged, planned.reason)
+        fitted = await self._fit_clipped(context, planned, progress)
+        if isinstance(fitted, Refused) or not is_full(context, fitted.report.local_tokens):
+            return fitted
+        reason = planned.reason if isinstance(planned, ReuseSummary) else None
+        return self._with_full_warning(context, fitted, reason)
 
-    async def _fitted(
-        self, case: RequestContext, planned: CompactionPlan, compacting: Compacting
-    ) -> FittedRequest | Refused:
-        """Perform the plan; where that cannot fit, with tool results clipped (FR-5.3.1)."""
+    def could_shrink(self, context: RequestContext) -> bool:
+        """Return whether the request can be sent in another way than as it came."""
+        return could_shrink(self._plan_input(context))
+
+    def prepare_after(self, context: RequestContext, report: Report) -> Prepare | None:
+        """Return what prepares the next summary when the reply has ended; None where nothing is due."""
+        if report.local_tokens <= context.budget.prepare_mark or report.action not in ("none", "reused"):
+            return None
+        stored = context.stored
+        if stored.degraded or stored.preparing or context.controls.retention is not None:
+            return None
+
+        async def prepare(conversation: str) -> None:
+            plan_input = self._plan_input(context)
+            planned = await offload_if_many(len(plan_input.messages), partial(plan_ahead, plan_input))
+            if planned is not None:
+                await self._preparation.begin(order_of(context, planned), conversation)
+
+        return prepare
+
+    async def _planned(self, context: RequestContext) -> CompactionPlan:
+        """Decide the same as ``plan``, in a thread where there are very many messages."""
+        return await offload_if_many(len(context.request.messages), partial(self.plan, context))
+
+    async def _fit_clipped(self, context: RequestContext, planned: CompactionPlan, progress: Progress) -> Fitted:
+        """Perform the plan; where the request cannot fit, clip its tool results first (FR-5.3.1)."""
         clips: tuple[Clip, ...] = ()
         if isinstance(planned, CannotFit):
-            clips = await offload_if_many(len(case.request.messages), partial(clips_for, self._situation(case)))
+            clips = await offload_if_many(len(context.request.messages), partial(clips_for, self._plan_input(context)))
         if not clips:
-            return await self._performed(case, planned, compacting)
-        smaller = await clip(case, clips, self._counter)
-        fitted = await self._performed(smaller.case, await self._planned(smaller.case), compacting)
+            return await self._perform(context, planned, progress)
+        clipped = await clip(context, clips, self._counter)
+        fitted = await self._perform(clipped.context, await self._planned(clipped.context), progress)
         if isinstance(fitted, Refused):
-            return replace(fitted, report=smaller.told(fitted.report, sent=False))
+            return replace(fitted, report=clipped.report_of(fitted.report, sent=False))
         # Where no summary came about, ``passthrough`` wants the request to go out as the client sent it.
         sent = fitted.changed or fitted.report.action != "failed"
-        return replace(fitted, report=smaller.told(fitted.report, sent=sent), changed=sent)
+        return replace(fitted, report=clipped.report_of(fitted.report, sent=sent), changed=sent)
 
-    def _judged(self, case: RequestContext, fitted: FittedRequest, reason: Reason | None) -> FittedRequest:
-        """Warn of a full context, unless the next compaction will make room (FR-5.3.1c).
+    async def _perform(self, context: RequestContext, planned: CompactionPlan, progress: Progress) -> Fitted:
+        """Perform any outcome of the plan."""
+        if isinstance(planned, Compact):
+            return await self._compact(context, planned, progress)
+        return await self._perform_at_once(context, planned)
+
+    async def _perform_at_once(
+        self, context: RequestContext, planned: NoCompaction | ReuseSummary | SwapSummary | CannotFit
+    ) -> Fitted:
+        """Perform an outcome for which no summary has to be made."""
+        match planned:
+            case NoCompaction():
+                return self._unchanged(context, planned)
+            case ReuseSummary():
+                return self._reused(context, planned)
+            case SwapSummary():
+                return await self._swap(context, planned)
+            case CannotFit():
+                error = does_not_fit(context, planned.tokens)
+                return Refused(error, context.report("failed", planned.tokens, self._timer()))
+            case _:
+                assert_never(planned)
+
+    async def _compact(self, context: RequestContext, planned: Compact, progress: Progress) -> Fitted:
+        """Make a summary, or wait for one that is being made; at most as long as the policy says."""
+        progress.on_summarizing(planned.covered, planned.replaced_tokens)
+        began, loop = self._timer(), asyncio.get_running_loop()
+        deadline = loop.time() + context.profile.policy.wait_seconds
+        if self._is_worth_waiting(context):
+            context = await self._with_preparation(context, deadline - loop.time())
+            context = replace(context, started=context.started + self._timer() - began)
+            replanned = await self._planned(context)
+            if not isinstance(replanned, Compact):
+                return await self._perform_at_once(context, replanned)
+            planned, began = replanned, self._timer()
+        result = await self._compactor.compact(order_of(context, planned), wait_seconds=deadline - loop.time())
+        context = replace(context, started=context.started + self._timer() - began)
+        if isinstance(result, NotSummarized):
+            return self._without_summary(context, planned, result)
+        action: Action = "forced" if context.controls.mode == "force" else "compacted"
+        return self._with_summary(context, result, planned.rest_tokens + result.tokens, action)
+
+    def _is_worth_waiting(self, context: RequestContext) -> bool:
+        """Return whether a summary is in preparation that would help this request."""
+        stored, controls = context.stored, context.controls
+        if not stored.preparing or controls.mode != "auto" or controls.retention is not None:
+            return False
+        return would_help(self._plan_input(context), stored.preparing, stored.preparing_absorbed)
+
+    async def _with_preparation(self, context: RequestContext, seconds: float) -> RequestContext:
+        """Return the context with the summary that is in preparation, if it comes in time."""
+        recipe = self._preparation.recipe_for(context.profile, context.route)
+        stored = context.stored
+        prepared = await self._preparation.awaited(
+            stored.preparing_name, context.chain, stored.preparing, recipe, seconds, absorbed=stored.preparing_absorbed
+        )
+        return replace(context, stored=replace(stored, prepared=prepared, preparing=0))
+
+    async def _swap(self, context: RequestContext, planned: SwapSummary) -> Fitted:
+        """Put the prepared summary into use."""
+        result = await self._compactor.adopt(order_of(context, swap_plan_of(planned)), planned.summary)
+        after = planned.tokens - self._summary_tokens(planned.summary, context.route) + result.tokens
+        return self._with_summary(context, result, after, "compacted")
+
+    def _with_summary(self, context: RequestContext, result: Summarized, after: int, action: Action) -> Fitted:
+        """Return the request with a new summary; a refusal where even that does not fit."""
+        summary = result.summary
+        warning = result.warning or by_hand_warning(context, after)
+        report = context.report(
+            action, after, self._timer(), summary=summary, warning=warning, degraded=result.degraded
+        )
+        if after > context.budget.limit:
+            return Refused(does_not_fit(context, after), replace(report, action="failed"))
+        return FittedRequest(assemble(context.request.messages, summary), report, summary=summary)
+
+    def _without_summary(self, context: RequestContext, planned: Compact, result: NotSummarized) -> Fitted:
+        """Return what the failure policy decides where no summary could be made (FR-5.1.1, FR-5.1.2)."""
+        policy = context.profile.policy.on_failure
+        warning = f"the summary failed ({policy}): {result.reason}"
+        accepted = context.controls.acknowledge or policy == "passthrough"
+        if not accepted and (policy == "block" or planned.fallback is None):
+            error = compaction_failed(context, result)
+            return Refused(error, context.report("failed", context.count.total, self._timer(), warning=warning))
+        if isinstance(planned.fallback, ReuseSummary):
+            fitted = self._reused(context, planned.fallback)
+        else:
+            fitted = self._unchanged(context, NoCompaction("fits", context.count.total))
+        return replace(fitted, report=replace(fitted.report, action="failed", warning=warning))
+
+    def _unchanged(self, context: RequestContext, planned: NoCompaction) -> FittedRequest:
+        """Return the request as it came."""
+        action: Action = "bypassed" if planned.reason == "off" else "none"
+        warning = not_done_warning(context, planned.reason)
+        report = context.report(action, planned.tokens, self._timer(), warning=warning)
+        return FittedRequest(context.request.messages, report, changed=False)
+
+    def _reused(self, context: RequestContext, planned: ReuseSummary) -> FittedRequest:
+        """Return the request with the summary that is in use already."""
+        summary = planned.summary
+        warning = not_done_warning(context, planned.reason)
+        report = context.report("reused", planned.tokens, self._timer(), summary=summary, warning=warning)
+        return FittedRequest(assemble(context.request.messages, summary), report, summary=summary)
+
+    def _with_full_warning(
+        self, context: RequestContext, fitted: FittedRequest, reason: Reason | None
+    ) -> FittedRequest:
+        """Warn of a full context, unless the next compaction will free enough (FR-5.3.1c).
 
         :param reason: why the plan left the request as it was; None where it did all that it could
         """
-        if reason == "fits" and not is_full(case, least_tokens(self._situation(case))):
+        if reason == "fits" and not is_full(context, least_tokens(self._plan_input(context))):
             return fitted
-        return replace(fitted, report=with_full_warning(case, fitted.report), full=True)
+        return replace(fitted, report=with_full_warning(context, fitted.report), full=True)
 
-    async def _planned(self, case: RequestContext) -> CompactionPlan:
-        """The same as ``plan``, in a thread where there are very many messages."""
-        return await offload_if_many(len(case.request.messages), partial(self.plan, case))
-
-    def could_shrink(self, case: RequestContext) -> bool:
-        """Whether there is another way than to forward the request as it came or to refuse it."""
-        return could_shrink(self._situation(case))
-
-    def ahead(self, case: RequestContext, report: Report) -> Ahead | None:
-        """What to do when the response is out; None where there is nothing to prepare."""
-        if report.local_tokens <= case.budget.prepare_mark or report.action not in ("none", "reused"):
-            return None
-        memory = case.memory
-        if memory.degraded or memory.preparing or case.controls.retention is not None:
-            return None
-        return self._preparing(case)
-
-    def _preparing(self, case: RequestContext) -> Ahead:
-        """Prepares what the plan says, under the id that the turn was stored under."""
-
-        async def begin(conversation: str) -> None:
-            situation = self._situation(case)
-            planned = await offload_if_many(len(situation.messages), partial(plan_ahead, situation))
-            if planned is not None:
-                await self._preparation.begin(order_of(case, planned), conversation)
-
-        return begin
-
-    def _situation(self, case: RequestContext) -> PlanInput:
-        summary = case.memory.summary
-        # Of a request with a retention of its own, nobody knew that before.
-        prepared = case.memory.prepared if case.controls.retention is None else None
+    def _plan_input(self, context: RequestContext) -> PlanInput:
+        """Return everything that a plan depends on."""
+        summary = context.stored.summary
+        # A preparation did not know the retention of this request.
+        prepared = context.stored.prepared if context.controls.retention is None else None
         return PlanInput(
-            messages=case.request.messages,
-            tokens=case.count.messages,
-            fixed=case.count.fixed,
-            budget=case.budget,
-            policy=case.profile.policy,
-            mode=case.controls.mode,
+            messages=context.request.messages,
+            tokens=context.count.messages,
+            fixed=context.count.fixed,
+            budget=context.budget,
+            policy=context.profile.policy,
+            mode=context.controls.mode,
             summary=summary,
-            summary_tokens=self._summary_tokens(summary, case.route) if summary else 0,
+            summary_tokens=self._summary_tokens(summary, context.route) if summary else 0,
             prepared=prepared,
-            prepared_tokens=self._summary_tokens(prepared, case.route) if prepared else 0,
-            summary_first=case.count.summary_first,
+            prepared_tokens=self._summary_tokens(prepared, context.route) if prepared else 0,
+            summary_first=context.count.summary_first,
         )
 
     def _summary_tokens(self, summary: PrefixSummary, route: Route) -> int:
         return self._counter.count_message(render_summary(summary), route.upstream_model)
 
-    async def _performed(
-        self, case: RequestContext, planned: CompactionPlan, compacting: Compacting
-    ) -> FittedRequest | Refused:
-        """Every outcome of ``core/planning/plan.py`` has its branch here."""
-        if isinstance(planned, Compact):
-            return await self._compacted(case, planned, compacting)
-        return await self._at_hand(case, planned)
 
-    async def _at_hand(
-        self, case: RequestContext, planned: NoCompaction | ReuseSummary | SwapSummary | CannotFit
-    ) -> FittedRequest | Refused:
-        """What needs no summary to be made."""
-        if isinstance(planned, NoCompaction):
-            return self._unchanged(case, planned)
-        if isinstance(planned, ReuseSummary):
-            return self._reused(case, planned)
-        if isinstance(planned, SwapSummary):
-            return await self._swapped(case, planned)
-        error = does_not_fit(case, planned.tokens)
-        return Refused(error, case.report("failed", planned.tokens, self._timer()))
-
-    async def _compacted(
-        self, case: RequestContext, planned: Compact, compacting: Compacting
-    ) -> FittedRequest | Refused:
-        """A summary has to be made, or is being made: the client waits, but no longer than the policy says."""
-        compacting(planned.covered, planned.replaced_tokens)
-        began, loop = self._timer(), asyncio.get_running_loop()
-        deadline = loop.time() + case.profile.policy.wait_seconds
-        if self._worth_waiting(case):
-            case = await self._waited(case, deadline - loop.time())
-            case = replace(case, started=case.started + self._timer() - began)
-            again = await self._planned(case)
-            if not isinstance(again, Compact):
-                return await self._at_hand(case, again)
-            planned, began = again, self._timer()
-        result = await self._compactor.compact(order_of(case, planned), wait_seconds=deadline - loop.time())
-        case = replace(case, started=case.started + self._timer() - began)
-        if isinstance(result, NotSummarized):
-            return self._without_summary(case, planned, result)
-        action: Action = "forced" if case.controls.mode == "force" else "compacted"
-        return self._with_summary(case, result, planned.rest_tokens + result.tokens, action)
-
-    def _worth_waiting(self, case: RequestContext) -> bool:
-        """Whether a summary is being prepared, and is of use here as soon as it is there."""
-        if not case.memory.preparing or case.controls.mode != "auto" or case.controls.retention is not None:
-            return False
-        return would_help(self._situation(case), case.memory.preparing, case.memory.preparing_absorbed)
-
-    async def _waited(self, case: RequestContext, seconds: float) -> RequestContext:
-        """The case with the summary that is being prepared, if it comes in time."""
-        recipe = self._preparation.recipe_for(case.profile, case.route)
-        memory = case.memory
-        prepared = await self._preparation.awaited(
-            memory.preparing_name, case.chain, memory.preparing, recipe, seconds, absorbed=memory.preparing_absorbed
-        )
-        return replace(case, memory=replace(memory, prepared=prepared, preparing=0))
-
-    async def _swapped(self, case: RequestContext, planned: SwapSummary) -> FittedRequest | Refused:
-        """The prepared summary takes its place."""
-        result = await self._compactor.adopt(order_of(case, _as_compaction(planned)), planned.summary)
-        after = planned.tokens - self._summary_tokens(planned.summary, case.route) + result.tokens
-        return self._with_summary(case, result, after, "compacted")
-
-    def _with_summary(
-        self, case: RequestContext, result: Summarized, after: int, action: Action
-    ) -> FittedRequest | Refused:
-        summary = result.summary
-        warning = result.warning or by_hand_warning(case, after)
-        report = case.report(action, after, self._timer(), summary=summary, warning=warning, degraded=result.degraded)
-        if after > case.budget.limit:
-            return Refused(does_not_fit(case, after), replace(report, action="failed"))
-        return FittedRequest(assemble(case.request.messages, summary), report, summary=summary)
-
-    def _without_summary(
-        self, case: RequestContext, planned: Compact, result: NotSummarized
-    ) -> FittedRequest | Refused:
-        """No summary could be made: the failure policy decides (FR-5.1.1, FR-5.1.2)."""
-        policy = case.profile.policy.on_failure
-        warning = f"the summary failed ({policy}): {result.reason}"
-        accepted = case.controls.acknowledge or policy == "passthrough"
-        if not accepted and (policy == "block" or planned.fallback is None):
-            error = compaction_failed(case, result)
-            return Refused(error, case.report("failed", case.count.total, self._timer(), warning=warning))
-        if isinstance(planned.fallback, ReuseSummary):
-            fitted = self._reused(case, planned.fallback)
-        else:
-            fitted = self._unchanged(case, NoCompaction("fits", case.count.total))
-        return replace(fitted, report=replace(fitted.report, action="failed", warning=warning))
-
-    def _unchanged(self, case: RequestContext, planned: NoCompaction) -> FittedRequest:
-        action: Action = "bypassed" if planned.reason == "off" else "none"
-        report = case.report(action, planned.tokens, self._timer(), warning=not_done_warning(case, planned.reason))
-        return FittedRequest(case.request.messages, report, changed=False)
-
-    def _reused(self, case: RequestContext, planned: ReuseSummary) -> FittedRequest:
-        summary = planned.summary
-        warning = not_done_warning(case, planned.reason)
-        report = case.report("reused", planned.tokens, self._timer(), summary=summary, warning=warning)
-        return FittedRequest(assemble(case.request.messages, summary), report, summary=summary)
-
-
-def _at_once(case: RequestContext) -> NoCompaction | None:
-    summarized = case.memory.summary is not None
+def _plan_at_once(context: RequestContext) -> NoCompaction | None:
+    """Decide without a look at the messages; None where that is not possible."""
+    is_summarized = context.stored.summary is not None
     return plan_at_once(
-        case.count.total, case.measure.marks, case.profile.policy, case.controls.mode, summarized=summarized
-    )
-
-
-def order_of(case: RequestContext, planned: Compact) -> CompactionOrder:
-    """What is to be made of a plan."""
-    came, in_use = case.unclipped or case, (case.memory.summary, case.put_in_use)
-    return CompactionOrder(
-        plan=planned,
-        tenant=case.tenant,
-        conversation=case.conversation,
-        chain=case.chain,
-        profile=case.profile,
-        route=case.route,
-        caller=case.caller,
-        cause="manual" if case.controls.mode == "force" else "automatic",
-        degraded=case.memory.degraded,
-        request=case.request,
-        whole=came.request.messages,
-        counted=came.count.messages,
-        in_use=max((one for one in in_use if one is not None), key=lambda one: one.covered, default=None),
-    )
-
-
-def _as_compaction(planned: SwapSummary) -> Compact:
-    """The order that a prepared summary is the answer to."""
-    summary = planned.summary
-    return Compact(
-        covered=summary.covered,
-        messages=(),
-        previous=None,
-        max_summary_tokens=summary.tokens,
-        absorbed=summary.absorbed,
-        replaced_tokens=planned.replaced_tokens,
-        rest_tokens=0,
-        fallback=None,
+        context.count.total,
+        context.measure.marks,
+        context.profile.policy,
+        context.controls.mode,
+        summarized=is_summarized,
     )

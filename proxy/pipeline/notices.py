@@ -1,7 +1,7 @@
-"""Notices: what a client is told in words of a request that could not be handled as asked.
+"""Notices: the warnings and refusals of a request that could not be handled as asked, in words.
 
-Below ``pipeline/fit.py`` and ``archive/summarize.py``, which decide that something is to be told. Warnings become
-``X-Tidemark-Warning``, errors the answer.
+The step ``fit`` and compaction by hand decide that one is due. Warnings become ``X-Tidemark-Warning``, errors the
+answer.
 """
 
 from __future__ import annotations
@@ -10,52 +10,54 @@ from dataclasses import replace
 
 from proxy.compaction.writer import NotSummarized
 from proxy.core.errors import CompactionFailed, ContextLengthExceeded
+from proxy.core.planning.budget import ModelProfile
 from proxy.core.planning.situation import Reason
 from proxy.core.report import Report
-from proxy.pipeline.identify import RequestContext
+from proxy.pipeline.values import RequestContext
 
 WARNINGS = {
     "small_gain": "not compacted: it would free too little",
     "below_minimum": "not compacted: the conversation is below the minimum",
     "nothing_to_summarize": "nothing to summarize: no older message can be cut off from the newest",
 }
-"""Where a compaction was asked for or due and yet not done, but for ``retained``."""
+"""By the reason why a compaction that was due was not done; ``retained`` has words of its own."""
 FULL_RATIO = 0.95
 """FR-5.3.1c, FR-6.1.1: share of the limit above which a context is critically full."""
 
 
-def not_done_warning(case: RequestContext, reason: Reason) -> str | None:
+def not_done_warning(context: RequestContext, reason: Reason) -> str | None:
     """Say why no summary was made; None where nobody waited for one."""
     if reason != "retained":
         return WARNINGS.get(reason)
-    floor = case.profile.policy.keep_last_messages
-    messages = f" and the last {floor} messages" if floor > 1 else ""
+    least = context.profile.policy.keep_last_messages
+    messages = f" and the last {least} messages" if least > 1 else ""
     return (
         "nothing to summarize: all that no summary stands for has to stay "
-        f"(the retention of {case.measure.budget.retention} tokens{messages})"
+        f"(the retention of {context.measure.budget.retention} tokens{messages})"
     )
 
 
-def by_hand_warning(case: RequestContext, after: int) -> str | None:
+def by_hand_warning(context: RequestContext, after: int) -> str | None:
     """Warn of a compaction by hand that had little to gain, and was done all the same (FR-5.4.2)."""
-    if case.controls.mode != "force":
+    if context.controls.mode != "force":
         return None
-    measure = case.measure
-    if after > case.count.total:
-        return f"the request got longer: its {measure.told(case.count.total)} tokens were too few to summarize"
-    if case.count.total < case.budget.min_tokens:
+    measure = context.measure
+    if after > context.count.total:
+        tokens = measure.provider_tokens(context.count.total)
+        return f"the request got longer: its {tokens} tokens were too few to summarize"
+    if context.count.total < context.budget.min_tokens:
         return f"compacted below the minimum of {measure.budget.min_tokens} tokens"
     return None
 
 
-def is_full(case: RequestContext, tokens: int) -> bool:
-    """Whether so many tokens, counted locally, fill the request's limit critically."""
-    return tokens > FULL_RATIO * case.measure.marks.limit
+def is_full(context: RequestContext, tokens: int) -> bool:
+    """Return whether so many tokens, counted locally, fill the request's limit critically."""
+    return tokens > FULL_RATIO * context.measure.marks.limit
 
 
-def with_full_warning(case: RequestContext, report: Report) -> Report:
-    """Add the warning of a full context to what is told of a request (FR-5.3.1c)."""
-    limit = case.measure.budget.limit
+def with_full_warning(context: RequestContext, report: Report) -> Report:
+    """Add the warning of a full context to a report (FR-5.3.1c)."""
+    limit = context.measure.budget.limit
     notice = (
         f"the context is critically full: {report.tokens_after} of {limit} tokens after all that could be done; "
         "shorten the newest message, the system messages or the tools, or begin a new conversation"
@@ -63,9 +65,9 @@ def with_full_warning(case: RequestContext, report: Report) -> Report:
     return replace(report, warning=f"{report.warning}; {notice}" if report.warning else notice)
 
 
-def compaction_failed(case: RequestContext, result: NotSummarized) -> CompactionFailed:
-    """The refusal where no summary could be made and the policy lets nothing else go out (FR-5.1.1, FR-5.1.2)."""
-    if case.controls.mode == "force":
+def compaction_failed(context: RequestContext, result: NotSummarized) -> CompactionFailed:
+    """Return the refusal of a request without a summary that the policy does not forward (FR-5.1.1, FR-5.1.2)."""
+    if context.controls.mode == "force":
         words = (
             f"No summary could be made, and nothing was changed: {result.reason}. Send the request again to retry, or "
             "without asking for a summary to go on as before."
@@ -78,13 +80,31 @@ def compaction_failed(case: RequestContext, result: NotSummarized) -> Compaction
     return CompactionFailed(words, internal=result.reason, retry_after=result.retry_after)
 
 
-def does_not_fit(case: RequestContext, least: int) -> ContextLengthExceeded:
-    """The refusal of a request that is too large, in OpenAI's words and with the numbers (FR-5.3.1)."""
-    measure = case.measure
+def does_not_fit(context: RequestContext, least: int) -> ContextLengthExceeded:
+    """Return the refusal of a request that is too large, in OpenAI's words and with the numbers (FR-5.3.1)."""
+    measure = context.measure
     window, limit = measure.budget.window, measure.budget.limit
+    total, least = measure.provider_tokens(context.count.total), measure.provider_tokens(least)
     return ContextLengthExceeded(
         f"This model's maximum context length is {window} tokens, of which {limit} are left for the input beside "
-        f"the reply and a safety margin. However, your messages resulted in {measure.told(case.count.total)} tokens, "
-        f"and at least {measure.told(least)} remain when all that can be summarized is. Please reduce the length of "
+        f"the reply and a safety margin. However, your messages resulted in {total} tokens, "
+        f"and at least {least} remain when all that can be summarized is. Please reduce the length of "
         "the newest message, the tools or the reply, or correct the model's window in model_info."
     )
+
+
+def replay_warning(before: ModelProfile, after: ModelProfile, warning: str | None) -> str:
+    """Return the warning of a request that was sent again after the upstream refused it as too long.
+
+    :param before: the model as it was known
+    :param after: the model as the refusal taught it
+    :param warning: what else there is to say
+    """
+    if after.whole_reply and not before.whole_reply:
+        notice = (
+            f"the upstream's window of {after.window.window} tokens does not hold the input and the whole reply asked "
+            "for; sent again with room for both"
+        )
+    else:
+        notice = f"the upstream's window is smaller than known; learned {after.window.window} tokens and sent again"
+    return f"{notice}; {warning}" if warning else notice

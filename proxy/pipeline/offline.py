@@ -1,6 +1,6 @@
-"""``POST /tidemark/count`` and ``POST /tidemark/compact``: the core applied to one body; nothing is stored.
+"""``POST /tidemark/count`` and ``POST /tidemark/compact``: one body is counted or compacted, and nothing is stored.
 
-The edge of ``compaction/offline.py``; the command line prints the same JSON (``proxy/cli/main.py``).
+It stands beside the pipeline. The command line prints the same JSON (``proxy/cli/main.py``).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.offline import Compacted, OfflineOptions, compact_once
-from proxy.core.conversation.messages import ModelRequest
+from proxy.core.conversation.request import Dialect, ModelRequest
 from proxy.core.conversation.summary import Strategy
 from proxy.core.errors import InvalidRequest
 from proxy.core.ports import Caller, ModelCatalog, Route, TokenCounter, Upstream
-from proxy.dialects.chat.request import LIGHT_BYTES, RequestParser
+from proxy.dialects.json_bounds import LIGHT_BYTES
 from proxy.dialects.raw_json import decoded, members
 
 STRATEGIES: dict[str, Strategy] = {"extractive": "extractive", "llm": "llm", "hybrid": "hybrid"}
@@ -29,7 +29,7 @@ COMPACT_MEMBERS = ("request", "max_tokens", "strategy")
 class OfflineService:
     """What counting and compacting one request takes."""
 
-    parser: RequestParser
+    dialect: Dialect
     counter: TokenCounter
     catalog: ModelCatalog
     upstream: Upstream
@@ -41,7 +41,7 @@ class OfflineService:
 
         :raises InvalidRequest, TokenizerFailed: there is nothing to count, or no way to
         """
-        request = await self.parser.read(body, anonymous=True)
+        request = await self.dialect.parse(body, anonymous=True)
         started = self.timer()
         count = await self.counter.count(request, request.model)
         seconds = self.timer() - started
@@ -71,7 +71,7 @@ class OfflineService:
             raise InvalidRequest(
                 "Missing required parameter: 'request'.", param="request", code="missing_required_parameter"
             )
-        request = await self.parser.read(fields["request"], anonymous=True)
+        request = await self.dialect.parse(fields["request"], anonymous=True)
         return await self.compact_request(request, _max_tokens(fields), _strategy(fields), caller)
 
     async def compact_request(

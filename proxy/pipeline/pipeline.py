@@ -1,164 +1,188 @@
-"""The road of one request, written once and in order: identity and budget, the fitting, upstream.
+"""The pipeline: the steps of one request, in order. Start reading here.
 
-Between the edge (``server/endpoints/chat.py``), which brings a parsed request and carries the exchange away, and the
-ports, behind which the world stands. Every rule is in ``core/``; this file only walks.
+An endpoint (``server/endpoints/dialect.py``) parses a request, runs the pipeline and relays the reply
+(``pipeline/relay.py``). Every rule is in ``core/``; this package performs the rules through ports.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Coroutine
 from dataclasses import replace
+from typing import Any
 
 from proxy.compaction.writer import Clock
-from proxy.core.conversation.messages import ModelRequest, render_body, render_messages
 from proxy.core.conversation.prefix import owner_of
 from proxy.core.conversation.records import TurnRecord
+from proxy.core.conversation.reply import Reply
+from proxy.core.conversation.request import ModelRequest
 from proxy.core.errors import UpstreamError
 from proxy.core.events import ContextFull, Listener
 from proxy.core.planning.budget import ModelProfile, budget_for
 from proxy.core.planning.calibration import CalibrationKey
 from proxy.core.ports import CalibrationStore, Caller, ModelCatalog, Upstream
 from proxy.core.report import Report
-from proxy.dialects.chat.reply import Reply
-from proxy.pipeline.fit import BudgetFitter, Compacting, FittedRequest
-from proxy.pipeline.identify import Identifier, Place, RequestContext
-from proxy.pipeline.relay import Learn, PendingTurn
-from proxy.pipeline.values import Controls, Exchange, ReadReply, Refused
-
-Announce = Callable[[Report], None]
+from proxy.pipeline.commands import Commands
+from proxy.pipeline.fit import BudgetFitter
+from proxy.pipeline.identify import Identifier
+from proxy.pipeline.notices import replay_warning
+from proxy.pipeline.stored_history import StoredHistory
+from proxy.pipeline.values import (
+    NO_PROGRESS,
+    BufferedReply,
+    Controls,
+    Exchange,
+    FittedRequest,
+    Learn,
+    PendingTurn,
+    Progress,
+    Refused,
+    RequestContext,
+    Result,
+    StoredPlace,
+)
 
 
 class Pipeline:
-    """Takes ports only; holds no state of its own."""
+    """Runs requests. It takes ports and steps, and has no state of its own."""
 
     def __init__(
         self,
         *,
-        upstream: Upstream,
+        history: StoredHistory,
+        commands: Commands,
         catalog: ModelCatalog,
+        identifier: Identifier,
+        fitter: BudgetFitter,
+        upstream: Upstream,
         calibrations: CalibrationStore,
-        identity: Identifier,
-        fitting: BudgetFitter,
         emit: Listener = lambda _: None,
         clock: Clock,
         timer: Clock,
     ) -> None:
-        self._upstream = upstream
+        self._history = history
+        self._commands = commands
         self._catalog = catalog
+        self._identifier = identifier
+        self._fitter = fitter
+        self._upstream = upstream
         self._calibrations = calibrations
-        self._identity = identity
-        self._fitting = fitting
         self._emit = emit
         self._clock = clock
         self._timer = timer
 
-    async def run(
-        self,
-        request: ModelRequest,
-        caller: Caller,
-        controls: Controls,
-        *,
-        prepared: Announce = lambda _: None,
-        compacting: Compacting = lambda _, __: None,
-    ) -> Exchange | Refused:
-        """Bring a request to its upstream.
+    def run(
+        self, request: ModelRequest, caller: Caller, controls: Controls, progress: Progress = NO_PROGRESS
+    ) -> Coroutine[Any, Any, Result]:
+        """Bring a request to its upstream, or answer it.
 
-        :param prepared: told what was done to the request, right before the upstream is asked
-        :param compacting: told what is summarized while the client waits
-        :raises ModelNotFound, TokenizerFailed: before anything could be said about the conversation
+        :raises ModelNotFound, TokenizerFailed: before anything is known of the conversation
+        :raises ConversationNotFound, ConversationConflict, StoreFull, StoreUnavailable: stored history cannot go on
+        :raises InvalidRequest: nothing is in the request but commands and their answers
         """
-        case = await self.understand(request, caller, controls)
-        sent = await self._send(case, prepared, compacting)
-        if isinstance(sent, Refused) or sent.reply.status < 400 or controls.mode == "off":
-            return sent
-        return await self._replay(case, sent, prepared, compacting)
+        if controls.history == "stored" and controls.conversation is not None:
+            return self._run_stored(request, caller, controls, progress)
+        return self._run(request, caller, controls, progress)
 
-    async def understand(
-        self, request: ModelRequest, caller: Caller, controls: Controls, *, stored: Place | None = None
+    async def _run_stored(
+        self, request: ModelRequest, caller: Caller, controls: Controls, progress: Progress
+    ) -> Result:
+        """Run a request that has its new messages only, as one turn of a stored conversation."""
+        turn = await self._history.start_turn(request, caller, controls)
+        try:
+            result = await self._run(turn.request, caller, turn.controls, turn.reporting_to(progress))
+        except BaseException:  # also a client that leaves: the turn is free at once
+            await turn.abandon()
+            raise
+        return await turn.attach_to(result)
+
+    async def _run(self, request: ModelRequest, caller: Caller, controls: Controls, progress: Progress) -> Result:
+        """Walk the steps of a request that has all its messages."""
+        if not self._commands.is_free_of_commands(request, caller):
+            request, command = await self._commands.taken_out(request, caller, self.profile)
+            if command is not None:
+                context = await self.identify(command.rest, caller, replace(controls, mode=command.mode))
+                if context.profile.policy.commands:
+                    return await self._commands.answer(command, context, progress)
+        context = await self.identify(request, caller, controls)
+        result = await self._send(context, progress)
+        if isinstance(result, Refused) or result.reply.status < 400 or controls.mode == "off":
+            return result
+        return await self._replay(context, result, progress)
+
+    async def identify(
+        self, request: ModelRequest, caller: Caller, controls: Controls, *, place: StoredPlace | None = None
     ) -> RequestContext:
-        """The first steps of the road: what is known of a request before anything is decided."""
+        """Find the model, what is stored of the conversation, and the request's size.
+
+        :param place: where the request's messages were read from, where no client sent them
+        """
         route = await self._upstream.resolve(request.model)
         profile = await self._catalog.profile(route, caller)
-        return await self._identity.understand(request, caller, controls, route, profile, stored=stored)
+        return await self._identifier.identify(request, caller, controls, route, profile, place=place)
 
     async def profile(self, request: ModelRequest, caller: Caller) -> ModelProfile:
-        """Window and policy of the model that a request names.
+        """Return window and policy of the model that a request names.
 
         :raises ModelNotFound: nobody serves it
         """
         return await self._catalog.profile(await self._upstream.resolve(request.model), caller)
 
-    async def _send(self, case: RequestContext, announce: Announce, compacting: Compacting) -> Exchange | Refused:
-        """Plan, compact, assemble and forward one understood request."""
-        fitted = await self._fitting.fit(case, compacting)
+    async def _send(self, context: RequestContext, progress: Progress) -> Exchange | Refused:
+        """Bring a request within its budget, and send it."""
+        fitted = await self._fitter.fit(context, progress)
         if isinstance(fitted, Refused):
             return fitted
+        report = fitted.report
         if fitted.full:
-            report = fitted.report
-            self._emit(ContextFull(report.conversation, case.profile.name, report.tokens_after, report.limit))
-        announce(fitted.report)
+            self._emit(ContextFull(report.conversation, context.profile.name, report.tokens_after, report.limit))
+        progress.on_planned(report)
+        request = context.request
         try:
             reply = await self._upstream.send(
-                case.route, self._body(case, fitted), case.caller, stream=case.request.stream
+                context.route, _body(context, fitted), context.caller, dialect=request.dialect, stream=request.stream
             )
         except UpstreamError as error:
-            return Refused(error, fitted.report)
-        summary = None if fitted.report.degraded else fitted.summary
-        return Exchange(reply, self._turn(case, fitted.report), fitted.report, summary)
+            return Refused(error, report)
+        return Exchange(reply, self._turn(context, report), report, None if report.degraded else fitted.summary)
 
-    async def _replay(
-        self, case: RequestContext, sent: Exchange, announce: Announce, compacting: Compacting
-    ) -> Exchange | Refused:
-        """An upstream's context overflow before the first byte: learn the window, compact, send again, once."""
+    async def _replay(self, context: RequestContext, sent: Exchange, progress: Progress) -> Exchange | Refused:
+        """Send a request once more, smaller, after the upstream refused it as too long."""
         try:
             body = b"".join([chunk async for chunk in sent.reply.body()])
         except UpstreamError as error:
             return Refused(error, sent.report)
         finally:
             await sent.reply.close()
-        told = ReadReply(sent.reply.status, sent.reply.headers, body)
+        refusal = replace(sent, reply=BufferedReply(sent.reply.status, sent.reply.headers, body))
         profile = await self._catalog.learn(
-            case.route,
-            case.caller,
-            case.profile,
-            status=told.status,
+            context.route,
+            context.caller,
+            context.profile,
+            status=sent.reply.status,
             body=body,
             sent_tokens=sent.report.local_tokens,
-            factor=case.measure.factor,
-            asked_tokens=case.request.max_output_tokens,
+            factor=context.measure.factor,
+            asked_tokens=context.request.max_output_tokens,
         )
         if profile is None:
-            return replace(sent, reply=told)
-        budget = budget_for(profile, case.request.max_output_tokens, case.controls.retention)
-        measure = replace(case.measure, budget=budget, factor=max(case.measure.factor, profile.density))
-        again = replace(case, profile=profile, measure=measure, started=self._timer(), put_in_use=sent.summary)
-        if not self._fitting.could_shrink(again):
-            return replace(sent, reply=told)
-        resent = await self._send(again, announce, compacting)
-        note = _note(case.profile, profile)
-        also = resent.report.warning
-        return replace(resent, report=replace(resent.report, warning=f"{note}; {also}" if also else note))
+            return refusal
+        budget = budget_for(profile, context.request.max_output_tokens, context.controls.retention)
+        measure = replace(context.measure, budget=budget, factor=max(context.measure.factor, profile.density))
+        smaller = replace(context, profile=profile, measure=measure, started=self._timer(), put_in_use=sent.summary)
+        if not self._fitter.could_shrink(smaller):
+            return refusal
+        resent = await self._send(smaller, progress)
+        warning = replay_warning(context.profile, profile, resent.report.warning)
+        return replace(resent, report=replace(resent.report, warning=warning))
 
-    def _body(self, case: RequestContext, fitted: FittedRequest) -> bytes:
-        """The bytes to send: the client's own where nothing is to be changed (promise 1)."""
-        request, model = case.request, case.route.upstream_model
-        if not fitted.changed and model == request.model:
-            return request.body
-        replaced: dict[str, bytes] = {}
-        if fitted.changed:
-            replaced["messages"] = render_messages(fitted.messages)
-        if model != request.model:
-            replaced["model"] = json.dumps(model).encode()
-        return render_body(request.fields, replaced)
-
-    def _turn(self, case: RequestContext, report: Report) -> PendingTurn:
-        request, count = case.request, case.count
+    def _turn(self, context: RequestContext, report: Report) -> PendingTurn:
+        """Return what the store will get of the request when its reply has ended."""
+        request, count = context.request, context.count
         record = TurnRecord(  # in the fields' order: see ``TurnRecord.answered``
-            case.tenant,
-            case.conversation,
-            case.chain,
-            case.memory.known,
+            context.tenant,
+            context.conversation,
+            context.chain,
+            context.stored.known,
             request.messages,
             count.messages,
             False,  # noqa: FBT003 - not complete
@@ -170,31 +194,30 @@ class Pipeline:
             self._clock(),
             count.scheme,
             {},
-            owner_of(case.caller.fingerprint),
-            case.controls.conversation or "",
+            owner_of(context.caller.fingerprint),
+            context.controls.conversation or "",
         )
-        key = case.measure.key
-        lesson = None if key is None else self._lesson(key, request, report.local_tokens)
-        return PendingTurn(record, case.route.upstream_model, lesson, self._fitting.ahead(case, report))
+        key = context.measure.key
+        learn = None if key is None else self._learner(key, request, report.local_tokens)
+        prepare = self._fitter.prepare_after(context, report)
+        return PendingTurn(record, context.route.upstream_model, request.dialect, learn, prepare)
 
-    def _lesson(self, key: CalibrationKey, request: ModelRequest, counted: int) -> Learn | None:
-        """What becomes of the upstream's own count; that of images and files says nothing of its tokenizer."""
+    def _learner(self, key: CalibrationKey, request: ModelRequest, counted: int) -> Learn | None:
+        """Return what learns from the upstream's own count; that of images and files tells nothing of a tokenizer."""
         if any(message.media for message in request.messages):
             return None
 
         async def learn(reply: Reply) -> None:
-            told = reply.usage.get("prompt_tokens")
-            if isinstance(told, int):
-                await self._calibrations.learn(key, counted, told, self._clock())
+            tokens = request.dialect.usage(reply.usage).input_tokens
+            if tokens is not None:
+                await self._calibrations.learn(key, counted, tokens, self._clock())
 
         return learn
 
 
-def _note(before: ModelProfile, after: ModelProfile) -> str:
-    """What a replay tells the client in its warning."""
-    if after.whole_reply and not before.whole_reply:
-        return (
-            f"the upstream's window of {after.window.window} tokens does not hold the input and the whole reply asked "
-            "for; sent again with room for both"
-        )
-    return f"the upstream's window is smaller than known; learned {after.window.window} tokens and sent again"
+def _body(context: RequestContext, fitted: FittedRequest) -> bytes:
+    """Return the bytes to send: the client's own where nothing changes (promise 1)."""
+    request, model = context.request, context.route.upstream_model
+    if fitted.changed:
+        return request.dialect.body_with(request, fitted.messages, model=model)
+    return request.body if model == request.model else request.dialect.body_with_model(request, model)

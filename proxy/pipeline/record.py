@@ -1,6 +1,6 @@
-"""Recording: a turn that has ended is written to the store, now or, where nobody waits for it any more, later.
+"""Recording: writes a turn that has ended to the store, now or, where its client has left, later.
 
-Below the relay, which says when a turn has ended. A turn of stored history is nobody else's to keep, so it is tried for
+The relay says when a turn has ended. Nobody but the store keeps a turn of stored history, so its write is repeated for
 some seconds, through a restart of the store (ADR 0015).
 """
 
@@ -14,65 +14,65 @@ from proxy.core.conversation.records import TurnRecord
 from proxy.core.errors import StoreRefuses, StoreUnavailable, TidemarkError
 from proxy.core.events import Listener, StoreDegraded, TurnStored
 from proxy.core.ports import ConversationStore
+from proxy.pipeline.values import GiveUp, Prepare
 
-Ahead = Callable[[str], Awaitable[None]]
-Unstored = Callable[[TurnRecord], None]
 PATIENT_SECONDS = 2.5
-"""From its first failure, so long a turn of stored history is tried while its client waits for the last byte: the
+"""How long a turn of stored history is tried, from its first failure, while its client waits for the last byte: the
 embedded store is back from a crash by then."""
 LATE_SECONDS = 60.0
-"""The same where its client has left, and cannot be told."""
+"""The same where the client has left, and cannot be told."""
 PAUSE_SECONDS = 0.25
-"""Between two tries."""
+"""Between two attempts."""
 
 
 class Recorder:
-    """Writes turns. Its state is the tasks of those whose clients have left, and whether all is about to end."""
+    """Writes turns. Its state is the tasks of turns whose clients have left, and whether the shutdown has begun.
 
-    def __init__(self, store: ConversationStore, emit: Listener, timer: Callable[[], float], *, tells: bool) -> None:
-        """Nothing is written yet.
+    :param emits_stored: whether anybody listens to ``TurnStored``
+    """
 
-        :param tells: whether somebody listens to what was stored as it should be
-        """
+    def __init__(
+        self, store: ConversationStore, emit: Listener, timer: Callable[[], float], *, emits_stored: bool
+    ) -> None:
         self._store = store
         self._emit = emit
         self._timer = timer
-        self._tells = tells
+        self._emits_stored = emits_stored
         self._late: set[asyncio.Task[bool]] = set()
         self._closing = False
 
-    async def record(self, turn: TurnRecord, ahead: Ahead | None = None, unstored: Unstored | None = None) -> bool:
-        """Store a turn; where the client leaves meanwhile, once more by itself: writing it twice changes nothing.
+    async def record(self, turn: TurnRecord, prepare: Prepare | None = None, give_up: GiveUp | None = None) -> bool:
+        """Store a turn, and return whether it is stored.
 
-        The next summary's lease is taken before the last byte is released, so the client's next request finds it.
+        If the client leaves meanwhile, a task writes it once more: two writes are the same as one. The next summary's
+        lease is taken before the last byte is released, so that the client's next request finds it.
 
-        :param unstored: given for a turn of stored history, and told where it is not stored
-        :returns: whether it is stored
+        :param give_up: present for a turn of stored history; takes the turn where it is not stored
         """
         started = self._timer()
         try:
             try:
                 conversation = await self._store.record(turn)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the client is owed its bytes
-                again = await self._tried_again(turn, error, unstored, PATIENT_SECONDS)
-                if again is None:
+            except Exception as error:  # noqa: BLE001 - whatever it is, the client must get its bytes
+                repeated = await self._record_again(turn, error, give_up, PATIENT_SECONDS)
+                if repeated is None:
                     return False
-                conversation = again
-            if self._tells:
-                self._emit(TurnStored(conversation, *_added(turn), self._timer() - started))
-            if ahead is not None:
-                await ahead(conversation)
+                conversation = repeated
+            if self._emits_stored:
+                self._emit(TurnStored(conversation, *_additions(turn), self._timer() - started))
+            if prepare is not None:
+                await prepare(conversation)
         except asyncio.CancelledError:
-            self.record_later(turn, unstored)
+            self.record_later(turn, give_up)
             raise
         return True
 
-    def record_later(self, turn: TurnRecord, unstored: Unstored | None = None) -> None:
-        """Store from a task of its own, since the present one is being cancelled."""
-        self.apart(self.record_left(turn, unstored))
+    def record_later(self, turn: TurnRecord, give_up: GiveUp | None = None) -> None:
+        """Store a turn from a task of its own, since the present one is being cancelled."""
+        self.run_apart(self.record_without_client(turn, give_up))
 
-    def apart(self, work: Coroutine[Any, Any, bool]) -> Awaitable[bool]:
-        """Do work in a task of its own, which a client that leaves does not end; the shutdown waits for it."""
+    def run_apart(self, work: Coroutine[Any, Any, bool]) -> Awaitable[bool]:
+        """Run work in a task of its own, which a client that leaves does not end; the shutdown waits for it."""
         task = asyncio.create_task(work)
         self._late.add(task)
         task.add_done_callback(self._late.discard)
@@ -81,58 +81,58 @@ class Recorder:
         return waiting
 
     async def settle(self) -> None:
-        """Wait for the writes of clients that went away, each for one more try; for the shutdown."""
+        """Wait for the writes of clients that have left, each for one more attempt; for the shutdown."""
         self._closing = True
         if self._late:
             await asyncio.gather(*self._late, return_exceptions=True)
 
-    def failed(self, error: Exception) -> None:
-        """Tell that a turn is not stored as it should be. Of a foreign error only the kind: it may quote contents."""
+    def report_failure(self, error: Exception) -> None:
+        """Report that a turn is not stored as it should be. A foreign error may quote contents: its kind only."""
         cause = (error.internal or str(error)) if isinstance(error, TidemarkError) else type(error).__name__
         self._emit(StoreDegraded("record", cause))
 
-    async def record_left(self, turn: TurnRecord, unstored: Unstored | None) -> bool:
-        """Store a turn whose client has left, and tell whether it is stored."""
+    async def record_without_client(self, turn: TurnRecord, give_up: GiveUp | None) -> bool:
+        """Store a turn whose client has left, and return whether it is stored."""
         started = self._timer()
         conversation: str | None
         try:
             conversation = await self._store.record(turn)
         except Exception as error:  # noqa: BLE001 - nobody waits for it
-            conversation = await self._tried_again(turn, error, unstored, LATE_SECONDS)
-        if conversation is not None and self._tells:
-            self._emit(TurnStored(conversation, *_added(turn), self._timer() - started))
+            conversation = await self._record_again(turn, error, give_up, LATE_SECONDS)
+        if conversation is not None and self._emits_stored:
+            self._emit(TurnStored(conversation, *_additions(turn), self._timer() - started))
         return conversation is not None
 
-    async def _tried_again(
-        self, turn: TurnRecord, error: Exception, unstored: Unstored | None, seconds: float
+    async def _record_again(
+        self, turn: TurnRecord, error: Exception, give_up: GiveUp | None, seconds: float
     ) -> str | None:
-        """The id that a turn is stored under after it could not be; None where it is not, which ``unstored`` is told.
+        """Repeat the write of a turn, and return the id that it is stored under; None where it is not.
 
-        :param seconds: for which a store that does not answer is asked again, for a turn of stored history
+        :param seconds: how long a store that does not answer is asked again, for a turn of stored history
         """
-        self.failed(error)
-        if unstored is None:
+        self.report_failure(error)
+        if give_up is None:
             return None
         loop = asyncio.get_running_loop()
-        until = loop.time() + seconds - PAUSE_SECONDS
-        while _away(error) and not self._closing and loop.time() <= until:
+        deadline = loop.time() + seconds - PAUSE_SECONDS
+        while _may_pass(error) and not self._closing and loop.time() <= deadline:
             await asyncio.sleep(PAUSE_SECONDS)
             try:
                 return await self._store.record(turn)
-            except Exception as another:  # noqa: BLE001 - as above
-                error = another
-                self.failed(error)
-        unstored(turn)
+            except Exception as repeated:  # noqa: BLE001 - as above
+                error = repeated
+                self.report_failure(error)
+        give_up(turn)
         return None
 
 
-def _away(error: Exception) -> bool:
-    """Whether the store may be back in a moment; one that refuses to write would refuse again."""
+def _may_pass(error: Exception) -> bool:
+    """Return whether the store may be back in a moment; a store that refuses to write would refuse again."""
     return isinstance(error, StoreUnavailable) and not isinstance(error, StoreRefuses)
 
 
-def _added(turn: TurnRecord) -> tuple[int, int]:
-    """How many messages a turn adds, and their bytes: the newest ones that are no system messages."""
+def _additions(turn: TurnRecord) -> tuple[int, int]:
+    """Return how many messages a turn adds, and their bytes: its newest messages that are no system messages."""
     new, count, size = len(turn.chain) - turn.known, 0, 0
     for message in reversed(turn.messages):
         if count >= new:

@@ -1,28 +1,24 @@
-"""A stored conversation read back: its messages, the chain and the request that they form.
+"""Stored conversations, read back: their messages and the chain that they form.
 
-Below whatever goes on from what is stored and not from what a client sent: stored history, compaction by hand, reading.
-A whole history is parsed in a thread, and past the parser of requests, whose cache is for what clients send.
+Stored history, compaction by hand and the archive go on from what is stored, not from what a client sent. They read it
+here. A long history is parsed in a thread, without the parser's cache, which is for what clients send.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from proxy.core.conversation.gaps import without_gaps
-from proxy.core.conversation.messages import Message, ModelRequest, render_body, render_messages
 from proxy.core.conversation.prefix import PrefixChain
 from proxy.core.conversation.records import StoredConversation, StoredMessage
+from proxy.core.conversation.request import Dialect, ModelRequest
 from proxy.core.errors import ConversationConflict, ConversationNotFound, RecordUnreadable
 from proxy.core.ports import ConversationStore
-from proxy.dialects.chat.echo import as_sent
 
 T = TypeVar("T")
-Read = Callable[[Sequence[bytes]], Sequence[Message]]
-"""Messages from their bytes, in any thread."""
 _MOST_PLACES = 20
 """That are named in an error."""
 LARGE_BYTES = 40_000
@@ -71,15 +67,15 @@ class StoredConversationReader:
             )
         return kept
 
-    async def sendable(self, record: StoredConversation) -> Sequence[bytes]:
-        """All messages of a conversation that can be read, oldest first, as a client would send them.
+    async def sendable(self, record: StoredConversation, dialect: Dialect) -> Sequence[bytes]:
+        """Return all readable messages of a conversation, oldest first, as a client would send them.
 
         What is stored stays as it is. A call or a result whose counterpart cannot be read is left out as well.
 
         :raises ConversationNotFound: some have expired
         """
         raws = [one.raw for one in without_gaps(await self.messages(record, gaps=True))]
-        return await beside(lambda: list(map(as_sent, raws)), raws)
+        return await beside(lambda: list(map(dialect.as_sent, raws)), raws)
 
 
 def chain_of_stored(conversation: str, kept: Sequence[StoredMessage]) -> PrefixChain:
@@ -90,15 +86,12 @@ def chain_of_stored(conversation: str, kept: Sequence[StoredMessage]) -> PrefixC
     return PrefixChain(family if named else b"", hashes, named)
 
 
-def request_of(model: str, messages: Sequence[Message]) -> ModelRequest:
-    """Messages as the request that a client would send them in."""
-    fields = {"model": json.dumps(model).encode(), "messages": render_messages(messages)}
-    return ModelRequest(render_body(fields, {}), fields, model, tuple(messages))
+async def request_of_stored(dialect: Dialect, model: str, raws: Sequence[bytes]) -> ModelRequest:
+    """Build the request that a client would send for stored messages.
 
-
-async def request_read(read: Read, model: str, raws: Sequence[bytes]) -> ModelRequest:
-    """The same, of messages that are yet to be parsed."""
-    return await beside(lambda: request_of(model, read(raws)), raws)
+    :raises InvalidRequest: an element is not a message of this dialect
+    """
+    return await beside(lambda: dialect.request_of(model, dialect.parse_messages(raws)), raws)
 
 
 async def beside(work: Callable[[], T], raws: Sequence[bytes]) -> T:

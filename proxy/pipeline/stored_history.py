@@ -1,23 +1,24 @@
-"""Stored history: the client sends its new messages only, and the store supplies the rest.
+"""The step ``history``: where the client sends its new messages only, the store supplies the earlier ones.
 
-Before the road of a request, and before commands: a request becomes the one that a client would send which keeps all
-messages itself, so all that follows is the same. One turn of a conversation is under way at a time: it is held by a
-lease from before anything is forwarded to the write at the end, so no two answers come in between each other. What
-the write does where a lease was lost meanwhile is in ``store/lua/record.lua``: the turn is kept, as a fork.
+It is the first step. It turns the request into the one that a client with all messages would send, so the later steps
+are the same for both. One turn of a conversation is in progress at a time: a lease protects it from before anything is
+forwarded until the write at the end, so no two replies interleave. If a lease is lost meanwhile, the write keeps the
+turn as a fork (``store/lua/record.lua``).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Literal
 
 from proxy.compaction.leases import LEASE_SECONDS, LeaseKeeper
 from proxy.core.conversation.alignment import Alignment, align
-from proxy.core.conversation.messages import Message, ModelRequest, render_body
+from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import chain_of, is_id, owner_of, split_id
-from proxy.core.conversation.records import StoredConversation
+from proxy.core.conversation.records import StoredConversation, TurnRecord
+from proxy.core.conversation.request import ModelRequest
 from proxy.core.errors import ConversationConflict, ConversationNotFound, StoreFull
 from proxy.core.ports import (
     Caller,
@@ -31,225 +32,226 @@ from proxy.core.ports import (
     UpstreamReply,
 )
 from proxy.core.report import Report
-from proxy.pipeline.commands import CommandAnswer
-from proxy.pipeline.fit import Compacting
-from proxy.pipeline.identify import FULL, tenant_of
-from proxy.pipeline.pipeline import Announce
+from proxy.pipeline.identify import tenant_of
 from proxy.pipeline.stored_conversation import StoredConversationReader, missing, under_way
-from proxy.pipeline.values import Controls, Exchange, Refused
+from proxy.pipeline.values import STORE_FULL, Controls, Exchange, GiveUp, Progress, Result
 
 OnConflict = Literal["reject", "wait"]
-_FIRST_LOOK_SECONDS = 0.02
-_LOOK_SECONDS = 0.5
-Parse = Callable[[bytes], Awaitable[ModelRequest]]
-"""A body, of any number of messages."""
-
-
-class Road(Protocol):
-    """What a request is brought to when it is whole."""
-
-    async def run(
-        self,
-        request: ModelRequest,
-        caller: Caller,
-        controls: Controls,
-        *,
-        prepared: Announce,
-        compacting: Compacting = ...,
-    ) -> Exchange | Refused | CommandAnswer:
-        """Bring a request to its upstream, or answer it."""
-        ...
+_FIRST_RETRY_SECONDS = 0.02
+_LONGEST_RETRY_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRules:
-    """What is done where two turns of one conversation meet."""
+    """What happens where two turns of one conversation meet."""
 
     on_conflict: OnConflict = "reject"
     wait_seconds: float = 20.0
     """How long a turn waits for its predecessor, where it waits."""
 
 
+class StoredTurn:
+    """One turn of a stored conversation, protected by a lease until its reply has ended."""
+
+    def __init__(
+        self,
+        request: ModelRequest,
+        controls: Controls,
+        *,
+        gap: str,
+        started: StartedTurn,
+        lease: Lease,
+        keeper: LeaseKeeper,
+        give_up: GiveUp,
+    ) -> None:
+        self.request = request
+        """The client's request with all messages."""
+        self.controls = controls
+        """The client's controls, with the name that the conversation's chain is made by."""
+        self.gap = gap
+        """What client and store do not both know, for the report."""
+        self._started = started
+        self._lease = lease
+        self._keeper = keeper
+        self._give_up = give_up
+
+    def reporting_to(self, progress: Progress) -> Progress:
+        """Return a listener that adds the gap to every report."""
+        return _WithGap(progress, self.gap)
+
+    async def abandon(self) -> None:
+        """Give the lease back, so that the next turn can start."""
+        await self._keeper.end()
+
+    async def attach_to(self, result: Result) -> Result:
+        """Make the lease end with the reply, and the record name the turn that it belongs to."""
+        result = replace(result, report=replace(result.report, gap=self.gap))
+        if not isinstance(result, Exchange):
+            await self._keeper.end()
+            return result
+        record = await self._record_of(result.turn.record)
+        turn = replace(result.turn, record=record, give_up=self._give_up)
+        return replace(result, reply=_LeasedReply(result.reply, self._keeper), turn=turn)
+
+    async def _record_of(self, record: TurnRecord) -> TurnRecord:
+        lease = self._lease
+        if record.chain.family != lease.family:  # the first message is unreadable, so this is another conversation
+            await self._keeper.end()
+            return replace(record, head="", lease="", held=b"")
+        return replace(record, head=self._started.head, lease=lease.name, held=lease.value)
+
+
 class StoredHistory:
-    """Takes ports only; holds no state of its own."""
+    """Starts turns of stored conversations. It takes ports only, and has no state of its own.
+
+    :param full: owners for whom nothing more is stored; read with each request
+    """
 
     def __init__(
         self,
         *,
-        road: Road,
         upstream: Upstream,
         store: ConversationStore,
         turns: TurnStore,
         heads: RequestHeads,
         leases: LeaseStore,
-        parse: Parse,
         rules: TurnRules,
         full: Collection[str] = (),
     ) -> None:
-        """Nothing is under way.
-
-        :param full: for whom nothing more is stored, by owner; looked at with each request
-        """
-        self._full = full
-        self._road = road
         self._upstream = upstream
-        self._readback = StoredConversationReader(store)
+        self._reader = StoredConversationReader(store)
         self._turns = turns
         self._heads = heads
         self._leases = leases
-        self._parse = parse
         self._rules = rules
+        self._full = full
 
-    def run(
-        self,
-        request: ModelRequest,
-        caller: Caller,
-        controls: Controls,
-        *,
-        prepared: Announce = lambda _: None,
-        compacting: Compacting = lambda _, __: None,
-    ) -> Coroutine[Any, Any, Exchange | Refused | CommandAnswer]:
-        """Bring a request on its way, with the conversation's earlier messages where the store has them.
+    async def start_turn(self, request: ModelRequest, caller: Caller, controls: Controls) -> StoredTurn:
+        """Take the conversation's turn, and add its earlier messages to the request.
 
-        :raises ConversationNotFound: there is no conversation with the id that was given
-        :raises ConversationConflict: another turn of it is under way, or it has gone on from where the client stands
+        :raises ConversationNotFound: no conversation has the id that the client gave
+        :raises ConversationConflict: another turn is in progress, or the conversation has gone on since
         :raises StoreFull: the turn could not be stored
         :raises StoreUnavailable: the store did not answer, so nobody knows the earlier messages
         """
-        name = controls.conversation
-        if controls.history == "client" or name is None:
-            return self._road.run(request, caller, controls, prepared=prepared, compacting=compacting)
-        return self._supplied(request, caller, controls, name, prepared=prepared, compacting=compacting)
-
-    async def _supplied(
-        self,
-        request: ModelRequest,
-        caller: Caller,
-        controls: Controls,
-        name: str,
-        *,
-        prepared: Announce,
-        compacting: Compacting,
-    ) -> Exchange | Refused | CommandAnswer:
-        """Bring a request on its way as one turn of the conversation ``name``."""
         if owner_of(caller.fingerprint) in self._full:
-            raise StoreFull(FULL)
+            raise StoreFull(STORE_FULL)
         tenant = tenant_of(caller, await self._upstream.resolve(request.model))
-        begun, lease = await self._begun(tenant, name)
-        holder = LeaseKeeper(self._leases, lease, LEASE_SECONDS)
+        started, lease = await self._take(tenant, controls.conversation or "")
+        keeper = LeaseKeeper(self._leases, lease, LEASE_SECONDS)
         try:
-            whole, asked, gap = await self._whole(request, tenant, controls, begun)
-
-            def told(report: Report) -> None:
-                prepared(replace(report, gap=gap))
-
-            done = await self._road.run(whole, caller, asked, prepared=told, compacting=compacting)
-        except BaseException:  # a client that leaves, too: the turn is the next one's at once
-            await holder.end()
+            whole, controls, gap = await self._complete(request, tenant, controls, started)
+        except BaseException:  # also a client that leaves: the turn is free at once
+            await keeper.end()
             raise
-        done = replace(done, report=replace(done.report, gap=gap))
-        if not isinstance(done, Exchange):
-            await holder.end()
-            return done
-        record = replace(done.turn.record, head=begun.head, lease=lease.name, held=lease.value)
-        if record.chain.family != lease.family:  # what cannot be read began it, so this is another conversation
-            await holder.end()
-            record = replace(record, head="", lease="", held=b"")
-        turn = replace(done.turn, record=record, unstored=self._turns.give_up)
-        return replace(done, reply=_HeldReply(done.reply, holder), turn=turn)
+        return StoredTurn(
+            whole, controls, gap=gap, started=started, lease=lease, keeper=keeper, give_up=self._turns.give_up
+        )
 
-    async def _begun(self, tenant: str, name: str) -> tuple[StartedTurn, Lease]:
-        """The conversation's turn, at once or, where that is the rule, when its predecessor has ended."""
+    async def _take(self, tenant: str, name: str) -> tuple[StartedTurn, Lease]:
+        """Take the turn at once or, where the rules say so, when the turn before it has ended."""
         family, own = chain_of(tenant, (), conversation=name).family, ""
         if is_id(name):
             family, own = split_id(name)
         loop = asyncio.get_running_loop()
-        until, pause = loop.time() + self._rules.wait_seconds, _FIRST_LOOK_SECONDS
+        deadline, pause = loop.time() + self._rules.wait_seconds, _FIRST_RETRY_SECONDS
         while True:
-            begun = await self._turns.start_turn(family, own, tenant, LEASE_SECONDS)
-            if begun is None:
+            started = await self._turns.start_turn(family, own, tenant, LEASE_SECONDS)
+            if started is None:
                 raise missing(name)
-            if begun.lease is not None:
-                return begun, begun.lease
-            if self._rules.on_conflict == "reject" or loop.time() + pause > until:
+            if started.lease is not None:
+                return started, started.lease
+            if self._rules.on_conflict == "reject" or loop.time() + pause > deadline:
                 raise under_way()
             await asyncio.sleep(pause)
-            pause = min(pause * 1.5, _LOOK_SECONDS)
+            pause = min(pause * 1.5, _LONGEST_RETRY_SECONDS)
 
-    async def _whole(
-        self, request: ModelRequest, tenant: str, controls: Controls, begun: StartedTurn
+    async def _complete(
+        self, request: ModelRequest, tenant: str, controls: Controls, started: StartedTurn
     ) -> tuple[ModelRequest, Controls, str]:
-        """The request with all its messages, the controls that it goes on with, and what is not known to both."""
-        record = begun.record
+        """Return the request with all its messages, the controls to go on with, and the gap."""
+        record = started.record
         if record is None:
             return request, controls, ""
-        kept = await self._readback.sendable(record)
-        unreadable = record.message_count - len(kept)
-        stored = await self._parsed(request, kept) if kept else ()
-        said = [message for message in request.messages if not message.is_system]
-        found = align(stored, said, unheard=record.unheard == record.message_count and not unreadable)
-        if found.standing == "conflicts":
+        dialect = request.dialect
+        raws = await self._reader.sendable(record, dialect)
+        unreadable = record.message_count - len(raws)
+        stored: Sequence[Message] = ()
+        if raws:
+            stored = (await dialect.parse(dialect.body_with_raw(request, raws), bounded=False)).messages
+        others = [message for message in request.messages if not message.is_system]
+        alignment = align(stored, others, unheard=record.unheard == record.message_count and not unreadable)
+        if alignment.standing == "conflicts":
             raise ConversationConflict(
                 "The newest message was answered already, and the conversation has gone on since. Send what is new."
             )
-        raws = _joined(request.messages, kept, found)
+        joined = _joined(request.messages, raws, alignment)
         if not request.messages[0].is_system:
-            raws = [*await self._heads.head(record.id), *raws]
-        whole = await self._parse(render_body(request.fields, {"messages": b"[%b]" % b",".join(raws)}))
-        asked = replace(controls, conversation=_name_of(tenant, record, stored, gaps=unreadable > 0))
-        gap = f"unreadable={unreadable}" if unreadable else ""
-        return whole, asked, ", ".join(one for one in (gap, found.gap) if one)
-
-    async def _parsed(self, request: ModelRequest, raws: Sequence[bytes]) -> Sequence[Message]:
-        body = render_body({"model": request.fields["model"]}, {"messages": b"[%b]" % b",".join(raws)})
-        return (await self._parse(body)).messages
+            joined = [*await self._heads.head(record.id), *joined]
+        whole = await dialect.parse(dialect.body_with_raw(request, joined), bounded=False)
+        name = _name_of(tenant, record, stored, gaps=unreadable > 0)
+        gaps = [f"unreadable={unreadable}" if unreadable else "", alignment.gap]
+        return whole, replace(controls, conversation=name), ", ".join(filter(None, gaps))
 
 
-class _HeldReply:
-    """An answer on its way, whose end is the turn's: what is recorded gives the lease back."""
+class _WithGap:
+    """``Progress`` that adds a gap to every report."""
 
-    def __init__(self, reply: UpstreamReply, holder: LeaseKeeper) -> None:
+    def __init__(self, progress: Progress, gap: str) -> None:
+        self._progress = progress
+        self._gap = gap
+        self.on_summarizing = progress.on_summarizing
+
+    def on_planned(self, report: Report) -> None:
+        """Pass the report on, with the gap."""
+        self._progress.on_planned(replace(report, gap=self._gap))
+
+
+class _LeasedReply:
+    """A reply whose end is the turn's: the write of the turn gives the lease back."""
+
+    def __init__(self, reply: UpstreamReply, keeper: LeaseKeeper) -> None:
         self._reply = reply
-        self._holder = holder
+        self._keeper = keeper
         self.status = reply.status
         self.headers = reply.headers
 
     def body(self) -> AsyncIterator[bytes]:
-        """The reply's own."""
+        """Return the reply's own body."""
         return self._reply.body()
 
     async def close(self) -> None:
-        """Close the reply. A refusal is not recorded; of all else the write may come a moment later."""
+        """Close the reply. A refusal is not recorded; the write of any other turn may come a moment later."""
         try:
             await self._reply.close()
         finally:
             if self.status >= 400:
-                await self._holder.end()
+                await self._keeper.end()
             else:
-                self._holder.leave()
+                self._keeper.leave()
 
 
-def _joined(sent: Sequence[Message], kept: Sequence[bytes], found: Alignment) -> list[bytes]:
-    """The request's system messages at the beginning, the stored messages, and what is new, byte by byte."""
+def _joined(sent: Sequence[Message], stored: Sequence[bytes], alignment: Alignment) -> list[bytes]:
+    """Return the request's leading system messages, the stored messages, and what is new, byte for byte."""
     first = next((place for place, message in enumerate(sent) if not message.is_system), len(sent))
     raws = [message.raw for message in sent[:first]]
-    raws += kept[: found.base]
-    said = 0
+    raws += stored[: alignment.base]
+    others = 0
     for message in sent[first:]:
-        if message.is_system or said >= found.new:
+        if message.is_system or others >= alignment.new:
             raws.append(message.raw)
-        said += not message.is_system
+        others += not message.is_system
     return raws
 
 
 def _name_of(tenant: str, record: StoredConversation, stored: Sequence[Message], *, gaps: bool) -> str | None:
-    """By what name a conversation's chain is made: its client's, none, or that of a beginning without one.
+    """Return the name that a conversation's chain is made by: its client's, none, or the empty one.
 
-    Where the first message of one without a name cannot be read, what is left is another conversation.
+    Where the first message of a conversation without a name is unreadable, the rest is another conversation.
     """
-    for given in (record.name or None, None, ""):
-        if chain_of(tenant, stored[:1], conversation=given).family == split_id(record.id)[0]:
-            return given
+    for name in (record.name or None, None, ""):
+        if chain_of(tenant, stored[:1], conversation=name).family == split_id(record.id)[0]:
+            return name
     if gaps:
         return record.name or None
     raise ConversationNotFound(f"The conversation {record.id!r} cannot be gone on with.")

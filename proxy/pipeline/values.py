@@ -1,24 +1,43 @@
-"""The values that edge and pipeline exchange: what the client asks of Tidemark, and what became of a request.
+"""The values that the steps of a request pass on: what the client asks for, what is known, and what became of it.
 
-Between ``http/``, which reads the one from request headers and writes the other as response headers, and
-``pipeline/pipeline.py``, which walks the road in between.
+The server makes ``Controls`` from request headers. The steps of ``pipeline/pipeline.py`` turn a request into a
+``RequestContext``, a ``FittedRequest`` and an ``Exchange``; the relay ends it with an ``Ending``.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
 
+from proxy.core.conversation.messages import Message
+from proxy.core.conversation.prefix import PrefixChain
+from proxy.core.conversation.records import StoredState, TurnRecord
+from proxy.core.conversation.reply import EMPTY_REPLY, Reply
+from proxy.core.conversation.request import Dialect, ModelRequest
 from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.errors import TidemarkError
+from proxy.core.events import Outcome
+from proxy.core.planning.budget import Budget, ModelProfile
+from proxy.core.planning.calibration import CalibratedBudget
 from proxy.core.planning.situation import Mode
-from proxy.core.ports import Headers, UpstreamReply
-from proxy.core.report import Report
+from proxy.core.ports import Caller, Headers, RequestCount, Route, TokenCounter, UpstreamReply
+from proxy.core.report import Action, OwnAnswer, Report
 from proxy.core.values import value
-from proxy.pipeline.relay import PendingTurn
 
 History = Literal["client", "stored"]
+Learn = Callable[[Reply], Awaitable[None]]
+"""Learns from the usage of a complete reply, where the model is calibrated."""
+Prepare = Callable[[str], Awaitable[None]]
+"""Begins to prepare the next summary; takes the id that the turn was stored under."""
+GiveUp = Callable[[TurnRecord], None]
+"""Takes a record of stored history that could not be stored."""
+
+STORE_FULL = (
+    "nothing more is stored for this credential: it has reached store.max_tenant_mb; forget conversations, or have the "
+    "bound raised"
+)
+"""The warning of a request whose turn is not stored."""
 
 
 @value
@@ -27,34 +46,195 @@ class Controls:
 
     mode: Mode = "auto"
     retention: int | None = None
+    """Tokens of the newest messages that stay as they are (FR-2.2.2)."""
     conversation: str | None = None
+    """The client's own name for the conversation."""
     history: History = "client"
     """Who has the conversation's earlier messages: the client, which sends them all, or the store."""
     acknowledge: bool = False
     """``X-Tidemark-Overflow: acknowledge``: send the request although it could not be compacted (FR-5.1.2)."""
 
 
+class Progress(Protocol):
+    """Listens to how far a request has come, while its client waits."""
+
+    def on_planned(self, report: Report) -> None:
+        """Take the report of what was done to the request, right before the upstream is asked."""
+        ...
+
+    def on_summarizing(self, messages: int, tokens: int) -> None:
+        """Note that the client waits for a summary of so many messages and tokens (FR-1.6.2)."""
+        ...
+
+
+class NoProgress:
+    """``Progress`` that nobody reads."""
+
+    def on_planned(self, report: Report) -> None:
+        """Do nothing."""
+
+    def on_summarizing(self, messages: int, tokens: int) -> None:
+        """Do nothing."""
+
+
+NO_PROGRESS = NoProgress()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPlace:
+    """The tenant and chain under which the store has a conversation."""
+
+    tenant: str
+    chain: PrefixChain
+
+
+@value
+class RequestContext:
+    """A request whose identity and size are known."""
+
+    request: ModelRequest
+    controls: Controls
+    caller: Caller
+    route: Route
+    profile: ModelProfile
+    tenant: str
+    chain: PrefixChain
+    stored: StoredState
+    """What the store knows of the conversation."""
+    count: RequestCount
+    measure: CalibratedBudget
+    started: float
+    """By the timer: when the request was taken up."""
+    conversation: str
+    """The id that the client gets."""
+    unclipped: RequestContext | None = None
+    """The same request as it came, where tool results were clipped since."""
+    put_in_use: PrefixSummary | None = None
+    """The summary that an earlier attempt of this very request put into use."""
+
+    @property
+    def budget(self) -> Budget:
+        """The marks, in the tokens that ``count`` and all summaries are in."""
+        return self.measure.marks
+
+    def report(
+        self,
+        action: Action,
+        after: int,
+        now: float,
+        *,
+        summary: PrefixSummary | None = None,
+        warning: str | None = None,
+        degraded: bool = False,
+    ) -> Report:
+        """Return the report of what is done to the request.
+
+        :param after: tokens of what is forwarded, counted locally
+        :param now: by the timer
+        :param summary: what stands for the oldest messages
+        :param degraded: whether something could not be stored, beside what ``stored`` says
+        """
+        measure, stored = self.measure, self.stored
+        return Report(  # in the fields' order: so many names would cost more than the fields themselves
+            self.conversation,
+            self.tenant,
+            measure.budget.limit,
+            action,
+            measure.provider_tokens(self.count.total),
+            measure.provider_tokens(after),
+            after,
+            summary.covered if summary else 0,
+            summary.made_by if summary else None,
+            warning or (STORE_FULL if stored.full else None),
+            degraded or stored.degraded or stored.unwritable or stored.full,
+            now - self.started,
+        )
+
+
+@value
+class FittedRequest:
+    """A request within its budget: what will be forwarded."""
+
+    messages: Sequence[Message]
+    report: Report
+    changed: bool = True
+    """Whether the messages differ from the client's."""
+    summary: PrefixSummary | None = None
+    """The summary that is in use now."""
+    full: bool = False
+    """Whether the request is critically near its limit, and no compaction would change that (FR-5.3.1c)."""
+
+
+@value
+class PendingTurn:
+    """A turn whose reply is on its way."""
+
+    record: TurnRecord
+    """What is stored if no complete reply comes."""
+    counted_as: str
+    """The model whose tokenizer counts the reply."""
+    dialect: Dialect
+    """The format of the reply."""
+    learn: Learn | None = None
+    prepare: Prepare | None = None
+    """Present where the next summary is due."""
+    give_up: GiveUp | None = None
+    """Present where the client keeps no messages itself (stored history)."""
+
+    def record_with(self, reply: Reply, counter: TokenCounter) -> TurnRecord:
+        """Return the record with the reply; an incomplete reply is not among its messages."""
+        message = reply.message
+        if message is None or not reply.complete:
+            return replace(self.record, complete=reply.complete, usage=reply.usage)
+        return self.record.answered(message, counter.count_message(message, self.counted_as), reply.usage)
+
+
 @value
 class Exchange:
-    """An upstream's answer on its way, and what belongs to it."""
+    """An upstream's reply on its way, and what belongs to it."""
 
     reply: UpstreamReply
     turn: PendingTurn
     report: Report
     summary: PrefixSummary | None = None
-    """The one that is in use now, if the store keeps it."""
+    """The summary that is in use now, if the store has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The request was understood but not forwarded, or not answered; nothing of it was stored."""
+    """A request that was understood but not forwarded, or not answered; nothing of it was stored."""
 
     error: TidemarkError
     report: Report
 
 
-class ReadReply:
-    """An upstream's answer that has been read already."""
+@dataclass(frozen=True, slots=True)
+class CommandAnswer:
+    """Tidemark's own answer to a command. Nothing of it is stored, and nothing was sent upstream."""
+
+    answer: OwnAnswer
+    report: Report
+
+
+Result = Exchange | Refused | CommandAnswer
+"""What a request comes to, before its reply is relayed."""
+
+
+@value
+class Ending:
+    """How an exchange ended, and what the upstream itself counted."""
+
+    outcome: Outcome
+    reply: Reply = EMPTY_REPLY
+    error: TidemarkError | None = None
+    """What the client must still be sent: the reply was cut short and the upstream did not say so itself, or the turn
+    of a stored history could not be stored."""
+    stored: bool = True
+    """Whether the turn is in the store; nothing of a refusal is."""
+
+
+class BufferedReply:
+    """An ``UpstreamReply`` whose body was read already."""
 
     def __init__(self, status: int, headers: Headers, data: bytes) -> None:
         self.status = status
@@ -62,8 +242,8 @@ class ReadReply:
         self._data = data
 
     async def body(self) -> AsyncIterator[bytes]:
-        """The bytes, in one piece."""
+        """Yield the body in one piece."""
         yield self._data
 
     async def close(self) -> None:
-        """Nothing is open any more."""
+        """Do nothing: no connection is open."""

@@ -13,9 +13,11 @@ from io import BytesIO
 
 from starlette.types import Receive, Send
 
+from proxy.core.conversation.request import ErrorFormat
 from proxy.core.errors import BodyTooLarge, TidemarkError
 from proxy.core.ports import Headers
-from proxy.server.errors import envelope, error_lines, event, status_of
+from proxy.dialects.openai_errors import OPENAI_ERRORS
+from proxy.server.errors import error_lines, status_of
 
 JSON = (b"content-type", b"application/json")
 CLIENT_GONE = 499
@@ -107,8 +109,9 @@ class CancelOnDisconnect:
 class Response:
     """One response while it is sent; its state is how much of it was sent."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, errors: ErrorFormat = OPENAI_ERRORS) -> None:
         self._send = send
+        self._errors = errors
         self._is_started = False
         self.status: int | None = None
         """None until the status line was handed to the server; nothing can follow where that was cancelled."""
@@ -139,9 +142,9 @@ class Response:
     async def error(self, error: TidemarkError, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
         """Send an error: as a response, or as an event of the stream that has begun."""
         if not self._is_started:
-            await self.whole(status_of(error), [JSON, *error_lines(error), *headers], envelope(error))
+            await self.whole(status_of(error), [JSON, *error_lines(error), *headers], self._errors.error(error))
         else:
-            await self.end(event(envelope(error)))
+            await self.end(self._errors.error_event(error))
 
 
 def _too_large(max_bytes: int) -> BodyTooLarge:

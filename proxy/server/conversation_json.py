@@ -67,7 +67,7 @@ def context_snapshot(snapshot: ContextSnapshot) -> JsonObject:
         "at": snapshot.at,
         "exact": snapshot.exact,
         "model": snapshot.model,
-        "messages": [json.loads(message.raw) for message in snapshot.messages],
+        "messages": [json.loads(raw) for raw in snapshot.messages],
         "summarized_messages": snapshot.summarized_messages,
     }
     if snapshot.tokens is not None:

@@ -1,8 +1,7 @@
-"""Errors on the wire: OpenAI's envelope, and the one place where our errors get a status."""
+"""This module gives each of our errors its HTTP status and header lines; a dialect writes its body."""
 
 from __future__ import annotations
 
-import json
 import math
 from http import HTTPStatus
 
@@ -54,39 +53,3 @@ def error_lines(error: errors.TidemarkError) -> list[tuple[bytes, bytes]]:
     if isinstance(error, errors.UnsupportedEncoding):
         lines.append((b"accept-encoding", ", ".join(ENCODINGS).encode()))  # RFC 9110, section 15.5.16
     return lines
-
-
-def envelope(error: errors.TidemarkError) -> bytes:
-    """``{"error": {"message", "type", "param", "code"}}``: the OpenAI reference, "Error codes"."""
-    param = error.param if isinstance(error, errors.InvalidRequest) else None
-    if isinstance(error, errors.ContextLengthExceeded):
-        param = "messages"
-    elif isinstance(error, errors.ModelNotFound):
-        param = "model"
-    body = {"message": str(error), "type": _type_of(error), "param": param, "code": error.code}
-    return json.dumps({"error": body}, ensure_ascii=False).encode()
-
-
-def event(body: bytes) -> bytes:
-    """A body that can come after the first byte only: one event of the stream.
-
-    It opens with an empty line of its own, so that it stands apart from an event that was cut short.
-    """
-    return b"\n\ndata: " + b"".join(body.splitlines()) + b"\n\n"
-
-
-def belated(status: int, body: bytes) -> bytes:
-    """An upstream's whole answer as an event, for a response that has begun; a page of HTML says so in our words."""
-    try:
-        told = json.loads(body)
-    except (ValueError, RecursionError):
-        told = None
-    if isinstance(told, dict) and (status < HTTPStatus.BAD_REQUEST or told.get("error")):
-        return event(body)
-    return event(envelope(errors.UpstreamError(f"The upstream answered with status {status}.")))
-
-
-def _type_of(error: errors.TidemarkError) -> str:
-    if isinstance(error, errors.ClientError):
-        return "invalid_request_error"
-    return "upstream_error" if isinstance(error, errors.UpstreamError) else "server_error"

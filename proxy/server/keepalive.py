@@ -75,7 +75,7 @@ class KeepAlive:
             if self._sending is not None:  # the request was cancelled, and nobody waits for the comment
                 self._sending.cancel()
 
-    def announce_summary(self, messages: int, tokens: int) -> None:
+    def on_summarizing(self, messages: int, tokens: int) -> None:
         """Say in the next comments that the client waits for a summary.
 
         :param messages: how many messages it will stand for
@@ -86,7 +86,7 @@ class KeepAlive:
             if self._sending is None:
                 self._wake_at(min(self._first, asyncio.get_running_loop().time() + self._notice))
 
-    def end_announcement(self) -> None:
+    def on_summarized(self) -> None:
         """Send plain comments again, because the summary is made."""
         if self._comment is not COMMENT:
             self._comment = COMMENT

@@ -8,16 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from proxy.core.conversation.messages import JsonValue, ModelRequest
+from proxy.core.conversation.request import ModelRequest
 from proxy.core.errors import TidemarkError
 from proxy.core.events import Outcome, RequestServed
-from proxy.core.report import NO_USAGE, Report, Usage
-from proxy.pipeline.relay import Ending
+from proxy.core.report import NO_USAGE, Report
+from proxy.pipeline.values import Ending
 from proxy.server.asgi import CLIENT_GONE, Response
 from proxy.server.headers import report_lines
-
-MAX_COUNT = 2**53
-"""The largest number of tokens that is taken from an upstream; larger numbers cannot be added up exactly."""
 
 
 class RequestLog:
@@ -36,9 +33,12 @@ class RequestLog:
         self._timer = timer
         self._started = timer()
 
-    def note_report(self, report: Report) -> None:
+    def on_planned(self, report: Report) -> None:
         """Note what was done to the request."""
         self.report = report
+
+    def on_summarizing(self, messages: int, tokens: int) -> None:
+        """Do nothing: a client that waits for a whole answer sees no progress."""
 
     def facts(self) -> list[tuple[bytes, bytes]]:
         """Return the header lines that report what was done to the request (promise 9); none before it is known."""
@@ -69,20 +69,7 @@ class RequestLog:
             request.model if request else "",
             request.stream if request else False,
             self.report,
-            _usage(self.ending) if self.ending else NO_USAGE,
+            request.dialect.usage(self.ending.reply.usage) if request and self.ending else NO_USAGE,
             self.code,
             self.cause,
         )
-
-
-def _usage(ending: Ending) -> Usage:
-    """Return the upstream's own counts of prompt, cached prompt and completion, for monitoring (FR-1.1.5)."""
-    usage = ending.reply.usage
-    details = usage.get("prompt_tokens_details")
-    cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
-    return Usage(_count(usage.get("prompt_tokens")), cached, _count(usage.get("completion_tokens")))
-
-
-def _count(value: JsonValue) -> int | None:
-    """Return a number of tokens; None where the upstream sent anything else."""
-    return value if type(value) is int and abs(value) <= MAX_COUNT else None

@@ -13,8 +13,9 @@ from starlette.responses import Response
 
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import TidemarkError
+from proxy.dialects.openai_errors import OPENAI_ERRORS
 from proxy.server.asgi import CLIENT_GONE, ClientGone
-from proxy.server.errors import envelope, error_lines, status_of
+from proxy.server.errors import error_lines, status_of
 
 JSON_TYPE = "application/json"
 Handler = Callable[[Request], Awaitable[Response]]
@@ -28,7 +29,7 @@ def with_error_envelope(handler: Handler) -> Handler:
         try:
             return await handler(request)
         except TidemarkError as error:
-            response = Response(envelope(error), status_of(error), media_type=JSON_TYPE)
+            response = Response(OPENAI_ERRORS.error(error), status_of(error), media_type=JSON_TYPE)
             response.raw_headers.extend(error_lines(error))
             return response
         except ClientGone:

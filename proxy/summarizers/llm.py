@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-from proxy.core.conversation.messages import CachedPrefix, Message
+from proxy.core.conversation.messages import Message
+from proxy.core.conversation.request import CachedPrefix
 from proxy.core.conversation.summary import SummaryRecipe, Template
 from proxy.core.errors import (
     ModelNotFound,

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from proxy.core.conversation.messages import JsonValue, Message, ModelRequest
+from proxy.core.conversation.messages import JsonValue, Message
+from proxy.core.conversation.request import ModelRequest
 from proxy.core.conversation.summary import render_text
 from proxy.dialects.chat.message import LEGACY_CALL
 from proxy.tokens.families import Family, family_for

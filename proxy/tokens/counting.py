@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, cast
 
-from proxy.core.conversation.messages import Message, ModelRequest, digest_of, hashed
+from proxy.core.conversation.messages import Message, digest_of, hashed
+from proxy.core.conversation.request import ModelRequest
 from proxy.core.errors import TokenizerFailed
 from proxy.core.ports import RequestCount, Stored
 from proxy.tokens.accounting import BARE, PER_MESSAGE, Scheme, fixed_tokens, message_tokens, scheme_for
@@ -76,9 +77,11 @@ class LocalTokenCounter:
         :raises TokenizerFailed: counting failed, and ``on_failure`` is ``error``
         """
         scheme = scheme_for(model)
-        lineage, reuse_key = request.lineage, ("tokens", scheme.key)
+        hints = request.hints
         # The counts of the leading messages that an earlier request had too, unless any was an estimate.
-        reused_counts: tuple[int, ...] = () if lineage is None or self._warned else lineage.before.get(reuse_key, ())
+        reused_counts: tuple[int, ...] = (
+            () if hints is None or self._warned else hints.earlier.tokens.get(scheme.key, ())
+        )
         new_messages = request.messages[len(reused_counts) :] if reused_counts else request.messages
         counts: Sequence[int | None]
         counts, new_chars = self._lookup(new_messages, scheme)
@@ -104,8 +107,8 @@ class LocalTokenCounter:
                 self._texts.put(fixed_key, fixed_cost[0])
                 self._texts.put(_change_key(fixed_key), fixed_cost[1])
         all_counts = (*reused_counts, *cast("Sequence[int]", counts))  # none is missing by now
-        if lineage is not None:
-            lineage.found[reuse_key] = all_counts
+        if hints is not None:
+            hints.facts.tokens[scheme.key] = all_counts
         mark = "" if self._warned else scheme.mark
         exact = scheme.family.exact and not self._warned
         cost, change = fixed_cost

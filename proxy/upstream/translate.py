@@ -15,9 +15,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from proxy.core.conversation.messages import CachedPrefix, JsonValue, render_body, render_messages
+from proxy.core.conversation.messages import JsonValue
+from proxy.core.conversation.request import CachedPrefix
 from proxy.core.errors import UpstreamError
 from proxy.core.ports import Caller, Headers, Route, UpstreamReply
+from proxy.dialects.bodies import array_of, body_of
 from proxy.upstream.answers import error_envelope, text_of
 from proxy.upstream.chunks import StreamedReply, answer_headers, plain
 from proxy.upstream.errors import TIMEOUT_REMEDY, refused, timed_out
@@ -113,7 +115,7 @@ class TranslateLane:
             raise refused(route, credential.status, credential.body)
         arguments: dict[str, Any] = {"messages": []}
         if live:
-            request = _decoded(render_body(live.fields, {"messages": render_messages(live.messages)}))
+            request = _decoded(body_of(live.fields, {"messages": array_of(live.raws)}))
             arguments = {name: value for name, value in request.items() if name in CHAT_FIELDS and value is not None}
         arguments |= {"messages": [*arguments["messages"], *messages], "max_tokens": max_tokens}
         try:

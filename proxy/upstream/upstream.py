@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, assert_never
 
 from proxy.core.bounded import BoundedCache
-from proxy.core.conversation.messages import LONGEST_MODEL_NAME, CachedPrefix, JsonValue
-from proxy.core.errors import ModelNotFound
+from proxy.core.conversation.messages import LONGEST_MODEL_NAME, JsonValue
+from proxy.core.conversation.request import CachedPrefix, Dialect
+from proxy.core.errors import DialectNotServed, ModelNotFound
 from proxy.core.ports import Caller, Lane, Route, UpstreamReply
 from proxy.upstream import litellm, providers
 from proxy.upstream.bases import trimmed
@@ -19,7 +20,7 @@ from proxy.upstream.fields import CONFIGURED_FOR_LITELLM
 from proxy.upstream.naming import why_closed
 from proxy.upstream.routes import Destination, find, read_entries, served_at
 from proxy.upstream.translate import TranslateLane
-from proxy.upstream.wire import WireLane
+from proxy.upstream.wire import CHAT_PATH, WireLane
 
 MAX_CACHED_ROUTES = 1024
 """Resolved names that are cached; clients choose names, so there must be a bound."""
@@ -88,14 +89,27 @@ class LiteLLMUpstream:
         routes.put(model, route)
         return route
 
-    async def send(self, route: Route, body: bytes, caller: Caller, *, stream: bool) -> UpstreamReply:
-        """Send a chat request over its lane and wait for status and headers.
+    async def send(self, route: Route, body: bytes, caller: Caller, *, dialect: Dialect, stream: bool) -> UpstreamReply:
+        """Send a model request over its lane and wait for status and headers.
 
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
+        :raises DialectNotServed: litellm translates chat completions only
         """
         if route.lane == "wire":
-            return await self.wire.send(route, body, caller)
+            return await self.wire.send(route, body, caller, path=dialect.path)
+        if dialect.path != CHAT_PATH:
+            raise _not_served(route, dialect.path)
         return await self._translate.send(route, body, caller, stream=stream)
+
+    async def forward(self, route: Route, method: str, path: str, body: bytes, caller: Caller) -> UpstreamReply:
+        """Send a request that Tidemark does not understand, and wait for status and headers.
+
+        :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
+        :raises DialectNotServed: litellm carries no unknown request
+        """
+        if route.lane != "wire":
+            raise _not_served(route, path)
+        return await self.wire.forward(route, method, path, body, caller)
 
     async def complete(
         self,
@@ -200,6 +214,13 @@ class LiteLLMUpstream:
             f"The model {name[:200]!r} does not exist or you do not have access to it"
             f"{f' ({reason})' if reason else ''}. Configured: {listing or 'no models'}. {remedy}"
         )
+
+
+def _not_served(route: Route, path: str) -> DialectNotServed:
+    return DialectNotServed(
+        f"The provider of {route.name!r} is reached through litellm, which does not serve {path}. Use "
+        f"{CHAT_PATH}, or a model whose entry has 'lane: wire'."
+    )
 
 
 async def _lane_of(entry: Destination, provider: str, base: str | None) -> Lane:

@@ -17,7 +17,8 @@ from urllib.request import getproxies, proxy_bypass
 
 import msgspec
 
-from proxy.core.conversation.messages import CachedPrefix, JsonValue
+from proxy.core.conversation.messages import JsonValue
+from proxy.core.conversation.request import CachedPrefix
 from proxy.core.errors import UpstreamError
 from proxy.core.http_headers import end_to_end
 from proxy.core.ports import Caller, Headers, Route, UpstreamReply
@@ -46,6 +47,8 @@ ends later, its server may have worked on the request and bills it (RFC 9110, 9.
 LONGEST_ROUND_TRIP_SECONDS = 0.3
 """A round trip around the globe; a connect that took longer lost a packet or waited for a second address."""
 
+CHAT_PATH = "/chat/completions"
+"""Summarizers are asked in chat completions, whatever the client speaks."""
 JSON_CONTENT = (b"content-type", b"application/json")
 Lines = Sequence[tuple[bytes, bytes]]
 
@@ -143,15 +146,25 @@ class WireLane:
         self._pool: Pool | None = None
         self._aiohttp: AiohttpClient | None = None
 
-    async def send(self, route: Route, body: bytes, caller: Caller) -> UpstreamReply:
-        """Send a chat request and wait for status and headers, at most ``route.timeout_seconds``.
+    async def send(self, route: Route, body: bytes, caller: Caller, *, path: str = CHAT_PATH) -> UpstreamReply:
+        """Send a model request and wait for status and headers, at most ``route.timeout_seconds``.
 
+        :param path: the endpoint of the request's dialect, below the base URL
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
         """
         headers = outgoing(route, caller)
         if b"content-type" not in dict(headers):
             headers.append(JSON_CONTENT)
-        return WireReply(await self._ask(route, "POST", chat_url(route.base_url), headers, body), route)
+        return WireReply(await self._ask(route, "POST", url_of(route.base_url, path), headers, body), route)
+
+    async def forward(self, route: Route, method: str, path: str, body: bytes, caller: Caller) -> UpstreamReply:
+        """Send any request as it came, with the credential that its route has.
+
+        :param path: below the base URL, with its query
+        :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
+        """
+        url = endpoint(route.base_url, path)
+        return WireReply(await self._ask(route, method, url, outgoing(route, caller), body or None), route)
 
     async def complete(
         self,
@@ -172,14 +185,13 @@ class WireLane:
         # api.openai.com's reasoning models refuse max_tokens; most other servers know no other member.
         bound = "max_completion_tokens" if is_openai(route.base_url) else "max_tokens"
         fields = {name: msgspec.Raw(raw) for name, raw in live.fields.items()} if live else {}
-        before = [msgspec.Raw(message.raw) for message in live.messages] if live else []
+        before = [msgspec.Raw(raw) for raw in live.raws] if live else []
         members = {"messages": [*before, *messages], bound: max_tokens, "stream": False}
         body = msgspec.json.encode({"model": route.upstream_model, **fields, **members})
         headers = [pair for pair in outgoing(route, caller) if pair[0] not in (b"content-type", b"accept")]
         headers += [JSON_CONTENT, (b"accept", b"application/json")]
-        return text_of(
-            await self._json(route, "POST", chat_url(route.base_url), headers, body, seconds=timeout_seconds), route
-        )
+        url = url_of(route.base_url, CHAT_PATH)
+        return text_of(await self._json(route, "POST", url, headers, body, seconds=timeout_seconds), route)
 
     async def get_json(self, route: Route, url: str, caller: Caller, *, timeout_seconds: float) -> JsonValue:
         """Return a JSON document of the upstream, such as ``{base_url}/models``, with the caller's credential.
@@ -263,9 +275,9 @@ class WireLane:
 
 
 @lru_cache(maxsize=MAX_CACHED_URLS)
-def chat_url(base_url: str) -> str:
-    """Return the URL for chat requests; the cache returns the same string each time, whose hash is computed once."""
-    return endpoint(base_url, "/chat/completions")
+def url_of(base_url: str, path: str) -> str:
+    """Return the URL of an endpoint: the very same text each time, so that its hash is cached."""
+    return endpoint(base_url, path)
 
 
 def is_openai(base_url: str) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 from proxy.archive import ArchiveAccess, ConversationReader, StandingSummaries
 from proxy.archive.search_index import MessageSearch
-from proxy.core.conversation.messages import Message
+from proxy.core.conversation.request import Dialect
 from proxy.core.ports import DeletionHook
 from proxy.store.conversations import RedisStore
 
@@ -19,7 +19,7 @@ def reader(
     *,
     upstream: Any = NOTHING,
     hooks: Sequence[DeletionHook] = (),
-    read: Callable[[Sequence[bytes]], Sequence[Message]] = NOTHING,
+    dialect: Dialect = NOTHING,
 ) -> ConversationReader:
     """Return a reader that knows no model."""
     return ConversationReader(
@@ -28,6 +28,6 @@ def reader(
         summaries=StandingSummaries(store=store, upstream=upstream, catalog=NOTHING, choose=NOTHING),
         search=MessageSearch(),
         deletion_hooks=hooks,
-        read=read,
+        dialect=dialect,
         clock=lambda: 2_000_000_000.0,
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message, render_messages
+from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import chain_of
 from proxy.core.conversation.summary import PrefixSummary, render_summary
 from proxy.core.planning.assemble import assemble
@@ -19,6 +19,8 @@ from proxy.core.planning.budget import ModelProfile, budget_for
 from proxy.core.planning.cuts import open_cuts
 from proxy.core.planning.plan import plan, plan_ahead
 from proxy.core.planning.situation import CannotFit, Compact, NoCompaction, PlanInput, SwapSummary
+from proxy.dialects.bodies import array_of
+from proxy.dialects.chat.dialect import ChatDialect
 from tests.core.histories import (
     BOOLEANS,
     MAYBE_TEXT,
@@ -33,6 +35,7 @@ from tests.core.histories import (
 )
 from tests.core.test_promises import Step, assert_prefix_only, assert_valid, summarized
 
+CHAT = ChatDialect()
 FIXED = 3
 EXAMPLES = max(500, settings().max_examples)
 """Of ``make test``; of ``make test-deep`` its profile's."""
@@ -101,7 +104,7 @@ class Tenant:
         are, until the conversation has grown past it again.
         """
         assert step.forwarded is not None
-        body = render_messages(step.forwarded).removesuffix(b"]")
+        body = array_of(CHAT.raws_of(step.forwarded)).removesuffix(b"]")
         before, self._sent = self._sent, (step, body)
         if before is None or isinstance(step.planned, Compact | SwapSummary):
             return

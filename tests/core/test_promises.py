@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message, render_messages
+from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import chain_of
 from proxy.core.conversation.summary import OPENING, PrefixSummary, SummaryRecipe, render_summary
 from proxy.core.planning.assemble import assemble
@@ -24,8 +24,11 @@ from proxy.core.planning.situation import (
     PlanInput,
     ReuseSummary,
 )
+from proxy.dialects.bodies import array_of
+from proxy.dialects.chat.dialect import ChatDialect
 from tests.core.histories import conversations, message, orphans, pairs, profiles, size
 
+CHAT = ChatDialect()
 FIXED = 3
 MODES: st.SearchStrategy[Mode] = st.sampled_from(["auto", "auto", "auto", "force"])
 
@@ -146,7 +149,7 @@ def test_the_forwarded_prefix_is_frozen_between_two_compactions(messages: list[M
         step = walk(request, profile, summary, "auto")
         if step.forwarded is None:
             break
-        sent = render_messages(step.forwarded).removesuffix(b"]")
+        sent = array_of(CHAT.raws_of(step.forwarded)).removesuffix(b"]")
         if before is not None and not isinstance(step.planned, Compact):
             assert sent.startswith(before)
         before, summary = sent, step.summary
@@ -217,7 +220,7 @@ def test_a_summary_cannot_break_out_of_its_quotation(messages: list[Message], te
     assert rendered.text.count("<<<") == 1
     assert rendered.text.count(">>>") == 1
     assert rendered.text.endswith(">>>")
-    assert json.loads(rendered.raw) == {"role": "system", "content": rendered.text}
+    assert json.loads(CHAT.raws_of([rendered])[0]) == {"role": "system", "content": rendered.text}
 
 
 def test_a_first_message_that_is_the_newest_is_never_summarized_away() -> None:

@@ -20,9 +20,11 @@ from proxy.dialects import json_steps as steps
 from proxy.dialects import raw_json as members
 from proxy.dialects.chat import message as chat
 from proxy.dialects.chat import request as bodies
+from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.chat.message import parse_message
-from proxy.dialects.chat.request import LIGHT_BYTES, RequestParser
+from proxy.dialects.chat.request import RequestParser
 from proxy.dialects.json_bounds import (
+    LIGHT_BYTES,
     MAX_MEMBER_VALUES,
     MAX_MESSAGES,
     MAX_PART_VALUES,
@@ -115,10 +117,10 @@ def test_a_text_takes_no_more_memory_than_its_bound(monkeypatch: pytest.MonkeyPa
     for text, served in (("a" * 7_000_000, True), ("a" * 7_000_000 + "😀", False), ("a" * 1_500_000 + "😀", True)):
         body = b'{"model": "m", "messages": [{"role": "user", "content": "%b"}]}' % (text + half).encode()
         if served and not (half and len(text) > 4_000_000):
-            RequestParser().chat(body)
+            ChatDialect().parser.parse_now(body)
             continue
         with pytest.raises(InvalidRequest, match="are the most") as refused:
-            RequestParser().chat(body)
+            ChatDialect().parser.parse_now(body)
         assert refused.value.code == "string_above_max_length"
 
 
@@ -127,7 +129,7 @@ def test_a_vast_body_is_taken_apart_in_steps_and_says_the_same(monkeypatch: pyte
     """Members of one name too; what is no JSON is refused as in any other body."""
     talk = b'[ {"role":"user","content":"hi%b"} , {"role":"user","content":""} ]' % cut.encode()
     body = b' { "model" :"m", "x": {"a": [1, "}"]}, "messages":[], "messages": %b,"n":1.5 } ' % talk
-    expected = RequestParser().chat(body)
+    expected = ChatDialect().parser.parse_now(body)
     broken = [
         body[:-3],
         body.replace(b"1.5", b"1.5.5"),
@@ -139,11 +141,11 @@ def test_a_vast_body_is_taken_apart_in_steps_and_says_the_same(monkeypatch: pyte
     told = []
     for size in (members.VAST_BYTES, 0):
         monkeypatch.setattr(members, "VAST_BYTES", size)
-        read = RequestParser().chat(body)
+        read = ChatDialect().parser.parse_now(body)
         assert (read.messages, read.fields) == (expected.messages, expected.fields)
         for one in broken:
             with pytest.raises(InvalidRequest) as refused:
-                RequestParser().chat(one)
+                ChatDialect().parser.parse_now(one)
             told.append((refused.value.code, refused.value.param))
     assert told[: len(broken)] == told[len(broken) :]
 
@@ -192,25 +194,25 @@ def test_a_body_holds_no_more_than_its_bounds(
     if half:
         body = body.replace(b'"model"', b'"cut": "\\ud83d", "model"')
     with pytest.raises(InvalidRequest, match=bound) as refused:
-        RequestParser().chat(body)
+        ChatDialect().parser.parse_now(body)
     assert (refused.value.param, refused.value.code) == (param, code)
 
 
 def test_as_much_as_the_bounds_is_read() -> None:
     """And what stands in texts is no member, however much it looks like one."""
-    assert len(RequestParser().chat(request(texts(*["a"] * MAX_MESSAGES))).messages) == MAX_MESSAGES
+    assert len(ChatDialect().parser.parse_now(request(texts(*["a"] * MAX_MESSAGES))).messages) == MAX_MESSAGES
     looking_so = json.dumps([{"a": [1, 2]}] * MAX_VALUES)
-    assert RequestParser().chat(request(texts(looking_so))).messages[0].text == looking_so
+    assert ChatDialect().parser.parse_now(request(texts(looking_so))).messages[0].text == looking_so
 
 
 def test_a_conversation_that_goes_on_meets_the_same_bound() -> None:
     """Where only its end is parsed; of what the store has, any number is read."""
-    parser, talk = RequestParser(), texts(*["a"] * MAX_MESSAGES)
-    parser.chat(request(talk))
+    parser, talk = ChatDialect().parser, texts(*["a"] * MAX_MESSAGES)
+    parser.parse_now(request(talk))
     longer = request([*talk, *texts("one more")])
     with pytest.raises(InvalidRequest, match="at most"):
-        parser.chat(longer)
-    assert len(parser.chat(longer, bounded=False).messages) == MAX_MESSAGES + 1
+        parser.parse_now(longer)
+    assert len(parser.parse_now(longer, bounded=False).messages) == MAX_MESSAGES + 1
 
 
 async def test_much_that_is_new_is_parsed_while_the_loop_goes_on() -> None:
@@ -222,26 +224,26 @@ async def test_much_that_is_new_is_parsed_while_the_loop_goes_on() -> None:
             threads.add(threading.get_ident())
             return super()._parsed(raws, first)
 
-    parser, talk = Watched(), texts(*["some words"] * 4_000)
+    parser, talk = Watched(ChatDialect()), texts(*["some words"] * 4_000)
     assert len(request(talk)) > 2 * LIGHT_BYTES
-    reading = asyncio.create_task(parser.read(request(talk)))
+    reading = asyncio.create_task(parser.parse(request(talk)))
     await reading
     assert threads
     assert threading.get_ident() not in threads
     threads.clear()
-    again = await parser.read(request([*talk, *texts("one more")]))
+    again = await parser.parse(request([*talk, *texts("one more")]))
     assert threads == {threading.get_ident()}
     assert again.messages[:-1] == (await reading).messages
 
 
 def test_threads_share_one_parser() -> None:
     """Its caches are for time only: what is read is the same, and they keep within their bounds."""
-    parser = RequestParser(200_000)
+    parser = ChatDialect(200_000).parser
     sent = [request(texts(*[f"{number} {place} words" for place in range(60 + number)])) for number in range(24)]
     read: list[tuple[int, Any]] = []
 
     def work(first: int) -> None:
-        read.extend([(place, parser.chat(sent[place])) for place in (*range(first, 24), *range(first))])
+        read.extend([(place, parser.parse_now(sent[place])) for place in (*range(first, 24), *range(first))])
 
     threads = [threading.Thread(target=work, args=(first,)) for first in (0, 8, 16)]
     for one in threads:
@@ -249,4 +251,4 @@ def test_threads_share_one_parser() -> None:
     for one in threads:
         one.join()
     assert len(read) == 72
-    assert all(one.messages == RequestParser().chat(sent[place]).messages for place, one in read)
+    assert all(one.messages == ChatDialect().parser.parse_now(sent[place]).messages for place, one in read)

@@ -9,24 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import ModelRequest
+from proxy.core.conversation.request import ModelRequest
 from proxy.core.errors import InvalidRequest
-from proxy.dialects.chat.request import RequestParser
+from proxy.dialects.chat.dialect import ChatDialect
+from proxy.pipeline.command_answers import ContextFacts, context_text, failed_text, summarized_text
 from proxy.pipeline.command_text import (
-    ContextFacts,
-    answered,
+    answered_places,
     command_in,
-    context_text,
-    exchanges,
-    failed_text,
+    command_places,
+    is_free_of_commands,
     mark_of,
-    quiet,
-    summarized_text,
-    unanswered,
-    without_exchanges,
+    unanswered_places,
+    without_places,
 )
 from tests.core.histories import BOOLEANS, conversations, message, up_to
 
+CHAT = ChatDialect()
 MARK = mark_of(b"a secret of the tests", b"a caller")
 FACTS = ContextFacts(5678, 1234, 1800, 2000, 42, 30, 2, 1_700_000_000.0, "hybrid")
 ANSWERS = [
@@ -46,15 +44,15 @@ HOLDERS: list[Any] = [lambda text: text, lambda text: [{"type": "text", "text": 
 
 def parsed(said: list[Any], dump: dict[str, Any], **more: Any) -> ModelRequest:
     """A request as a client sends it."""
-    return RequestParser().chat(json.dumps({"model": "m", "messages": said, **more}, **dump).encode())
+    return CHAT.parser.parse_now(json.dumps({"model": "m", "messages": said, **more}, **dump).encode())
 
 
 def spared(request: ModelRequest, *, commands: bool = True) -> ModelRequest:
     """What is left of a request where commands are on, or not."""
-    gone, lost = exchanges(request, MARK)
-    if quiet(request, MARK):
+    gone, lost = command_places(request, MARK)
+    if is_free_of_commands(request, MARK):
         assert (gone, lost, command_in(request.messages)) == (frozenset(), frozenset(), None)
-    return without_exchanges(request, gone | lost if commands else gone)
+    return without_places(request, gone | lost if commands else gone)
 
 
 HOLDER, ANSWER, DUMP = map(st.sampled_from, (HOLDERS, ANSWERS, DUMPS))
@@ -129,7 +127,7 @@ def test_a_request_without_commands_is_the_very_same(messages: list[Any]) -> Non
 def test_an_answer_that_was_cut_short_is_still_known() -> None:
     """A client that stopped the stream sends what it has."""
     said = [message(role="user", content="/context"), message(role="assistant", content=ANSWERS[0][: len(MARK) + 3])]
-    assert answered(said, MARK) == {0, 1}
+    assert answered_places(said, MARK) == {0, 1}
 
 
 def test_an_answer_without_its_command_goes() -> None:
@@ -141,7 +139,7 @@ def test_an_answer_without_its_command_goes() -> None:
         message(role="assistant", content=ANSWERS[1]),
         message(role="assistant", content=ANSWERS[1]),
     ]
-    assert answered(said, MARK) == {1, 3, 4}
+    assert answered_places(said, MARK) == {1, 3, 4}
 
 
 @pytest.mark.parametrize(
@@ -160,8 +158,8 @@ def test_an_answer_without_its_command_goes() -> None:
 def test_what_is_no_exchange_stays(said: list[tuple[str, str]]) -> None:
     """Nothing of a conversation is ever taken for ours by chance."""
     messages = [message(role=role, content=content) for role, content in said]
-    assert not answered(messages, MARK)
-    assert not unanswered(messages, MARK)
+    assert not answered_places(messages, MARK)
+    assert not unanswered_places(messages, MARK)
 
 
 @pytest.mark.parametrize(
@@ -177,13 +175,13 @@ def test_what_is_no_exchange_stays(said: list[tuple[str, str]]) -> None:
 def test_what_a_model_answered_to_a_command_stays(content: str | None, more: dict[str, Any]) -> None:
     """An answer without words is empty only where nothing stands beside them."""
     said = [message(role="user", content="/context"), message(role="assistant", content=content, **more)]
-    assert not unanswered([*said, message(role="user", content="hi")], MARK)
+    assert not unanswered_places([*said, message(role="user", content="hi")], MARK)
 
 
 def test_a_call_beside_a_mark_stays() -> None:
     """Promise 3: its result would be left alone."""
     calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
-    assert not answered([message(role="assistant", content=ANSWERS[0], tool_calls=calls)], MARK)
+    assert not answered_places([message(role="assistant", content=ANSWERS[0], tool_calls=calls)], MARK)
 
 
 def test_system_messages_within_an_exchange_stay() -> None:
@@ -193,7 +191,7 @@ def test_system_messages_within_an_exchange_stay() -> None:
         message(role="system", content="It is noon."),
         message(role="assistant", content=ANSWERS[0]),
     ]
-    assert answered(said, MARK) == {0, 2}
+    assert answered_places(said, MARK) == {0, 2}
 
 
 def test_a_request_of_nothing_else_is_refused() -> None:

@@ -13,9 +13,10 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import ModelRequest
 from proxy.core.conversation.prefix import chain_of
 from proxy.core.conversation.records import TurnRecord
+from proxy.core.conversation.request import ModelRequest
+from proxy.dialects.chat.dialect import ChatDialect
 from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.tokens import LocalTokenCounter
@@ -122,7 +123,9 @@ def test_a_worker_takes_over_the_counts_of_another(bench: Bench, store_url: str)
         told = await store.conversation(first)
         assert told is not None
         said = [message(**user(text)), message(**assistant("Fine."))]
-        mark = (await LocalTokenCounter().count(ModelRequest(b"", {}, "m", tuple(said)), "scripted")).scheme
+        mark = (
+            await LocalTokenCounter().count(ModelRequest(b"", {}, "m", tuple(said), ChatDialect()), "scripted")
+        ).scheme
         chain = chain_of(told.tenant, said)
         await store.record(
             TurnRecord(

@@ -13,11 +13,16 @@ import pytest
 
 from proxy.core.conversation.prefix import chain_of
 from proxy.core.conversation.records import TurnRecord
+from proxy.core.conversation.reply import Reply as Folded
 from proxy.core.errors import StoreError, StoreUnavailable, TokenizerFailed, UpstreamBroken
 from proxy.core.events import Event, StoreDegraded, TurnStored
 from proxy.core.ports import ConversationStore, Headers, TokenCounter
+from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.chat.message import parse_message
-from proxy.pipeline.relay import Ending, PendingTurn, Relay
+from proxy.dialects.chat.reply import fold_body
+from proxy.dialects.chat.stream import StreamFold
+from proxy.pipeline.relay import Relay
+from proxy.pipeline.values import Ending, PendingTurn
 from tests.support.scripted import chunk, streamed, whole
 
 ASKED = {"role": "user", "content": "hi"}
@@ -51,6 +56,22 @@ class Reply:
         self.closed = True
 
 
+class Decoding(ChatDialect):
+    """Chat completions, read by a decoder of the test's."""
+
+    def __init__(self, decode: Callable[[bytes], Any]) -> None:
+        super().__init__()
+        self.decode = decode
+
+    def fold_body(self, data: bytes) -> Folded:
+        """Read a completion."""
+        return fold_body(data, self.decode)
+
+    def fold_stream(self) -> StreamFold:
+        """Begin to read a stream of chunks."""
+        return StreamFold(self.decode)
+
+
 @dataclass
 class Room:
     """A relay, what it was given to store, and what it told."""
@@ -67,11 +88,11 @@ class Room:
     """Of each event that was read and each message that was counted: whether the event loop's thread did it."""
 
     def __post_init__(self) -> None:
-        self.relay = Relay(
-            cast("ConversationStore", self), cast("TokenCounter", self), self.told.append, self._decoded, lambda: 0.0
-        )
+        self.relay = Relay(cast("ConversationStore", self), cast("TokenCounter", self), self.told.append, lambda: 0.0)
+        self.dialect = Decoding(self.decoded)
 
-    def _decoded(self, data: bytes) -> Any:
+    def decoded(self, data: bytes) -> Any:
+        """The dialect's part."""
         self.threads.append(threading.current_thread() is threading.main_thread())
         return self.decode(data)
 
@@ -104,7 +125,7 @@ class Room:
 
     async def stream(self, *pieces: bytes | float, breaks: bool = False) -> Ending:
         """Carry a stream."""
-        return await self.relay.stream(Reply(pieces, breaks), turn(), self.deliver)
+        return await self.relay.stream(Reply(pieces, breaks), turn(self.dialect), self.deliver)
 
     @property
     def replies(self) -> list[str | None]:
@@ -112,7 +133,7 @@ class Room:
         return [one.messages[-1].text if one.messages[-1].role == "assistant" else None for one in self.stored]
 
 
-def turn() -> PendingTurn:
+def turn(dialect: ChatDialect) -> PendingTurn:
     """A turn of one question."""
     asked = parse_message(json.dumps(ASKED).encode(), ASKED, 0)
     record = TurnRecord(
@@ -130,7 +151,7 @@ def turn() -> PendingTurn:
         summarized=0,
         created_at=0.0,
     )
-    return PendingTurn(record, "m")
+    return PendingTurn(record, "m", dialect)
 
 
 def unreadable(_: bytes) -> Any:
@@ -155,7 +176,7 @@ async def test_a_failure_beside_the_bytes_costs_the_client_nothing(failure: str)
     ending = await room.stream(*SAID)
     assert b"".join(room.delivered) == b"".join(SAID)
     assert (ending.outcome, ending.error) == ("complete", None)
-    data, ending = await room.relay.whole(Reply([BODY]), turn())
+    data, ending = await room.relay.whole(Reply([BODY]), turn(room.dialect))
     assert (data, ending.outcome) == (BODY, "complete")
     told = [fact for fact in room.told if isinstance(fact, StoreDegraded)]
     assert len(told) == 2
@@ -167,14 +188,15 @@ async def test_a_failure_beside_the_bytes_costs_the_client_nothing(failure: str)
 
 async def test_an_error_that_cannot_be_read_is_the_clients_all_the_same() -> None:
     """An upstream's refusal is carried whatever its body does to us."""
-    data, ending = await Room(decode=unreadable).relay.whole(Reply([b"{}"], status=500), turn())
+    room = Room(decode=unreadable)
+    data, ending = await room.relay.whole(Reply([b"{}"], status=500), turn(room.dialect))
     assert (data, ending.outcome) == (b"{}", "refused")
 
 
 async def test_what_is_no_answer_is_not_a_complete_one() -> None:
     """A page of HTML with status 200: carried, told as incomplete, and nothing of it is stored."""
     room = Room()
-    data, ending = await room.relay.whole(Reply([b"<html>log in first</html>"]), turn())
+    data, ending = await room.relay.whole(Reply([b"<html>log in first</html>"]), turn(room.dialect))
     assert (data, ending.outcome) == (b"<html>log in first</html>", "incomplete")
     assert [(one.complete, len(one.messages)) for one in room.stored] == [(False, 1)]
 
@@ -185,7 +207,7 @@ async def test_a_client_that_leaves_after_the_last_word_leaves_the_turn_behind(p
     room = Room(store_seconds=0.05)
     pieces: list[bytes | float] = [*SAID[:-1], 60.0] if place == "before [DONE]" else [*SAID, 60.0]
     reply = Reply(pieces)
-    task = asyncio.create_task(room.relay.stream(reply, turn(), room.deliver))
+    task = asyncio.create_task(room.relay.stream(reply, turn(room.dialect), room.deliver))
     await room.has_delivered(len(SAID) - 1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -212,7 +234,7 @@ async def test_a_client_that_leaves_in_the_middle_leaves_an_incomplete_turn() ->
 async def test_a_client_that_leaves_while_a_whole_answer_is_stored_leaves_it_behind() -> None:
     """The body was there in full."""
     room = Room(store_seconds=0.05)
-    task = asyncio.create_task(room.relay.whole(Reply([BODY]), turn()))
+    task = asyncio.create_task(room.relay.whole(Reply([BODY]), turn(room.dialect)))
     await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -229,7 +251,7 @@ async def test_a_client_that_leaves_while_an_answer_is_learned_from_leaves_the_t
     async def learn(_: object) -> None:
         await asyncio.sleep(1)
 
-    carried = asyncio.create_task(room.relay.whole(Reply([BODY]), replace(turn(), learn=learn)))
+    carried = asyncio.create_task(room.relay.whole(Reply([BODY]), replace(turn(room.dialect), learn=learn)))
     await asyncio.sleep(0)
     carried.cancel()
     await asyncio.wait([carried])
@@ -246,7 +268,7 @@ async def test_a_socket_that_fails_at_the_last_bytes_leaves_the_turn_behind() ->
             raise OSError("gone")
 
     with pytest.raises(OSError, match="gone"):
-        await room.relay.stream(Reply(SAID), turn(), fail)
+        await room.relay.stream(Reply(SAID), turn(room.dialect), fail)
     await room.relay.settle()
     assert room.replies == ["the whole answer"]
 
@@ -310,7 +332,7 @@ async def test_a_large_answer_is_read_and_counted_in_a_thread() -> None:
     ending = await room.stream(*large_stream())
     assert (ending.outcome, room.replies) == ("complete", [LARGE])
     assert b"".join(room.delivered) == b"".join(large_stream())
-    _, ending = await room.relay.whole(Reply(whole(LARGE).pieces), turn())
+    _, ending = await room.relay.whole(Reply(whole(LARGE).pieces), turn(room.dialect))
     assert (ending.outcome, room.replies) == ("complete", [LARGE, LARGE])
     assert len(room.threads) >= 4
     assert not any(room.threads)
@@ -325,7 +347,7 @@ async def test_a_failure_beside_a_large_answer_costs_the_client_nothing(failure:
     ending = await room.stream(*large_stream())
     assert b"".join(room.delivered) == b"".join(large_stream())
     assert (ending.outcome, ending.error) == ("complete", None)
-    data, ending = await room.relay.whole(Reply(whole(LARGE).pieces), turn())
+    data, ending = await room.relay.whole(Reply(whole(LARGE).pieces), turn(room.dialect))
     assert (len(data) > len(LARGE), ending.outcome) == (True, "complete")
     told = [fact for fact in room.told if isinstance(fact, StoreDegraded)]
     assert len(told) == 2

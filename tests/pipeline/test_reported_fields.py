@@ -13,11 +13,12 @@ from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWind
 from proxy.core.planning.calibration import Calibration
 from proxy.core.ports import Caller, RequestCount, Route
 from proxy.core.report import Report
-from proxy.dialects.chat.request import RequestParser
+from proxy.dialects.chat.dialect import ChatDialect
+from proxy.pipeline.commands import Commands
 from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Identifier, tenant_of
 from proxy.pipeline.pipeline import Pipeline
-from proxy.pipeline.values import Controls, Exchange, ReadReply
+from proxy.pipeline.values import BufferedReply, Controls, Exchange
 
 ROUTE = Route("wire", "asked", "served", "openai", "http://upstream/v1")
 PROFILE = ModelProfile("asked", ModelWindow(), CompactionPolicy(calibrate=True))
@@ -62,8 +63,8 @@ class _Ports:
     def count_message(self, *_: object) -> int:
         return SUMMARY_TOKENS
 
-    async def send(self, *_: object, **__: object) -> ReadReply:
-        return ReadReply(200, (), b"{}")
+    async def send(self, *_: object, **__: object) -> BufferedReply:
+        return BufferedReply(200, (), b"{}")
 
     def timer(self) -> float:
         return next(self.ticks)
@@ -81,16 +82,19 @@ def _exchanged(controls: Controls) -> tuple[Exchange, Any]:
         timer=ports.timer,
     )
     fitting = BudgetFitter(counter=ports, compactor=ports, preparation=ports, timer=ports.timer)
+    commands = Commands(fitter=fitting, store=ports, mark_for=lambda _: "mark", emit=ports, clock=ports.timer)
     pipeline = Pipeline(
+        history=ports,
+        commands=commands,
         upstream=ports,
         catalog=ports,
         calibrations=ports,
-        identity=identity,
-        fitting=fitting,
+        identifier=identity,
+        fitter=fitting,
         clock=lambda: 9.5,
         timer=ports.timer,
     )
-    request = RequestParser().chat(json.dumps({"model": "asked", "messages": SAID}).encode())
+    request = ChatDialect().parser.parse_now(json.dumps({"model": "asked", "messages": SAID}).encode())
     exchange = asyncio.run(pipeline.run(request, CALLER, controls))
     assert isinstance(exchange, Exchange)
     return exchange, request
@@ -133,5 +137,5 @@ def test_a_turn_and_its_report_hold_what_their_fields_are_called() -> None:
         owner=owner_of(CALLER.fingerprint),
         name="mine",
     )
-    assert (exchange.turn.counted_as, exchange.turn.ahead) == ("served", None)
+    assert (exchange.turn.counted_as, exchange.turn.prepare) == ("served", None)
     assert exchange.turn.learn is not None

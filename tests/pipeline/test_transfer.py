@@ -11,13 +11,13 @@ from typing import Any, cast
 import pytest
 
 from proxy.archive import ArchiveAccess, Page, Transfer, transfer
-from proxy.core.conversation.messages import Message, ModelRequest
+from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import chain_of
 from proxy.core.conversation.records import StoredConversation, TurnRecord
+from proxy.core.conversation.request import ModelRequest
 from proxy.core.errors import BadImport, ConversationConflict, StoreUnavailable
 from proxy.core.ports import Caller, RequestCount, Route, StartedTurn, Stored
-from proxy.dialects.chat.jsonl import read_lines
-from proxy.dialects.chat.request import read_messages
+from proxy.dialects.chat.dialect import ChatDialect
 from proxy.pipeline.identify import tenant_of
 from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
@@ -63,6 +63,25 @@ class OneUpstream:
         return ROUTE
 
 
+class Watched(ChatDialect):
+    """Chat completions; each list has the threads that stored messages, or lines, were parsed in."""
+
+    def __init__(self, threads: list[threading.Thread], line_threads: list[threading.Thread]) -> None:
+        super().__init__()
+        self.threads = threads
+        self.line_threads = line_threads
+
+    def parse_messages(self, raws: Sequence[bytes]) -> tuple[Message, ...]:
+        """Parse single messages."""
+        self.threads.append(threading.current_thread())
+        return super().parse_messages(raws)
+
+    def parse_lines(self, data: bytes) -> list[Message]:
+        """Parse an export."""
+        self.line_threads.append(threading.current_thread())
+        return super().parse_lines(data)
+
+
 class Desk:
     """An archive with a store, and one caller; ``threads`` are those that stored messages were read in."""
 
@@ -71,8 +90,10 @@ class Desk:
         self.caller = Caller(uuid.uuid4().bytes, ())
         self.counter = Slow()
         self.threads: list[threading.Thread] = []
+        self.line_threads: list[threading.Thread] = []
         upstream = cast("Any", OneUpstream())
-        self.reading = reader(store, upstream=upstream, read=self._read)
+        dialect = Watched(self.threads, self.line_threads)
+        self.reading = reader(store, upstream=upstream, dialect=dialect)
         self.transfer = Transfer(
             access=ArchiveAccess(store, upstream),
             store=store,
@@ -80,6 +101,7 @@ class Desk:
             upstream=upstream,
             leases=RedisLeases(store.ask),
             counter=self.counter,
+            dialect=dialect,
             clock=lambda: 2_000_000_000.0,
             quota=store.usage,
         )
@@ -97,10 +119,6 @@ class Desk:
         found = await self.store.turns.start_turn(family, "", tenant, 10)
         assert found is not None
         return found
-
-    def _read(self, raws: Sequence[bytes]) -> Sequence[Message]:
-        self.threads.append(threading.current_thread())
-        return read_messages(raws)
 
 
 @pytest.fixture
@@ -158,18 +176,11 @@ async def test_the_name_is_held_as_long_as_an_import_takes(desk: Desk, monkeypat
     assert (after.record.id, after.lease is None) == (id_, False)
 
 
-async def test_a_large_import_is_read_in_a_thread_and_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_import_is_read_in_a_thread_and_once(desk: Desk) -> None:
     """Other requests go on meanwhile; the messages are those of its lines and are not parsed again."""
-    threads: list[threading.Thread] = []
-
-    def watched(data: bytes) -> Any:
-        threads.append(threading.current_thread())
-        return read_lines(data)
-
-    monkeypatch.setattr(transfer, "read_lines", watched)
     told = await desk.bring_in(*[user(long(place)) for place in range(500)])
-    assert (told.message_count, len(threads), desk.threads) == (500, 1, [])
-    assert threads[0] is not threading.main_thread()
+    assert (told.message_count, len(desk.line_threads), desk.threads) == (500, 1, [])
+    assert desk.line_threads[0] is not threading.main_thread()
 
 
 async def test_a_large_history_is_searched_in_a_thread(desk: Desk) -> None:

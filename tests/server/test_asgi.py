@@ -11,8 +11,8 @@ import pytest
 from starlette.requests import Request
 
 from proxy.core.errors import CompactionFailed, NotAuthenticated, TidemarkError, UpstreamBroken, UpstreamError
+from proxy.dialects.openai_errors import OPENAI_ERRORS, event
 from proxy.server.asgi import DISCONNECT_WATCH_DELAY_SECONDS, CancelOnDisconnect, Response
-from proxy.server.errors import belated, event
 from proxy.server.responses import with_error_envelope
 
 ERROR = UpstreamBroken("The upstream stopped.")
@@ -93,14 +93,17 @@ def test_an_event_is_one_line_whatever_the_body_looks_like() -> None:
 @pytest.mark.parametrize("body", [b"<html>\n502\n</html>", b"", b"[]", b'{"detail": "x"}', b"[" * 100_000])
 def test_a_refusal_that_is_none_in_openais_words_is_told_in_ours(body: bytes) -> None:
     """An SDK reads an ``error`` from an event, and nothing else."""
-    told = json.loads(belated(502, body).removeprefix(b"\n\ndata: "))
+    told = json.loads(OPENAI_ERRORS.late_reply_event(502, body).removeprefix(b"\n\ndata: "))
     assert told["error"]["code"] == UpstreamError.code
     assert "502" in told["error"]["message"]
 
 
 def test_a_refusal_in_openais_words_is_passed_on() -> None:
     """Its message, type and code are the upstream's own."""
-    assert belated(429, b'{"error":\n {"message": "slow"}}') == b'\n\ndata: {"error": {"message": "slow"}}\n\n'
+    assert (
+        OPENAI_ERRORS.late_reply_event(429, b'{"error":\n {"message": "slow"}}')
+        == b'\n\ndata: {"error": {"message": "slow"}}\n\n'
+    )
 
 
 class ClientConnection:

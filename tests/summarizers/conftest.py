@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from proxy.core.conversation.messages import CachedPrefix, JsonValue, Message
+from proxy.core.conversation.messages import JsonValue, Message
+from proxy.core.conversation.request import CachedPrefix
 from proxy.core.errors import ModelNotFound, TidemarkError
 from proxy.core.ports import Caller, Route, UpstreamReply
 from proxy.dialects.chat.message import parse_message

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from proxy.core.conversation.messages import CachedPrefix, Message
+from proxy.core.conversation.messages import Message
+from proxy.core.conversation.request import CachedPrefix
 from proxy.core.errors import SummaryRejected
 from proxy.core.ports import Route, SummaryTask
 from proxy.summarizers import LlmSummarizer
@@ -78,7 +79,7 @@ async def test_a_live_conversation_is_counted_apart_from_the_loop(
 ) -> None:
     """Before it is asked as after."""
     said, upstream = talk(*SAID), scripted(SUMMARY)
-    live = CachedPrefix(said, {}, 128_000)
+    live = CachedPrefix(said, (), {}, 128_000)
     summarizer = LlmSummarizer(upstream, watched, cache_friendly=True)
     assert await summarizer.summarize(SummaryTask(said, None, 300, MODEL, route=ROUTE, live=live)) == SUMMARY
     assert upstream.asked[0].live is live

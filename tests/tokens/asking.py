@@ -6,7 +6,9 @@ import asyncio
 import json
 from collections.abc import Mapping
 
-from proxy.core.conversation.messages import JsonValue, Message, ModelRequest
+from proxy.core.conversation.messages import JsonValue, Message
+from proxy.core.conversation.request import ModelRequest
+from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.chat.message import parse_message
 from proxy.tokens import LocalTokenCounter
 
@@ -24,7 +26,7 @@ def request(body: Mapping[str, JsonValue]) -> ModelRequest:
     assert isinstance(messages, list)
     counted = {name: value for name, value in body.items() if name != "messages"}
     fields = {name: json.dumps(value).encode() for name, value in counted.items()}
-    return ModelRequest(b"", fields, "m", tuple(map(message, messages)), counted=counted)
+    return ModelRequest(b"", fields, "m", tuple(map(message, messages)), ChatDialect(), counted=counted)
 
 
 def total(body: Mapping[str, JsonValue], model: str = "gpt-4o", counter: LocalTokenCounter = COUNTER) -> int:

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import JsonValue, Message, ModelRequest
+from proxy.core.conversation.messages import JsonValue, Message
+from proxy.core.conversation.request import ModelRequest
+from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.chat.message import parse_message
 from proxy.tokens import LocalTokenCounter, encoding_for
 
@@ -33,7 +35,7 @@ def message(value: JsonValue) -> Message:
 def request(*values: JsonValue, **counted: JsonValue) -> ModelRequest:
     """A chat request as the edge reads it."""
     fields = {name: json.dumps(value).encode() for name, value in counted.items()}
-    return ModelRequest(b"", fields, "m", tuple(map(message, values)), counted=counted)
+    return ModelRequest(b"", fields, "m", tuple(map(message, values)), ChatDialect(), counted=counted)
 
 
 def schema(required: tuple[str, ...] = (), **properties: JsonValue) -> JsonValue:

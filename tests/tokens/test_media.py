@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import JsonValue, ModelRequest
+from proxy.core.conversation.messages import JsonValue
+from proxy.core.conversation.request import ModelRequest
+from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.chat.message import parse_message
 from proxy.tokens import LocalTokenCounter
 from proxy.tokens.images import ImagePricing, image_size, image_tokens, pricing_for
@@ -107,6 +109,6 @@ def test_a_part_whose_type_is_no_name_counts_as_what_is_written(kind: JsonValue)
     for said in (kind, "unknown"):
         value = {"role": "user", "content": [{"type": said, "words": "as many as there are"}]}
         parsed = parse_message(json.dumps(value).encode(), value, 0)
-        request = ModelRequest(b"", {}, "m", (parsed,))
+        request = ModelRequest(b"", {}, "m", (parsed,), ChatDialect())
         counts.append(asyncio.run(LocalTokenCounter().count(request, "gpt-4o")).messages[0])
     assert abs(counts[0] - counts[1]) < 5

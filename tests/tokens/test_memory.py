@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import JsonValue, Message, ModelRequest
+from proxy.core.conversation.messages import JsonValue, Message
+from proxy.core.conversation.request import ModelRequest
+from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.chat.message import parse_message
 from proxy.tokens import LocalTokenCounter
 from proxy.tokens.accounting import scheme_for
@@ -46,7 +48,7 @@ def calling(arguments: str, role: str = "assistant") -> Message:
 
 def counted(counter: LocalTokenCounter, one: Message, model: str = "gpt-4o") -> int:
     """Tokens of a message by the way that a request takes."""
-    return asyncio.run(counter.count(ModelRequest(b"", {}, model, (one,)), model)).messages[0]
+    return asyncio.run(counter.count(ModelRequest(b"", {}, model, (one,), ChatDialect()), model)).messages[0]
 
 
 def forged(length: int) -> str:

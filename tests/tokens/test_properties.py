@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import JsonValue, Message, ModelRequest
+from proxy.core.conversation.messages import JsonValue, Message
+from proxy.core.conversation.request import ModelRequest
 from proxy.core.conversation.summary import render_text
+from proxy.dialects.chat.dialect import ChatDialect
 from proxy.tokens import LocalTokenCounter
 from tests.tokens.asking import COUNTER, message, request, total
 
@@ -159,7 +161,7 @@ def test_a_schema_of_any_depth_is_counted(depth: int, key: str) -> None:
         "tools": [{"function": {"name": "f", "parameters": {"type": "object", "properties": {"a": schema}}}}]
     }
     found = request({"messages": [{"role": "user", "content": "hello"}]})
-    deep = type(found)(b"", {"tools": b"[]" + str(depth).encode()}, "m", found.messages, counted=counted)
+    deep = type(found)(b"", {"tools": b"[]" + str(depth).encode()}, "m", found.messages, found.dialect, counted=counted)
     assert asyncio.run(LocalTokenCounter().count(deep, "gpt-4o")).fixed > min(depth, 5_000)
 
 
@@ -197,7 +199,7 @@ async def test_a_count_that_another_worker_made_is_taken_over() -> None:
         asked.append(mark)
         return [(value, 777)]
 
-    request = ModelRequest(b"", {}, "gpt-4o", (value,))
+    request = ModelRequest(b"", {}, "gpt-4o", (value,), ChatDialect())
     assert (await LocalTokenCounter().count(request, "gpt-4o", stored=stored)).messages > (777,)
     assert not asked, "what is not stored is not asked for"
     count = await counter.count(request, "gpt-4o", stored_count=1, stored=stored)

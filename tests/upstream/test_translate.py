@@ -11,9 +11,11 @@ import httpx
 import pytest
 import respx
 
-from proxy.core.conversation.messages import CachedPrefix, JsonValue
+from proxy.core.conversation.messages import JsonValue
+from proxy.core.conversation.request import CachedPrefix
 from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamStalled, UpstreamTimedOut, UpstreamUnreachable
 from proxy.core.ports import Route, UpstreamReply
+from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.chat.message import parse_message
 from proxy.upstream.overflow import Overflow, parse_overflow
 from proxy.upstream.upstream import LiteLLMUpstream
@@ -21,6 +23,7 @@ from tests.support.scripted import Exchange, serving
 from tests.upstream import anthropic
 from tests.upstream.callers import calling, collect, everything
 
+CHAT = ChatDialect()
 ALICE = calling(("authorization", "Bearer alice-key"))
 QUESTION: dict[str, Any] = {
     "model": "claude-sonnet-4-5",
@@ -51,7 +54,9 @@ async def ask(upstream: LiteLLMUpstream, **fields: Any) -> UpstreamReply:
     """Send a request as the pipeline does."""
     route = await upstream.resolve("claude-sonnet-4-5")
     request = QUESTION | fields
-    return await upstream.send(route, json.dumps(request).encode(), ALICE, stream=bool(fields.get("stream")))
+    return await upstream.send(
+        route, json.dumps(request).encode(), ALICE, dialect=CHAT, stream=bool(fields.get("stream"))
+    )
 
 
 def streamed(*parts: list[dict[str, Any]]) -> httpx.Response:
@@ -298,7 +303,7 @@ async def test_credential_may_come_in_other_headers(
     provider.respond(json=anthropic.message({"type": "text", "text": "Hello"}))
     route = await upstream.resolve("claude-sonnet-4-5")
     caller = calling((header, "bob-key"))
-    await upstream.send(route, json.dumps(QUESTION).encode(), caller, stream=False)
+    await upstream.send(route, json.dumps(QUESTION).encode(), caller, dialect=CHAT, stream=False)
     assert provider.calls.last.request.headers["x-api-key"] == "bob-key"
 
 
@@ -308,7 +313,7 @@ async def test_server_environment_lends_no_key(
     """A caller without a key is refused; ANTHROPIC_API_KEY of the proxy's environment stays there."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "servers-own")
     route = await upstream.resolve("claude-sonnet-4-5")
-    reply = await upstream.send(route, json.dumps(QUESTION).encode(), calling(), stream=False)
+    reply = await upstream.send(route, json.dumps(QUESTION).encode(), calling(), dialect=CHAT, stream=False)
     assert reply.status == 401
     assert json.loads(await everything(reply))["error"]["code"] == "invalid_api_key"
     with pytest.raises(UpstreamError, match="401"):
@@ -353,7 +358,8 @@ async def test_a_live_prefix_goes_first(upstream: LiteLLMUpstream, provider: res
     answered = {"role": "assistant", "content": "Yes."}
     tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
     messages = tuple(parse_message(json.dumps(one).encode(), one, 0) for one in (said, answered))
-    live = CachedPrefix(messages, {"tools": json.dumps([tool]).encode(), "prompt_cache_retention": b'"24h"'}, 100)
+    raws = tuple(message.raw for message in messages)
+    live = CachedPrefix(messages, raws, {"tools": json.dumps([tool]).encode(), "prompt_cache_retention": b'"24h"'}, 100)
     question = [{"role": "user", "content": "Summarize."}]
     assert await upstream.complete(route, question, ALICE, max_tokens=50, timeout_seconds=5, live=live) == "In short."
     sent = json.loads(provider.calls.last.request.content)
@@ -402,7 +408,7 @@ async def test_close_reaches_the_provider() -> None:
 
     async with serving(script) as server:
         upstream, route = slow_upstream(server.base_url)
-        reply = await upstream.send(route, json.dumps(QUESTION).encode(), ALICE, stream=True)
+        reply = await upstream.send(route, json.dumps(QUESTION).encode(), ALICE, dialect=CHAT, stream=True)
         assert b"Hello" in await anext(aiter(reply.body()))
         await reply.close()
         await reply.close()
@@ -424,7 +430,7 @@ async def test_close_during_a_read_reaches_the_provider() -> None:
 
     async with serving(script) as server:
         upstream, route = slow_upstream(server.base_url)
-        reply = await upstream.send(route, json.dumps(QUESTION).encode(), ALICE, stream=True)
+        reply = await upstream.send(route, json.dumps(QUESTION).encode(), ALICE, dialect=CHAT, stream=True)
         reading = asyncio.create_task(everything(reply))
         await asyncio.sleep(0.1)
         await reply.close()
@@ -447,7 +453,9 @@ async def test_leaving_before_the_first_chunk_reaches_the_provider(headers: byte
 
     async with serving(script) as server:
         upstream, route = slow_upstream(server.base_url)
-        sending = asyncio.create_task(upstream.send(route, json.dumps(QUESTION).encode(), ALICE, stream=True))
+        sending = asyncio.create_task(
+            upstream.send(route, json.dumps(QUESTION).encode(), ALICE, dialect=CHAT, stream=True)
+        )
         await asked.wait()
         await asyncio.sleep(0.05)
         sending.cancel()
@@ -470,7 +478,7 @@ async def test_failed_streams_leave_no_connections_open() -> None:
     async with serving(script) as server:
         upstream, route = slow_upstream(server.base_url)
         for _ in range(3):
-            reply = await upstream.send(route, json.dumps(QUESTION).encode(), ALICE, stream=True)
+            reply = await upstream.send(route, json.dumps(QUESTION).encode(), ALICE, dialect=CHAT, stream=True)
             with pytest.raises(UpstreamBroken):
                 await everything(reply)
         await asyncio.sleep(0.1)
@@ -494,7 +502,7 @@ async def test_openai_through_litellm_keeps_its_own_error(monkeypatch: pytest.Mo
     with respx.mock() as router:
         router.post(OPENAI_URL).respond(429, json={"error": told}, headers={"retry-after": "3"})
         body = json.dumps(QUESTION).encode()
-        reply = await upstream.send(await upstream.resolve("g"), body, ALICE, stream=True)
+        reply = await upstream.send(await upstream.resolve("g"), body, ALICE, dialect=CHAT, stream=True)
     assert reply.status == 429
     assert (b"retry-after", b"3") in reply.headers
     assert json.loads(await everything(reply)) == {"error": told}
@@ -512,7 +520,9 @@ async def test_chunks_of_one_answer_have_one_id() -> None:
         route = router.post(url__startswith=GEMINI_URL)
         route.respond(content=part("Hi") + part(" you", finishReason="STOP"))
         body = json.dumps(QUESTION).encode()
-        reply = await upstream.send(await upstream.resolve("gemini/gemini-2.0-flash"), body, ALICE, stream=True)
+        reply = await upstream.send(
+            await upstream.resolve("gemini/gemini-2.0-flash"), body, ALICE, dialect=CHAT, stream=True
+        )
         answer = await everything(reply)
     chunks = chunks_of(answer)
     assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks) == "Hi you"
@@ -551,7 +561,9 @@ async def test_no_provider_is_sent_a_request_twice(model: str, *, stream: bool) 
         upstream = LiteLLMUpstream([{"model_name": "m", "litellm_params": params, "lane": "translate"}])
         route = await upstream.resolve("m")
         with pytest.raises(UpstreamError):
-            await upstream.send(route, json.dumps(QUESTION | {"model": "m"}).encode(), ALICE, stream=stream)
+            await upstream.send(
+                route, json.dumps(QUESTION | {"model": "m"}).encode(), ALICE, dialect=CHAT, stream=stream
+            )
         messages = [{"role": "user", "content": "long"}]
         with pytest.raises(UpstreamError):
             await upstream.complete(route, messages, ALICE, max_tokens=9, timeout_seconds=5)
@@ -581,7 +593,7 @@ async def test_a_stream_that_hangs_after_it_began_is_told_as_a_timeout(model: st
         upstream = LiteLLMUpstream([{"model_name": "m", "litellm_params": params, "lane": "translate"}])
         route = await upstream.resolve("m")
         body = json.dumps(QUESTION | {"model": "m", "stream": True}).encode()
-        reply = await upstream.send(route, body, ALICE, stream=True)
+        reply = await upstream.send(route, body, ALICE, dialect=CHAT, stream=True)
         read: list[bytes] = []
         with pytest.raises(UpstreamStalled, match="sent nothing for 2 seconds"):
             await collect(reply, read)
@@ -596,7 +608,7 @@ async def test_anthropics_beta_header_is_handed_on(upstream: LiteLLMUpstream, pr
         ("authorization", "Bearer k"), ("anthropic-beta", "a-1, context-1m-2025-08-07"), ("x-custom", "stays")
     )
     route = await upstream.resolve("claude-sonnet-4-5")
-    await everything(await upstream.send(route, json.dumps(QUESTION).encode(), caller, stream=False))
+    await everything(await upstream.send(route, json.dumps(QUESTION).encode(), caller, dialect=CHAT, stream=False))
     sent = provider.calls.last.request.headers
     assert "context-1m-2025-08-07" in sent["anthropic-beta"]
     assert "x-custom" not in sent

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from proxy.catalog.probe import Probe
-from proxy.core.conversation.messages import CachedPrefix, JsonValue
+from proxy.core.conversation.messages import JsonValue
+from proxy.core.conversation.request import CachedPrefix
 from proxy.core.errors import (
     SummaryRejected,
     UpstreamBroken,
@@ -21,12 +22,14 @@ from proxy.core.errors import (
     UpstreamUnreachable,
 )
 from proxy.core.ports import Caller, Route, UpstreamReply
+from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.chat.message import parse_message
 from proxy.upstream.upstream import LiteLLMUpstream
 from proxy.upstream.wire import MAX_ATTEMPTS, WireLane, proxy_for
 from tests.support.scripted import Exchange, ScriptedServer, serving
 from tests.upstream.callers import calling, collect, everything
 
+CHAT = ChatDialect()
 CHUNKED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 ODD = b'{ "model":"m",\n\t"messages" : [ ],"\\u00e9":1.0e2 ,  "x":{"b":1,"a":2}}  \n'
 BEARER = ("authorization", "Bearer caller-key")
@@ -609,7 +612,7 @@ async def test_a_live_prefix_goes_first_byte_by_byte(wire: WireLane) -> None:
         await exchange.answer(b'{"choices":[{"message":{"content":"In short."}}]}')
 
     raw = b'{ "role":"user",\t"content":"caf\\u00e9 \\ud83d", "x":1.0e2}'
-    live = CachedPrefix((parse_message(raw, json.loads(raw), 0),), {"tools": b'[ {"type": "function"} ]'}, 100)
+    live = CachedPrefix((parse_message(raw, json.loads(raw), 0),), (raw,), {"tools": b'[ {"type": "function"} ]'}, 100)
     async with serving(script) as server:
         question = [{"role": "user", "content": "Summarize."}]
         await wire.complete(route_to(server), question, calling(), max_tokens=9, timeout_seconds=5, live=live)
@@ -712,7 +715,7 @@ async def test_a_query_of_the_base_stays_behind_the_path(wire: WireLane, base: s
         entry: dict[str, JsonValue] = {"model": "openai/m", "api_base": address}
         upstream = LiteLLMUpstream([{"model_name": "m", "litellm_params": entry}], wire=wire)
         route = await upstream.resolve("m")
-        await everything(await upstream.send(route, b"{}", calling(), stream=False))
+        await everything(await upstream.send(route, b"{}", calling(), dialect=CHAT, stream=False))
         assert server.last.line == "POST /v1/chat/completions?sig=SIG1&v=2/ HTTP/1.1"
         await Probe(wire).window(route, calling())
         asked = [one.line.split()[1] for one in server.exchanges[1:]]
@@ -720,6 +723,6 @@ async def test_a_query_of_the_base_stays_behind_the_path(wire: WireLane, base: s
     assert "SIG1" not in repr(route)
     assert "PASSWORD1" not in repr(route)
     with pytest.raises(UpstreamUnreachable) as gone:
-        await upstream.send(route, b"{}", calling(), stream=False)
+        await upstream.send(route, b"{}", calling(), dialect=CHAT, stream=False)
     assert "SIG1" not in f"{gone.value} {gone.value.internal}"
     assert "PASSWORD1" not in f"{gone.value} {gone.value.internal}"

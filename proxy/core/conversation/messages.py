@@ -1,19 +1,15 @@
-"""The words of a conversation: messages, requests and the bytes they travel as.
+"""Messages describe what was said in a conversation, in terms that hold for every client format.
 
-All along the road of a request: an edge (``dialects/chat/request.py``) parses a client's dialect into these values, the
-core plans over them, and ``assemble`` puts bytes together again. A message keeps the client's own JSON
-(``raw``), so what is not changed is forwarded as the very bytes that came in.
+A dialect (``proxy/dialects/``) parses a request into messages, and the core plans over them. A message keeps the
+client's own JSON (``raw``), so a message that does not change is forwarded as the bytes that came in.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from hashlib import blake2b
-from typing import Any, Literal
-
-from proxy.core.values import value
+from typing import Literal
 
 Role = Literal["system", "user", "assistant", "tool"]
 """``developer`` is read as ``system``, the legacy ``function`` as ``tool`` (OpenAI chat reference)."""
@@ -136,77 +132,9 @@ def _wording(message: Message) -> bytes:
     return digest_of(b"read", *[one.encode(errors="surrogatepass") for one in read])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReuseHints:
-    """What a request has from an earlier one that it continues, so that a turn's work grows with what is new only.
-
-    Steps of the road leave in ``found`` what they found of all messages, under a key of their own, and look into
-    ``before`` for what they found of the known ones. To lose it costs time, and nothing else.
-    """
-
-    messages: tuple[Message, ...]
-    """Of the request that this belongs to; for no other does it hold."""
-    known: int = 0
-    """How many leading messages the earlier request had, to the byte."""
-    before: Mapping[object, Any] = field(default_factory=dict)
-    found: dict[object, Any] = field(default_factory=dict)
-
-
-@value
-class ModelRequest:
-    """A chat request as it came in: ``POST /v1/chat/completions``."""
-
-    body: bytes
-    """The whole body, as received."""
-    fields: Mapping[str, bytes]
-    """Every top-level member but its raw JSON, in the client's order."""
-    model: str
-    messages: tuple[Message, ...]
-    stream: bool = False
-    max_output_tokens: int | None = None
-    """``max_completion_tokens`` or else ``max_tokens``, in tokens."""
-    counted: Mapping[str, JsonValue] = field(default_factory=dict)
-    """Decoded members that the provider bills as input: tools, tool_choice, functions, response_format, ..."""
-    parsed: ReuseHints | None = field(default=None, compare=False, repr=False)
-    """Where the request is a long one."""
-
-    @property
-    def lineage(self) -> ReuseHints | None:
-        """What is known of exactly these messages; none where some were taken out since they were parsed."""
-        parsed = self.parsed
-        return parsed if parsed is not None and parsed.messages is self.messages else None
-
-
-@dataclass(frozen=True, slots=True)
-class CachedPrefix:
-    """The beginning of a conversation exactly as it is forwarded: what a provider has in its prompt cache."""
-
-    messages: tuple[Message, ...]
-    fields: Mapping[str, bytes]
-    """The members of the request beside ``messages`` that belong to what is cached, as raw JSON."""
-    limit: int
-    """Tokens that the conversation's model takes as input beside the answer."""
-
-
-def render_body(fields: Mapping[str, bytes], replaced: Mapping[str, bytes]) -> bytes:
-    """Put a body together from raw members; those in ``replaced`` take the place of the client's.
-
-    Members keep the client's order; a replaced member that the client did not send comes last.
-    """
-    members = [json.dumps(key).encode() + b":" + replaced.get(key, raw) for key, raw in fields.items()]
-    members += [json.dumps(key).encode() + b":" + raw for key, raw in replaced.items() if key not in fields]
-    return b"{" + b",".join(members) + b"}"
-
-
-def render_messages(messages: Sequence[Message]) -> bytes:
-    """The JSON array of the messages' own bytes."""
-    return b"[" + b",".join([message.raw for message in messages]) + b"]"
-
-
 def system_message(text: str) -> Message:
-    """A system message of our own; its bytes depend on nothing but the text (promise 5, frozen)."""
-    raw = json.dumps({"role": "system", "content": text}, ensure_ascii=False).encode()
-    return Message(raw=raw, role="system", text=text, digest=digest_of(raw))
+    """Return a system message of our own. Its dialect writes the bytes, so ``raw`` is empty."""
+    return Message(raw=b"", role="system", text=text, digest=digest_of(b"own", *encoded_steps(text)))
 
 
 def printable(text: str) -> str:

@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from proxy.core.bounded import SizedCache
 from proxy.core.conversation.messages import DIGEST_BYTES, Message, digest_of, hashed
 from proxy.core.values import value
 
@@ -21,16 +20,10 @@ FAMILY_CHARACTERS = 32
 OWN_CHARACTERS = 16
 """Hex characters of a conversation id that set it apart within its family: 64 bits."""
 
-REMEMBERED_LINKS = 100_000
-"""Of all remembered chains together; each takes about 110 bytes."""
-SHORT = 16
-"""A chain of fewer messages is made anew as quickly as it is found."""
 REMEMBERED_TENANTS = 4096
 """Seeds of conversations without a name, which are the tenant's alone."""
 REMEMBERED_OWNERS = 4096
 """Each request asks, and a credential comes again and again."""
-_Chained = tuple[list[bytes], tuple[bytes, ...]]
-"""Digests of messages, and the hashes of their prefixes."""
 _FRAME = DIGEST_BYTES.to_bytes(8, "little")
 _ID = re.compile(rf"[0-9a-f]{{{FAMILY_CHARACTERS + OWN_CHARACTERS}}}")
 
@@ -77,33 +70,8 @@ def chain_of(tenant: str, messages: Sequence[Message], *, conversation: str | No
     :param tenant: hex id of the tenant; chains of two tenants share nothing (promise 8)
     :param conversation: the client's own name for the conversation (``X-Tidemark-Conversation``)
     """
-    seed = _seed(tenant, conversation)
+    seed = seed_of(tenant, conversation)
     return PrefixChain(seed, tuple(_links(seed, messages)), conversation is not None)
-
-
-class ChainCache:
-    """Chains that were made before, so that a turn hashes only what is new. Losing them costs time only.
-
-    State: the digests and hashes of the newest chains, by their beginning; the oldest go first.
-    """
-
-    def __init__(self, links: int = REMEMBERED_LINKS) -> None:
-        self._made: SizedCache[tuple[bytes, bytes], _Chained] = SizedCache(links, lambda chained: len(chained[0]))
-
-    def of(self, tenant: str, messages: Sequence[Message], *, conversation: str | None = None) -> PrefixChain:
-        """The same as ``chain_of``."""
-        seed = _seed(tenant, conversation)
-        digests = [] if len(messages) < SHORT else [message.digest for message in messages if not message.is_system]
-        if len(digests) < SHORT:
-            return PrefixChain(seed, tuple(_links(seed, messages)), conversation is not None)
-        key = (seed, digests[0])
-        before, known = self._made.take(key) or ([], ())
-        same = len(before)
-        if digests[:same] != before:
-            same = next(place for place, one in enumerate(before) if digests[place : place + 1] != [one])
-        hashes = (*known[:same], *_linked(known[same - 1] if same else seed, digests[same:]))
-        self._made.put(key, (digests, hashes))
-        return PrefixChain(seed, hashes, conversation is not None)
 
 
 def conversation_id(chain: PrefixChain, known: int) -> str:
@@ -138,7 +106,8 @@ def owner_of(fingerprint: bytes) -> str:
     return digest_of(b"calibration", fingerprint).hex()
 
 
-def _seed(tenant: str, conversation: str | None) -> bytes:
+def seed_of(tenant: str, conversation: str | None) -> bytes:
+    """Return ``h0``: the hash that a chain starts from."""
     if not conversation:
         return _tenant_seed(tenant)
     return digest_of(tenant.encode(), CHAIN_VERSION, conversation.encode())
@@ -154,11 +123,11 @@ def _links(previous: bytes, messages: Sequence[Message]) -> list[bytes]:
     for message in messages:
         if not message.is_system:
             digests.append(message.digest)  # noqa: PERF401 - before Python 3.12 a comprehension is a call
-    return _linked(previous, digests)
+    return linked(previous, digests)
 
 
-def _linked(previous: bytes, digests: Sequence[bytes]) -> list[bytes]:
-    """Each link is ``digest_of(previous, digest)``, in a straight line: all but the first ``previous`` are as long."""
+def linked(previous: bytes, digests: Sequence[bytes]) -> list[bytes]:
+    """Return the links after ``previous``; each is ``digest_of(previous, digest)``, written out because it is hot."""
     links: list[bytes] = []
     frame = len(previous).to_bytes(8, "little")
     for digest in digests:

@@ -7,7 +7,7 @@ reply length and the policy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from proxy.core.conversation.summary import Strategy, Template
@@ -24,8 +24,6 @@ DEFAULT_WINDOW_TOKENS = 128_000
 DEFAULT_OUTPUT_TOKENS = 4096
 """The reply that a model of unknown maximum output is taken to write at most; OpenAI's own older default."""
 SUMMARY_SHARE = 0.05
-BUDGETS = 64
-"""Remembered of one profile; clients choose what they ask for, so there must be a bound."""
 MIN_SUMMARY_TOKENS = 64
 """About half of it is the summary message's frame; nothing is compacted into less."""
 SUMMARY_FLOOR_TOKENS = 256
@@ -106,10 +104,6 @@ class ModelProfile:
     whole_reply: bool = False
     """Whether the upstream refuses what its window does not hold together with the whole reply that is asked for, as
     vLLM does; a refusal teaches it."""
-    budgets: dict[tuple[int | None, int | None], Budget] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-    """What ``budget_for`` has found, by what it was asked: a profile serves many requests, most of which ask alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,16 +130,6 @@ def budget_for(profile: ModelProfile, max_output_tokens: int | None, retention: 
     :param max_output_tokens: what the request itself asks for; the reply reserve follows it (docs/compaction.md)
     :param retention: the request's own retention in tokens (FR-2.2.2), in place of the policy's
     """
-    asked = (max_output_tokens, retention)
-    budget = profile.budgets.get(asked)
-    if budget is None:
-        budget = _budget(profile, max_output_tokens, retention)
-        if len(profile.budgets) < BUDGETS:
-            profile.budgets[asked] = budget
-    return budget
-
-
-def _budget(profile: ModelProfile, max_output_tokens: int | None, retention: int | None) -> Budget:
     window, policy = profile.window, profile.policy
     margin = round(policy.margin * window.window)
     shared = window.window - reply_reserve(window, max_output_tokens, whole=profile.whole_reply, margin=margin)

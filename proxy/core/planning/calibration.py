@@ -7,7 +7,7 @@ the summary's too, stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proxy.core.conversation.messages import digest_of
@@ -103,17 +103,16 @@ class CalibratedBudget:
         """The budget as our own counts meet it."""
         return self.budget if self.factor == 1.0 else in_local_tokens(self.budget, self.factor)
 
-    def told(self, tokens: int) -> int:
+    def provider_tokens(self, tokens: int) -> int:
         """Our count in the provider's tokens."""
         return tokens if self.factor == 1.0 else round(tokens * self.factor)
 
 
-def calibration_key(fingerprint: bytes, model: str, base_url: str, fields: Mapping[str, bytes]) -> CalibrationKey:
-    """What a request's reply is a lesson for.
+def calibration_key(fingerprint: bytes, model: str, base_url: str, tools: Sequence[bytes]) -> CalibrationKey:
+    """Return what a request's reply calibrates.
 
-    :param fields: the request's top-level members, as raw JSON
+    :param tools: the members that declare the request's tools, as raw JSON
     """
-    tools = [fields[name] for name in ("tools", "functions") if name in fields]
     upstream = digest_of(base_url.encode()).hex()
     return CalibrationKey(owner_of(fingerprint), model, upstream, digest_of(*tools).hex() if tools else "")
 

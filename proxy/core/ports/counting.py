@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from proxy.core.conversation.messages import Message, ModelRequest
+from proxy.core.conversation.messages import Message
+from proxy.core.conversation.request import ModelRequest
 from proxy.core.values import value
 
 

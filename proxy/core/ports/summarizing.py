@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from proxy.core.conversation.messages import CachedPrefix, Message
+from proxy.core.conversation.messages import Message
+from proxy.core.conversation.request import CachedPrefix
 from proxy.core.conversation.summary import SummaryRecipe
 from proxy.core.ports.upstream import Caller, Route
 

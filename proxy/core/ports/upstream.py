@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from proxy.core.conversation.messages import CachedPrefix, JsonValue
+from proxy.core.conversation.messages import JsonValue
+from proxy.core.conversation.request import CachedPrefix, Dialect
 from proxy.core.planning.budget import ModelProfile
 from proxy.core.values import value
 
@@ -102,10 +103,21 @@ class Upstream(Protocol):
         """
         ...
 
-    async def send(self, route: Route, body: bytes, caller: Caller, *, stream: bool) -> UpstreamReply:
-        """Send a chat request, its ``model`` already the upstream's, and wait for status and headers.
+    async def send(self, route: Route, body: bytes, caller: Caller, *, dialect: Dialect, stream: bool) -> UpstreamReply:
+        """Send a model request, its model already the upstream's, and wait for status and headers.
 
+        :param dialect: the format of the body and of the reply
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
+        :raises DialectNotServed: the model's provider does not speak this dialect
+        """
+        ...
+
+    async def forward(self, route: Route, method: str, path: str, body: bytes, caller: Caller) -> UpstreamReply:
+        """Send a request that Tidemark does not understand, and wait for status and headers.
+
+        :param path: below the upstream's base URL, with its query: ``/embeddings``
+        :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
+        :raises DialectNotServed: the model's provider is reached through litellm, which carries no unknown request
         """
         ...
 

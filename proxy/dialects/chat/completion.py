@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from proxy.core.conversation.messages import JsonValue, ModelRequest
+from proxy.core.conversation.messages import JsonValue
+from proxy.core.conversation.request import ModelRequest
 from proxy.core.report import OwnAnswer
 from proxy.dialects.raw_json import decoded
 
 NO_TOKENS: Mapping[str, JsonValue] = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 """No model was asked, so nothing is billed."""
+ID_PREFIX = "chatcmpl-tidemark-"
+"""Completions of Tidemark's own are known by it."""
 MOST_CHOICES = 128
 """The reference's maximum of ``n``."""
 
@@ -47,7 +50,7 @@ def event_stream(request: ModelRequest, answer: OwnAnswer) -> bytes:
 
 
 def _head(kind: str, request: ModelRequest, answer: OwnAnswer) -> dict[str, JsonValue]:
-    return {"id": answer.id, "object": kind, "created": int(answer.created_at), "model": request.model}
+    return {"id": ID_PREFIX + answer.id, "object": kind, "created": int(answer.created_at), "model": request.model}
 
 
 def _choices(request: ModelRequest) -> range:

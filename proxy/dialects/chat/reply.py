@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from json.encoder import encode_basestring as _quoted
 
 from proxy.core.conversation.messages import JsonValue, Message
+from proxy.core.conversation.reply import EMPTY_REPLY, Reply
 from proxy.core.errors import InvalidRequest
-from proxy.core.values import value
 from proxy.dialects.chat.deltas import Pieces
 from proxy.dialects.chat.message import parse_message
 
@@ -22,27 +21,11 @@ Decode = Callable[[bytes], JsonValue]
 _JSON = json.JSONEncoder(ensure_ascii=False).encode
 
 
-@value
-class Reply:
-    """What an upstream answered."""
-
-    message: Message | None
-    """The first choice's message; None when there was none to read."""
-    complete: bool
-    """Whether the answer came to its end: every choice was given a ``finish_reason``."""
-    usage: Mapping[str, JsonValue] = field(default_factory=dict)
-    error: JsonValue = None
-    """The upstream's own error, told in the stream."""
-
-
-NOTHING = Reply(None, complete=False)
-
-
 def fold_body(data: bytes, decode: Decode) -> Reply:
     """Fold an answer that was not streamed."""
     body = decoded(data, decode)
     if not isinstance(body, dict):
-        return NOTHING
+        return EMPTY_REPLY
     choices, usage = body.get("choices"), body.get("usage")
     message: JsonValue = None
     for choice in choices if isinstance(choices, list) else ():

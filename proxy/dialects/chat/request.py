@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from threading import Lock
 
 from proxy.core.bounded import SizedCache
-from proxy.core.conversation.messages import LONGEST_MODEL_NAME, JsonValue, Message, ModelRequest, printable
+from proxy.core.conversation.messages import JsonValue, Message
+from proxy.core.conversation.request import Dialect, ModelRequest
 from proxy.core.errors import InvalidRequest
 from proxy.dialects.chat.message import parse_message
 from proxy.dialects.chat.message_bytes import message_bytes
 from proxy.dialects.chat.reuse import KnownBody, PrefixReuse, continued, unknown_bytes
-from proxy.dialects.json_bounds import check_messages
+from proxy.dialects.json_bounds import LIGHT_BYTES, MAX_PART_VALUES, check_messages
 from proxy.dialects.json_steps import LARGE_BYTES
+from proxy.dialects.members import flag_of, model_of
 from proxy.dialects.raw_json import decoded, elements, members
 
 COUNTED = ("tools", "tool_choice", "functions", "function_call", "response_format")
@@ -27,8 +29,6 @@ CACHE_BYTES = 64 * 1024 * 1024
 """Memory for messages that were parsed, all of it counted; some hundred long conversations."""
 BEGINNINGS_SHARE = 3
 """At most one part of so many is for beginnings of long requests, and the messages that they hold."""
-LIGHT_BYTES = 65_536
-"""What is new beyond this is parsed in a thread: as much takes some 0.2 ms, and 20 ms where it is as odd as can be."""
 MAX_OUTPUT_TOKENS = 100_000_000
 """Above this a reply length is a slip, not a wish."""
 
@@ -40,49 +40,50 @@ class RequestParser:
     step is one operation of a dict.
     """
 
-    def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(self, dialect: Dialect, cache_bytes: int = CACHE_BYTES) -> None:
+        self._dialect = dialect
         self._messages: SizedCache[bytes, Message] = SizedCache(cache_bytes, message_bytes)
         self._beginnings = PrefixReuse(cache_bytes // BEGINNINGS_SHARE)
         self._changing = Lock()
 
-    async def read(self, body: bytes, *, anonymous: bool = False, bounded: bool = True) -> ModelRequest:
-        """The same as ``chat``, in a thread where much of the body is new."""
+    async def parse(self, body: bytes, *, anonymous: bool = False, bounded: bool = True) -> ModelRequest:
+        """The same as ``parse_now``, in a thread where much of the body is new."""
         if len(body) <= LIGHT_BYTES:
-            return self.chat(body, anonymous=anonymous, bounded=bounded)
+            return self.parse_now(body, anonymous=anonymous, bounded=bounded)
         shared = self._beginnings.shared(body)
         if unknown_bytes(body, shared) <= LIGHT_BYTES:
-            return self._chat(body, shared, anonymous=anonymous, bounded=bounded)
-        return await asyncio.to_thread(self._chat, body, shared, anonymous=anonymous, bounded=bounded)
+            return self._parse(body, shared, anonymous=anonymous, bounded=bounded)
+        return await asyncio.to_thread(self._parse, body, shared, anonymous=anonymous, bounded=bounded)
 
-    def chat(self, body: bytes, *, anonymous: bool = False, bounded: bool = True) -> ModelRequest:
+    def parse_now(self, body: bytes, *, anonymous: bool = False, bounded: bool = True) -> ModelRequest:
         """Parse the body of ``POST /v1/chat/completions``.
 
         :param anonymous: whether ``model`` may be left out, where nothing is forwarded
         :param bounded: whether there is a bound on messages; none on those that the store has
         :raises InvalidRequest: with ``param`` and a stable ``code``, as OpenAI words it
         """
-        return self._chat(body, self._beginnings.shared(body), anonymous=anonymous, bounded=bounded)
+        return self._parse(body, self._beginnings.shared(body), anonymous=anonymous, bounded=bounded)
 
-    def _chat(self, body: bytes, shared: KnownBody | None, *, anonymous: bool, bounded: bool) -> ModelRequest:
+    def _parse(self, body: bytes, shared: KnownBody | None, *, anonymous: bool, bounded: bool) -> ModelRequest:
         going_on = None if shared is None else continued(body, shared)
-        fields = members(body, bounded=bounded) if going_on is None else going_on.fields
-        model = "" if anonymous and "model" not in fields else _model(fields)
+        fields = members(body, bounded=bounded, listed="messages") if going_on is None else going_on.fields
+        model = "" if anonymous and "model" not in fields else model_of(fields)
         if going_on is None:
             messages = self._all_messages(fields, bounded=bounded)
             parsed = self._beginnings.begun(body, fields, messages)
         else:
-            known = going_on.beginning.lineage.messages
+            known = going_on.beginning.hints.messages
             if bounded:
-                check_messages(len(known) + len(going_on.added))
+                check_messages(len(known) + len(going_on.added), "messages")
             messages = (*known, *self._parsed(going_on.added, len(known)))
             parsed = self._beginnings.grown(body, going_on, messages)
         if self._messages.free < self._beginnings.held:
             self._make_room()
-        stream, max_output_tokens = _flag(fields, "stream"), _max_output(fields)
+        stream, max_output_tokens = flag_of(fields, "stream"), _max_output(fields)
         counted: dict[str, JsonValue] = {}
         if not _COUNTED.isdisjoint(fields):
             counted = {name: decoded(fields[name], name) for name in COUNTED if name in fields}
-        return ModelRequest(body, fields, model, messages, stream, max_output_tokens, counted, parsed)
+        return ModelRequest(body, fields, model, messages, self._dialect, stream, max_output_tokens, counted, parsed)
 
     def _all_messages(self, fields: dict[str, bytes], *, bounded: bool) -> tuple[Message, ...]:
         if "messages" not in fields:
@@ -96,7 +97,7 @@ class RequestParser:
         if not raws:
             raise InvalidRequest("'messages' must hold at least one message.", param="messages", code="empty_array")
         if bounded:
-            check_messages(len(raws))
+            check_messages(len(raws), "messages")
         return tuple(self._parsed(raws, 0))
 
     def _parsed(self, raws: Sequence[bytes], first: int) -> list[Message]:
@@ -142,43 +143,11 @@ def read_messages(raws: Sequence[bytes]) -> tuple[Message, ...]:
 
 def _read(raw: bytes, index: int) -> Message:
     where = f"messages.[{index}]"
-    value = decoded(raw, where)
+    value = decoded(raw, where, most_values=MAX_PART_VALUES)
     try:
         return parse_message(raw, value, index)
     except RecursionError as error:
         raise InvalidRequest(f"{where} is nested too deeply.", param=where, code="invalid_json") from error
-
-
-def _model(fields: dict[str, bytes]) -> str:
-    if "model" not in fields:
-        raise InvalidRequest("Missing required parameter: 'model'.", param="model", code="missing_required_parameter")
-    model = decoded(fields["model"], "model")
-    return checked_model(model)
-
-
-def checked_model(model: JsonValue) -> str:
-    """The name of a model, wherever a client gives one.
-
-    :raises InvalidRequest: it is no text, or longer than ``LONGEST_MODEL_NAME``
-    """
-    if not isinstance(model, str) or not model or model != printable(model):
-        raise InvalidRequest("'model' must be a non-empty string.", param="model", code="invalid_type")
-    if len(model) > LONGEST_MODEL_NAME:
-        raise InvalidRequest(
-            f"'model' must be at most {LONGEST_MODEL_NAME} characters long, not {len(model)}.",
-            param="model",
-            code="string_above_max_length",
-        )
-    return model
-
-
-def _flag(fields: dict[str, bytes], name: str) -> bool:
-    if name not in fields:
-        return False
-    value = decoded(fields[name], name)
-    if value is not None and not isinstance(value, bool):
-        raise InvalidRequest(f"'{name}' must be true or false.", param=name, code="invalid_type")
-    return bool(value)
 
 
 def _max_output(fields: dict[str, bytes]) -> int | None:

@@ -13,7 +13,8 @@ from threading import Lock
 
 import msgspec
 
-from proxy.core.conversation.messages import Message, ReuseHints
+from proxy.core.conversation.messages import Message
+from proxy.core.conversation.request import ReuseHints
 from proxy.dialects.chat.message_bytes import message_bytes
 from proxy.dialects.json_bounds import MAX_VALUES, check_values, is_utf8
 
@@ -44,7 +45,7 @@ class KnownBody:
     """Its body up to the end of its last message."""
     opened: int
     """Where its array of messages begins, after the bracket."""
-    lineage: ReuseHints
+    hints: ReuseHints
     held: int
     """Bytes of memory, the messages and what is found of them included."""
 
@@ -84,29 +85,29 @@ class PrefixReuse:
         return max(sharing, key=lambda one: len(one.text)) if sharing else None
 
     def begun(self, body: bytes, fields: dict[str, bytes], messages: tuple[Message, ...]) -> ReuseHints | None:
-        """Keep a body that was parsed as a whole; its lineage, where it is long."""
+        """Keep a body that was parsed as a whole; its hints, where it is long."""
         if not LONG_BYTES <= len(body) <= self._room:
             return None
         array = fields["messages"]
         opened = next((found.end() for found in _OPENED.finditer(body) if body.startswith(array, found.end() - 1)), 0)
         if not opened:
             return None
-        lineage, end = ReuseHints(messages), _end(body, opened + len(array) - 2)
-        made = KnownBody(body[:end], opened, lineage, end + _held(messages))
+        hints, end = ReuseHints(messages), _end(body, opened + len(array) - 2)
+        made = KnownBody(body[:end], opened, hints, end + _held(messages))
         rest = continued(body, made)
         if rest is None or rest.added or rest.fields != fields:
             return None  # another place where the same bytes stand
         self._keep(made)
-        return lineage
+        return hints
 
     def grown(self, body: bytes, continued: Continued, messages: tuple[Message, ...]) -> ReuseHints:
-        """Keep a body in the place of the beginning that it continued; its lineage."""
+        """Keep a body in the place of the beginning that it continued; its hints."""
         before, end = continued.beginning, continued.end
-        known = len(before.lineage.messages)
-        lineage = ReuseHints(messages, known, before.lineage.found)
+        known = len(before.hints.messages)
+        hints = ReuseHints(messages, known, before.hints.facts)
         held = before.held + end - len(before.text) + _held(messages[known:])
-        self._keep(KnownBody(body[:end], before.opened, lineage, held), before)
-        return lineage
+        self._keep(KnownBody(body[:end], before.opened, hints, held), before)
+        return hints
 
     def _keep(self, made: KnownBody, before: KnownBody | None = None) -> None:
         """Keep one, in the place of another one; two threads may each do so."""

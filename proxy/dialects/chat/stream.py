@@ -6,7 +6,8 @@ chunk says. Source: the event-stream format of the WHATWG HTML standard, section
 
 from __future__ import annotations
 
-from proxy.dialects.chat.reply import Decode, Fold, Reply, decoded
+from proxy.core.conversation.reply import Reply
+from proxy.dialects.chat.reply import Decode, Fold, decoded
 
 DONE = b"[DONE]"
 HELD_BYTES = 16_384

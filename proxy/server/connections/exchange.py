@@ -16,7 +16,8 @@ from uvicorn.protocols.http.httptools_impl import HEADER_RE, STATUS_LINE, Reques
 
 from proxy.core.errors import TidemarkError
 from proxy.core.http_headers import CONTROLS
-from proxy.server.errors import envelope, error_lines, status_of
+from proxy.dialects.openai_errors import OPENAI_ERRORS
+from proxy.server.errors import error_lines, status_of
 
 JOINED_BYTES = 65_536
 """A body up to this size goes out in one write with its head; copying more costs more than a second write."""
@@ -34,7 +35,7 @@ App = Callable[[Any, Any, Callable[[Message], Awaitable[None]]], Awaitable[None]
 
 def refusal(error: TidemarkError) -> bytes:
     """Return the answer to a request that never reaches the application: OpenAI's envelope, then the end."""
-    body = envelope(error)
+    body = OPENAI_ERRORS.error(error)
     lines = [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),

@@ -16,7 +16,7 @@ from proxy.archive import ContextView, ConversationReader, Page, Transfer
 from proxy.archive.summarize import ManualCompaction, ManualSummary, SummarizeRequest
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import InvalidRequest
-from proxy.dialects.chat.request import checked_model
+from proxy.dialects.members import checked_model
 from proxy.dialects.raw_json import decoded, members
 from proxy.server.access import ConversationAccess
 from proxy.server.conversation_json import (

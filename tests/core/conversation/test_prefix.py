@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.conversation.messages import Message, digest_of
-from proxy.core.conversation.prefix import ChainCache, PrefixChain, chain_of, conversation_id, is_id, split_id
+from proxy.core.conversation.prefix import PrefixChain, chain_of, conversation_id, is_id, split_id
 from tests.core.histories import conversations, message
 
 
@@ -92,14 +92,3 @@ def test_an_id_leads_to_its_family_and_begins_where_a_fork_does(messages: list[M
         assert made != conversation_id(chain, known + 1)
     assert chain.at(0) == chain.seed
     assert chain.at(len(chain)) == chain.tip
-
-
-@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 60), st.booleans()), max_size=12), st.integers(20, 300))
-def test_a_remembered_chain_is_the_one_that_is_made_anew(turns: list[tuple[int, int, bool]], links: int) -> None:
-    """Turns go on, rewind, edit and fork in any order, for two tenants, in a cache that holds hardly anything."""
-    chains = ChainCache(links)
-    for edited, length, mine in turns:
-        said = [message(role="user", content=f"{place}{'!' if place == edited else ''}") for place in range(length)]
-        tenant = "a" if mine else "b"
-        assert chains.of(tenant, said) == chain_of(tenant, said)
-        assert chains.of(tenant, said, conversation="x") == chain_of(tenant, said, conversation="x")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.planning.budget import BUDGETS, CompactionPolicy, ModelProfile, ModelWindow, budget_for
+from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
 from tests.core.histories import profiles
 
 
@@ -105,16 +103,3 @@ def test_the_marks_are_in_order(profile: ModelProfile, max_output: int | None, r
     assert made.min_tokens <= made.limit // 2
     if retention is not None:
         assert made.retention == retention
-
-
-@given(profiles(), st.lists(st.tuples(st.none() | st.integers(1, 300), st.none() | st.integers(0, 300)), max_size=300))
-def test_a_budget_is_the_same_whatever_its_profile_was_asked_before(
-    profile: ModelProfile, asked: list[tuple[int | None, int | None]]
-) -> None:
-    """What is remembered of a profile has a bound, and is part of neither its worth nor its copies."""
-    for output, retention in asked:
-        fresh = ModelProfile(profile.name, profile.window, profile.policy, profile.density)
-        assert budget_for(profile, output, retention) == budget_for(fresh, output, retention)
-        assert profile == fresh
-    assert len(profile.budgets) <= BUDGETS
-    assert not replace(profile, name="other").budgets

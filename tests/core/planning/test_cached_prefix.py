@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.core.conversation.messages import Message, ModelRequest, system_message
+from proxy.core.conversation.messages import Message, system_message
+from proxy.core.conversation.request import ModelRequest
 from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
 from proxy.core.planning.assemble import assemble
 from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
 from proxy.core.planning.cached_prefix import cached_prefix
 from proxy.core.planning.situation import Compact
+from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.chat.message import parse_message
 
 PROFILE = ModelProfile("m", ModelWindow(10_000), CompactionPolicy(summarizer_cache_friendly=True))
@@ -41,7 +43,7 @@ PLAN = Compact(
 
 def request(*, messages: tuple[Message, ...] = MESSAGES, **fields: str) -> ModelRequest:
     """A request with these members beside its messages, as raw JSON."""
-    return ModelRequest(b"", {name: raw.encode() for name, raw in fields.items()}, "m", messages)
+    return ModelRequest(b"", {name: raw.encode() for name, raw in fields.items()}, "m", messages, ChatDialect())
 
 
 def test_without_a_summary_it_is_the_clients_own_messages() -> None:

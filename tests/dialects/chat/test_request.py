@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import printable, render_body, render_messages
+from proxy.core.conversation.messages import printable
 from proxy.core.errors import InvalidRequest
 from proxy.core.ports import SummaryTask
+from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.chat.message_bytes import ENTRY_BYTES, message_bytes
-from proxy.dialects.chat.request import RequestParser, read_messages
+from proxy.dialects.chat.request import read_messages
 from proxy.summarizers import ExtractiveSummarizer
 from proxy.tokens import LocalTokenCounter
 
@@ -59,13 +60,13 @@ def test_the_cache_holds_what_it_may_in_memory(count: int, make: Callable[[int],
     """The bound is on memory, not on the length of what came in, whatever came in: within a factor of 1.5."""
     bound = 400_000
     bodies = [body(*[make(number * count + i) for i in range(count)]) for number in range(4)]
-    parser = RequestParser(bound)
-    parser.chat(body({"role": "user", "content": "what is loaded at the first use is not the cache's"}))
+    parser = ChatDialect(bound).parser
+    parser.parse_now(body({"role": "user", "content": "what is loaded at the first use is not the cache's"}))
     gc.collect()
     tracemalloc.start()
     try:
         for each in bodies:
-            parser.chat(each)
+            parser.parse_now(each)
         gc.collect()
         held, _ = tracemalloc.get_traced_memory()
     finally:
@@ -76,7 +77,7 @@ def test_the_cache_holds_what_it_may_in_memory(count: int, make: Callable[[int],
 def test_a_plain_message_is_reckoned_as_it_is_measured() -> None:
     """What most messages hold is summed up without looking into each part; the parts tell the same."""
     for text in ("", "hello", "漢" * 10, "\N{GRINNING FACE}" * 10):
-        said = RequestParser().chat(body({"role": "user", "content": text})).messages[0]
+        said = ChatDialect().parser.parse_now(body({"role": "user", "content": text})).messages[0]
         parts = (said.raw, said.text, said.name, said.answers, said.digest, said.media)
         assert message_bytes(said) == ENTRY_BYTES + sum(map(sys.getsizeof, parts))
 
@@ -85,7 +86,7 @@ def test_messages_are_read_alike_with_a_cache_and_without() -> None:
     """Of the store as of a request: the same messages, and the same refusal, half a character included."""
     raws = [b'{"role":"user","content":"Hi."}', b'{"role":"user","content":"\\ud83d","x": 1}']
     body = b'{"model":"m","messages":[%b]}' % b",".join(raws)
-    assert read_messages(raws) == RequestParser().chat(body).messages
+    assert read_messages(raws) == ChatDialect().parser.parse_now(body).messages
     for refused in (b'{"role":"wizard"}', b"[" * 100_000, b"nonsense"):
         with pytest.raises(InvalidRequest):
             read_messages([refused])
@@ -93,11 +94,11 @@ def test_messages_are_read_alike_with_a_cache_and_without() -> None:
 
 def test_a_message_that_was_seen_is_not_parsed_again() -> None:
     """The cache gives back the very message, until newer ones take its place."""
-    parser = RequestParser(20_000)
-    first, again = [parser.chat(body({"role": "user", "content": "hi"})).messages[0] for _ in range(2)]
+    parser = ChatDialect(20_000).parser
+    first, again = [parser.parse_now(body({"role": "user", "content": "hi"})).messages[0] for _ in range(2)]
     assert first is again
-    parser.chat(body({"role": "user", "content": "x" * 50_000}))
-    assert parser.chat(body({"role": "user", "content": "hi"})).messages[0] is not first
+    parser.parse_now(body({"role": "user", "content": "x" * 50_000}))
+    assert parser.parse_now(body({"role": "user", "content": "hi"})).messages[0] is not first
 
 
 HALVES = st.text(st.sampled_from(list('ab"\\ {}[],:漢\ud83d\ude00\N{GRINNING FACE}')), max_size=6)
@@ -111,9 +112,9 @@ def test_half_a_character_is_for_the_upstream_to_judge(texts: list[str], others:
     said = [{"role": "user", "content": text} for text in texts]
     value = {**others, "model": "m", "tools": others, "messages": said}
     raw = json.dumps(value, indent=indent).encode()
-    request = RequestParser().chat(raw)
-    messages = render_messages(request.messages)
-    assert json.loads(render_body(request.fields, {"messages": messages})) == json.loads(raw)
+    request = ChatDialect().parser.parse_now(raw)
+    written = request.dialect.body_with(request, request.messages, model=request.model)
+    assert json.loads(written) == json.loads(raw)
     assert [message.text for message in request.messages] == [printable(text) for text in json.loads(json.dumps(texts))]
     assert all(message.raw in raw for message in request.messages)
 
@@ -139,7 +140,7 @@ def test_half_a_character_is_for_the_upstream_to_judge(texts: list[str], others:
 def test_what_is_no_json_is_refused_with_half_a_character_in_it_too(wrong: bytes) -> None:
     """The second reader is as strict as the first in all else."""
     with pytest.raises(InvalidRequest):
-        RequestParser().chat(wrong)
+        ChatDialect().parser.parse_now(wrong)
 
 
 async def test_half_a_character_is_counted_and_summarized() -> None:
@@ -153,7 +154,7 @@ async def test_half_a_character_is_counted_and_summarized() -> None:
         {"role": "tool", "tool_call_id": half, "content": f"Error: {half}"},
     ]
     tools = [{"type": "function", "function": {"name": "f", "description": half, "parameters": {half: half}}}]
-    request = RequestParser().chat(body(*said, tools=tools))
+    request = ChatDialect().parser.parse_now(body(*said, tools=tools))
     assert (await counter.count(request, "gpt-4o")).total > 0
     summary = await ExtractiveSummarizer(counter).summarize(SummaryTask(request.messages, None, 500, "gpt-4o"))
     assert "cut \ufffd" in summary.encode().decode()

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import ModelRequest
+from proxy.core.conversation.request import ModelRequest
 from proxy.core.errors import InvalidRequest
 from proxy.dialects.chat import reuse as beginnings
+from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.chat.request import RequestParser
 
 TEXTS = st.text(alphabet=st.sampled_from('ab "\\/\n\t[]{}:,é😀'), max_size=12)
@@ -54,31 +55,31 @@ def test_a_parser_that_knows_the_beginning_reads_the_same(
     texts: list[str], turns: list[tuple[int, list[str], bool]], layout: dict[str, Any], *, first: bool
 ) -> None:
     """Turns, forks and edits in any order and layout: as a parser reads it that has never seen anything."""
-    parser = RequestParser()
+    parser = ChatDialect().parser
     for kept, more, stream in [(0, texts, False), *turns]:
         texts = [*texts[:kept], *more]
         sent = body(conversation_of(texts), layout, first=first, stream=stream)
-        assert content_of(parser.chat(sent)) == content_of(RequestParser().chat(sent))
+        assert content_of(parser.parse_now(sent)) == content_of(ChatDialect().parser.parse_now(sent))
 
 
 def test_only_what_is_new_is_parsed() -> None:
     """The known messages are the very tuple's; what was found of them comes along."""
-    parser = RequestParser()
-    before = parser.chat(body(conversation_of(["a", "b"]), {})).lineage
+    parser = ChatDialect().parser
+    before = parser.parse_now(body(conversation_of(["a", "b"]), {})).hints
     assert before is not None
-    before.found["step"] = 2
-    after = parser.chat(body(conversation_of(["a", "b", "c"]), {}, stream=True)).lineage
+    before.facts.tokens["rules"] = (1, 2)
+    after = parser.parse_now(body(conversation_of(["a", "b", "c"]), {}, stream=True)).hints
     assert after is not None
     assert after.known == 2
-    assert after.before == {"step": 2}
-    assert after.found == {}
+    assert after.earlier.tokens == {"rules": (1, 2)}
+    assert after.facts.tokens == {}
 
 
-def test_a_lineage_holds_for_its_own_messages_only() -> None:
+def test_hints_hold_for_its_own_messages_only() -> None:
     """Where messages were taken out of a request, nothing that was found by place is right any more."""
-    request = RequestParser().chat(body(conversation_of(["a", "b"]), {}))
-    assert request.lineage is not None
-    assert replace(request, messages=request.messages[1:]).lineage is None
+    request = ChatDialect().parser.parse_now(body(conversation_of(["a", "b"]), {}))
+    assert request.hints is not None
+    assert replace(request, messages=request.messages[1:]).hints is None
 
 
 @pytest.mark.parametrize(
@@ -96,34 +97,34 @@ def test_a_lineage_holds_for_its_own_messages_only() -> None:
 )
 def test_what_comes_after_the_known_part_may_change_everything(end: bytes) -> None:
     """A name that stands twice, an error: told as a parser tells it that has never seen the beginning."""
-    parser = RequestParser()
+    parser = ChatDialect().parser
     start = body(conversation_of(["a", "b"]), {})[:-1]
-    parser.chat(start + b"}")
+    parser.parse_now(start + b"}")
 
     def outcome(one: RequestParser) -> object:
         try:
-            return content_of(one.chat(start + end))
+            return content_of(one.parse_now(start + end))
         except InvalidRequest as error:
             return str(error), error.code, error.param
 
-    assert outcome(parser) == outcome(RequestParser())
+    assert outcome(parser) == outcome(ChatDialect().parser)
 
 
 def test_the_same_array_in_another_member_is_not_taken_for_the_messages() -> None:
     """The first place where the bytes stand is not always the right one."""
-    parser, talk = RequestParser(), conversation_of(["a", "b"])
+    parser, talk = ChatDialect().parser, conversation_of(["a", "b"])
     for more in ([], conversation_of(["c"]), conversation_of(["c", "d"])):
         sent = json.dumps({"metadata": {"messages": talk}, "messages": talk + more, "model": "m"}).encode()
-        assert content_of(parser.chat(sent)) == content_of(RequestParser().chat(sent))
+        assert content_of(parser.parse_now(sent)) == content_of(ChatDialect().parser.parse_now(sent))
 
 
 def test_beginnings_give_way_to_newer_ones() -> None:
     """As many as the bound allows, and the messages they hold are counted."""
     kept = beginnings.PrefixReuse(4000)
-    parser = RequestParser()
+    parser = ChatDialect().parser
     for number in range(20):
         sent = body(conversation_of([f"{number} {'x' * 500}"]), {})
-        request = parser.chat(sent)
+        request = parser.parse_now(sent)
         kept.begun(sent, dict(request.fields), request.messages)
         assert kept.held <= 4000
     assert kept.shared(body(conversation_of([f"19 {'x' * 500}", "more"]), {})) is not None
@@ -136,15 +137,17 @@ def test_bytes_that_are_no_utf8_are_refused_whatever_was_seen_before() -> None:
     begun = json.dumps({"messages": talk, "model": "m"}).encode()
     gone_on = json.dumps({"messages": [*talk, *conversation_of(["more"])], "model": "m"}).encode()
     odd = gone_on[:-1] + b', "metadata": "\xff"}'
-    knowing = RequestParser()
-    knowing.chat(begun)
-    knowing.chat(gone_on)
-    for parser in (knowing, RequestParser()):
+    knowing = ChatDialect().parser
+    knowing.parse_now(begun)
+    knowing.parse_now(gone_on)
+    for parser in (knowing, ChatDialect().parser):
         for broken in (
             odd,
             begun[:-1] + b', "metadata": "\xff"}',
             b'{"model": "m", "x": "\xed\xa0\x80", "messages": []}',
         ):
             with pytest.raises(InvalidRequest, match="not valid UTF-8"):
-                parser.chat(broken)
-    assert knowing.chat(gone_on[:-1] + ', "metadata": "é"}'.encode()).messages == knowing.chat(gone_on).messages
+                parser.parse_now(broken)
+    assert knowing.parse_now(gone_on[:-1] + ', "metadata": "é"}'.encode()).messages == (
+        knowing.parse_now(gone_on).messages
+    )

@@ -10,19 +10,19 @@ from typing import Any, cast
 import pytest
 from starlette.types import Receive
 
+from proxy.core.conversation.reply import Reply
 from proxy.core.errors import BodyTooLarge, UpstreamBroken
 from proxy.core.events import Event, RequestServed
 from proxy.core.ports import Headers, UpstreamReply
 from proxy.core.report import Report, Usage
-from proxy.dialects.chat.reply import Reply
-from proxy.dialects.chat.request import RequestParser
+from proxy.dialects.chat.dialect import ChatDialect
 from proxy.pipeline.pipeline import Pipeline
-from proxy.pipeline.relay import Deliver, Ending, PendingTurn, Relay
-from proxy.pipeline.values import Exchange
+from proxy.pipeline.relay import Deliver, Relay
+from proxy.pipeline.values import Ending, Exchange, PendingTurn
 from proxy.server.access import ConversationAccess
 from proxy.server.asgi import Response
 from proxy.server.auth import PassthroughAuth
-from proxy.server.endpoints.chat import ChatEndpoint, EdgeLimits
+from proxy.server.endpoints.dialect import DialectEndpoint, EndpointLimits
 from proxy.server.operator import OperatorAccess
 from proxy.server.request_log import RequestLog
 
@@ -48,14 +48,16 @@ class Slow:
             self.ended = True
 
 
-def endpoint(pipeline: object, told: list[Event], keepalive_seconds: float = 0, relay: object = None) -> ChatEndpoint:
+def endpoint(
+    pipeline: object, told: list[Event], keepalive_seconds: float = 0, relay: object = None
+) -> DialectEndpoint:
     """The endpoint before a pipeline."""
-    return ChatEndpoint(
+    return DialectEndpoint(
+        ChatDialect(),
         pipeline=cast("Pipeline", pipeline),
         relay=cast("Relay", relay),
-        parser=RequestParser(),
         access=ConversationAccess(PassthroughAuth(b"s"), OperatorAccess("127.0.0.1")),
-        limits=EdgeLimits(1000, keepalive_seconds),
+        limits=EndpointLimits(1000, keepalive_seconds),
         emit=told.append,
         timer=lambda: 0.0,
     )
@@ -243,9 +245,9 @@ def test_every_fact_of_a_visit_is_told_in_its_own_field() -> None:
     """The fact is made by the order of its fields, so each has a value of its own here."""
     times = iter((1.0, 1.5, 3.0))
     log = RequestLog("/path", Response(Caller().send), lambda: next(times))
-    log.request = RequestParser().chat(BODY[:-1] + b', "stream": true}')
+    log.request = ChatDialect().parser.parse_now(BODY[:-1] + b', "stream": true}')
     report = Report("conversation", "tenant", 1, "forced", 2, 3, 4, 5, "strategy", "warning", gap="gap")
-    log.note_report(report)
+    log.on_planned(report)
     log.note_error(UpstreamBroken("said", internal="cause"))
     log.note_first_byte()
     usage = {"prompt_tokens": 6, "prompt_tokens_details": {"cached_tokens": 7}, "completion_tokens": 8}

@@ -1,65 +1,62 @@
-"""``POST /v1/chat/completions``: a request comes in, its exchange goes out, and one fact is told at the end.
+"""The endpoint of a dialect: a model request comes in, the pipeline runs it, and its reply goes out.
 
-The edge of the road of a request. Beside the answering somebody listens for the client's leaving (``server/asgi.py``),
-so that a client who goes away cancels everything that was done for it, at any step.
+One instance serves one path, such as ``POST /v1/chat/completions``. A watch beside the work notices when the client
+disconnects (``server/asgi.py``), and cancels everything that was started for it, at any step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from starlette.types import Receive, Scope, Send
 
-from proxy.core.conversation.messages import ModelRequest
+from proxy.core.conversation.request import Dialect, ModelRequest
 from proxy.core.errors import ClientError, TidemarkError
 from proxy.core.events import Listener, Outcome
 from proxy.core.ports import Headers
 from proxy.core.report import Report
-from proxy.dialects.chat.completion import completion, event_stream
-from proxy.dialects.chat.request import LIGHT_BYTES, RequestParser
-from proxy.pipeline.commands import CommandAnswer
+from proxy.pipeline.pipeline import Pipeline
 from proxy.pipeline.relay import Relay
-from proxy.pipeline.stored_history import Road
-from proxy.pipeline.values import Exchange, Refused
+from proxy.pipeline.values import CommandAnswer, Exchange, Refused, Result
 from proxy.server.access import ConversationAccess
 from proxy.server.asgi import JSON, CancelOnDisconnect, ClientGone, Response, read_body
 from proxy.server.encodings import decoded_body, is_encoded
-from proxy.server.errors import belated
 from proxy.server.headers import read_controls, returned_lines
 from proxy.server.keepalive import EVENT_STREAM, KeepAlive
 from proxy.server.request_log import RequestLog
 
 
 @dataclass(frozen=True, slots=True)
-class EdgeLimits:
-    """What the edge accepts and how patient it is."""
+class EndpointLimits:
+    """How large a body may be, and how long a stream may be silent."""
 
     max_body_bytes: int
     keepalive_seconds: float
-    """Between comments on a stream that is still waiting; 0 for none. The first comes later
+    """Between comments on a stream that is still waiting; 0 for none. The first comment comes later
     (``server/keepalive.py``)."""
     notice_seconds: float = 0.0
-    """After so long a stream is told that it waits for a summary; 0 for never."""
+    """After how long a stream's comments say that it waits for a summary; 0 for never."""
 
 
-class ChatEndpoint:
-    """An ASGI application of one route."""
+class DialectEndpoint:
+    """Serves one path in one dialect, as an ASGI application."""
 
     def __init__(
         self,
+        dialect: Dialect,
         *,
-        pipeline: Road,
+        pipeline: Pipeline,
         relay: Relay,
-        parser: RequestParser,
         access: ConversationAccess,
-        limits: EdgeLimits,
+        limits: EndpointLimits,
         emit: Listener,
         timer: Callable[[], float],
     ) -> None:
+        self._dialect = dialect
         self._pipeline = pipeline
         self._relay = relay
-        self._parser = parser
         self._access = access
         self._limits = limits
         self._emit = emit
@@ -67,15 +64,15 @@ class ChatEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        log = RequestLog(scope["path"], Response(send), self._timer)
+        log = RequestLog(scope["path"], Response(send, self._dialect), self._timer)
         try:
             body = await read_body(receive, scope["headers"], self._limits.max_body_bytes)
             if is_encoded(scope["headers"]):
                 body = await decoded_body(body, scope["headers"], self._limits.max_body_bytes)
             with CancelOnDisconnect(receive):
-                log.outcome = await self._answered(log, scope, body)
+                log.outcome = await self._answer_or_fail(log, scope, body)
         except ClientGone:
-            pass  # as which every log counts until it has ended otherwise
+            pass  # a log's outcome is "disconnected" until another one is known
         except ClientError as error:
             log.note_error(error)
             await log.response.error(error)
@@ -83,7 +80,8 @@ class ChatEndpoint:
         finally:
             self._emit(log.to_event())
 
-    async def _answered(self, log: RequestLog, scope: Scope, body: bytes) -> Outcome:
+    async def _answer_or_fail(self, log: RequestLog, scope: Scope, body: bytes) -> Outcome:
+        """Answer a request whose body is there; every error becomes an answer in the client's dialect."""
         try:
             return await self._answer(log, scope, body)
         except TidemarkError as error:
@@ -93,60 +91,63 @@ class ChatEndpoint:
         except OSError:
             return "disconnected"
         except Exception:
-            # The boundary of the process: whatever went wrong, the client gets OpenAI's envelope; the server logs it.
+            # The boundary of the process: the client gets an error in its dialect, and the server logs the cause.
             log.outcome, log.code = "error", TidemarkError.code
             await log.response.error(TidemarkError("Tidemark failed to serve this request; its log says why."))
             raise
 
     async def _answer(self, log: RequestLog, scope: Scope, body: bytes) -> Outcome:
-        light = len(body) <= LIGHT_BYTES
-        request = log.request = self._parser.chat(body) if light else await self._parser.read(body)
+        """Parse the request, run the pipeline and send the result."""
+        request = log.request = await self._dialect.parse(body)
         asked = read_controls(scope["headers"])
         caller = self._access.auth.caller(scope["headers"])
         if not request.stream:
-            brought = await self._pipeline.run(request, caller, asked, prepared=log.note_report)
-            return await self._brought(log, request, brought, None)
+            result = await self._pipeline.run(request, caller, asked, log)
+            return await self._send(log, request, result, None)
         limits = self._limits
         async with KeepAlive(
             log.response, limits.keepalive_seconds, log.facts, notice=limits.notice_seconds
         ) as keepalive:
+            result = await self._pipeline.run(request, caller, asked, _StreamProgress(log, keepalive))
+            return await self._send(log, request, result, keepalive)
 
-            def prepared(report: Report) -> None:
-                keepalive.end_announcement()
-                log.note_report(report)
-
-            brought = await self._pipeline.run(
-                request, caller, asked, prepared=prepared, compacting=keepalive.announce_summary
-            )
-            return await self._brought(log, request, brought, keepalive)
-
-    async def _brought(
-        self,
-        log: RequestLog,
-        request: ModelRequest,
-        brought: Exchange | Refused | CommandAnswer,
-        keepalive: KeepAlive | None,
+    async def _send(
+        self, log: RequestLog, request: ModelRequest, result: Result, keepalive: KeepAlive | None
     ) -> Outcome:
-        """Bring to the client what its request has come to; only a stream was kept alive meanwhile."""
-        log.note_report(brought.report)
-        if isinstance(brought, Refused):
-            raise brought.error
-        if isinstance(brought, CommandAnswer):
-            if keepalive is not None:
-                await keepalive.stop()
-            return await self._told(log, request, brought)
-        if brought.reply.status < 400 and _is_stream(brought.reply.headers, asked=request.stream):
-            return await self._stream(log, brought, keepalive or KeepAlive(log.response, 0, log.facts))
+        """Send what a request has come to.
+
+        :param keepalive: present for a stream
+        """
+        log.on_planned(result.report)
+        match result:
+            case Refused():
+                raise result.error
+            case CommandAnswer():
+                if keepalive is not None:
+                    await keepalive.stop()
+                return await self._send_own(log, request, result)
+            case Exchange():
+                return await self._send_reply(log, request, result, keepalive)
+            case _:
+                assert_never(result)
+
+    async def _send_reply(
+        self, log: RequestLog, request: ModelRequest, exchange: Exchange, keepalive: KeepAlive | None
+    ) -> Outcome:
+        """Send an upstream's reply, as the stream or the body that it is."""
+        reply = exchange.reply
+        if reply.status < 400 and _is_stream(reply.headers, asked=request.stream):
+            return await self._send_stream(log, exchange, keepalive or KeepAlive(log.response, 0, log.facts))
         if keepalive is not None:
             try:
-                await keepalive.stop()  # the status is known, and a comment would settle another
-            except BaseException:  # the client left over a comment: nobody else has the answer to close it
-                await brought.reply.close()
+                await keepalive.stop()  # the status is known, and a comment would settle another one
+            except BaseException:  # the client left during a comment: nobody else will close the reply
+                await reply.close()
                 raise
-        return await self._whole(log, brought)
+        return await self._send_whole(log, exchange)
 
-    async def _stream(self, log: RequestLog, exchange: Exchange, keepalive: KeepAlive) -> Outcome:
-        """Bring a stream to the client, event by event."""
+    async def _send_stream(self, log: RequestLog, exchange: Exchange, keepalive: KeepAlive) -> Outcome:
+        """Send a stream, event by event."""
         reply, response = exchange.reply, log.response
         lines = returned_lines(reply.headers)
         keepalive.status, keepalive.lines = reply.status, lines
@@ -172,8 +173,8 @@ class ChatEndpoint:
         await response.end()
         return ending.outcome
 
-    async def _whole(self, log: RequestLog, exchange: Exchange) -> Outcome:
-        """Bring an answer to the client that is no stream."""
+    async def _send_whole(self, log: RequestLog, exchange: Exchange) -> Outcome:
+        """Send a reply that is no stream."""
         reply, response = exchange.reply, log.response
         data, ending = await self._relay.whole(reply, exchange.turn)
         log.ending = ending
@@ -186,28 +187,41 @@ class ChatEndpoint:
         log.note_first_byte()
         if response.status is None:
             await response.whole(reply.status, [*returned_lines(reply.headers), *log.facts()], data)
-        else:  # comments have gone out already, so the answer can only be an event
-            await response.end(belated(reply.status, data))
+        else:  # comments have gone out already, so the reply can only be an event
+            await response.end(self._dialect.late_reply_event(reply.status, data))
         return ending.outcome
 
-    @staticmethod
-    async def _told(log: RequestLog, request: ModelRequest, answer: CommandAnswer) -> Outcome:
-        """Bring the client an answer of our own, as it would have got one of the model."""
+    async def _send_own(self, log: RequestLog, request: ModelRequest, answer: CommandAnswer) -> Outcome:
+        """Send an answer of our own, in the form of a model's reply."""
         response, facts = log.response, log.facts()
         log.note_first_byte()
         # nothing went upstream, so nothing of it counts among what did
         log.report = replace(answer.report, tokens_before=0, tokens_after=0)
         if not request.stream:
-            await response.whole(200, [JSON, *facts], completion(request, answer.answer))
+            await response.whole(200, [JSON, *facts], self._dialect.answer(request, answer.answer))
         else:
             if response.status is None:
                 await response.start(200, [*EVENT_STREAM, *facts])
-            await response.end(event_stream(request, answer.answer))
+            await response.end(self._dialect.answer_events(request, answer.answer))
         return "complete"
 
 
+class _StreamProgress:
+    """``Progress`` of a stream: its log notes the report, and its comments say what it waits for."""
+
+    def __init__(self, log: RequestLog, keepalive: KeepAlive) -> None:
+        self._log = log
+        self._keepalive = keepalive
+        self.on_summarizing = keepalive.on_summarizing
+
+    def on_planned(self, report: Report) -> None:
+        """Note the report; no summary is waited for any more."""
+        self._keepalive.on_summarized()
+        self._log.on_planned(report)
+
+
 def _is_stream(headers: Headers, *, asked: bool) -> bool:
-    """Whether an answer is an event stream; where one was asked for, a server may name it oddly or not at all."""
+    """Return whether a reply is an event stream; a server may name one oddly or not at all where one was asked for."""
     for name, value in headers:
         if name == b"content-type":
             kind = value.split(b";")[0].strip().lower()

@@ -1,0 +1,210 @@
+"""A model request and its dialect: the seam between client formats and everything that plans, counts and stores.
+
+A dialect parses a client's bytes into a ``ModelRequest`` at the beginning of the pipeline. Later steps ask the
+request's dialect for every byte that they send, read or answer, so they know no member and no event of any format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from proxy.core.conversation.messages import JsonValue, Message
+from proxy.core.conversation.reply import Reply, ReplyFold
+from proxy.core.errors import TidemarkError
+from proxy.core.report import OwnAnswer, Usage
+from proxy.core.values import value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MessageFacts:
+    """Facts that cover all messages of one request, so that the next turn looks at its new messages only.
+
+    The steps that find a fact write it: the token counter and the commands. Losing a fact costs time only.
+    """
+
+    tokens: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Tokens of each message, by the key of the counting rules."""
+    free_of_commands: set[str] = field(default_factory=set)
+    """Marks for which no message is a command or an answer to one (``pipeline/command_text.py``)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReuseHints:
+    """What a long request can take over from the earlier request that it continues."""
+
+    messages: tuple[Message, ...]
+    """The messages of the request that these hints belong to."""
+    known: int = 0
+    """How many leading messages the earlier request had, byte for byte."""
+    earlier: MessageFacts = field(default_factory=MessageFacts)
+    """Facts about those leading messages."""
+    facts: MessageFacts = field(default_factory=MessageFacts)
+    """Facts about all messages of this request."""
+
+
+@value
+class ModelRequest:
+    """One request to a model, in any dialect."""
+
+    body: bytes
+    """The whole body, as received."""
+    fields: Mapping[str, bytes]
+    """Every top-level member except its raw JSON, in the client's order."""
+    model: str
+    messages: tuple[Message, ...]
+    dialect: Dialect
+    stream: bool = False
+    max_output_tokens: int | None = None
+    """The longest reply that the client allows, in tokens."""
+    counted: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Decoded members that the provider bills as input: tools, response_format and others."""
+    parsed: ReuseHints | None = field(default=None, compare=False, repr=False)
+    """Present where the request is a long one."""
+
+    @property
+    def hints(self) -> ReuseHints | None:
+        """Hints for exactly these messages; None where messages were removed after the parse."""
+        parsed = self.parsed
+        return parsed if parsed is not None and parsed.messages is self.messages else None
+
+
+@dataclass(frozen=True, slots=True)
+class CachedPrefix:
+    """The beginning of a conversation exactly as it is forwarded: what a provider has in its prompt cache."""
+
+    messages: tuple[Message, ...]
+    raws: tuple[bytes, ...]
+    """The same messages as they are forwarded."""
+    fields: Mapping[str, bytes]
+    """The members beside the messages that belong to the cached prefix, as raw JSON."""
+    limit: int
+    """Tokens that the conversation's model accepts as input beside the reply."""
+
+
+class RequestFormat(Protocol):
+    """How a dialect reads requests and writes them again."""
+
+    def parse(self, body: bytes, *, anonymous: bool = False, bounded: bool = True) -> Awaitable[ModelRequest]:
+        """Parse a body; in a thread where much of it is new.
+
+        :param anonymous: whether the model may be missing, because nothing is forwarded
+        :param bounded: whether the number of messages has a bound; stored conversations have none
+        :raises InvalidRequest: with ``param`` and a stable ``code``
+        """
+        ...
+
+    def parse_messages(self, raws: Sequence[bytes]) -> tuple[Message, ...]:
+        """Parse single messages, in any thread.
+
+        :raises InvalidRequest: an element is not a message
+        """
+        ...
+
+    def parse_lines(self, data: bytes) -> list[Message]:
+        """Parse an export: one message a line.
+
+        :raises BadImport: a line is no message, or a tool call and its results have come apart
+        """
+        ...
+
+    def request_of(self, model: str, messages: Sequence[Message]) -> ModelRequest:
+        """Build the request that a client would send for these messages."""
+        ...
+
+    def body_with(self, request: ModelRequest, messages: Sequence[Message], *, model: str) -> bytes:
+        """Write the request's body with other messages and another model; other members keep their bytes."""
+        ...
+
+    def body_with_model(self, request: ModelRequest, model: str) -> bytes:
+        """Write the request's body with another model; other members keep their bytes."""
+        ...
+
+    def body_with_raw(self, request: ModelRequest, raws: Sequence[bytes]) -> bytes:
+        """Write the request's body with messages that are bytes already."""
+        ...
+
+    def raws_of(self, messages: Sequence[Message]) -> list[bytes]:
+        """Return the JSON of each message, also of those that Tidemark made."""
+        ...
+
+    def without(self, request: ModelRequest, places: Collection[int]) -> ModelRequest:
+        """Remove the messages at these places; all other bytes stay, those between messages too."""
+        ...
+
+    def as_sent(self, raw: bytes) -> bytes:
+        """Return a stored message as a client would send it back: without members that only replies have."""
+        ...
+
+    def replace_middle(self, message: Message, first: int, last: int, mark: str) -> Message:
+        """Replace the characters from ``first`` to ``last`` of a message's text by a mark."""
+        ...
+
+    def cached_members(self, request: ModelRequest) -> Mapping[str, bytes] | None:
+        """Return the members that belong to the prompt cache, as a chat request has them.
+
+        None where a model could not answer such a request with a summary: it demands JSON or the call of a tool.
+        """
+        ...
+
+
+class ReplyFormat(Protocol):
+    """How a dialect reads the replies of an upstream."""
+
+    def fold_body(self, data: bytes) -> Reply:
+        """Read a reply that is not a stream."""
+        ...
+
+    def fold_stream(self) -> ReplyFold:
+        """Begin to read a stream."""
+        ...
+
+    def before_end(self, data: bytes) -> bytes:
+        """Return the events that come before the one that ends a stream."""
+        ...
+
+    def usage(self, usage: Mapping[str, JsonValue]) -> Usage:
+        """Read the provider's own counts (FR-1.1.5)."""
+        ...
+
+
+class ErrorFormat(Protocol):
+    """How a dialect writes errors."""
+
+    def error(self, error: TidemarkError) -> bytes:
+        """Write an error as a body."""
+        ...
+
+    def error_event(self, error: TidemarkError) -> bytes:
+        """Write an error as an event of a stream that has begun."""
+        ...
+
+
+class AnswerFormat(ErrorFormat, Protocol):
+    """How a dialect writes what Tidemark answers itself."""
+
+    def answer(self, request: ModelRequest, answer: OwnAnswer) -> bytes:
+        """Write an answer as one body."""
+        ...
+
+    def answer_events(self, request: ModelRequest, answer: OwnAnswer) -> bytes:
+        """Write an answer as a whole event stream."""
+        ...
+
+    def late_reply_event(self, status: int, body: bytes) -> bytes:
+        """Write an upstream's whole reply as an event of a stream that has begun."""
+        ...
+
+
+class Dialect(RequestFormat, ReplyFormat, AnswerFormat, Protocol):
+    """A client format. Chat completions is the first one (``dialects/chat/dialect.py``)."""
+
+    name: str
+    """Short and stable, for logs and records: ``chat``."""
+    path: str
+    """The path of the upstream's endpoint below its base URL: ``/chat/completions``."""
+    messages_member: str
+    """The member that has the messages; errors name it."""
+    tool_members: tuple[str, ...]
+    """The members that declare tools."""

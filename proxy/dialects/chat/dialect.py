@@ -1,0 +1,145 @@
+"""The dialect of chat completions: everything that is OpenAI's format and nobody else's, behind one object.
+
+The pipeline, the relay and the upstream reach this package through ``Dialect`` (``proxy/core/conversation/request.py``)
+only. Source: OpenAI API reference, "Create chat completion".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+import msgspec
+
+from proxy.core.conversation.messages import JsonValue, Message
+from proxy.core.conversation.reply import Reply
+from proxy.core.conversation.request import ModelRequest
+from proxy.core.report import OwnAnswer, Usage
+from proxy.dialects.bodies import array_of, array_without, body_of
+from proxy.dialects.chat.clipping import replace_middle
+from proxy.dialects.chat.completion import completion, event_stream
+from proxy.dialects.chat.echo import as_sent
+from proxy.dialects.chat.jsonl import read_lines
+from proxy.dialects.chat.prompt_cache import cached_members
+from proxy.dialects.chat.reply import fold_body
+from proxy.dialects.chat.request import CACHE_BYTES, RequestParser, read_messages
+from proxy.dialects.chat.stream import StreamFold
+from proxy.dialects.openai_errors import OpenAIErrors
+
+MAX_COUNT = 2**53
+"""The largest number of tokens that is believed: larger whole numbers cannot be added up exactly."""
+RENDERED = 128
+"""System messages of our own whose bytes are cached; a summary goes out turn after turn."""
+
+
+class ChatDialect(OpenAIErrors):
+    """``Dialect``. Its state is the parser's cache of messages.
+
+    :param cache_bytes: memory for parsed messages
+    """
+
+    name = "chat"
+    path: str = "/chat/completions"
+    messages_member = "messages"
+    tool_members: tuple[str, ...] = ("tools", "functions")
+
+    def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
+        self.parser = RequestParser(self, cache_bytes)
+
+    def parse(self, body: bytes, *, anonymous: bool = False, bounded: bool = True) -> Awaitable[ModelRequest]:
+        """Parse a body; in a thread where much of it is new."""
+        return self.parser.parse(body, anonymous=anonymous, bounded=bounded)
+
+    def parse_messages(self, raws: Sequence[bytes]) -> tuple[Message, ...]:
+        """Parse single messages, without the cache."""
+        return read_messages(raws)
+
+    def parse_lines(self, data: bytes) -> list[Message]:
+        """Parse an export: one message a line."""
+        return [line.message for line in read_lines(data)]
+
+    def request_of(self, model: str, messages: Sequence[Message]) -> ModelRequest:
+        """Build the request that a client would send for these messages."""
+        fields = {"model": json.dumps(model).encode(), "messages": array_of(self.raws_of(messages))}
+        return ModelRequest(body_of(fields, {}), fields, model, tuple(messages), self)
+
+    def body_with(self, request: ModelRequest, messages: Sequence[Message], *, model: str) -> bytes:
+        """Write the request's body with other messages and another model."""
+        replaced = {"messages": array_of(self.raws_of(messages))}
+        if model != request.model:
+            replaced["model"] = json.dumps(model).encode()
+        return body_of(request.fields, replaced)
+
+    def body_with_model(self, request: ModelRequest, model: str) -> bytes:
+        """Write the request's body with another model."""
+        return body_of(request.fields, {"model": json.dumps(model).encode()})
+
+    def body_with_raw(self, request: ModelRequest, raws: Sequence[bytes]) -> bytes:
+        """Write the request's body with messages that are bytes already."""
+        return body_of(request.fields, {"messages": array_of(raws)})
+
+    def raws_of(self, messages: Sequence[Message]) -> list[bytes]:
+        """Return the JSON of each message; those that Tidemark made have none yet."""
+        return [message.raw or system_json(message.text) for message in messages]
+
+    def without(self, request: ModelRequest, places: Collection[int]) -> ModelRequest:
+        """Remove the messages at these places; all other bytes stay, those between messages too."""
+        before = request.fields["messages"]
+        after = array_without(before, request.messages, places)
+        fields = {**request.fields, "messages": after}
+        remaining = tuple([message for place, message in enumerate(request.messages) if place not in places])
+        is_unique = request.body.count(before) == 1  # else an unknown member has the same bytes
+        body = request.body.replace(before, after) if is_unique else body_of(fields, {})
+        return replace(request, body=body, fields=fields, messages=remaining)
+
+    def as_sent(self, raw: bytes) -> bytes:
+        """Return a stored message as a client would send it back."""
+        return as_sent(raw)
+
+    def replace_middle(self, message: Message, first: int, last: int, mark: str) -> Message:
+        """Replace the characters from ``first`` to ``last`` of a message's text by a mark."""
+        return replace_middle(message, first, last, mark)
+
+    def cached_members(self, request: ModelRequest) -> Mapping[str, bytes] | None:
+        """Return the members that belong to the prompt cache."""
+        return cached_members(request)
+
+    def fold_body(self, data: bytes) -> Reply:
+        """Read a completion."""
+        return fold_body(data, msgspec.json.decode)
+
+    def fold_stream(self) -> StreamFold:
+        """Begin to read a stream of chunks."""
+        return StreamFold(msgspec.json.decode)
+
+    def before_end(self, data: bytes) -> bytes:
+        """Return the events before ``[DONE]``."""
+        done = data.rfind(b"[DONE]")
+        return data if done < 0 else data[: max(data.rfind(b"data:", 0, done), 0)]
+
+    def usage(self, usage: Mapping[str, JsonValue]) -> Usage:
+        """Read the counts of prompt, cached prompt and completion."""
+        details = usage.get("prompt_tokens_details")
+        cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
+        return Usage(_count(usage.get("prompt_tokens")), cached, _count(usage.get("completion_tokens")))
+
+    def answer(self, request: ModelRequest, answer: OwnAnswer) -> bytes:
+        """Write an answer as a completion."""
+        return completion(request, answer)
+
+    def answer_events(self, request: ModelRequest, answer: OwnAnswer) -> bytes:
+        """Write an answer as a whole stream of chunks."""
+        return event_stream(request, answer)
+
+
+@lru_cache(maxsize=RENDERED)
+def system_json(text: str) -> bytes:
+    """Write a system message of our own. Its bytes depend on the text only (promise 5, frozen)."""
+    return json.dumps({"role": "system", "content": text}, ensure_ascii=False).encode()
+
+
+def _count(value: JsonValue) -> int | None:
+    """Read a number of tokens; an upstream may send anything in its place."""
+    return value if type(value) is int and abs(value) <= MAX_COUNT else None
