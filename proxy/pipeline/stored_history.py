@@ -50,7 +50,7 @@ class TurnRules:
     """How long a turn waits for its predecessor, where it waits."""
 
 
-class StoredTurn:
+class HistoryTurn:
     """One turn of a stored conversation, protected by a lease until its reply has ended."""
 
     def __init__(
@@ -126,7 +126,7 @@ class StoredHistory:
         self._rules = rules
         self._full = full
 
-    async def start_turn(self, request: ModelRequest, caller: Caller, controls: Controls) -> StoredTurn:
+    async def start_turn(self, request: ModelRequest, caller: Caller, controls: Controls) -> HistoryTurn:
         """Take the conversation's turn, and add its earlier messages to the request.
 
         :raises ConversationNotFound: no conversation has the id that the client gave
@@ -144,7 +144,7 @@ class StoredHistory:
         except BaseException:  # also a client that leaves: the turn is free at once
             await keeper.end()
             raise
-        return StoredTurn(
+        return HistoryTurn(
             whole, controls, gap=gap, started=started, lease=lease, keeper=keeper, give_up=self._turns.give_up
         )
 
