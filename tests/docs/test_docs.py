@@ -18,6 +18,7 @@ import pytest
 from proxy.config import load
 from tests.docs.conftest import Reader
 from tests.docs.pages import NOT_RUN, ROOT, Block, blocks
+from tests.support.serving import NO_TLS
 
 GRAPHS = "docs/langgraph.md"
 """Its snippets are graphs with models of their own, and need no proxy."""
@@ -47,7 +48,7 @@ def answers(url: str) -> bool:
     until = time.monotonic() + 30
     while time.monotonic() < until:
         with suppress(httpx.TransportError):
-            return httpx.get(url, timeout=5).status_code == 200
+            return httpx.get(url, timeout=5, verify=NO_TLS).status_code == 200
         time.sleep(0.1)
     return False
 

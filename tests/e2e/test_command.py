@@ -21,7 +21,7 @@ import pytest
 from tests.pipeline.talk import Said, assistant, history, long, system, user
 from tests.pipeline.test_streaming import events, wait_until
 from tests.support.scripted import Received, ScriptedUpstream, error, says, streamed
-from tests.support.serving import Serving
+from tests.support.serving import NO_TLS, Serving
 
 pytestmark = pytest.mark.e2e
 
@@ -82,13 +82,17 @@ class Tidemark:
 
     def get(self, path: str) -> httpx.Response:
         """Ask over a connection of its own."""
-        return httpx.get(self.url + path, headers={"authorization": f"Bearer {self.key}"}, timeout=WAIT_SECONDS)
+        return httpx.get(
+            self.url + path, headers={"authorization": f"Bearer {self.key}"}, timeout=WAIT_SECONDS, verify=NO_TLS
+        )
 
     def chat(self, said: list[Said], *, model: str = "small") -> httpx.Response:
         """Send messages over a connection of its own."""
         body = {"model": model, "messages": said, "max_tokens": 100}
         headers = {"authorization": f"Bearer {self.key}"}
-        return httpx.post(self.url + "/v1/chat/completions", json=body, headers=headers, timeout=WAIT_SECONDS)
+        return httpx.post(
+            self.url + "/v1/chat/completions", json=body, headers=headers, timeout=WAIT_SECONDS, verify=NO_TLS
+        )
 
     def signal(self, number: int) -> None:
         """Send a signal: to the process alone, or, as a terminal's Ctrl-C, to all of its group."""
@@ -263,7 +267,7 @@ def test_an_offer_of_http2_is_passed_over(machine: Machine) -> None:
     assert got.count(b"HTTP/1.1 200 ") == len(bodies)
     assert [received.body for received in machine.upstream.received] == bodies
     assert "x-hop" not in machine.upstream.last.headers
-    refused = httpx.get(tidemark.url + "/", headers={"connection": "upgrade", "upgrade": "websocket"})
+    refused = httpx.get(tidemark.url + "/", headers={"connection": "upgrade", "upgrade": "websocket"}, verify=NO_TLS)
     assert refused.status_code == 404
     assert tidemark.end() == 0
 
@@ -278,7 +282,12 @@ def test_the_log_has_one_line_a_request_and_no_secrets(machine: Machine) -> None
     machine.upstream.script = lambda _: error(429, f"{secret}: slow down")
     assert tidemark.chat([user(secret)]).status_code == 429
     assert tidemark.chat([user(f"{secret} " * 3000)]).status_code == 400
-    bad = httpx.post(tidemark.url + "/v1/chat/completions", content=f'{{"{secret}'.encode(), headers={"x-api-key": KEY})
+    bad = httpx.post(
+        tidemark.url + "/v1/chat/completions",
+        content=f'{{"{secret}'.encode(),
+        headers={"x-api-key": KEY},
+        verify=NO_TLS,
+    )
     assert bad.status_code == 400
     wait_until(lambda: len(tidemark.served) >= 4)
     first, *others = tidemark.served
@@ -309,7 +318,9 @@ def test_a_signal_lets_open_streams_finish(machine: Machine, number: int, worker
     assert tidemark.valkey in started
     machine.upstream.script = lambda _: streamed(long(1, 60), pace=0.06)
     body = {"model": "small", "messages": [user("hi")], "stream": True}
-    with httpx.stream("POST", tidemark.url + "/v1/chat/completions", json=body, timeout=WAIT_SECONDS) as got:
+    with httpx.stream(
+        "POST", tidemark.url + "/v1/chat/completions", json=body, timeout=WAIT_SECONDS, verify=NO_TLS
+    ) as got:
         pieces = got.iter_raw()
         first = next(pieces)
         tidemark.signal(number)
@@ -446,9 +457,12 @@ def test_count_and_compact_print_what_the_server_answers(machine: Machine) -> No
         assert not done.stderr
     tidemark = machine.serve(environ={"TIDEMARK_UPSTREAM": machine.upstream_url})
     by_http = [
-        httpx.post(tidemark.url + "/tidemark/count", json=REQUEST, timeout=WAIT_SECONDS).json(),
+        httpx.post(tidemark.url + "/tidemark/count", json=REQUEST, timeout=WAIT_SECONDS, verify=NO_TLS).json(),
         httpx.post(
-            tidemark.url + "/tidemark/compact", json={"request": REQUEST, "max_tokens": 1000}, timeout=WAIT_SECONDS
+            tidemark.url + "/tidemark/compact",
+            json={"request": REQUEST, "max_tokens": 1000},
+            timeout=WAIT_SECONDS,
+            verify=NO_TLS,
         ).json(),
     ]
     assert tidemark.end() == 0

@@ -16,6 +16,7 @@ from tests.e2e.test_command import CONFIG, WAIT_SECONDS, Machine, Tidemark, mach
 from tests.pipeline.talk import long, user
 from tests.pipeline.test_streaming import wait_until
 from tests.support.scripted import streamed
+from tests.support.serving import NO_TLS
 
 __all__ = ["machine"]
 pytestmark = pytest.mark.e2e
@@ -73,7 +74,7 @@ def test_more_requests_at_once_than_connections_are_answered_in_words(machine: M
     body = {"model": "small", "messages": [user("hi")], "stream": True}
 
     def ask(_: int) -> httpx.Response:
-        return httpx.post(tidemark.url + "/v1/chat/completions", json=body, timeout=WAIT_SECONDS)
+        return httpx.post(tidemark.url + "/v1/chat/completions", json=body, timeout=WAIT_SECONDS, verify=NO_TLS)
 
     with ThreadPoolExecutor(60) as pool:
         got = list(pool.map(ask, range(60)))
@@ -108,7 +109,7 @@ def test_who_comes_after_the_signal_is_refused_at_once(machine: Machine, workers
     body = {"model": "small", "messages": [user("hi")], "stream": True}
 
     def stream(_: int) -> str:
-        return httpx.post(tidemark.url + "/v1/chat/completions", json=body, timeout=WAIT_SECONDS).text
+        return httpx.post(tidemark.url + "/v1/chat/completions", json=body, timeout=WAIT_SECONDS, verify=NO_TLS).text
 
     def outcome() -> str:
         connection = HTTPConnection(*address(tidemark), timeout=WAIT_SECONDS)

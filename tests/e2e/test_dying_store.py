@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.test_command import WAIT_SECONDS, Machine, Tidemark, all_gone, command_of, descendants, machine
 from tests.pipeline.talk import assistant, user
 from tests.pipeline.test_streaming import wait_until
+from tests.support.serving import NO_TLS
 
 __all__ = ["machine"]
 pytestmark = pytest.mark.e2e
@@ -32,7 +33,9 @@ def ask(tidemark: Tidemark, text: str) -> httpx.Response:
     headers = {"authorization": f"Bearer {tidemark.key}"}
     headers |= {"x-tidemark-conversation": "talk", "x-tidemark-history": "stored"}
     body = {"model": "small", "messages": [user(text)], "max_tokens": 100}
-    return httpx.post(tidemark.url + "/v1/chat/completions", json=body, headers=headers, timeout=WAIT_SECONDS)
+    return httpx.post(
+        tidemark.url + "/v1/chat/completions", json=body, headers=headers, timeout=WAIT_SECONDS, verify=NO_TLS
+    )
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

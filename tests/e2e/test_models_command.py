@@ -17,6 +17,7 @@ import pytest
 from proxy.store.embedded.server import EmbeddedValkey, running_url
 from tests.pipeline.conftest import Bench, benched
 from tests.pipeline.talk import user
+from tests.support.serving import NO_TLS
 
 pytestmark = pytest.mark.e2e
 
@@ -66,7 +67,7 @@ def test_what_is_set_on_the_command_line_reaches_a_running_server(bench: Bench, 
     assert limit() == 850
     (listed,) = shell.told("list")["data"]
     assert listed["overrides"] == {"max_input_tokens": 1000, "threshold": 0.6}
-    assert listed == httpx.get(f"{client.http.base_url}/tidemark/models").json()["data"][0]
+    assert listed == httpx.get(f"{client.http.base_url}/tidemark/models", verify=NO_TLS).json()["data"][0]
     table = shell.run("list").stdout.splitlines()
     assert " ".join(table[0].split()) == "model window limit high water prepare low water source set calibration"
     assert table[1].startswith("openai:scripted  1,000   750")

@@ -12,7 +12,7 @@ from typing import Any
 
 import openai
 import pytest
-from openai import AsyncOpenAI, OpenAI
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient, OpenAI
 from openai.types.chat import ChatCompletionMessage, ChatCompletionMessageFunctionToolCall
 from pydantic import BaseModel
 
@@ -30,6 +30,7 @@ from tests.support.scripted import (
     streamed,
     whole,
 )
+from tests.support.serving import NO_TLS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("imported_litellm")]
 
@@ -82,14 +83,17 @@ def upstream(bench: Bench) -> ScriptedUpstream:
 @pytest.fixture
 def sdk(base_url: str, upstream: ScriptedUpstream, request: pytest.FixtureRequest) -> Iterator[OpenAI]:
     """The SDK as applications make it, without retries."""
-    with OpenAI(base_url=base_url, api_key=request.node.nodeid, max_retries=0, timeout=30) as made:
+    http = DefaultHttpxClient(verify=NO_TLS)
+    with OpenAI(base_url=base_url, api_key=request.node.nodeid, max_retries=0, timeout=30, http_client=http) as made:
         yield made
 
 
 @asynccontextmanager
 async def asynchronous(sdk: OpenAI) -> AsyncIterator[AsyncOpenAI]:
     """The asynchronous SDK with the same key."""
-    async with AsyncOpenAI(base_url=sdk.base_url, api_key=sdk.api_key, max_retries=0, timeout=30) as made:
+    http = DefaultAsyncHttpxClient(verify=NO_TLS)
+    key = sdk.api_key
+    async with AsyncOpenAI(base_url=sdk.base_url, api_key=key, max_retries=0, timeout=30, http_client=http) as made:
         yield made
 
 

@@ -11,6 +11,7 @@ import redis
 from tests.e2e.test_command import CONFIG, WAIT_SECONDS, Machine, Tidemark, descendants, machine, read_maps
 from tests.pipeline.talk import user
 from tests.pipeline.test_streaming import events
+from tests.support.serving import NO_TLS
 
 __all__ = ["machine"]
 pytestmark = pytest.mark.e2e
@@ -30,7 +31,7 @@ def test_requests_work_by_tidemarks_transport_and_by_each_library(machine: Machi
     assert whole.json()["choices"][0]["message"]["content"] == "Hello there."
     assert whole.headers["x-tidemark-store"] == "ok"
     body = {"model": "small", "messages": [user("hi")], "stream": True}
-    streamed = httpx.post(tidemark.url + "/v1/chat/completions", json=body, timeout=WAIT_SECONDS)
+    streamed = httpx.post(tidemark.url + "/v1/chat/completions", json=body, timeout=WAIT_SECONDS, verify=NO_TLS)
     *pieces, end = events(streamed.content)
     assert "".join(piece["choices"][0]["delta"].get("content", "") for piece in pieces) == "Hello there."
     assert end == "[DONE]"
@@ -49,7 +50,9 @@ def stored_turn(tidemark: Tidemark, text: str) -> httpx.Response:
     headers = {"authorization": f"Bearer {tidemark.key}"}
     headers |= {"x-tidemark-conversation": "talk", "x-tidemark-history": "stored"}
     body = {"model": "small", "messages": [user(text)], "max_tokens": 100}
-    return httpx.post(tidemark.url + "/v1/chat/completions", json=body, headers=headers, timeout=WAIT_SECONDS)
+    return httpx.post(
+        tidemark.url + "/v1/chat/completions", json=body, headers=headers, timeout=WAIT_SECONDS, verify=NO_TLS
+    )
 
 
 def by_library(machine: Machine, tidemark: Tidemark) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from proxy.store.codec import Codec
 from proxy.store.embedded.server import EmbeddedValkey
 from proxy.upstream.litellm import load as load_litellm
 from tests.support.scripted import ScriptedUpstream
-from tests.support.serving import Serving
+from tests.support.serving import NO_TLS, Serving
 
 SECRET = b"a secret of the tests"
 WINDOW = """
@@ -85,7 +85,7 @@ class Bench:
 
     def client(self, key: str, **settings: Any) -> Client:
         """A client of a Tidemark that is started for it."""
-        http = self.stack.enter_context(httpx.Client(base_url=self.start(**settings), timeout=30))
+        http = self.stack.enter_context(httpx.Client(base_url=self.start(**settings), timeout=30, verify=NO_TLS))
         return Client(http, key)
 
 

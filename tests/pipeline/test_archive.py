@@ -17,7 +17,7 @@ from proxy.core.cursors import cursor_of
 from tests.pipeline.conftest import SECRET, WINDOW, Bench, Client
 from tests.pipeline.talk import Said, assistant, history, long, system, user
 from tests.support.scripted import Answer, Received, says
-from tests.support.serving import Serving
+from tests.support.serving import NO_TLS, Serving
 
 STORED = {"history": "stored"}
 TOKEN = "the operator's token"
@@ -90,7 +90,7 @@ def operator(bench: Bench, store_url: str, tmp_path: Path) -> Callable[[], Clien
         settings = load(path, {"TIDEMARK_DATA_DIR": str(tmp_path), "TIDEMARK_ADMIN_TOKEN": TOKEN})
         app = create_app(settings, store_url=store_url, secret=SECRET, warn=lambda _: None)
         url = bench.stack.enter_context(Serving(app)).url
-        return Client(bench.stack.enter_context(httpx.Client(base_url=url, timeout=30)), TOKEN)
+        return Client(bench.stack.enter_context(httpx.Client(base_url=url, timeout=30, verify=NO_TLS)), TOKEN)
 
     return start
 

@@ -17,7 +17,7 @@ from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import SECRET, WINDOW, Bench, Client
 from tests.pipeline.talk import user
 from tests.support.scripted import error
-from tests.support.serving import Serving
+from tests.support.serving import NO_TLS, Serving
 
 TOKEN = "the operator's token"
 MEGABYTE = 1_048_576
@@ -35,7 +35,9 @@ def start(bench: Bench, store_url: str, tmp_path: Path) -> Iterator[Start]:
             path.write_text(f"{text}\n{more}\n")
             settings = load(path, {"TIDEMARK_DATA_DIR": str(tmp_path), "TIDEMARK_ADMIN_TOKEN": TOKEN})
             app = create_app(settings, store_url=store, secret=SECRET, warn=lambda _: None)
-            return stack.enter_context(httpx.Client(base_url=stack.enter_context(Serving(app)).url, timeout=60))
+            return stack.enter_context(
+                httpx.Client(base_url=stack.enter_context(Serving(app)).url, timeout=60, verify=NO_TLS)
+            )
 
         yield started
 

@@ -16,7 +16,7 @@ from proxy.app import create_app
 from proxy.config import load
 from tests.pipeline.conftest import SECRET, Bench
 from tests.support.scripted import Answer, Received, says
-from tests.support.serving import Serving
+from tests.support.serving import NO_TLS, Serving
 
 EVIL = "https://evil.example"
 APP = "https://chat.example.com"
@@ -42,7 +42,7 @@ def start(bench: Bench, store_url: str, tmp_path: Path) -> Iterator[Start]:
             settings = load(path, {"TIDEMARK_DATA_DIR": str(tmp_path)}).listening(host=host)
             app = create_app(settings, store_url=store_url, secret=SECRET, warn=warn)
             served = stack.enter_context(Serving(app))  # on 127.0.0.1, whatever the settings say
-            client = stack.enter_context(httpx.Client(base_url=served.url, timeout=30))
+            client = stack.enter_context(httpx.Client(base_url=served.url, timeout=30, verify=NO_TLS))
             client.app = app  # type: ignore[attr-defined]
             return client
 

@@ -13,6 +13,7 @@ from tests.pipeline.conftest import WINDOW, Bench, Client
 from tests.pipeline.talk import Said, assistant, history, long, system, user
 from tests.pipeline.test_streaming import wait_until
 from tests.support.scripted import Answer, Received, error, says, streamed, whole
+from tests.support.serving import NO_TLS
 
 STORED = {"history": "stored"}
 
@@ -246,7 +247,7 @@ WAITING = WINDOW.lstrip("\n") + "history: {{on_conflict: wait}}\n"
 
 async def at_once(client: Client, texts: list[str], *, stream: bool) -> list[httpx.Response]:
     """Several requests of one conversation at the same time."""
-    async with httpx.AsyncClient(base_url=client.http.base_url, timeout=30) as http:
+    async with httpx.AsyncClient(base_url=client.http.base_url, timeout=30, verify=NO_TLS) as http:
 
         async def one(text: str) -> httpx.Response:
             body = {"model": "small", "messages": [user(text)], "max_tokens": 100, "stream": stream}

@@ -20,7 +20,7 @@ from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import SECRET, Bench, Client, benched
 from tests.pipeline.talk import history, user
 from tests.support.scripted import ScriptedUpstream
-from tests.support.serving import Serving
+from tests.support.serving import NO_TLS, Serving
 
 SEEN_SECONDS = 1.0
 """What is promised for a change to reach every worker."""
@@ -302,7 +302,7 @@ def served(own: Bench, tmp_path: Path, store: EmbeddedValkey) -> Callable[..., h
         environ = {"HOME": str(tmp_path)} | ({"TIDEMARK_ADMIN_TOKEN": token} if token else {})
         app = create_app(load(path, environ), store_url=store.url, secret=SECRET, warn=lambda _: None)
         url = own.stack.enter_context(Serving(app)).url
-        return own.stack.enter_context(httpx.Client(base_url=url, timeout=30))
+        return own.stack.enter_context(httpx.Client(base_url=url, timeout=30, verify=NO_TLS))
 
     return start
 
@@ -355,7 +355,7 @@ def test_the_admin_token_never_goes_upstream(tmp_path: Path, store: EmbeddedValk
     with Serving(upstream) as served:
         path.write_text(f'upstream: "{served.url}/v1"\n')
         app = create_app(load(path, environ), store_url=store.url, secret=SECRET, warn=lambda _: None)
-        with Serving(app) as proxy, httpx.Client(base_url=proxy.url, timeout=30) as http:
+        with Serving(app) as proxy, httpx.Client(base_url=proxy.url, timeout=30, verify=NO_TLS) as http:
             for number, method in enumerate(("GET", "PUT", "DELETE")):
                 path_of_one = f"/tidemark/models/some-model-{number}"
                 lines = {"authorization": "Bearer s3cret", "x-api-key": "s3cret"}

@@ -15,7 +15,7 @@ from proxy.config import load
 from tests.pipeline.conftest import SECRET, WINDOW, Bench, Client
 from tests.pipeline.talk import Said, assistant, history, system, user
 from tests.support.scripted import Received, error, says
-from tests.support.serving import Serving
+from tests.support.serving import NO_TLS, Serving
 
 TOKEN = "the operator's token"
 KEYED = """
@@ -80,7 +80,7 @@ def operated(bench: Bench, store_url: str, tmp_path: Path) -> Callable[..., Clie
         settings = load(path, {"TIDEMARK_DATA_DIR": str(tmp_path), "TIDEMARK_ADMIN_TOKEN": TOKEN})
         app = create_app(settings, store_url=store_url, secret=SECRET, warn=lambda _: None)
         url = bench.stack.enter_context(Serving(app)).url
-        return Client(bench.stack.enter_context(httpx.Client(base_url=url, timeout=30)), key)
+        return Client(bench.stack.enter_context(httpx.Client(base_url=url, timeout=30, verify=NO_TLS)), key)
 
     return start
 
