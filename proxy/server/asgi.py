@@ -123,7 +123,7 @@ class Response:
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         self.status = status
 
-    async def piece(self, data: bytes) -> None:
+    async def send_piece(self, data: bytes) -> None:
         """Send a piece of the body at once."""
         if self.status is not None:
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
@@ -134,15 +134,15 @@ class Response:
             self.ended = True
             await self._send({"type": "http.response.body", "body": data, "more_body": False})
 
-    async def whole(self, status: int, headers: Sequence[tuple[bytes, bytes]], data: bytes) -> None:
+    async def send_whole(self, status: int, headers: Sequence[tuple[bytes, bytes]], data: bytes) -> None:
         """Send a complete response, and add its length to the headers."""
         await self.start(status, [*headers, (b"content-length", b"%d" % len(data))])
         await self.end(data)
 
-    async def error(self, error: TidemarkError, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+    async def send_error(self, error: TidemarkError, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
         """Send an error: as a response, or as an event of the stream that has begun."""
         if not self._is_started:
-            await self.whole(status_of(error), [JSON, *error_lines(error), *headers], self._errors.error(error))
+            await self.send_whole(status_of(error), [JSON, *error_lines(error), *headers], self._errors.error(error))
         else:
             await self.end(self._errors.error_event(error))
 

@@ -83,7 +83,7 @@ class BrowserAccess:
         if refusal is None:
             await app(scope, receive, send)
         else:
-            await Response(send).error(refusal)
+            await Response(send).send_error(refusal)
 
     def _learn(self, names: tuple[bytes, ...]) -> int:
         """Find and cache the position of ``Host``; -1 where it is missing or a web page may be behind the request."""

@@ -102,7 +102,7 @@ class KeepAlive:
         facts = self._facts() if self._owes_facts else ()
         if facts:
             self._owes_facts = False
-            await self._response.piece(b"".join(b": %b: %b\n" % line for line in facts) + b"\n")
+            await self._response.send_piece(b"".join(b": %b: %b\n" % line for line in facts) + b"\n")
 
     def _cancel_timer(self) -> None:
         self._stopped = True
@@ -123,5 +123,5 @@ class KeepAlive:
                 facts = self._facts()
                 self._owes_facts = not facts
                 await self._response.start(self.status, [*self.lines, *facts])
-            await self._response.piece(self._comment)
+            await self._response.send_piece(self._comment)
             self._wake_at(asyncio.get_running_loop().time() + self._seconds)

@@ -24,6 +24,7 @@ PLAIN = (
     "integrations",
     "memory_flush",
     "offload",
+    "server",
     "server/connections",
     "store/connection",
     "store/embedded",

@@ -35,8 +35,8 @@ async def test_nothing_follows_a_start_that_was_given_up_half_way() -> None:
     with pytest.raises(asyncio.CancelledError):
         await starting
     assert response.status is None
-    await response.piece(b"a")
-    await response.error(ERROR)
+    await response.send_piece(b"a")
+    await response.send_error(ERROR)
     await response.end(b"b")
     assert not sent
 
@@ -52,7 +52,7 @@ async def test_an_error_is_one_envelope_in_two_forms(*, begun: bool) -> None:
     response = Response(send)
     if begun:
         await response.start(200, [])
-    await response.error(ERROR, [(b"x-own", b"1")])
+    await response.send_error(ERROR, [(b"x-own", b"1")])
     body = sent[-1]["body"]
     assert sent[0]["status"] == (200 if begun else 502)
     told = json.loads(body.removeprefix(b"\n\ndata: ") if begun else body)["error"]
@@ -80,7 +80,7 @@ async def test_what_an_error_says_in_header_lines_is_said_on_and_beside_the_road
     async def fails(_: Request) -> Any:
         raise error
 
-    await Response(send).error(error)
+    await Response(send).send_error(error)
     assert line in sent[0]["headers"]
     assert line in (await fails(Request({"type": "http"}))).raw_headers
 

@@ -96,7 +96,7 @@ async def test_a_comment_on_its_way_is_neither_cut_short_nor_followed() -> None:
         assert not stopping.done()
         socket.opened.set()
         await stopping
-        await response.piece(b"first")
+        await response.send_piece(b"first")
         await asyncio.sleep(0.01)
     assert socket.bodies == [COMMENT, b"first"]
 

@@ -75,7 +75,7 @@ class DialectEndpoint:
             pass  # a log's outcome is "disconnected" until another one is known
         except ClientError as error:
             log.note_error(error)
-            await log.response.error(error)
+            await log.response.send_error(error)
             log.outcome = "rejected"
         finally:
             self._emit(log.to_event())
@@ -86,35 +86,35 @@ class DialectEndpoint:
             return await self._answer(log, scope, body)
         except TidemarkError as error:
             log.note_error(error)
-            await log.response.error(error, log.facts())
+            await log.response.send_error(error, log.facts())
             return "rejected" if isinstance(error, ClientError) else "error"
         except OSError:
             return "disconnected"
         except Exception:
             # The boundary of the process: the client gets an error in its dialect, and the server logs the cause.
             log.outcome, log.code = "error", TidemarkError.code
-            await log.response.error(TidemarkError("Tidemark failed to serve this request; its log says why."))
+            await log.response.send_error(TidemarkError("Tidemark failed to serve this request; its log says why."))
             raise
 
     async def _answer(self, log: RequestLog, scope: Scope, body: bytes) -> Outcome:
         """Parse the request, run the pipeline and send the result."""
         request = log.request = await self._dialect.parse(body)
-        asked = read_controls(scope["headers"])
+        controls = read_controls(scope["headers"])
         caller = self._access.auth.caller(scope["headers"])
         if not request.stream:
-            result = await self._pipeline.run(request, caller, asked, log)
+            result = await self._pipeline.run(request, caller, controls, log)
             return await self._send(log, request, result, None)
         limits = self._limits
         async with KeepAlive(
             log.response, limits.keepalive_seconds, log.facts, notice=limits.notice_seconds
         ) as keepalive:
-            result = await self._pipeline.run(request, caller, asked, _StreamProgress(log, keepalive))
+            result = await self._pipeline.run(request, caller, controls, _StreamProgress(log, keepalive))
             return await self._send(log, request, result, keepalive)
 
     async def _send(
         self, log: RequestLog, request: ModelRequest, result: Result, keepalive: KeepAlive | None
     ) -> Outcome:
-        """Send what a request has come to.
+        """Send the result of a request.
 
         :param keepalive: present for a stream
         """
@@ -136,12 +136,12 @@ class DialectEndpoint:
     ) -> Outcome:
         """Send an upstream's reply, as the stream or the body that it is."""
         reply = exchange.reply
-        if reply.status < 400 and _is_stream(reply.headers, asked=request.stream):
+        if reply.status < 400 and _is_stream(reply.headers, is_requested=request.stream):
             return await self._send_stream(log, exchange, keepalive or KeepAlive(log.response, 0, log.facts))
         if keepalive is not None:
             try:
-                await keepalive.stop()  # the status is known, and a comment would settle another one
-            except BaseException:  # the client left during a comment: nobody else will close the reply
+                await keepalive.stop()  # the status is known, and a comment would send another one
+            except BaseException:  # the client disconnected during a comment, and nothing else closes the reply
                 await reply.close()
                 raise
         return await self._send_whole(log, exchange)
@@ -158,7 +158,7 @@ class DialectEndpoint:
                 log.note_first_byte()
                 if response.status is None:
                     await response.start(reply.status, [*lines, *log.facts()])
-            await response.piece(chunk)
+            await response.send_piece(chunk)
 
         ending = log.ending = await self._relay.stream(reply, exchange.turn, deliver)
         if not ending.stored:
@@ -166,7 +166,7 @@ class DialectEndpoint:
         await keepalive.stop()
         if ending.error is not None:
             log.note_error(ending.error)
-            await response.error(ending.error, log.facts())
+            await response.send_error(ending.error, log.facts())
             return ending.outcome
         if response.status is None:
             await response.start(reply.status, [*lines, *log.facts()])
@@ -182,12 +182,12 @@ class DialectEndpoint:
             log.note_unstored()
         if ending.error is not None:
             log.note_error(ending.error)
-            await response.error(ending.error, log.facts())
+            await response.send_error(ending.error, log.facts())
             return ending.outcome
         log.note_first_byte()
         if response.status is None:
-            await response.whole(reply.status, [*returned_lines(reply.headers), *log.facts()], data)
-        else:  # comments have gone out already, so the reply can only be an event
+            await response.send_whole(reply.status, [*returned_lines(reply.headers), *log.facts()], data)
+        else:  # comments were sent already, so the reply can only be an event
             await response.end(self._dialect.late_reply_event(reply.status, data))
         return ending.outcome
 
@@ -195,10 +195,10 @@ class DialectEndpoint:
         """Send an answer of our own, in the form of a model's reply."""
         response, facts = log.response, log.facts()
         log.note_first_byte()
-        # nothing went upstream, so nothing of it counts among what did
+        # nothing was forwarded, so no tokens count as forwarded
         log.report = replace(answer.report, tokens_before=0, tokens_after=0)
         if not request.stream:
-            await response.whole(200, [JSON, *facts], self._dialect.answer(request, answer.answer))
+            await response.send_whole(200, [JSON, *facts], self._dialect.answer(request, answer.answer))
         else:
             if response.status is None:
                 await response.start(200, [*EVENT_STREAM, *facts])
@@ -220,10 +220,10 @@ class _StreamProgress:
         self._log.on_planned(report)
 
 
-def _is_stream(headers: Headers, *, asked: bool) -> bool:
-    """Return whether a reply is an event stream; a server may name one oddly or not at all where one was asked for."""
+def _is_stream(headers: Headers, *, is_requested: bool) -> bool:
+    """Tell whether a reply is an event stream; where one was requested, the server may name its type oddly."""
     for name, value in headers:
         if name == b"content-type":
             kind = value.split(b";")[0].strip().lower()
-            return kind == b"text/event-stream" or (asked and kind != b"application/json")
-    return asked
+            return kind == b"text/event-stream" or (is_requested and kind != b"application/json")
+    return is_requested
