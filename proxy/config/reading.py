@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 from proxy.config.kinds import Kind, Unfit
 from proxy.config.sections import StatedKeys, key_notes
@@ -134,10 +134,13 @@ class Reader:
                 return {name: self.plain(value) for name, value in node.nodes.items()}
             case Items():
                 return [self.plain(value) for value in node.nodes]
-        scalar = self._expanded(node)
-        if scalar is None or not isinstance(scalar, Scalar):
-            return None
-        return scalar.text if scalar.variable else scalar.value
+            case Scalar():
+                scalar = self._expanded(node)
+                if not isinstance(scalar, Scalar):
+                    return None
+                return scalar.text if scalar.variable else scalar.value
+            case _:
+                assert_never(node)
 
     def _expanded(self, node: Node) -> Node | None:
         """Return a scalar with a reference replaced by the variable's value; None after a problem."""
