@@ -518,6 +518,36 @@ async def test_many_kept_connections_that_died_fail_no_request(
         assert len(server.exchanges) == MAX_ATTEMPTS + 2 + MAX_ATTEMPTS
 
 
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_request_is_sent_at_most_twice(
+    each_wire: WireLane, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Over a kept connection that turns out dead and over a fresh one, whatever the library would do by itself."""
+    monkeypatch.setattr("proxy.upstream.wire.DEAD_SECONDS", 5.0)  # however busy the machine is
+    dying = False
+
+    async def script(exchange: Exchange) -> None:
+        if dying:
+            exchange.writer.close()
+            return
+        await asyncio.sleep(0.02)
+        await exchange.answer(b"{}")
+
+    async with serving(script) as server:
+
+        async def ask() -> None:
+            if method == "GET":
+                await each_wire.get_json(route_to(server), server.base_url, calling(), timeout_seconds=5)
+            else:
+                await everything(await each_wire.send(route_to(server), b"{}", calling()))
+
+        await asyncio.gather(*[ask() for _ in range(4)])
+        dying = True
+        with pytest.raises(UpstreamError):
+            await ask()
+        assert (len(server.exchanges), server.connections) == (4 + MAX_ATTEMPTS, 5)
+
+
 @pytest.mark.parametrize("worked_seconds", [0.1, 0.4, 0.9])
 async def test_a_request_that_a_server_worked_on_is_never_sent_again(wire: WireLane, worked_seconds: float) -> None:
     """A server that reads a paid request and dies over it looks like a dead connection, but for the time it took."""

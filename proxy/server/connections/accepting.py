@@ -66,7 +66,7 @@ class Acceptor:
                 clients.append(self._listener.accept()[0])
         self._listener.close()
         for client in clients:
-            self._set_up(client, surplus=self._load.is_surplus())
+            self._set_up(client, surplus=not self._load.admit())
 
     async def wait_closed(self) -> None:
         """Wait until all accepted connections are set up."""
@@ -76,7 +76,7 @@ class Acceptor:
     def _accept(self) -> None:
         accepted = 0
         while accepted < self._batch:
-            delay = self._load.delay()
+            delay = self._load.accept_delay()
             if delay:
                 self._pause(delay)
                 return
@@ -90,7 +90,7 @@ class Acceptor:
                 self._fail(error)
                 return
             accepted += 1
-            self._set_up(client, surplus=self._load.is_surplus())
+            self._set_up(client, surplus=not self._load.admit())
 
     def _set_up(self, client: socket.socket, *, surplus: bool) -> None:
         client.settimeout(0)

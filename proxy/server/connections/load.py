@@ -108,20 +108,20 @@ class Load:
         """The number of connections that use a descriptor."""
         return len(self._served) + len(self._surplus) + len(self._closing)
 
-    def delay(self) -> float:
+    def accept_delay(self) -> float:
         """Return the seconds until another connection may be accepted; infinite where one has to end first."""
         if self.open >= self.bounds.connections + REFUSING_CONNECTIONS:
             if not self._closing and not self._close_idlest():
-                return self._youth() or float("inf")
+                return self._seconds_until_closable() or float("inf")
             return float("inf")
-        return self._youth() if len(self._served) >= self.bounds.connections else 0.0
+        return self._seconds_until_closable() if len(self._served) >= self.bounds.connections else 0.0
 
-    def is_surplus(self) -> bool:
-        """Whether a new connection exceeds the bound; closes the idlest one for it, where one is idle."""
+    def admit(self) -> bool:
+        """Return whether a new connection is within the bound; where one is idle, close the idlest one for it."""
         if len(self._served) < self.bounds.connections:
-            return False
+            return True
         self.notices.warn("connections", _FULL.format(bound=self.bounds.connections))
-        return not self._close_idlest()
+        return self._close_idlest()
 
     def begin(self, client: Client, *, surplus: bool) -> None:
         """Count a connection that has been accepted."""
@@ -166,12 +166,12 @@ class Load:
     def _close_idlest(self) -> bool:
         """Close the connection that has been idle longest, and return whether there was one."""
         client = self._idlest()
-        if client is None or self._youth():
+        if client is None or self._seconds_until_closable():
             return False
         self._close(client)
         return True
 
-    def _youth(self) -> float:
+    def _seconds_until_closable(self) -> float:
         """Return the seconds until the idlest connection may be closed; 0 also where none is idle."""
         client = self._idlest()
         if client is None or not client.is_fresh:
