@@ -1,4 +1,4 @@
-"""What the archive returns: frozen values that an endpoint renders as JSON, and that a console can show.
+"""Declares what the archive returns: frozen values that an endpoint renders as JSON, and that a console can show.
 
 ``server/conversation_json.py`` renders them.
 """
@@ -50,7 +50,7 @@ class ProviderCount:
 
 @dataclass(frozen=True, slots=True)
 class UsageTotal:
-    """What providers counted over all turns of a conversation, for monitoring only (FR-1.1.5, FR-4.1.1)."""
+    """The sum of what providers counted in all turns of a conversation, for monitoring only (FR-1.1.5, FR-4.1.1)."""
 
     answers: int
     """Answers with a count; an upstream may send none."""
@@ -128,7 +128,7 @@ class SearchPage:
 
 @dataclass(frozen=True, slots=True)
 class ContextSnapshot:
-    """What a model sees of a conversation, or saw at one of its messages."""
+    """The messages that a model sees of a conversation, or saw at one of its messages."""
 
     conversation: str
     at: int

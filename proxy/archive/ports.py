@@ -1,4 +1,4 @@
-"""What the archive needs of the store, beside the ports of ``proxy/core/ports/store.py``."""
+"""Declares what the archive needs of the store, beside the ports of ``proxy/core/ports/store.py``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Turn(Protocol):
 
     @property
     def summarized(self) -> int:
-        """How many messages a summary stood for."""
+        """The number of messages that a summary stood for."""
         ...
 
     @property
@@ -54,7 +54,7 @@ class Turn(Protocol):
 
     @property
     def beyond(self) -> int:
-        """How many messages after ``last`` belong to the parent only, because this conversation forked before them."""
+        """The number of messages after ``last`` that only the parent has, because this conversation forked earlier."""
         ...
 
 

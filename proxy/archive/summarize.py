@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from proxy.archive.access import ArchiveAccess
 from proxy.compaction.compactor import Compactor, Summarized
-from proxy.compaction.storing import Trigger
+from proxy.compaction.trigger import Trigger
 from proxy.compaction.writer import NotSummarized
 from proxy.core.conversation.records import StoredConversation
 from proxy.core.conversation.request import Dialect
@@ -32,7 +32,7 @@ from proxy.pipeline.values import Controls, Refused, RequestContext, StoredPlace
 
 @dataclass(frozen=True, slots=True)
 class SummarizeRequest:
-    """What the caller asks for."""
+    """The options of a compaction by hand."""
 
     conversation: str
     retention: int | None = None
@@ -44,7 +44,7 @@ class SummarizeRequest:
 
 @dataclass(frozen=True, slots=True)
 class ManualSummary:
-    """What a compaction by hand did."""
+    """The result of a compaction by hand."""
 
     report: Report
     summary: PrefixSummary | None
@@ -75,7 +75,7 @@ class ManualCompaction:
         self._heads = heads
         self._dialect = dialect
 
-    async def summarize(self, asked_for: SummarizeRequest, caller: Caller | None) -> ManualSummary:
+    async def summarize(self, options: SummarizeRequest, caller: Caller | None) -> ManualSummary:
         """Compact a conversation now; its next request uses the summary.
 
         :param caller: None for the operator, who reaches every conversation and has no credential of an upstream
@@ -83,11 +83,11 @@ class ManualCompaction:
         :raises ModelNotFound: the model that was asked for is not served
         :raises CompactionFailed, ContextLengthExceeded: there is no new summary, and the one in use stays
         """
-        record, route = await self._access.record_for_summary(asked_for.conversation, caller, asked_for.model)
-        context = await self._context(record, route, asked_for, caller or NO_CREDENTIAL)
+        record, route = await self._access.record_for_summary(options.conversation, caller, options.model)
+        context = await self._context(record, route, options, caller or NO_CREDENTIAL)
         deterministic = not (caller or await self._has_key(context))
         newest = context.stored.summary
-        if asked_for.regenerate and newest is not None:
+        if options.regenerate and newest is not None:
             planned = _regeneration(context, newest, await self._store.summaries(record.id))
             return await self._make(context, planned, deterministic=deterministic)
         if deterministic and isinstance(planned_now := self._fitter.plan(context), Compact):
@@ -100,14 +100,14 @@ class ManualCompaction:
         return ManualSummary(fitted.report, fitted.summary)
 
     async def _context(
-        self, record: StoredConversation, route: Route, asked_for: SummarizeRequest, caller: Caller
+        self, record: StoredConversation, route: Route, options: SummarizeRequest, caller: Caller
     ) -> RequestContext:
         """Return the stored conversation as a request that asks for a compaction."""
         messages = await StoredConversationReader(self._store).messages(record)
         raws = [*await self._heads.head(record.id), *(self._dialect.as_sent(message.raw) for message in messages)]
         request = await request_of_stored(self._dialect, route.name, raws)
         chain = chain_of_stored(record.id, messages)
-        controls = Controls(mode="force", retention=asked_for.retention)
+        controls = Controls(mode="force", retention=options.retention)
         context = await self._pipeline.identify(request, caller, controls, place=StoredPlace(record.tenant, chain))
         if context.stored.degraded:
             raise StoreUnavailable("The conversation store does not answer.")

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.leases import LEASE_SECONDS, keep_lease, wait_for_summary
-from proxy.compaction.storing import Trigger
+from proxy.compaction.trigger import Trigger
 from proxy.compaction.writer import CompactionOrder, SummaryWriter
 from proxy.core.conversation.prefix import PrefixChain, split_id
 from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe

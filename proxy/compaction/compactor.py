@@ -13,7 +13,8 @@ from functools import partial
 from typing import assert_never
 
 from proxy.compaction.record import summary_record
-from proxy.compaction.storing import StoredSummary, SummaryStorage, Trigger
+from proxy.compaction.storing import StoredSummary, SummaryStorage
+from proxy.compaction.trigger import Trigger
 from proxy.compaction.writer import CompactionOrder, NotSummarized, SummaryWriter
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.summary import PrefixSummary, Strategy, SummaryRecipe, render_summary
@@ -25,7 +26,7 @@ OVERDUE_WARNING = "the conversation took too long to read; the summary holds its
 
 @dataclass(frozen=True, slots=True)
 class CompactionRun:
-    """One compaction that has begun, with the summarizer that was chosen for it."""
+    """A compaction that has begun, and the summarizer that was chosen for it."""
 
     order: CompactionOrder
     trigger: Trigger

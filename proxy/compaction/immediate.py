@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from proxy.compaction.compactor import CompactionResult, CompactionRun, Compactor, Summarized
 from proxy.compaction.leases import LEASE_SECONDS, keep_lease, wait_for_summary
-from proxy.compaction.storing import Trigger
+from proxy.compaction.trigger import Trigger
 from proxy.compaction.writer import CompactionOrder, NotSummarized, SummaryWriter
 from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import digest_of

@@ -11,7 +11,7 @@ from functools import partial
 
 from proxy.compaction.clipping import clip_request
 from proxy.compaction.compactor import Compactor, Summarized
-from proxy.compaction.storing import Trigger
+from proxy.compaction.trigger import Trigger
 from proxy.compaction.writer import CompactionOrder
 from proxy.core.conversation.prefix import chain_of
 from proxy.core.conversation.request import ModelRequest
@@ -21,7 +21,15 @@ from proxy.core.planning.assemble import assemble
 from proxy.core.planning.budget import Budget, ModelProfile, budget_for
 from proxy.core.planning.clip import clips_for
 from proxy.core.planning.plan import plan
-from proxy.core.planning.situation import CannotFit, Compact, CompactionPlan, PlanInput
+from proxy.core.planning.situation import (
+    CannotFit,
+    Compact,
+    CompactionPlan,
+    NoCompaction,
+    PlanInput,
+    ReuseSummary,
+    SwapSummary,
+)
 from proxy.core.ports import Caller, RequestCount, Route, TokenCounter
 from proxy.offload.threads import offload_if_many
 
@@ -44,7 +52,7 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class OfflineOptions:
-    """What the caller of an offline compaction asks for."""
+    """The options of an offline compaction."""
 
     strategy: Strategy
     max_tokens: int | None
@@ -79,13 +87,7 @@ async def compact_once(
     )
     request, plan_input, planned = await _plan(request, plan_input, count, model, counter)
     if not isinstance(planned, Compact):
-        least = planned.tokens
-        if isinstance(planned, CannotFit) or least > budget.limit:
-            raise ContextLengthExceeded(
-                f"The request has {count.total} tokens and cannot be brought below {least}, but the budget is "
-                f"{budget.limit} tokens. Raise the budget, or shorten the newest message or the tools."
-            )
-        return Compacted(request.body, "", count.total, least, 0, options.strategy)
+        return _unsummarized(request, planned, count.total, budget.limit, options.strategy)
     profile = replace(profile, policy=replace(policy, strategy=options.strategy))
     chain = await offload_if_many(len(request.messages), partial(chain_of, "", request.messages))
     order = CompactionOrder(planned, "", "", chain, profile, options.route, options.caller, "manual")
@@ -140,6 +142,25 @@ async def _perform(
     body = await offload_if_many(len(request.messages), render)
     after = order.plan.rest_tokens + result.tokens
     return Compacted(body, summary.text, before, after, summary.covered, options.strategy)
+
+
+def _unsummarized(
+    request: ModelRequest,
+    planned: NoCompaction | ReuseSummary | SwapSummary | CannotFit,
+    tokens: int,
+    limit: int,
+    strategy: Strategy,
+) -> Compacted:
+    """Return a request that needs no summary; it may have been clipped.
+
+    :raises ContextLengthExceeded: it cannot fit
+    """
+    if isinstance(planned, CannotFit) or planned.tokens > limit:
+        raise ContextLengthExceeded(
+            f"The request has {tokens} tokens and cannot be brought below {planned.tokens}, but the budget is "
+            f"{limit} tokens. Raise the budget, or shorten the newest message or the tools."
+        )
+    return Compacted(request.body, "", tokens, planned.tokens, 0, strategy)
 
 
 def _filled(max_tokens: int) -> Budget:

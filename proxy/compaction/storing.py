@@ -9,28 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from typing import Protocol, assert_never
 
 from proxy.compaction.record import flush_of
+from proxy.compaction.trigger import Trigger
 from proxy.compaction.writer import CompactionOrder
 from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.errors import StoreError
 from proxy.core.events import Listener, StoreDegraded
 from proxy.core.ports import ConversationStore, Lease, MemoryFlush
-
-
-class Trigger(Enum):
-    """What asks for a summary: it decides what a failure means, and how the summary is stored."""
-
-    REQUEST = "request"
-    """A request waits. A failure follows the model's policy; the summary is put into use at once."""
-    PREPARATION = "preparation"
-    """The next summary is made in the background. A failure changes nothing; nothing leaves the context yet."""
-    MANUAL = "manual"
-    """The operator or a client summarizes a stored conversation. A failure changes nothing."""
-    OFFLINE = "offline"
-    """A single request is compacted without a conversation. Errors are raised; nothing is stored."""
 
 
 class SummaryReplacement(Protocol):

@@ -44,7 +44,7 @@ _MAX_BREAKERS = 1024
 
 @dataclass(frozen=True, slots=True)
 class CompactionOrder:
-    """What to summarize, for which conversation, model and caller."""
+    """Describes a compaction to make: the plan, the conversation, the model and the caller."""
 
     plan: Compact
     tenant: str

@@ -24,7 +24,7 @@ MAX_WAITING_BYTES = 64 * 2**20
 FIRST_WAIT_SECONDS = 0.25
 LONGEST_WAIT_SECONDS = 10.0
 CLOSE_SECONDS = 2.0
-"""How long the end of the process waits for flushes to be sent."""
+"""The time that the end of the process waits for flushes to be sent."""
 INLINE_BYTES = 64 * 1024
 """A longer document is rendered in a thread, so that the event loop can serve requests."""
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from proxy.compaction.compactor import Compactor, Summarized
-from proxy.compaction.storing import SummaryStorage, Trigger
+from proxy.compaction.storing import SummaryStorage
+from proxy.compaction.trigger import Trigger
 from proxy.compaction.writer import NotSummarized, SummaryWriter
 from proxy.core.conversation.flush import Flush
 from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
