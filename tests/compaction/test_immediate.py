@@ -60,10 +60,12 @@ class Slow:
     asked: int = 0
     cancelled: int = 0
     recipe: SummaryRecipe = field(default_factory=lambda: SummaryRecipe("llm", "general", 1, "slow"))
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def summarize(self, task: SummaryTask) -> str:
         """Wait, then answer."""
         self.asked += 1
+        self.begun.set()
         try:
             await asyncio.sleep(self.seconds)
         except asyncio.CancelledError:
@@ -135,7 +137,7 @@ async def test_a_summary_that_nobody_waits_for_is_cancelled_and_the_next_order_b
     slow = Slow(seconds=0.2)
     made = compactor(slow, store)
     first = asyncio.create_task(made.compact(order()))
-    await asyncio.sleep(0.02)
+    await asyncio.wait_for(slow.begun.wait(), 5)  # on a busy machine the store takes a while before
     first.cancel()
     second = asyncio.create_task(made.compact(order()))
     result = await second
@@ -150,7 +152,7 @@ async def test_one_that_leaves_does_not_cancel_it_for_the_others(store: RedisSto
     slow = Slow(seconds=0.1)
     made = compactor(slow, store)
     waiting = [asyncio.create_task(made.compact(order())) for _ in range(3)]
-    await asyncio.sleep(0.02)
+    await asyncio.wait_for(slow.begun.wait(), 5)  # on a busy machine the store takes a while before
     waiting[0].cancel()
     assert isinstance(await waiting[1], Summarized)
     assert isinstance(await waiting[2], Summarized)
