@@ -24,7 +24,7 @@ from proxy.core.errors import (
     UpstreamTimedOut,
     UpstreamUnreachable,
 )
-from proxy.core.ports import NO_CREDENTIAL, Caller, Route, SummaryTask, TokenCounter, Upstream
+from proxy.core.ports import NO_CREDENTIAL, Caller, Route, SummaryTask, TextRequest, TokenCounter, Upstream
 from proxy.summarizers.answers import clean_answer, judge
 from proxy.summarizers.deadline import UNBOUNDED, Deadline, in_thread
 from proxy.summarizers.fitting import LARGE_CHARS, cut_to_bound, is_large
@@ -154,11 +154,13 @@ class LlmSummarizer:
     async def _ask_live(self, task: SummaryTask, live: _Live, deadline: float) -> str:
         answer = await self._upstream.complete(
             live.route,
-            [{"role": "user", "content": live.prompt}],
+            TextRequest(
+                [{"role": "user", "content": live.prompt}],
+                task.max_tokens,
+                timeout_seconds=max(deadline - self._clock(), 0.0),
+                cached_prefix=live.prefix,
+            ),
             task.caller or NO_CREDENTIAL,
-            max_tokens=task.max_tokens,
-            timeout_seconds=max(deadline - self._clock(), 0.0),
-            live=live.prefix,
         )
         return await _run(self._accepted_live, answer, task, large=is_large(task))
 
@@ -174,13 +176,15 @@ class LlmSummarizer:
         previous = cut_to_bound(summary, call.task, self._counter, call.bound) or None
         answer = await self._upstream.complete(
             call.route,
-            [
-                {"role": "system", "content": system_prompt(self._template, call.bound)},
-                {"role": "user", "content": user_prompt(self._template, piece.text, previous)},
-            ],
+            TextRequest(
+                [
+                    {"role": "system", "content": system_prompt(self._template, call.bound)},
+                    {"role": "user", "content": user_prompt(self._template, piece.text, previous)},
+                ],
+                call.bound,
+                timeout_seconds=seconds_left,
+            ),
             call.caller,
-            max_tokens=call.bound,
-            timeout_seconds=seconds_left,
         )
         large = len(piece.text) + len(answer) > LARGE_CHARS
         return await _run(self._accepted, answer, call.task, piece, previous or "", call.bound, large=large)

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from typing import Any, Protocol
 
 import msgspec
 
-from proxy.core.conversation.messages import JsonValue
-from proxy.core.conversation.request import CachedPrefix
 from proxy.core.errors import UpstreamError
-from proxy.core.ports import Caller, Headers, Route, UpstreamReply
+from proxy.core.ports import Caller, Headers, Route, TextRequest, UpstreamReply
 from proxy.dialects.bodies import array_of, body_of
 from proxy.upstream.answers import error_envelope, text_of
 from proxy.upstream.chunks import StreamedReply, answer_headers, plain
@@ -94,19 +92,9 @@ class TranslateLane:
         headers = (JSON, *answer_headers(answer))
         return WholeReply(200, headers, msgspec.json.encode(plain(answer)))
 
-    async def complete(
-        self,
-        route: Route,
-        messages: Sequence[Mapping[str, JsonValue]],
-        caller: Caller,
-        *,
-        max_tokens: int,
-        timeout_seconds: float,
-        live: CachedPrefix | None = None,
-    ) -> str:
-        """Return one text, not streamed.
+    async def complete(self, route: Route, request: TextRequest, caller: Caller) -> str:
+        """Return one short text.
 
-        :param live: the beginning of the conversation, which goes before ``messages``
         :raises UpstreamError: there was no answer
         :raises SummaryRejected: it holds no text
         """
@@ -114,17 +102,17 @@ class TranslateLane:
         if isinstance(credential, Refusal):
             raise refused(route, credential.status, credential.body)
         arguments: dict[str, Any] = {"messages": []}
-        if live:
-            request = _decoded(body_of(live.fields, {"messages": array_of(live.raws)}))
-            arguments = {name: value for name, value in request.items() if name in CHAT_FIELDS and value is not None}
-        arguments |= {"messages": [*arguments["messages"], *messages], "max_tokens": max_tokens}
+        if (prefix := request.cached_prefix) is not None:
+            body = _decoded(body_of(prefix.fields, {"messages": array_of(prefix.raws)}))
+            arguments = {name: value for name, value in body.items() if name in CHAT_FIELDS and value is not None}
+        arguments |= {"messages": [*arguments["messages"], *request.messages], "max_tokens": request.max_tokens}
         try:
-            async with asyncio.timeout(timeout_seconds):
+            async with asyncio.timeout(request.timeout_seconds):
                 fields = fields_for(route, arguments) | credential | {"stream": False}
                 _add_betas(fields, route, caller)
                 answer = await self._completion(**fields)
         except TimeoutError as error:
-            raise timed_out(route, timeout_seconds) from error
+            raise timed_out(route, request.timeout_seconds) from error
         except UpstreamError:
             raise
         except Exception as error:

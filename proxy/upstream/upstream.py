@@ -6,14 +6,14 @@ litellm's data file, litellm itself, so that litellm is imported for few models 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Protocol, assert_never
 
 from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import LONGEST_MODEL_NAME, JsonValue
-from proxy.core.conversation.request import CachedPrefix, Dialect
+from proxy.core.conversation.request import Dialect
 from proxy.core.errors import DialectNotServed, ModelNotFound
-from proxy.core.ports import Caller, Lane, Route, UpstreamReply
+from proxy.core.ports import Caller, Lane, Route, TextRequest, UpstreamReply
 from proxy.upstream import litellm, providers
 from proxy.upstream.bases import trimmed
 from proxy.upstream.fields import CONFIGURED_FOR_LITELLM
@@ -95,11 +95,15 @@ class LiteLLMUpstream:
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
         :raises DialectNotServed: litellm translates chat completions only
         """
-        if route.lane == "wire":
-            return await self.wire.send(route, body, caller, path=dialect.path)
-        if dialect.path != CHAT_PATH:
-            raise _not_served(route, dialect.path)
-        return await self._translate.send(route, body, caller, stream=stream)
+        match route.lane:
+            case "wire":
+                return await self.wire.send(route, body, caller, path=dialect.path)
+            case "translate":
+                if dialect.path != CHAT_PATH:
+                    raise _not_served(route, dialect.path)
+                return await self._translate.send(route, body, caller, stream=stream)
+            case _:
+                assert_never(route.lane)
 
     async def forward(self, route: Route, method: str, path: str, body: bytes, caller: Caller) -> UpstreamReply:
         """Send a request that Tidemark does not understand, and wait for status and headers.
@@ -107,30 +111,27 @@ class LiteLLMUpstream:
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
         :raises DialectNotServed: litellm carries no unknown request
         """
-        if route.lane != "wire":
-            raise _not_served(route, path)
-        return await self.wire.forward(route, method, path, body, caller)
+        match route.lane:
+            case "wire":
+                return await self.wire.forward(route, method, path, body, caller)
+            case "translate":
+                raise _not_served(route, path)
+            case _:
+                assert_never(route.lane)
 
-    async def complete(
-        self,
-        route: Route,
-        messages: Sequence[Mapping[str, JsonValue]],
-        caller: Caller,
-        *,
-        max_tokens: int,
-        timeout_seconds: float,
-        live: CachedPrefix | None = None,
-    ) -> str:
-        """Return one short text for a summarizer, not streamed.
+    async def complete(self, route: Route, request: TextRequest, caller: Caller) -> str:
+        """Return one short text for a summarizer.
 
-        :param live: what goes before ``messages``, byte by byte
         :raises UpstreamError: there was no answer
         :raises SummaryRejected: it holds no text: tool calls or a refusal in its place, or nothing
         """
-        lane = self.wire if route.lane == "wire" else self._translate
-        return await lane.complete(
-            route, messages, caller, max_tokens=max_tokens, timeout_seconds=timeout_seconds, live=live
-        )
+        match route.lane:
+            case "wire":
+                return await self.wire.complete(route, request, caller)
+            case "translate":
+                return await self._translate.complete(route, request, caller)
+            case _:
+                assert_never(route.lane)
 
     async def aclose(self) -> None:
         """Close the pooled connections."""

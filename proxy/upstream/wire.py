@@ -9,7 +9,7 @@ client (``http1``). It uses aiohttp where the environment names a proxy, and eve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
@@ -18,10 +18,9 @@ from urllib.request import getproxies, proxy_bypass
 import msgspec
 
 from proxy.core.conversation.messages import JsonValue
-from proxy.core.conversation.request import CachedPrefix
 from proxy.core.errors import UpstreamError
 from proxy.core.http_headers import end_to_end
-from proxy.core.ports import Caller, Headers, Route, UpstreamReply
+from proxy.core.ports import Caller, Headers, Route, TextRequest, UpstreamReply
 from proxy.upstream.answers import text_of
 from proxy.upstream.bases import endpoint
 from proxy.upstream.errors import TIMEOUT_REMEDY, broken, refused, stalled, timed_out, unreachable
@@ -166,32 +165,23 @@ class WireLane:
         url = endpoint(route.base_url, path)
         return WireReply(await self._ask(route, method, url, outgoing(route, caller), body or None), route)
 
-    async def complete(
-        self,
-        route: Route,
-        messages: Sequence[Mapping[str, JsonValue]],
-        caller: Caller,
-        *,
-        max_tokens: int,
-        timeout_seconds: float,
-        live: CachedPrefix | None = None,
-    ) -> str:
-        """Return one text, not streamed.
+    async def complete(self, route: Route, request: TextRequest, caller: Caller) -> str:
+        """Return one short text.
 
-        :param live: the beginning of the conversation, which goes before ``messages`` byte for byte
         :raises UpstreamError: there was no answer
         :raises SummaryRejected: it holds no text
         """
         # api.openai.com's reasoning models refuse max_tokens; most other servers know no other member.
         bound = "max_completion_tokens" if is_openai(route.base_url) else "max_tokens"
-        fields = {name: msgspec.Raw(raw) for name, raw in live.fields.items()} if live else {}
-        before = [msgspec.Raw(raw) for raw in live.raws] if live else []
-        members = {"messages": [*before, *messages], bound: max_tokens, "stream": False}
+        prefix = request.cached_prefix
+        fields = {name: msgspec.Raw(raw) for name, raw in prefix.fields.items()} if prefix else {}
+        before = [msgspec.Raw(raw) for raw in prefix.raws] if prefix else []
+        members = {"messages": [*before, *request.messages], bound: request.max_tokens, "stream": False}
         body = msgspec.json.encode({"model": route.upstream_model, **fields, **members})
         headers = [pair for pair in outgoing(route, caller) if pair[0] not in (b"content-type", b"accept")]
         headers += [JSON_CONTENT, (b"accept", b"application/json")]
         url = url_of(route.base_url, CHAT_PATH)
-        return text_of(await self._json(route, "POST", url, headers, body, seconds=timeout_seconds), route)
+        return text_of(await self._json(route, "POST", url, headers, body, seconds=request.timeout_seconds), route)
 
     async def get_json(self, route: Route, url: str, caller: Caller, *, timeout_seconds: float) -> JsonValue:
         """Return a JSON document of the upstream, such as ``{base_url}/models``, with the caller's credential.

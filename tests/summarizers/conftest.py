@@ -11,7 +11,7 @@ import pytest
 from proxy.core.conversation.messages import JsonValue, Message
 from proxy.core.conversation.request import CachedPrefix
 from proxy.core.errors import ModelNotFound, TidemarkError
-from proxy.core.ports import Caller, Route, UpstreamReply
+from proxy.core.ports import Caller, Route, TextRequest, UpstreamReply
 from proxy.dialects.chat.message import parse_message
 from proxy.tokens import LocalTokenCounter
 
@@ -54,19 +54,12 @@ class ScriptedUpstream:
         """Never called."""
         raise AssertionError("a summarizer sends no client's request")
 
-    async def complete(
-        self,
-        route: Route,
-        messages: Sequence[Mapping[str, JsonValue]],
-        caller: Caller,
-        *,
-        max_tokens: int,
-        timeout_seconds: float,
-        live: CachedPrefix | None = None,
-    ) -> str:
+    async def complete(self, route: Route, request: TextRequest, caller: Caller) -> str:
         """The next answer; an error is raised."""
         answer = self.answers[min(len(self.asked), len(self.answers) - 1)]
-        self.asked.append(Asked(route, messages, max_tokens, timeout_seconds, caller, live))
+        self.asked.append(
+            Asked(route, request.messages, request.max_tokens, request.timeout_seconds, caller, request.cached_prefix)
+        )
         if isinstance(answer, TidemarkError):
             raise answer
         return answer

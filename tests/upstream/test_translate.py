@@ -14,7 +14,7 @@ import respx
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.request import CachedPrefix
 from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamStalled, UpstreamTimedOut, UpstreamUnreachable
-from proxy.core.ports import Route, UpstreamReply
+from proxy.core.ports import Route, TextRequest, UpstreamReply
 from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.chat.message import parse_message
 from proxy.upstream.overflow import Overflow, parse_overflow
@@ -317,7 +317,7 @@ async def test_server_environment_lends_no_key(
     assert reply.status == 401
     assert json.loads(await everything(reply))["error"]["code"] == "invalid_api_key"
     with pytest.raises(UpstreamError, match="401"):
-        await upstream.complete(route, [], calling(), max_tokens=9, timeout_seconds=5)
+        await upstream.complete(route, TextRequest([], max_tokens=9, timeout_seconds=5), calling())
     assert provider.call_count == 0
 
 
@@ -345,7 +345,7 @@ async def test_completion_returns_its_text(upstream: LiteLLMUpstream, provider: 
     provider.respond(json=anthropic.message({"type": "text", "text": "In short."}))
     route = await upstream.resolve("claude-sonnet-4-5")
     messages = [{"role": "user", "content": "long"}]
-    text = await upstream.complete(route, messages, ALICE, max_tokens=50, timeout_seconds=5)
+    text = await upstream.complete(route, TextRequest(messages, max_tokens=50, timeout_seconds=5), ALICE)
     assert text == "In short."
     assert json.loads(provider.calls.last.request.content)["max_tokens"] == 50
 
@@ -361,7 +361,12 @@ async def test_a_live_prefix_goes_first(upstream: LiteLLMUpstream, provider: res
     raws = tuple(message.raw for message in messages)
     live = CachedPrefix(messages, raws, {"tools": json.dumps([tool]).encode(), "prompt_cache_retention": b'"24h"'}, 100)
     question = [{"role": "user", "content": "Summarize."}]
-    assert await upstream.complete(route, question, ALICE, max_tokens=50, timeout_seconds=5, live=live) == "In short."
+    assert (
+        await upstream.complete(
+            route, TextRequest(question, max_tokens=50, timeout_seconds=5, cached_prefix=live), ALICE
+        )
+        == "In short."
+    )
     sent = json.loads(provider.calls.last.request.content)
     assert [message["role"] for message in sent["messages"]] == ["user", "assistant", "user"]
     assert sent["messages"][0]["content"][0]["cache_control"] == {"type": "ephemeral"}
@@ -374,7 +379,7 @@ async def test_failed_completion_is_an_upstream_error(upstream: LiteLLMUpstream,
     provider.respond(529, json=anthropic.error("overloaded_error", "Overloaded"))
     route = await upstream.resolve("claude-sonnet-4-5")
     with pytest.raises(UpstreamError, match="status 529: Overloaded"):
-        await upstream.complete(route, QUESTION["messages"], ALICE, max_tokens=50, timeout_seconds=5)
+        await upstream.complete(route, TextRequest(QUESTION["messages"], max_tokens=50, timeout_seconds=5), ALICE)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -566,7 +571,7 @@ async def test_no_provider_is_sent_a_request_twice(model: str, *, stream: bool) 
             )
         messages = [{"role": "user", "content": "long"}]
         with pytest.raises(UpstreamError):
-            await upstream.complete(route, messages, ALICE, max_tokens=9, timeout_seconds=5)
+            await upstream.complete(route, TextRequest(messages, max_tokens=9, timeout_seconds=5), ALICE)
         assert [one.line.split()[0] for one in server.exchanges].count("POST") == 2
 
 
@@ -613,5 +618,5 @@ async def test_anthropics_beta_header_is_handed_on(upstream: LiteLLMUpstream, pr
     assert "context-1m-2025-08-07" in sent["anthropic-beta"]
     assert "x-custom" not in sent
     messages = [{"role": "user", "content": "long"}]
-    await upstream.complete(route, messages, caller, max_tokens=9, timeout_seconds=5)
+    await upstream.complete(route, TextRequest(messages, max_tokens=9, timeout_seconds=5), caller)
     assert "context-1m-2025-08-07" in provider.calls.last.request.headers["anthropic-beta"]

@@ -21,7 +21,7 @@ from proxy.core.errors import (
     UpstreamTimedOut,
     UpstreamUnreachable,
 )
-from proxy.core.ports import Caller, Route, UpstreamReply
+from proxy.core.ports import Caller, Route, TextRequest, UpstreamReply
 from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.chat.message import parse_message
 from proxy.upstream.upstream import LiteLLMUpstream
@@ -572,7 +572,7 @@ async def test_a_request_that_a_server_worked_on_is_never_sent_again(wire: WireL
             await ask()
         assert len(server.exchanges) == 3 + 1
         with pytest.raises(UpstreamError):
-            await wire.complete(route_to(server), [], calling(), max_tokens=9, timeout_seconds=5)
+            await wire.complete(route_to(server), TextRequest([], max_tokens=9, timeout_seconds=5), calling())
         assert len(server.exchanges) == 3 + 2, "a summarizer's call is paid, too"
 
 
@@ -584,7 +584,9 @@ async def test_completion_returns_its_text(wire: WireLane) -> None:
 
     async with serving(script) as server:
         messages = [{"role": "user", "content": "long"}]
-        text = await wire.complete(route_to(server), messages, calling(BEARER), max_tokens=9, timeout_seconds=5)
+        text = await wire.complete(
+            route_to(server), TextRequest(messages, max_tokens=9, timeout_seconds=5), calling(BEARER)
+        )
         assert text == "In short."
         asked = json.loads(server.last.body)
         assert asked == {"model": "m", "messages": messages, "max_tokens": 9, "stream": False}
@@ -611,7 +613,7 @@ async def test_completion_without_text_is_an_upstream_error(
 
     async with serving(script) as server:
         with pytest.raises(UpstreamError, match=told):
-            await wire.complete(route_to(server), [], calling(), max_tokens=9, timeout_seconds=5)
+            await wire.complete(route_to(server), TextRequest([], max_tokens=9, timeout_seconds=5), calling())
 
 
 @pytest.mark.parametrize(
@@ -632,7 +634,7 @@ async def test_a_completion_that_is_no_text_is_a_rejected_summary(wire: WireLane
 
     async with serving(script) as server:
         with pytest.raises(SummaryRejected, match=told):
-            await wire.complete(route_to(server), [], calling(), max_tokens=9, timeout_seconds=5)
+            await wire.complete(route_to(server), TextRequest([], max_tokens=9, timeout_seconds=5), calling())
 
 
 async def test_a_live_prefix_goes_first_byte_by_byte(wire: WireLane) -> None:
@@ -645,7 +647,9 @@ async def test_a_live_prefix_goes_first_byte_by_byte(wire: WireLane) -> None:
     live = CachedPrefix((parse_message(raw, json.loads(raw), 0),), (raw,), {"tools": b'[ {"type": "function"} ]'}, 100)
     async with serving(script) as server:
         question = [{"role": "user", "content": "Summarize."}]
-        await wire.complete(route_to(server), question, calling(), max_tokens=9, timeout_seconds=5, live=live)
+        await wire.complete(
+            route_to(server), TextRequest(question, max_tokens=9, timeout_seconds=5, cached_prefix=live), calling()
+        )
         assert server.last.body == (
             b'{"model":"m","tools":[ {"type": "function"} ],"messages":[%s,{"role":"user","content":"Summarize."}],'
             b'"max_tokens":9,"stream":false}' % raw
@@ -661,7 +665,7 @@ async def test_completion_has_its_own_time(wire: WireLane) -> None:
 
     async with serving(script) as server:
         with pytest.raises(UpstreamTimedOut) as failed:
-            await wire.complete(route_to(server), [], calling(), max_tokens=9, timeout_seconds=0.1)
+            await wire.complete(route_to(server), TextRequest([], max_tokens=9, timeout_seconds=0.1), calling())
     assert "litellm_params.timeout" not in str(failed.value)  # another time was over
 
 

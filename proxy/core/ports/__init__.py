@@ -18,7 +18,17 @@ from proxy.core.ports.store import (
     TurnStore,
 )
 from proxy.core.ports.summarizing import Summarizer, SummaryTask
-from proxy.core.ports.upstream import NO_CREDENTIAL, Caller, Headers, Lane, ModelCatalog, Route, Upstream, UpstreamReply
+from proxy.core.ports.upstream import (
+    NO_CREDENTIAL,
+    Caller,
+    Headers,
+    Lane,
+    ModelCatalog,
+    Route,
+    TextRequest,
+    Upstream,
+    UpstreamReply,
+)
 
 __all__ = [
     "NO_CREDENTIAL",
@@ -47,6 +57,7 @@ __all__ = [
     "Stored",
     "Summarizer",
     "SummaryTask",
+    "TextRequest",
     "TokenCounter",
     "TurnStore",
     "Upstream",

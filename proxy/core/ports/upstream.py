@@ -72,6 +72,17 @@ def _shown(base_url: str) -> str:
     return f"{scheme}{mark}{authority.rpartition('@')[2]}{slash}{path}{query}{'***' * bool(query)}"
 
 
+@dataclass(frozen=True, slots=True)
+class TextRequest:
+    """A request for one short text, not streamed: what a summarizer sends."""
+
+    messages: Sequence[Mapping[str, JsonValue]]
+    max_tokens: int
+    timeout_seconds: float
+    cached_prefix: CachedPrefix | None = None
+    """The beginning of a conversation, which goes before ``messages`` byte for byte."""
+
+
 class UpstreamReply(Protocol):
     """An upstream's answer whose status and headers are there and whose body is on its way."""
 
@@ -121,19 +132,9 @@ class Upstream(Protocol):
         """
         ...
 
-    async def complete(
-        self,
-        route: Route,
-        messages: Sequence[Mapping[str, JsonValue]],
-        caller: Caller,
-        *,
-        max_tokens: int,
-        timeout_seconds: float,
-        live: CachedPrefix | None = None,
-    ) -> str:
-        """One short text for a summarizer, not streamed.
+    async def complete(self, route: Route, request: TextRequest, caller: Caller) -> str:
+        """Return one short text for a summarizer.
 
-        :param live: what goes before ``messages``, byte by byte
         :raises UpstreamError: there was no answer
         :raises SummaryRejected: it holds no text: tool calls or a refusal in its place, or nothing
         """
