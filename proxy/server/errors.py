@@ -1,4 +1,4 @@
-"""This module gives each of our errors its HTTP status and header lines; a dialect writes its body."""
+"""Gives each error of Tidemark its HTTP status and header lines; a dialect writes its body."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ STATUS: dict[type[errors.TidemarkError], HTTPStatus] = {
     errors.UpstreamError: HTTPStatus.BAD_GATEWAY,
     errors.TidemarkError: HTTPStatus.INTERNAL_SERVER_ERROR,
 }
-"""Looked up along the class's own order of ancestors, so a new leaf needs no line here."""
+"""The status of each error class. The nearest ancestor counts, so a new subclass needs no line here."""
 
 
 def status_of(error: errors.TidemarkError) -> int:
-    """The HTTP status of an error."""
+    """Return the HTTP status of an error."""
     return int(next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS))
 
 
 def error_lines(error: errors.TidemarkError) -> list[tuple[bytes, bytes]]:
-    """The header lines that an error's own response has beside its type."""
+    """Return the header lines of an error's response, without its content type."""
     lines = []
     if error.retry_after:
         lines.append((b"retry-after", b"%d" % math.ceil(error.retry_after)))

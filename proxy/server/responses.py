@@ -1,6 +1,6 @@
 """Turns what an endpoint returns or raises into a response: a JSON value, or an error in OpenAI's envelope.
 
-The endpoints beside chat completions use it; they answer with starlette's own requests and responses.
+All endpoints but those of dialects use it; they answer with starlette's own requests and responses.
 """
 
 from __future__ import annotations
