@@ -74,7 +74,7 @@ def create_app(
     """
     metrics, log = Metrics(shared_metrics), FactLog()
     emit = _both(log, metrics)
-    stored = StoredParts(settings, store_url, warn, emit, codec=codec)
+    stored = StoredParts(settings, store_url, warn, emit, codec=codec, dialects=(dialects or {}).values())
     parts, store = stored.parts, stored.store
     flushing = Flushing(settings, store_url, emit, stored.codec, store)
     flush = flushing.outbox if flushing.enabled else None

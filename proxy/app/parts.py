@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, assert_never
 
 from proxy.catalog.catalog import Catalog
@@ -19,11 +19,13 @@ from proxy.compaction.immediate import ImmediateCompaction
 from proxy.compaction.storing import SummaryStorage
 from proxy.compaction.writer import ChooseSummarizer, SummaryWriter
 from proxy.config import ModelEntry, Settings, StoreSettings, TenantSettings, WindowNote, read_override
+from proxy.core.conversation.request import Dialect
 from proxy.core.conversation.summary import Strategy, Template
 from proxy.core.events import Event, Listener
 from proxy.core.planning.budget import ModelProfile
 from proxy.core.ports import Caller, DeletionHook, LearnedWindowStore, MemoryFlush, Route, Summarizer
 from proxy.dialects.chat.dialect import ChatDialect
+from proxy.dialects.chat.message import is_message
 from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Identifier
 from proxy.pipeline.offline import OfflineService
@@ -165,12 +167,14 @@ class StoredParts:
         emit: Listener = lambda _: None,
         *,
         codec: Codec | None = None,
+        dialects: Iterable[Dialect] = (),
     ) -> None:
         """Connect nothing yet.
 
         :param codec: packs every stored value, in place of the process's own (``build_codec``)
+        :param dialects: those beside chat completions whose messages may be stored
         """
-        self.codec = codec = codec or build_codec()
+        self.codec = codec = codec or build_codec(dialects)
         ttl_seconds = settings.store.ttl_days * SECONDS_A_DAY
         self.lifetimes = _lifetimes(settings)
         most = settings.store.max_tenant_mb
@@ -241,9 +245,13 @@ class Engine:
         )
 
 
-def build_codec() -> Codec:
-    """Return the object that packs every stored value of a process; a cipher would be given to it here."""
-    return Codec()
+def build_codec(dialects: Iterable[Dialect] = ()) -> Codec:
+    """Return the object that packs every stored value of a process; a cipher would be given to it here.
+
+    :param dialects: those beside chat completions whose messages may be stored
+    """
+    checks = [is_message, *(dialect.is_message for dialect in dialects)]
+    return Codec(is_message=is_message if len(checks) == 1 else lambda raw: any(check(raw) for check in checks))
 
 
 def _lifetimes(settings: Settings) -> Lifetimes:

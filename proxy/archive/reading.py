@@ -34,7 +34,7 @@ from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.cursors import cursor_of, place_of
 from proxy.core.errors import RecordUnreadable
 from proxy.core.ports import Caller, DeletionHook
-from proxy.pipeline.stored_conversation import beside
+from proxy.pipeline.stored_conversation import offloaded
 
 MAX_MESSAGE_IDS = 100_000
 """Message ids on a page of summaries, 3.5 MB of JSON: each summary names all messages that it stands for."""
@@ -165,7 +165,7 @@ class ConversationReader:
                 if stored.position > indexed or is_whole
             ]
 
-        fresh = await beside(searchable, raws)
+        fresh = await offloaded(searchable, raws)
         matches = await self._search.find(
             record.id, fresh, query, limit=page.limit + 1, offset=start - 1, after=indexed
         )

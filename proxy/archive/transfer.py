@@ -22,7 +22,7 @@ from proxy.core.conversation.request import Dialect, ModelRequest
 from proxy.core.errors import ConversationConflict, ConversationNotFound, StoreError
 from proxy.core.ports import Caller, Lease, LeaseStore, RequestHeads, TokenCounter, Upstream
 from proxy.pipeline.identify import tenant_of
-from proxy.pipeline.stored_conversation import beside, under_way
+from proxy.pipeline.stored_conversation import offloaded, under_way
 
 EXPORT_PAGE = 500
 """Messages that an export reads at a time."""
@@ -120,7 +120,7 @@ class Transfer:
                 messages = self._dialect.parse_lines(data)
                 return self._dialect.request_of(model, messages), chain_of(tenant, messages, conversation=name)
 
-            request, chain = await beside(read, [data])
+            request, chain = await offloaded(read, [data])
             count = await self._counter.count(request, route.upstream_model)
             turn = TurnRecord(
                 tenant=tenant,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from proxy.core.conversation.gaps import without_gaps
+from proxy.core.conversation.gaps import places_without_gaps
 from proxy.core.conversation.prefix import PrefixChain
 from proxy.core.conversation.records import StoredConversation, StoredMessage
 from proxy.core.conversation.request import Dialect, ModelRequest
@@ -19,10 +19,10 @@ from proxy.core.errors import ConversationConflict, ConversationNotFound, Record
 from proxy.core.ports import ConversationStore
 
 T = TypeVar("T")
-_MOST_PLACES = 20
-"""That are named in an error."""
+MAX_POSITIONS = 20
+"""Positions that an error names."""
 LARGE_BYTES = 40_000
-"""Of messages that are parsed in a thread: some milliseconds of work."""
+"""More bytes of messages are parsed in a thread: they take some milliseconds."""
 
 
 def missing(conversation: str) -> ConversationNotFound:
@@ -48,24 +48,24 @@ class StoredConversationReader:
     store: ConversationStore
 
     async def messages(self, record: StoredConversation, *, gaps: bool = False) -> Sequence[StoredMessage]:
-        """All messages of a conversation, oldest first.
+        """Return all messages of a conversation, oldest first.
 
-        :param gaps: give those that cannot be read as well, which have a place and no bytes
+        :param gaps: whether to include messages that cannot be read, which have a position and no bytes
         :raises ConversationNotFound: some have expired
         :raises RecordUnreadable: some cannot be read
         """
-        kept = await self.store.messages(record.id, stop=record.message_count)
-        if [one.position for one in kept] != list(range(1, record.message_count + 1)):
+        messages = await self.store.messages(record.id, stop=record.message_count)
+        if [message.position for message in messages] != list(range(1, record.message_count + 1)):
             raise ConversationNotFound(f"Messages of the conversation {record.id!r} have expired.")
-        broken = [one for one in kept if one.unreadable]
+        broken = [message for message in messages if message.unreadable]
         if broken and not gaps:
-            places = ", ".join(str(one.position) for one in broken[:_MOST_PLACES])
+            positions = ", ".join(str(message.position) for message in broken[:MAX_POSITIONS])
             raise RecordUnreadable(
-                f"Messages of the conversation {record.id!r} cannot be read (at {places}): they are broken, or a newer "
-                "version of Tidemark wrote them. The others can be shown and exported.",
+                f"Messages of the conversation {record.id!r} cannot be read (at {positions}): they are broken, or a "
+                "newer version of Tidemark wrote them. The others can be shown and exported.",
                 internal=broken[0].unreadable,
             )
-        return kept
+        return messages
 
     async def sendable(self, record: StoredConversation, dialect: Dialect) -> Sequence[bytes]:
         """Return all readable messages of a conversation, oldest first, as a client would send them.
@@ -74,16 +74,25 @@ class StoredConversationReader:
 
         :raises ConversationNotFound: some have expired
         """
-        raws = [one.raw for one in without_gaps(await self.messages(record, gaps=True))]
-        return await beside(lambda: list(map(dialect.as_sent, raws)), raws)
+        messages = await self.messages(record, gaps=True)
+        raws = [message.raw for message in messages]
+
+        def read() -> list[bytes]:
+            places: Sequence[int] = range(len(messages))
+            if any(message.unreadable for message in messages):
+                parsed = iter(dialect.parse_messages([raw for raw in raws if raw]))
+                places = places_without_gaps([None if message.unreadable else next(parsed) for message in messages])
+            return [dialect.as_sent(raws[place]) for place in places]
+
+        return await offloaded(read, raws)
 
 
-def chain_of_stored(conversation: str, kept: Sequence[StoredMessage]) -> PrefixChain:
-    """The chain of a stored conversation. Of one that its client named, the family is the seed's."""
-    hashes = tuple(bytes.fromhex(one.message_id) for one in kept)
+def chain_of_stored(conversation: str, messages: Sequence[StoredMessage]) -> PrefixChain:
+    """Return the chain of a stored conversation. If its client named it, the family is the seed's."""
+    hashes = tuple(bytes.fromhex(message.message_id) for message in messages)
     family = bytes.fromhex(conversation)[: len(hashes[0])]
-    named = family != hashes[0]
-    return PrefixChain(family if named else b"", hashes, named)
+    is_named = family != hashes[0]
+    return PrefixChain(family if is_named else b"", hashes, is_named)
 
 
 async def request_of_stored(dialect: Dialect, model: str, raws: Sequence[bytes]) -> ModelRequest:
@@ -91,9 +100,9 @@ async def request_of_stored(dialect: Dialect, model: str, raws: Sequence[bytes])
 
     :raises InvalidRequest: an element is not a message of this dialect
     """
-    return await beside(lambda: dialect.request_of(model, dialect.parse_messages(raws)), raws)
+    return await offloaded(lambda: dialect.request_of(model, dialect.parse_messages(raws)), raws)
 
 
-async def beside(work: Callable[[], T], raws: Sequence[bytes]) -> T:
-    """Do what parses ``raws``: in a thread where they are many, so that other requests go on."""
+async def offloaded(work: Callable[[], T], raws: Sequence[bytes]) -> T:
+    """Do work that parses ``raws``; in a thread where they are large, so that other requests go on."""
     return await asyncio.to_thread(work) if sum(map(len, raws)) > LARGE_BYTES else work()

@@ -32,7 +32,6 @@ from proxy.core.conversation.messages import DIGEST_BYTES, Message, digest_of
 from proxy.core.conversation.records import StoredMessage, TurnRecord
 from proxy.core.conversation.summary import Cause, PrefixSummary, Strategy, SummaryRecipe
 from proxy.core.errors import RecordUnreadable
-from proxy.dialects.chat.message import ROLES
 from proxy.store.turn_parts import PlacedSystem
 
 T = TypeVar("T")
@@ -60,12 +59,6 @@ class _Message(msgspec.Struct, array_like=True, frozen=True):
     created_at: float
     raw: bytes
     scheme: str = ""
-
-
-class _Shape(msgspec.Struct):
-    """The one field that every message has."""
-
-    role: str
 
 
 class _Summary(msgspec.Struct, array_like=True, frozen=True):
@@ -111,7 +104,14 @@ _pack = msgspec.msgpack.Encoder().encode
 _MESSAGE = msgspec.msgpack.Decoder(_Message)
 _SUMMARY = msgspec.msgpack.Decoder(_Summary)
 _TURN = msgspec.msgpack.Decoder(StoredTurn)
-_SHAPE = msgspec.json.Decoder(_Shape)
+
+
+def is_object(raw: bytes) -> bool:
+    """Return whether bytes are a JSON object, which a message is in every dialect."""
+    try:
+        return isinstance(json.loads(raw), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 class Codec:
@@ -121,10 +121,12 @@ class Codec:
     their argument, in a tenth of the time of a method.
 
     :param cipher: seals all stored text; None stores it as it is
+    :param is_message: whether stored bytes are a message of any dialect; an unreadable record is reported where not
     """
 
-    def __init__(self, cipher: Cipher | None = None) -> None:
+    def __init__(self, cipher: Cipher | None = None, *, is_message: Callable[[bytes], bool] = is_object) -> None:
         self._cipher = cipher
+        self._is_message = is_message
         self.seal: Callable[[bytes], bytes] = bytes if cipher is None else cipher.seal
         """Return the bytes to store."""
         self.open: Callable[[bytes], bytes] = bytes if cipher is None else cipher.open
@@ -145,7 +147,7 @@ class Codec:
         :raises RecordUnreadable: another version wrote it, or its bytes have changed since
         """
         record = self._read(_MESSAGE, packed)
-        if not _is_message(record.raw):
+        if not self._is_message(record.raw):
             raise unreadable("its bytes are no message")
         return StoredMessage(position, chain_hash.hex(), record.raw, record.tokens, record.created_at, record.scheme)
 
@@ -283,15 +285,3 @@ def unreadable(cause: str) -> RecordUnreadable:
     :param cause: for the log
     """
     return RecordUnreadable("A stored record is broken, or another version of Tidemark wrote it.", internal=cause)
-
-
-def _is_message(raw: bytes) -> bool:
-    try:
-        text = raw.decode()
-        try:
-            return _SHAPE.decode(text).role in ROLES
-        except msgspec.MsgspecError:  # half a character, which clients cut emoji into, is no error to json
-            content = json.loads(text)
-            return isinstance(content, dict) and content.get("role") in ROLES
-    except (ValueError, TypeError, RecursionError):
-        return False

@@ -1,50 +1,40 @@
-"""Gaps: what of a stored history is left where some of its records cannot be read.
+"""Gaps: messages of a stored history whose records cannot be read, and what stands without them.
 
-Of stored history only, before the alignment with what a client sends. A tool call and its results never part
-(promise 3), so what has lost its counterpart is left out as well.
+Stored history asks before it aligns the stored messages with the client's. A tool call and its results never part
+(promise 3), so a message that has lost its counterpart is left out as well.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
-from proxy.core.conversation.messages import JsonValue
-from proxy.core.conversation.records import StoredMessage
-
-_RESULTS = ("tool", "function")
+from proxy.core.conversation.messages import Message
 
 
-def without_gaps(kept: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
-    """Take out what cannot be read, and the calls and results that have no counterpart without it.
+def places_without_gaps(messages: Sequence[Message | None]) -> list[int]:
+    """Return the places of the messages that stand by themselves.
 
-    :param kept: without its system messages, as it is stored; a gap is a message that is ``unreadable``
+    :param messages: a conversation without its system messages; None for one that cannot be read
     """
-    if not any(one.unreadable for one in kept):
-        return kept
-    exchanges: list[list[StoredMessage]] = [[]]
-    for one in kept:
-        if not one.unreadable and _read(one).get("role") not in _RESULTS:
+    if None not in messages:
+        return list(range(len(messages)))
+    exchanges: list[list[int]] = [[]]
+    for place, message in enumerate(messages):
+        if message is not None and message.role != "tool":
             exchanges.append([])
-        exchanges[-1].append(one)
-    return [one for exchange in exchanges for one in _sound(exchange)]
+        exchanges[-1].append(place)
+    return [place for exchange in exchanges for place in _sound_places(exchange, messages)]
 
 
-def _sound(exchange: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
-    """What is left of a message, and of the results and gaps that follow it."""
-    gap = next((place for place, one in enumerate(exchange) if one.unreadable), None)
+def _sound_places(exchange: Sequence[int], messages: Sequence[Message | None]) -> Sequence[int]:
+    """Return what remains of a message and of the results and gaps that follow it."""
+    gap = next((number for number, place in enumerate(exchange) if messages[place] is None), None)
     if gap is None:
         return exchange
-    first = _read(exchange[0]) if gap else {}
-    if first.get("role") in (None, *_RESULTS):
+    first = messages[exchange[0]]
+    if first is None or first.role == "tool":
         return []
-    called = first.get("tool_calls")
-    calls = len(called) if isinstance(called, list) else int("function_call" in first)
+    calls = len(first.calls)
     if not calls:
         return exchange[:1]
-    return exchange[:gap] if gap > calls else []  # all its results stand before the gap, or some are lost
-
-
-def _read(one: StoredMessage) -> dict[str, JsonValue]:
-    value = json.loads(one.raw)
-    return value if isinstance(value, dict) else {}
+    return exchange[:gap] if gap > calls else []  # either all results stand before the gap, or some are lost

@@ -133,6 +133,10 @@ class RequestFormat(Protocol):
         """Remove the messages at these places; all other bytes stay, those between messages too."""
         ...
 
+    def is_message(self, raw: bytes) -> bool:
+        """Return whether stored bytes are a message of this dialect, without a full parse."""
+        ...
+
     def as_sent(self, raw: bytes) -> bytes:
         """Return a stored message as a client would send it back: without members that only replies have."""
         ...

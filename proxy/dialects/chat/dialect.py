@@ -22,6 +22,7 @@ from proxy.dialects.chat.clipping import replace_middle
 from proxy.dialects.chat.completion import completion, event_stream
 from proxy.dialects.chat.echo import as_sent
 from proxy.dialects.chat.jsonl import read_lines
+from proxy.dialects.chat.message import is_message
 from proxy.dialects.chat.prompt_cache import cached_members
 from proxy.dialects.chat.reply import fold_body
 from proxy.dialects.chat.request import CACHE_BYTES, RequestParser, read_messages
@@ -93,6 +94,10 @@ class ChatDialect(OpenAIErrors):
         is_unique = request.body.count(before) == 1  # else an unknown member has the same bytes
         body = request.body.replace(before, after) if is_unique else body_of(fields, {})
         return replace(request, body=body, fields=fields, messages=remaining)
+
+    def is_message(self, raw: bytes) -> bool:
+        """Return whether stored bytes are a message, without a full parse."""
+        return is_message(raw)
 
     def as_sent(self, raw: bytes) -> bytes:
         """Return a stored message as a client would send it back."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+import msgspec
+
 from proxy.core.conversation.digest import Part, long_meaning, meaning
 from proxy.core.conversation.messages import STEP_CHARS, JsonValue, Message, Role, ToolCall, framed, hashed, printable
 from proxy.core.errors import InvalidRequest
@@ -30,6 +32,15 @@ _BESIDE = ("name", "refusal", "tool_calls", "function_call", "audio")
 _OPENINGS = {role: framed(role.encode(), b"text") for role in _PLAIN_ROLES.values()}
 _ENDING = framed(b"calls", b"", b"", b"")
 """What stands before and after the text in the digest of a message that is one text; ``meaning`` says it whole."""
+
+
+class _WithRole(msgspec.Struct):
+    """The one member that every message has."""
+
+    role: str
+
+
+_ROLE = msgspec.json.Decoder(_WithRole)
 LEGACY_CALL = "function:"
 """Legacy ``function_call`` has no id: the function's name, so prefixed, pairs the call with its result."""
 
@@ -194,3 +205,16 @@ def _printable_part(part: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     """The part with U+FFFD for half a character."""
     printed: dict[str, JsonValue] = json.loads(printable(json.dumps(part, ensure_ascii=False)))
     return printed
+
+
+def is_message(raw: bytes) -> bool:
+    """Return whether stored bytes are a message: an object with a known role."""
+    try:
+        text = raw.decode()
+        try:
+            return _ROLE.decode(text).role in ROLES
+        except msgspec.MsgspecError:  # half a character, which clients cut emoji into, is no error to json
+            content = json.loads(text)
+            return isinstance(content, dict) and content.get("role") in ROLES
+    except (ValueError, TypeError, RecursionError):
+        return False

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from proxy.core.conversation.gaps import without_gaps
-from proxy.core.conversation.records import StoredMessage
+from proxy.core.conversation.gaps import places_without_gaps
+from proxy.core.conversation.messages import Message
+from tests.core.histories import message
 
 USER = {"role": "user", "content": "u"}
 SAID = {"role": "assistant", "content": "a"}
 CALL = {"role": "assistant", "tool_calls": [{"id": "1"}]}
 CALLS = {"role": "assistant", "tool_calls": [{"id": "1"}, {"id": "2"}]}
 OLD_CALL = {"role": "assistant", "function_call": {"name": "f"}}
-RESULT = {"role": "tool", "content": "r"}
-OLD_RESULT = {"role": "function", "content": "r"}
+RESULT = {"role": "tool", "content": "r", "tool_call_id": "1"}
+OLD_RESULT = {"role": "function", "content": "r", "name": "f"}
 GAP: dict[str, Any] = {}
 
 
-def stored(said: Sequence[dict[str, Any]]) -> list[StoredMessage]:
+def read(said: Sequence[dict[str, Any]]) -> list[Message | None]:
     """Messages as they are read back."""
-    return [
-        StoredMessage(place, "", json.dumps(one).encode() if one else b"", 1, 0.0, unreadable="" if one else "broken")
-        for place, one in enumerate(said, 1)
-    ]
+    return [message(**one) if one else None for one in said]
 
 
 @pytest.mark.parametrize(
@@ -50,4 +47,4 @@ def stored(said: Sequence[dict[str, Any]]) -> list[StoredMessage]:
 )
 def test_what_has_lost_its_counterpart_is_left_out_with_the_gap(said: list[dict[str, Any]], left: list[int]) -> None:
     """A call and its results never part; what stands by itself stays."""
-    assert [one.position for one in without_gaps(stored(said))] == left
+    assert [place + 1 for place in places_without_gaps(read(said))] == left
