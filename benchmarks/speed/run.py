@@ -129,7 +129,7 @@ def measure(bench: Bench, works: Sequence[Work], rounds: int) -> Iterator[str]:
 def _round(bench: Bench, work: Work, number: int) -> None:
     batch = work.make(f"{work.name}-{number}")
     turns: list[Running] = [bench.upstream, *bench.running]
-    shift = number % len(turns)  # nobody is always the first
+    shift = number % len(turns)  # no system is always the first
     for running in turns[shift:] + turns[:shift]:
         name = DIRECT if running is bench.upstream else running.system.name
         if not suits(work, running.system):
@@ -158,7 +158,7 @@ async def _measured(running: Running, work: Work, batch: Batch) -> Measured:
     measured = Measured(before_kb=machine.memory_kb(running.pid))
     start = machine.usage(running.pid)
     watch = asyncio.create_task(_watch(running.pid, measured)) if work.concurrency >= WATCHED else None
-    gc.disable()  # the client's own pauses are nobody's latency
+    gc.disable()  # the client's own pauses must not count as latency
     try:
         outcome = await load.drive(running.port, data, work.concurrency, work.limit_seconds)
     finally:

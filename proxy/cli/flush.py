@@ -169,7 +169,7 @@ def work(config: Path | None) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ended.set)
         flushing.start(work=True)
-        names = ", ".join(consumer.name for consumer in flushing.consumers()) or "nobody"
+        names = ", ".join(consumer.name for consumer in flushing.consumers()) or "no consumer"
         click.echo(f"Tidemark delivers what leaves the context to: {names}", err=True)
         await ended.wait()
 

@@ -25,12 +25,12 @@ VARIABLES: Mapping[str, str] = {
     "TIDEMARK_DATA_DIR": "in place of `data_dir`; a relative path counts from the working directory",
     "TIDEMARK_STORE_URL": "in place of `store.url`",
     "TIDEMARK_UPSTREAM": "in place of `upstream`",
-    "TIDEMARK_ADMIN_TOKEN": "opens all tenants' conversations and changes models; without it nobody has the "
-    "first right, and the second only a client on this machine, where `server.host` is loopback",
-    "TIDEMARK_SECRET": "the key of the HMAC that tells tenants apart, the same for all replicas on one "
-    "store; without it one is made and kept in `data_dir`",
-    "TIDEMARK_FLUSH_SECRET": "signs what is posted to `memory_flush.webhook`; needed where that is set",
-    "TIDEMARK_ENCRYPTION_KEY": "encrypts what is stored; not available yet, and an error when set",
+    "TIDEMARK_ADMIN_TOKEN": "gives access to all tenants' conversations and to changes of models; without it, "
+    "only models can be changed, and only by a client on this machine where `server.host` is loopback",
+    "TIDEMARK_SECRET": "the key of the HMAC that identifies tenants, the same for all replicas on one "
+    "store; without it a generated one is stored in `data_dir`",
+    "TIDEMARK_FLUSH_SECRET": "signs the posts to `memory_flush.webhook`; required where that is set",
+    "TIDEMARK_ENCRYPTION_KEY": "encrypts the store; not available yet, and an error when set",
 }
 """Every variable with its effect; a test compares the documentation with it."""
 

@@ -20,8 +20,8 @@ def exposure_warnings(settings: Settings) -> tuple[str, ...]:
     if is_loopback(host) or not names or settings.secrets.admin_token is not None:
         return ()
     warning = (
-        f"whoever reaches {host} can use {names[0]} at your expense, and read what callers without a key said: the "
-        "configuration has its credential, and Tidemark asks for none. Listen on 127.0.0.1, or put something in front "
-        "that checks who asks and set TIDEMARK_ADMIN_TOKEN"
+        f"every client that reaches {host} can use {names[0]} at your expense, and read messages of callers without "
+        "a key: the configuration has its credential, and Tidemark asks for none. Listen on 127.0.0.1, or put a "
+        "gateway in front that authenticates clients, and set TIDEMARK_ADMIN_TOKEN"
     )
     return (warning,)

@@ -200,7 +200,7 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportSettings:
-    """Which code carries bytes on each side: Tidemark's own, or the library that it stands in for.
+    """The code that carries bytes on each side: Tidemark's own, or the library that it replaces.
 
     Tidemark's own costs less CPU and bounds what a peer may take; ``docs/operations.md`` lists what a library does not.
     """

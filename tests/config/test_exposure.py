@@ -55,4 +55,4 @@ def test_check_tells_it_too(tmp_path: Path) -> None:
     path.write_text(KEYED.replace("MORE", "api_key: sk-1") + "server: {host: 0.0.0.0}\n")
     lines, usable = check_report(path, {"TIDEMARK_DATA_DIR": str(tmp_path)})
     assert usable
-    assert any(line.startswith("warning: whoever reaches 0.0.0.0") for line in lines)
+    assert any(line.startswith("warning: every client that reaches 0.0.0.0") for line in lines)

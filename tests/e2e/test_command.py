@@ -412,7 +412,7 @@ def test_a_configured_key_that_other_machines_reach_is_told_at_the_start(machine
     started = [sys.executable, "-m", "proxy", "serve", "--config", str(path), "--host", "192.0.2.1", "--port", "0"]
     done = subprocess.run(started, env=machine.environ, cwd=machine.folder, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "warning: whoever reaches 192.0.2.1 can use small at your expense" in done.stderr
+    assert "warning: every client that reaches 192.0.2.1 can use small at your expense" in done.stderr
     assert "TIDEMARK_ADMIN_TOKEN" in done.stderr
     assert "sk-1" not in done.stderr
 

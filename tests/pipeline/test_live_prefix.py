@@ -125,7 +125,7 @@ def test_what_is_no_summary_is_asked_for_the_ordinary_way(
 def test_what_cannot_be_continued_is_summarized_the_ordinary_way(
     bench: Bench, request: pytest.FixtureRequest, messages: list[Said], more: dict[str, object]
 ) -> None:
-    """The live prefix must fit the window beside the answer, and the answer must be free to be a text."""
+    """The cached prefix must fit the window beside the answer, and the answer must be free to be a text."""
     client = friendly(bench, request)
     bench.upstream.script = upstream_with(says(SUMMARY))
     got = client.post({"model": "small", "messages": messages, "max_tokens": 100, **more})

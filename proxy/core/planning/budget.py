@@ -79,7 +79,7 @@ class CompactionPolicy:
     summarizer_model: str = "auto"
     summarizer_timeout_seconds: float = 60.0
     summarizer_cache_friendly: bool = False
-    """Whether the summarizer's call is appended to the live prefix (``core/planning/cached_prefix.py``)."""
+    """Whether the summarizer's call is appended to the cached prefix (``core/planning/cached_prefix.py``)."""
     wait_seconds: float = 30.0
     """The longest that a request waits for a summary that another one is making."""
     oversize: Oversize = "clip"

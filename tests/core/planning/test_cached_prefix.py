@@ -1,4 +1,4 @@
-"""Rules of the live prefix: what is forwarded, up to the last message that a summary is to stand for."""
+"""Rules of the cached prefix: what is forwarded, up to the last message that a summary is to stand for."""
 
 from __future__ import annotations
 
