@@ -7,6 +7,7 @@ shipped data of models. ``app`` passes the settings on; no other package reads t
 from __future__ import annotations
 
 from proxy.config.exposure import exposure_warnings
+from proxy.config.keys import KeyNote, key_notes
 from proxy.config.loading import load
 from proxy.config.masking import Address, Parameters, Secret
 from proxy.config.models import LaneChoice, ModelDefault, ModelDefaults, ModelEntry, WindowNote
@@ -16,7 +17,6 @@ from proxy.config.sections import (
     AuthSettings,
     CompactionSettings,
     HistorySettings,
-    KeyNote,
     MemoryFlushSettings,
     ServerSettings,
     StoreSettings,
@@ -24,7 +24,6 @@ from proxy.config.sections import (
     TenantSettings,
     TokenizerSettings,
     TransportSettings,
-    key_notes,
 )
 from proxy.config.settings import CompactionByModel, Secrets, Settings
 from proxy.config.shipped import load_model_defaults, shipped_file

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, assert_never
 
+from proxy.config.keys import key_notes
 from proxy.config.kinds import Kind, Unfit
-from proxy.config.sections import StatedKeys, key_notes
+from proxy.config.sections import StatedKeys
 from proxy.config.templates import TemplateFile, TemplateProblem, load_template
 from proxy.config.tree import Items, Node, Scalar, Table, resolve
 from proxy.core.conversation.messages import JsonValue

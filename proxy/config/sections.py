@@ -7,7 +7,7 @@ documentation and the shipped ``config/tidemark.yaml`` with these classes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -265,17 +265,6 @@ class MemoryFlushSettings:
     """The queue's bound in the store's memory; packed, a flush of 100,000 tokens takes about a tenth of a megabyte."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeyNote:
-    """A key, as the documentation lists it."""
-
-    name: str
-    """The name with its sections: ``store.url``."""
-    default: str
-    """The default, as YAML writes it."""
-    wanted: str
-
-
 SECTIONS: Mapping[str, Any] = {
     "compaction.defaults": CompactionSettings(),
     "store": StoreSettings(),
@@ -304,21 +293,3 @@ def changed(base: Section, keys: StatedKeys) -> Section:
         for name, value in keys.items()
     }
     return dataclasses.replace(base, **values)
-
-
-def key_notes() -> Iterator[KeyNote]:
-    """Yield every key with a default, in the order of the file."""
-    for name, section in SECTIONS.items():
-        yield from _notes(name, section)
-    for name, kind in ROOT_KINDS.items():
-        yield KeyNote(name, kind.word(None), kind.wanted)
-
-
-def _notes(name: str, section: Any) -> Iterator[KeyNote]:
-    for key in dataclasses.fields(section):
-        default = getattr(section, key.name)
-        if dataclasses.is_dataclass(default):
-            yield from _notes(f"{name}.{key.name}", default)
-        else:
-            kind: kinds.Kind[Any] = key.metadata["kind"]
-            yield KeyNote(f"{name}.{key.name}", kind.word(default), kind.wanted)
