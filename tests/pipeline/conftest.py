@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ import pytest
 
 from proxy.app import create_app
 from proxy.config import load
+from proxy.core.conversation.request import Dialect
 from proxy.store.codec import Codec
 from proxy.store.embedded.server import EmbeddedValkey
 from proxy.upstream.litellm import load as load_litellm
@@ -105,12 +106,15 @@ def benched(store_url: str, folder: Path) -> Iterator[Bench]:
             store: str = store_url,
             config: str = "",
             codec: Codec | None = None,
+            dialects: Mapping[str, Dialect] | None = None,
         ) -> str:
             path = folder / "tidemark.yaml"
             text = config or WINDOW
             path.write_text(text.format(base=f"{served.url}/v1", window=window, strategy=strategy, more=more))
             settings = load(path, {"TIDEMARK_DATA_DIR": str(folder)})
-            app = create_app(settings, store_url=store, secret=SECRET, warn=lambda _: None, codec=codec)
+            app = create_app(
+                settings, store_url=store, secret=SECRET, warn=lambda _: None, codec=codec, dialects=dialects
+            )
             server = stack.enter_context(Serving(app))
             servers.append(server)
             return server.url
