@@ -17,13 +17,13 @@ from proxy.compaction.background import BackgroundCompaction
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.immediate import ImmediateCompaction
 from proxy.compaction.storing import SummaryStorage
-from proxy.compaction.writer import ChooseSummarizer, SummaryWriter
+from proxy.compaction.writer import SummaryWriter
 from proxy.config import ModelEntry, Settings, StoreSettings, TenantSettings, WindowNote, read_override
 from proxy.core.conversation.request import Dialect
 from proxy.core.conversation.summary import Strategy, Template
 from proxy.core.events import Event, Listener
 from proxy.core.planning.budget import ModelProfile
-from proxy.core.ports import Caller, DeletionHook, LearnedWindowStore, MemoryFlush, Route, Summarizer
+from proxy.core.ports import Caller, ChooseSummarizer, DeletionHook, LearnedWindowStore, MemoryFlush, Route, Summarizer
 from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.chat.message import is_message
 from proxy.pipeline.fit import BudgetFitter

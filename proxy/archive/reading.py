@@ -25,7 +25,6 @@ from proxy.archive.pages import (
 from proxy.archive.ports import ArchiveStore, Turn
 from proxy.archive.search_index import MessageSearch, Searchable
 from proxy.archive.standing_summaries import StandingSummaries
-from proxy.compaction.writer import Clock
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import owner_of
 from proxy.core.conversation.records import StoredConversation, StoredMessage
@@ -33,7 +32,7 @@ from proxy.core.conversation.request import Dialect
 from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.cursors import cursor_of, place_of
 from proxy.core.errors import RecordUnreadable
-from proxy.core.ports import Caller, DeletionHook
+from proxy.core.ports import Caller, Clock, DeletionHook
 from proxy.pipeline.stored_conversation import offloaded
 
 MAX_MESSAGE_IDS = 100_000

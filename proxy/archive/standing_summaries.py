@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from proxy.archive.ports import ArchiveStore
-from proxy.compaction.writer import ChooseSummarizer
 from proxy.core.conversation.records import StoredConversation
 from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
 from proxy.core.errors import ModelNotFound
-from proxy.core.ports import NO_CREDENTIAL, ModelCatalog, Upstream
+from proxy.core.ports import NO_CREDENTIAL, ChooseSummarizer, ModelCatalog, Upstream
 
 
 class StandingSummaries:

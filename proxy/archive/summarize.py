@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proxy.archive.access import ArchiveAccess
-from proxy.compaction.compactor import Compactor, Summarized
-from proxy.compaction.trigger import Trigger
-from proxy.compaction.writer import NotSummarized
+from proxy.compaction.compactor import Compactor
+from proxy.compaction.values import NotSummarized, Summarized, Trigger
 from proxy.core.conversation.records import StoredConversation
 from proxy.core.conversation.request import Dialect
 from proxy.core.conversation.summary import PrefixSummary, inner_systems

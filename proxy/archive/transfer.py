@@ -15,12 +15,11 @@ from proxy.archive.access import ArchiveAccess
 from proxy.archive.pages import ImportedConversation
 from proxy.archive.ports import ArchiveStore
 from proxy.compaction.leases import LEASE_SECONDS, keep_lease
-from proxy.compaction.writer import Clock
 from proxy.core.conversation.prefix import PrefixChain, chain_of, conversation_id, owner_of
 from proxy.core.conversation.records import StoredMessage, TurnRecord
 from proxy.core.conversation.request import Dialect, ModelRequest
 from proxy.core.errors import ConversationConflict, ConversationNotFound, StoreError
-from proxy.core.ports import Caller, Lease, LeaseStore, RequestHeads, TokenCounter, Upstream
+from proxy.core.ports import Caller, Clock, Lease, LeaseStore, RequestHeads, TokenCounter, Upstream
 from proxy.pipeline.identify import tenant_of
 from proxy.pipeline.stored_conversation import offloaded, under_way
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.leases import LEASE_SECONDS, keep_lease, wait_for_summary
-from proxy.compaction.trigger import Trigger
-from proxy.compaction.writer import CompactionOrder, SummaryWriter
+from proxy.compaction.values import CompactionOrder, Trigger
+from proxy.compaction.writer import SummaryWriter
 from proxy.core.conversation.prefix import PrefixChain, split_id
 from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
 from proxy.core.errors import StoreError

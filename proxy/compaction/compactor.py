@@ -14,8 +14,8 @@ from typing import assert_never
 
 from proxy.compaction.record import summary_record
 from proxy.compaction.storing import StoredSummary, SummaryStorage
-from proxy.compaction.trigger import Trigger
-from proxy.compaction.writer import CompactionOrder, NotSummarized, SummaryWriter
+from proxy.compaction.values import CompactionOrder, CompactionResult, NotSummarized, Summarized, Trigger
+from proxy.compaction.writer import SummaryWriter
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.summary import PrefixSummary, Strategy, SummaryRecipe, render_summary
 from proxy.core.events import CompactionStarted, ConversationCompacted, Listener, SummaryPrepared
@@ -35,21 +35,6 @@ class CompactionRun:
     """The recipe that requests look for; another strategy may write the text."""
     started: float
     """Seconds by the writer's timer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Summarized:
-    """There is a summary, and it is within its bound."""
-
-    summary: PrefixSummary
-    tokens: int
-    """Tokens of the summary message, for the order's model."""
-    warning: str | None = None
-    degraded: bool = False
-    """Whether it could not be stored, so that the next request will not find it."""
-
-
-CompactionResult = Summarized | NotSummarized
 
 
 @dataclass(frozen=True, slots=True)

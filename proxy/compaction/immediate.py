@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 
-from proxy.compaction.compactor import CompactionResult, CompactionRun, Compactor, Summarized
+from proxy.compaction.compactor import CompactionRun, Compactor
 from proxy.compaction.leases import LEASE_SECONDS, keep_lease, wait_for_summary
-from proxy.compaction.trigger import Trigger
-from proxy.compaction.writer import CompactionOrder, NotSummarized, SummaryWriter
+from proxy.compaction.values import CompactionOrder, CompactionResult, NotSummarized, Summarized, Trigger
+from proxy.compaction.writer import SummaryWriter
 from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import digest_of
 from proxy.core.conversation.summary import PrefixSummary

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from proxy.compaction.clipping import clip_request
-from proxy.compaction.compactor import Compactor, Summarized
-from proxy.compaction.trigger import Trigger
-from proxy.compaction.writer import CompactionOrder
+from proxy.compaction.compactor import Compactor
+from proxy.compaction.values import CompactionOrder, Summarized, Trigger
 from proxy.core.conversation.prefix import chain_of
 from proxy.core.conversation.request import ModelRequest
 from proxy.core.conversation.summary import Strategy

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from proxy.compaction.writer import CompactionOrder
+from proxy.compaction.values import CompactionOrder
 from proxy.core.conversation.flush import Flush, leaving
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import PrefixChain
@@ -53,7 +53,7 @@ def flush_of(order: CompactionOrder, summary: PrefixSummary, *, stored: bool = T
 
     :param stored: whether the store has the summary, so that the next request uses it too
     """
-    first, messages = leaving(order.whole, order.counted, summary, order.in_use)
+    first, messages = leaving(order.original_messages, order.original_tokens, summary, order.in_use)
     return Flush(
         order.tenant, order.conversation, order.profile.name, order.chain, summary, first, messages, stored=stored
     )

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol, assert_never
 
 from proxy.compaction.record import flush_of
-from proxy.compaction.trigger import Trigger
-from proxy.compaction.writer import CompactionOrder
+from proxy.compaction.values import CompactionOrder, Trigger
 from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.errors import StoreError
 from proxy.core.events import Listener, StoreDegraded

@@ -8,26 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePath
 
+from proxy.compaction.values import CompactionOrder, NotSummarized
 from proxy.core.bounded import BoundedCache
 from proxy.core.breaker import CLOSED, Breaker
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.prefix import PrefixChain
-from proxy.core.conversation.request import ModelRequest
-from proxy.core.conversation.summary import Cause, PrefixSummary, render_text
+from proxy.core.conversation.summary import render_text
 from proxy.core.errors import SummaryOverdue, SummaryRejected, TidemarkError
 from proxy.core.events import BreakerChanged, Listener, SummaryFailed
-from proxy.core.planning.budget import ModelProfile
 from proxy.core.planning.cached_prefix import cached_prefix
-from proxy.core.planning.situation import Compact
-from proxy.core.ports import Caller, Route, Summarizer, SummaryTask, TokenCounter
+from proxy.core.ports import ChooseSummarizer, Clock, Summarizer, SummaryTask, TokenCounter
 
-Clock = Callable[[], float]
-ChooseSummarizer = Callable[[ModelProfile, Route], Summarizer]
-"""Returns the summarizer that a model's policy names; ``app`` knows them all."""
 _LATE = "the summarizer did not answer in time"
 _FAIR_SHARE = 0.4
 """Share of the summarizer's timeout. One that got less time and did not answer has not failed; the default wait is
@@ -40,41 +32,6 @@ _MAX_FRAMES = 4
 """Calls that are logged of an unexpected exception, the innermost last."""
 _MAX_BREAKERS = 1024
 """Breakers that are remembered; far fewer failing summarizers are in use at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionOrder:
-    """Describes a compaction to make: the plan, the conversation, the model and the caller."""
-
-    plan: Compact
-    tenant: str
-    conversation: str
-    chain: PrefixChain
-    profile: ModelProfile
-    route: Route
-    caller: Caller
-    cause: Cause
-    degraded: bool = False
-    """Whether the store does not answer. Then a deterministic strategy writes the same summary for the same request."""
-    request: ModelRequest | None = None
-    """The planned request, which a summarizer may continue (``core/planning/cached_prefix.py``)."""
-    whole: Sequence[Message] = ()
-    """The request's messages as the client sent them, where some were clipped since."""
-    counted: Sequence[int] = ()
-    """The tokens of each message of ``whole``."""
-    in_use: PrefixSummary | None = None
-    """The summary that stands for the prefix now."""
-
-
-@dataclass(frozen=True, slots=True)
-class NotSummarized:
-    """No summary could be made, and nothing was lost or changed."""
-
-    reason: str
-    retry_after: float = 0.0
-    """Seconds until the summarizer's breaker lets a call through again; 0 for at once."""
-    overdue: bool = False
-    """Whether the messages took too long to read, so that only ``SummaryWriter.plain`` can summarize them."""
 
 
 class SummaryWriter:

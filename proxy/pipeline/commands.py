@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from proxy.compaction.writer import Clock
 from proxy.core.conversation.messages import digest_of
 from proxy.core.conversation.request import ModelRequest
 from proxy.core.conversation.summary import PrefixSummary
@@ -19,7 +18,7 @@ from proxy.core.errors import CompactionFailed, ContextLengthExceeded, StoreErro
 from proxy.core.events import Listener, StoreDegraded
 from proxy.core.planning.budget import ModelProfile
 from proxy.core.planning.situation import Mode
-from proxy.core.ports import Caller, ConversationStore
+from proxy.core.ports import Caller, Clock, ConversationStore
 from proxy.core.report import OwnAnswer, Report
 from proxy.pipeline.command_answers import ContextFacts, context_text, failed_text, nothing_text, summarized_text
 from proxy.pipeline.command_text import (

@@ -12,9 +12,8 @@ from functools import partial
 from typing import assert_never
 
 from proxy.compaction.background import BackgroundCompaction
-from proxy.compaction.compactor import Summarized
 from proxy.compaction.immediate import ImmediateCompaction
-from proxy.compaction.writer import Clock, NotSummarized
+from proxy.compaction.values import NotSummarized, Summarized
 from proxy.core.conversation.summary import PrefixSummary, render_summary
 from proxy.core.planning.assemble import assemble
 from proxy.core.planning.clip import Clip, clips_for, could_shrink
@@ -29,7 +28,7 @@ from proxy.core.planning.situation import (
     ReuseSummary,
     SwapSummary,
 )
-from proxy.core.ports import Route, TokenCounter
+from proxy.core.ports import Clock, Route, TokenCounter
 from proxy.core.report import Action, Report
 from proxy.offload.threads import offload_if_many
 from proxy.pipeline.clip import clip

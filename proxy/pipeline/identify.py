@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Collection, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from proxy.compaction.writer import ChooseSummarizer, Clock
 from proxy.core.conversation.messages import Message, digest_of
 from proxy.core.conversation.prefix import PrefixChain, owner_of
 from proxy.core.conversation.records import StoredState, response_conversation_id
@@ -21,7 +20,16 @@ from proxy.core.events import Listener, StoreDegraded
 from proxy.core.models import model_id
 from proxy.core.planning.budget import ModelProfile
 from proxy.core.planning.calibration import CalibratedBudget, CalibrationKey, calibration_key
-from proxy.core.ports import CalibrationStore, Caller, ConversationStore, RequestCount, Route, TokenCounter
+from proxy.core.ports import (
+    CalibrationStore,
+    Caller,
+    ChooseSummarizer,
+    Clock,
+    ConversationStore,
+    RequestCount,
+    Route,
+    TokenCounter,
+)
 from proxy.pipeline.caches import BudgetCache, ChainCache
 from proxy.pipeline.values import Controls, RequestContext, StoredPlace
 

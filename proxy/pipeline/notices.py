@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proxy.compaction.writer import NotSummarized
+from proxy.compaction.values import NotSummarized
 from proxy.core.errors import CompactionFailed, ContextLengthExceeded
 from proxy.core.planning.budget import ModelProfile
 from proxy.core.planning.situation import Reason

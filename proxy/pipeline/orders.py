@@ -5,7 +5,7 @@ The step ``fit`` and compaction by hand give orders to the compactor, which know
 
 from __future__ import annotations
 
-from proxy.compaction.writer import CompactionOrder
+from proxy.compaction.values import CompactionOrder
 from proxy.core.planning.situation import Compact, SwapSummary
 from proxy.pipeline.values import RequestContext
 
@@ -25,8 +25,8 @@ def order_of(context: RequestContext, planned: Compact) -> CompactionOrder:
         cause="manual" if context.controls.mode == "force" else "automatic",
         degraded=context.stored.degraded,
         request=context.request,
-        whole=original.request.messages,
-        counted=original.count.messages,
+        original_messages=original.request.messages,
+        original_tokens=original.count.messages,
         in_use=max(in_use, key=lambda summary: summary.covered, default=None),
     )
 

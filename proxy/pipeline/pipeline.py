@@ -10,7 +10,6 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
-from proxy.compaction.writer import Clock
 from proxy.core.conversation.prefix import owner_of
 from proxy.core.conversation.records import TurnRecord
 from proxy.core.conversation.reply import Reply
@@ -19,7 +18,7 @@ from proxy.core.errors import UpstreamError
 from proxy.core.events import ContextFull, Listener
 from proxy.core.planning.budget import ModelProfile, budget_for
 from proxy.core.planning.calibration import CalibrationKey
-from proxy.core.ports import CalibrationStore, Caller, ModelCatalog, Upstream
+from proxy.core.ports import CalibrationStore, Caller, Clock, ModelCatalog, Upstream
 from proxy.core.report import Report
 from proxy.pipeline.commands import Commands
 from proxy.pipeline.fit import BudgetFitter

@@ -12,6 +12,7 @@ from math import inf
 from typing import ParamSpec, TypeVar
 
 from proxy.core.errors import SummaryOverdue
+from proxy.core.ports import Clock
 
 _Item = TypeVar("_Item")
 _Arguments = ParamSpec("_Arguments")
@@ -21,7 +22,6 @@ READING_SECONDS = 5.0
 """CPU time for reading the messages of one summary; 100,000 tokens take a tenth of a second."""
 _ITEMS = 64
 """Sentences or lines between two checks of the clock."""
-Clock = Callable[[], float]
 
 
 class Deadline:

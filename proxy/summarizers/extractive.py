@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from proxy.core.conversation.summary import SummaryRecipe
-from proxy.core.ports import SummaryTask, TokenCounter
-from proxy.summarizers.deadline import READING_SECONDS, UNBOUNDED, Clock, Deadline, in_thread
+from proxy.core.ports import Clock, SummaryTask, TokenCounter
+from proxy.summarizers.deadline import READING_SECONDS, UNBOUNDED, Deadline, in_thread
 from proxy.summarizers.fitting import cut_to_bound, is_large
 from proxy.summarizers.salience import Candidate, candidates_of
 from proxy.summarizers.transcript import join_line

@@ -11,8 +11,8 @@ from dataclasses import replace
 from functools import cached_property
 
 from proxy.core.conversation.summary import SummaryRecipe
-from proxy.core.ports import Summarizer, SummaryTask, TokenCounter
-from proxy.summarizers.deadline import READING_SECONDS, UNBOUNDED, Clock, Deadline, in_thread
+from proxy.core.ports import Clock, Summarizer, SummaryTask, TokenCounter
+from proxy.summarizers.deadline import READING_SECONDS, UNBOUNDED, Deadline, in_thread
 from proxy.summarizers.fitting import cut_to_bound, fitting_lines, is_large
 from proxy.summarizers.ledger import SHARES, entry_text, ledger_of, render_ledger
 from proxy.summarizers.transcript import NARRATIVE

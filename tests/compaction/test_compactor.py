@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from proxy.compaction.compactor import Compactor, Summarized
+from proxy.compaction.compactor import Compactor
 from proxy.compaction.storing import SummaryStorage
-from proxy.compaction.trigger import Trigger
-from proxy.compaction.writer import NotSummarized, SummaryWriter
+from proxy.compaction.values import NotSummarized, Summarized, Trigger
+from proxy.compaction.writer import SummaryWriter
 from proxy.core.conversation.flush import Flush
 from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
 from proxy.core.errors import StoreUnavailable, SummaryRejected

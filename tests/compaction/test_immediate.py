@@ -10,10 +10,11 @@ from typing import Literal
 
 import pytest
 
-from proxy.compaction.compactor import OVERDUE_WARNING, Compactor, Summarized
+from proxy.compaction.compactor import OVERDUE_WARNING, Compactor
 from proxy.compaction.immediate import ImmediateCompaction
 from proxy.compaction.storing import SummaryStorage
-from proxy.compaction.writer import CompactionOrder, NotSummarized, SummaryWriter
+from proxy.compaction.values import CompactionOrder, NotSummarized, Summarized
+from proxy.compaction.writer import SummaryWriter
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import chain_of
 from proxy.core.conversation.summary import SummaryRecipe

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.compaction.writer import CompactionOrder, NotSummarized, SummaryWriter
+from proxy.compaction.values import CompactionOrder, NotSummarized
+from proxy.compaction.writer import SummaryWriter
 from proxy.core.conversation.summary import SummaryRecipe
 from proxy.core.errors import SummaryRejected
 from proxy.core.events import Event, Listener, SummaryFailed

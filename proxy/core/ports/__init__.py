@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from proxy.core.ports.authenticating import Authenticator
+from proxy.core.ports.clocks import Clock
 from proxy.core.ports.counting import RequestCount, Stored, TokenCounter
 from proxy.core.ports.flushing import ConsumerState, DeadLetter, FlushEntry, FlushQueue, MemoryFlush, QueueState
 from proxy.core.ports.store import (
@@ -17,7 +18,7 @@ from proxy.core.ports.store import (
     StartedTurn,
     TurnStore,
 )
-from proxy.core.ports.summarizing import Summarizer, SummaryTask
+from proxy.core.ports.summarizing import ChooseSummarizer, Summarizer, SummaryTask
 from proxy.core.ports.upstream import (
     NO_CREDENTIAL,
     Caller,
@@ -35,6 +36,8 @@ __all__ = [
     "Authenticator",
     "CalibrationStore",
     "Caller",
+    "ChooseSummarizer",
+    "Clock",
     "ConsumerState",
     "ConversationStore",
     "DeadLetter",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.request import CachedPrefix
 from proxy.core.conversation.summary import SummaryRecipe
+from proxy.core.planning.budget import ModelProfile
 from proxy.core.ports.upstream import Caller, Route
 
 
@@ -46,3 +47,7 @@ class Summarizer(Protocol):
         :raises SummaryRejected, UpstreamError: there is no usable summary
         """
         ...
+
+
+ChooseSummarizer = Callable[[ModelProfile, Route], Summarizer]
+"""Returns the summarizer that a model's policy names; ``app`` knows them all."""
