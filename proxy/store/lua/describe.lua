@@ -1,4 +1,5 @@
--- "", 0, own -> own, {field, value, ...}; an id that was only told is resolved, a count that is no number is counted anew
+-- Arguments: "", 0, own. Answer: own, {field, value, ...}. An id that leads to another conversation is resolved; a
+-- count that is no number is counted anew.
 local conv = follow(ARGV[3])
 local own = conv and conv.own or ARGV[3]
 local record = redis.call('HGETALL', key('c', own))

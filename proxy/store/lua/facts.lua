@@ -1,3 +1,4 @@
--- Put before record.lua: its many small arguments come as one msgpack array, since each costs more on its way than it says.
--- No bytes are among them, which the server's reader of msgpack does not know. A time is text: it stays as it was written.
+-- Stands before record.lua and unpacks its many small arguments: one msgpack array, since each argument costs more in
+-- transfer than its content. It has no bytes, which the server's reader of msgpack does not know, and times are text,
+-- so that they stay as they were written.
 local facts = cmsgpack.unpack(ARGV[3])

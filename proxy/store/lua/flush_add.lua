@@ -1,5 +1,6 @@
--- key, seconds that the mark stays (0 for good), most entries, most bytes, tenant, conversation, time, body -> the id;
--- nil where an entry of that key was added before. Without a body the key is only marked
+-- Arguments: key, seconds that the mark stays (0 for no limit), most entries, most bytes, tenant, conversation, time,
+-- body. Answer: the entry's id; nil where an entry of that key was added before. Without a body the key is only
+-- marked.
 local key, ttl = ARGV[1], tonumber(ARGV[2])
 local mark = P .. ':k:' .. key
 if redis.call('EXISTS', mark) == 1 then
@@ -13,5 +14,5 @@ if ARGV[8] ~= '' then
 end
 redis.call('SET', mark, id)
 if ttl > 0 then redis.call('EXPIRE', mark, ttl) end
-redis.call('HDEL', P .. ':o', key)  -- last: a script that fails midway takes nothing back
+redis.call('HDEL', P .. ':o', key)  -- last, because a script that fails midway undoes nothing
 return id

@@ -1,5 +1,5 @@
--- group, id -> the number of the attempt that begins; 0 where the entry is in the queue no more: it was forgotten, or made
--- way and was counted as lost then. The group is not given it again
+-- Arguments: group, id. Answer: the number of the attempt that begins; 0 where the entry is in the queue no more: it
+-- was forgotten, or made way and was counted as lost then. The group does not receive it again.
 local attempts = P .. ':a:' .. ARGV[1]
 if #redis.call('XRANGE', STREAM, ARGV[2], ARGV[2]) == 0 then
   redis.call('XACK', STREAM, ARGV[1], ARGV[2])

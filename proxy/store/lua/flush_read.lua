@@ -1,14 +1,14 @@
--- group, reader, count, the last id that the reader has (empty: it does not say) -> the next entries that the group has
--- not been given; a new group begins with the oldest. What this reader was given after that id comes before: the reply
--- with it was lost
+-- Arguments: group, reader, count, the last id that the reader has (empty for unknown). Answer: the next entries that
+-- the group has not received; a new group begins with the oldest. Entries that this reader was sent after that last
+-- id come first, because the reply with them was lost.
 redis.pcall('XGROUP', 'CREATE', STREAM, ARGV[1], '0', 'MKSTREAM')
-local function given(after, count)
-  local got = redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', count, 'STREAMS', STREAM, after)
-  return got and got[1] and got[1][2] or {}
+local function read(after, count)
+  local answer = redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', count, 'STREAMS', STREAM, after)
+  return answer and answer[1] and answer[1][2] or {}
 end
 local lost = {}
 if ARGV[4] ~= '' then
-  for _, entry in ipairs(given(ARGV[4], 1000)) do  -- a page at most
+  for _, entry in ipairs(read(ARGV[4], 1000)) do  -- a page at most
     if entry[2] then
       lost[#lost + 1] = entry
     else
@@ -16,4 +16,4 @@ if ARGV[4] ~= '' then
     end
   end
 end
-return #lost > 0 and lost or given('>', ARGV[3])
+return #lost > 0 and lost or read('>', ARGV[3])

@@ -1,7 +1,8 @@
--- -> length, bytes, dead letters, intents, milliseconds now, counts as field, value ..., and for each group: name,
--- entries waiting (-1: the server cannot tell), pending, milliseconds at which the oldest of both was queued (0: none)
+-- Answer: length, bytes, dead letters, notes, milliseconds now, counts as field, value ..., and for each group: name,
+-- entries waiting (-1: the server cannot tell), pending, milliseconds at which the oldest of both was queued (0:
+-- none).
 local function queued(id) return id and id:match('^%d+') or '0' end
-local told = {}
+local consumers = {}
 for _, flat in ipairs(groups()) do
   local group = fields(flat)
   local last = group['last-delivered-id']
@@ -16,9 +17,9 @@ for _, flat in ipairs(groups()) do
   else
     waiting = 0
   end
-  told[#told + 1] = {group.name, waiting, group.pending, queued(oldest)}
+  consumers[#consumers + 1] = {group.name, waiting, group.pending, queued(oldest)}
 end
 local time = redis.call('TIME')
-local bytes = redis.call('HGET', COUNTS, held(STREAM)) or 0
+local bytes = redis.call('HGET', COUNTS, size_field(STREAM)) or 0
 return {redis.call('XLEN', STREAM), tonumber(bytes), redis.call('XLEN', DEAD), redis.call('HLEN', P .. ':o'),
-  tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000), redis.call('HGETALL', COUNTS), told}
+  tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000), redis.call('HGETALL', COUNTS), consumers}

@@ -1,9 +1,10 @@
--- "", 0, own, now -> the chain's family is left without the conversation: 1, or 0 where there is none. What other branches
--- rest on stays as their beginning, without a record of its own, until the last of them is forgotten as well
+-- Arguments: "", 0, own, now. Answer: 1, or 0 where there is no such conversation. The conversation is deleted.
+-- Messages that its forks share stay as their beginning, without a record, until the last of the forks is forgotten
+-- too.
 local conv = follow(ARGV[3])
 if not conv then return 0 end
 
-local function needed(of)  -- how many messages other branches rest on
+local function needed(of)  -- how many messages other branches share with it
   local most = 0
   for _, child in ipairs(redis.call('SMEMBERS', key('b', of))) do
     local branch = open(child)
@@ -16,7 +17,7 @@ local function needed(of)  -- how many messages other branches rest on
   return most
 end
 
-local function drop(of, branch, keep)  -- its messages after the first `keep` of its own, and what was made of them
+local function drop(of, branch, keep)  -- its messages after the first `keep` of its own, and their summaries
   local h = redis.call('GET', key('h', of)) or ''
   for from = 16 * keep + 1, #h, 16 do
     local hash = h:sub(from, from + 15)
@@ -61,7 +62,7 @@ while up and up ~= '' do
     break
   end
   if branch.parent ~= '' then redis.call('SREM', key('b', branch.parent), up) end
-  forgotten(up)
+  drop_state(up)
   up = branch.parent
 end
 return 1

@@ -1,5 +1,5 @@
--- prefix; id, before, after, version: what a person set of a model takes the place of what was set before, each packed or
--- "" for nothing. 0, and nothing is written, where somebody else has set something else meanwhile. The epoch stays.
+-- Arguments: prefix; id, before, after, version. A model's settings change from "before" to "after", each packed or
+-- "" for none. Answer: 0 where they are not "before" any more, and nothing is written. The epoch stays.
 local set, version = KEYS[1] .. ':o', KEYS[1] .. ':v'
 if (redis.call('HGET', set, ARGV[1]) or '') ~= ARGV[2] then return 0 end
 if ARGV[3] == '' then

@@ -1,5 +1,7 @@
--- hashes, before, recipe, what the first part takes, the request's inner system messages (position and digest) -> own or nil, known, messages held, newest summary or nil, one that waits for its use or nil,
--- the lease of who is preparing one or nil, the conversation that it is for. A summary of all N messages is of no use: the newest one stays
+-- Arguments: hashes, before, recipe, the argument of recall_first, the request's inner system messages (position,
+-- digest). Answer: own or nil; how many messages the request shares with it; its messages; the newest summary or nil;
+-- a prepared one or nil; the lease of a preparation or nil; the conversation of that lease. A summary of all N
+-- messages is of no use: the newest message stays.
 local recipe = ARGV[3]
 local conv, k = locate(nil, 0)
 if conv then conv, k = settle(conv, k) else k = 0 end
@@ -20,8 +22,8 @@ local function fits(ref)  -- whether it stands for a longer prefix of the chain 
     and on_chain(conv, k, pos, ref:sub(5, 20)) and pos
 end
 local function look(own)  -- the newest of its summaries that stand for a prefix of the chain
-  local read = states[own]
-  if read and read.summaries == '0' then return end  -- whoever adds one counts it; without a record there may be some
+  local conversation = states[own]
+  if conversation and conversation.summaries == '0' then return end  -- without a record there may be some
   local last = -1
   repeat
     local refs = call('LRANGE', key('r', own), last - 31, last)
@@ -34,21 +36,21 @@ local function look(own)  -- the newest of its summaries that stand for a prefix
   until best or #refs < 32
 end
 if conv then look(conv.own) end
-if k < N and k >= W then look(name(k + 1)) end  -- of a fork or a beginning whose turn never came to its end
+if k < N and k >= W then look(name(k + 1)) end  -- of a fork or a beginning whose turn was never recorded
 
--- of other branches, and of what is not recorded yet
-local asked, holders = keys('s:' .. recipe, N - 1, math.max(W, N - NEAR, best_pos) + 1), {}
-local near = #asked
+-- summaries of other branches, and of turns that are not recorded yet
+local lookups, holders = keys('s:' .. recipe, N - 1, math.max(W, N - NEAR, best_pos) + 1), {}
+local near = #lookups
 for _, own in ipairs(conv and {conv.own, conv.parent} or {}) do
-  if own ~= '' then holders[#holders + 1], asked[#asked + 1] = own, key('l', own) end
+  if own ~= '' then holders[#holders + 1], lookups[#lookups + 1] = own, key('l', own) end
 end
-local found = #asked > 0 and call('MGET', unpack(asked)) or {}
+local values = #lookups > 0 and call('MGET', unpack(lookups)) or {}
 for i = 1, near do
-  if found[i] then best, best_pos = found[i], N - i break end
+  if values[i] then best, best_pos = values[i], N - i break end
 end
 
 local waiting, lease, preparing = false, false, false
-local function wait_for(own)  -- its newest summary that waits for its use, another branch's use of it being the same
+local function wait_for(own)  -- its newest prepared summary; another branch may have put it into use
   local refs = call('LRANGE', key('q', own), -8, -1)
   for i = #refs, 1, -1 do
     if fits(refs[i]) then
@@ -60,7 +62,7 @@ end
 for i, own in ipairs(holders) do
   if not waiting and not lease then
     wait_for(own)
-    lease = found[near + i]
+    lease = values[near + i]
     preparing = own
   end
 end

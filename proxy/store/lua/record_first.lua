@@ -1,17 +1,17 @@
--- Put before the tree in record.lua and given the same: the usual first turn of a conversation. Of all that is looked for
--- there, nothing is stored, so it is only written.
+-- Stands before the tree in record.lua, with the same arguments: the usual first turn of a conversation. It checks
+-- that nothing is stored of all that record.lua looks for; then it only writes.
 do
   local call, P, H = redis.call, KEYS[1], ARGV[1]
-  local told, known, ttl, age, created, tenant, owner, model, total, called, head, lease, systems = unpack(facts)
-  local beside = called .. head .. lease  -- a name, a head, a lease: that of stored history has its own rules
-  -- Told is what begins here, and no other id: one that is told in its place leads to it, and that is written as well.
-  local function begun() return ('%02x'):rep(8):format(H:byte(1, 8)) end
-  if known == 0 and age == 0 and beside == '' and H ~= '' and told == begun() then
-    local own, N = ':' .. told, #H / 16
+  local expected, skip, ttl, age, created, tenant, owner, model, total, client_name, head, lease, systems = unpack(facts)
+  local beside = client_name .. head .. lease  -- a name, a head, a lease: that of stored history has its own rules
+  -- The expected id must be the one that begins here: record.lua writes where another id leads.
+  local function own_id() return ('%02x'):rep(8):format(H:byte(1, 8)) end
+  if skip == 0 and age == 0 and beside == '' and H ~= '' and expected == own_id() then
+    local own, N = ':' .. expected, #H / 16
     local c, h, m, t, y = P .. ':c' .. own, P .. ':h' .. own, P .. ':m' .. own, P .. ':t' .. own, P .. ':y' .. own
-    local asked = {c, h, m, t, y, P .. ':x' .. own, P .. ':a' .. own, P .. ':r' .. own, P .. ':q' .. own, P .. ':b' .. own}
-    for pos = N, math.max(1, N - 63), -1 do asked[#asked + 1] = P .. ':n:' .. H:sub(16 * pos - 15, 16 * pos) end
-    if call('EXISTS', unpack(asked)) == 0 then
+    local new_keys = {c, h, m, t, y, P .. ':x' .. own, P .. ':a' .. own, P .. ':r' .. own, P .. ':q' .. own, P .. ':b' .. own}
+    for pos = N, math.max(1, N - 63), -1 do new_keys[#new_keys + 1] = P .. ':n:' .. H:sub(16 * pos - 15, 16 * pos) end
+    if call('EXISTS', unpack(new_keys)) == 0 then
       local lasting = ttl > 0 and {'EX', ttl} or {}
       call('HSET', c, 'base', 0, 'count', N, 'parent', '', 'tenant', tenant, 'owner', owner, 'model', model,
         'touched', call('TIME')[1], 'created', created, 'updated', created, 'tokens', total, 'turns', 1, 'summaries', 0)
@@ -21,13 +21,13 @@ do
       end
       call('RPUSH', t, ARGV[4])
       for i = 6, 5 + 2 * systems, 2 do call('HSETNX', y, ARGV[i], ARGV[i + 1]) end
-      for i = 11, math.min(12, #asked) do call('SET', asked[i], told, unpack(lasting)) end
+      for i = 11, math.min(12, #new_keys) do call('SET', new_keys[i], expected, unpack(lasting)) end
       if ttl > 0 then
         for i = 1, systems > 0 and 5 or 4 do
-          if i ~= 2 then call('EXPIRE', asked[i], ttl) end
+          if i ~= 2 then call('EXPIRE', new_keys[i], ttl) end
         end
       end
-      return told
+      return expected
     end
   end
 end

@@ -1,5 +1,5 @@
--- "", 0, own, ttl, created, tenant, reference, summary: the summary takes the place of what is stored for its prefix;
--- those that wait for their use, or are being prepared for it, go, since they took in what it replaces
+-- Arguments: "", 0, own, ttl, created, tenant, reference, summary. The summary replaces the one that is stored for
+-- its prefix. Prepared summaries and the lease of a preparation are deleted, since they took in what it replaces.
 local own, ttl, created, tenant, ref, record = unpack(ARGV, 3, 8)
 local conv = follow(own)
 own = conv and conv.own or own

@@ -1,5 +1,5 @@
--- "", 0, own, "standing" or nothing -> all summaries that were kept for the conversation, or those that stand for a beginning
--- of it: one is kept before its turn is recorded, and if that never is, the conversation may go on otherwise
+-- Arguments: "", 0, own, "standing" or nothing. Answer: all summaries of the conversation, or those of a prefix of
+-- it. A summary is stored before its turn; if that is never recorded, the conversation may go on otherwise.
 local conv, records = follow(ARGV[3]), {}
 local function stands(ref) return conv and hash_at(conv, position(ref)) == ref:sub(5, 20) end
 for _, ref in ipairs(redis.call('LRANGE', key('r', conv and conv.own or ARGV[3]), 0, -1)) do

@@ -1,17 +1,15 @@
--- Put before each of the other scripts: the tree that conversations form, and how a chain finds its place in it.
---
--- A conversation is a branch. It holds the messages after its `base` itself, the earlier ones are its parent's. Its
--- id is the hash of the first message of its own, so from any branch the next one is found by name, without an index.
--- Equal hashes mean equal prefixes, so agreement with a chain is monotone and is found by bisection.
---
--- Only the family's prefix is a declared key: all others begin with it, so on a cluster they are in the same slot.
--- Nothing here is newer than Redis 6.0.6 (LPOS).
+-- Stands before most other scripts: the tree that conversations form, and the place of a chain in it.  A conversation
+-- is a branch. It has the messages after its `base` itself; the earlier ones are its parent's. Its id is the hash of
+-- its own first message, so a branch leads to the next one by name, without an index. Equal hashes mean equal
+-- prefixes, so agreement with a chain is monotone and bisection finds its end.  Only the family's prefix is a
+-- declared key: all others begin with it, so on a cluster they are in the same slot. Nothing here is newer than Redis
+-- 6.0.6 (LPOS).
 
 local P = KEYS[1]
 local H, W = ARGV[1], tonumber(ARGV[2])  -- hashes of positions W + 1 to N of the chain that is sent
 local N = W + #H / 16
-local NEAR = 64                          -- so many prefixes back a tip is looked for
-local NEWEST = 3                         -- so many one by one: a turn adds two or three; the others together
+local NEAR = 64                          -- how many prefixes back a tip is searched
+local NEWEST = 3                         -- how many are read one by one: a turn adds two or three; the others together
 local call = redis.call
 
 local function key(kind, own) return P .. ':' .. kind .. ':' .. own end
@@ -22,9 +20,9 @@ local function chain(pos)
 end
 
 local function keys(kind, from, to)  -- of these positions, down
-  local found, beginning = {}, key(kind, '')
-  for pos = from, to, -1 do found[#found + 1] = beginning .. chain(pos) end
-  return found
+  local names, beginning = {}, key(kind, '')
+  for pos = from, to, -1 do names[#names + 1] = beginning .. chain(pos) end
+  return names
 end
 
 local function hex(hash) return ('%02x%02x%02x%02x%02x%02x%02x%02x'):format(hash:byte(1, 8)) end
@@ -36,25 +34,25 @@ local function now()
   return time
 end
 
--- What a script has read stays with it, so that nothing is asked twice; who writes to it says `forgotten` or sets `leads`.
-local states, leads = {}, {}
-local function forgotten(own) states[own] = nil end
+-- A script reads nothing twice. After a write it calls `drop_state` or sets `aliases`.
+local states, aliases = {}, {}
+local function drop_state(own) states[own] = nil end
 
-local function state(own)  -- what a conversation's record says, and as `whole` whether its messages are all there
+local function state(own)  -- a conversation's record; `whole` is whether all its messages are stored
   local c = states[own]
   if c then return c end
-  local said = call('HMGET', key('c', own), 'base', 'count', 'parent', 'touched', 'summaries')
-  c = {own = own, base = tonumber(said[1]), count = tonumber(said[2]), parent = said[3], touched = said[4],
-    summaries = said[5]}
+  local values = call('HMGET', key('c', own), 'base', 'count', 'parent', 'touched', 'summaries')
+  c = {own = own, base = tonumber(values[1]), count = tonumber(values[2]), parent = values[3], touched = values[4],
+    summaries = values[5]}
   if c.base then
-    local kept = call('LLEN', key('m', own))
-    -- a count that is none, or not theirs: messages and hashes tell, where they agree; what a turn adds mends it
-    if c.count ~= c.base + kept and kept > 0 and call('STRLEN', key('h', own)) == 16 * kept then c.count = c.base + kept end
+    local stored = call('LLEN', key('m', own))
+    -- a wrong count: messages and hashes give it, where they agree; the next turn stores it
+    if c.count ~= c.base + stored and stored > 0 and call('STRLEN', key('h', own)) == 16 * stored then c.count = c.base + stored end
     c.count = c.count or 0
-    local held = c.count - c.base
-    -- the last hash, and a byte that should not be there: so this tells the length as well
-    c.tip = call('GETRANGE', key('h', own), math.max(0, 16 * held - 16), 16 * held)
-    c.whole = #c.tip == math.min(16, 16 * held) and kept == held
+    local own_count = c.count - c.base
+    -- the last hash and one byte that must not exist: so this checks the length too
+    c.tip = call('GETRANGE', key('h', own), math.max(0, 16 * own_count - 16), 16 * own_count)
+    c.whole = #c.tip == math.min(16, 16 * own_count) and stored == own_count
   end
   states[own] = c
   return c
@@ -66,22 +64,22 @@ local function open(own)  -- nil where there is none, or where parts of it are g
   return conv.whole and conv or nil
 end
 
-local function led(own)  -- to the conversation that was used in place of one that was told
-  if leads[own] == nil then leads[own] = call('GET', key('a', own)) end
-  return leads[own]
+local function alias_of(own)  -- the conversation that took the place of an id that a client was told
+  if aliases[own] == nil then aliases[own] = call('GET', key('a', own)) end
+  return aliases[own]
 end
 
 local function follow(own)
   if not own or own == '' then return nil end
-  return open(own) or open(led(own))
+  return open(own) or open(alias_of(own))
 end
 
-local function bounded(ttl, dies)  -- the seconds until then, at most, and at least one; 0 is for good
+local function bounded(ttl, dies)  -- ttl, but no longer than until `dies`, and at least one second; 0 for no limit
   if not dies then return ttl end
-  local left = math.max(1, math.ceil(tonumber(dies) - now()))
-  return ttl > 0 and math.min(ttl, left) or left
+  local remaining = math.max(1, math.ceil(tonumber(dies) - now()))
+  return ttl > 0 and math.min(ttl, remaining) or remaining
 end
-local function span(own, ttl)  -- seconds that a conversation's parts are kept: unused, and at most; 0 for good
+local function span(own, ttl)  -- lifetime in seconds of a conversation's parts; 0 for no limit
   return bounded(ttl, call('HGET', key('c', own), 'dies'))
 end
 
@@ -109,10 +107,10 @@ local function agree(conv, k)  -- how many messages both share, given that they 
   return k
 end
 
-local function locate(told, known)  -- any conversation that holds a prefix of the chain
-  if N == 0 then return told and follow(told), 0 end
-  local at = math.max(known, 1)
-  local conv = told and standing(told, at)
+local function locate(hint, shared)  -- any conversation that has a prefix of the chain
+  if N == 0 then return hint and follow(hint), 0 end
+  local at = math.max(shared, 1)
+  local conv = hint and standing(hint, at)
   if conv then return conv, at end
   local low = math.max(W, N - NEAR) + 1
   local apart = math.max(low, N - NEWEST + 1)
@@ -130,7 +128,7 @@ local function locate(told, known)  -- any conversation that holds a prefix of t
   if W == 0 then return standing(name(1), 1), 1 end
 end
 
-local function settle(conv, k)  -- the one that shares most of the chain: up to who holds k, then down by name
+local function settle(conv, k)  -- the one that shares most of the chain: up to the one that has k, then down by name
   k = agree(conv, k)
   while k <= conv.base and open(conv.parent) do
     conv = open(conv.parent)
@@ -151,7 +149,7 @@ local function on_chain(conv, k, pos, prefix)
 end
 
 local function position(ref) return (struct.unpack('>I4', ref)) end
--- Where a summary is that a reference leads to: position, prefix, recipe, then the digests of absorbed system messages
+-- The key of the summary of a reference: position, prefix, recipe, then the digests of absorbed system messages
 local function summary(ref, kind)
   local variant = #ref > 28 and redis.sha1hex(ref:sub(29)) or ''
   return P .. ':' .. (kind or 's') .. ':' .. ref:sub(21, 28) .. variant .. ':' .. ref:sub(5, 20)

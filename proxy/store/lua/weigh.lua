@@ -1,4 +1,5 @@
--- "", 0, own -> the bytes of memory that a conversation's own parts take; 0 where it is gone, or the server does not tell
+-- Arguments: "", 0, own. Answer: the bytes of memory of a conversation's own parts; 0 where it is gone, or the server
+-- does not report them.
 local sum = 0
 for _, kind in ipairs({'c', 'h', 'm', 't', 'y'}) do
   local size = redis.pcall('MEMORY', 'USAGE', KEYS[1] .. ':' .. kind .. ':' .. ARGV[3], 'SAMPLES', 0)
