@@ -40,7 +40,7 @@ def running(word: str) -> list[str]:
 
 
 @pytest.fixture
-def gone() -> Callable[[str], bool]:
+def all_ended() -> Callable[[str], bool]:
     """Return a function that waits until no process holds a word in its command line, and says whether so."""
 
     def wait(word: str) -> bool:

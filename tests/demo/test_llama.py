@@ -101,7 +101,7 @@ def test_a_taken_port_is_told_with_the_last_log_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 @pytest.mark.parametrize("seconds", [0.1, 0.3, None], ids=["at once", "while loading", "when ready"])
 def test_no_signal_leaves_a_process_behind(
-    tmp_path: Path, gone: Callable[[str], bool], number: signal.Signals, seconds: float | None
+    tmp_path: Path, all_ended: Callable[[str], bool], number: signal.Signals, seconds: float | None
 ) -> None:
     """Whenever the demo is ended, and however hard, its model server ends with it."""
     if number == signal.SIGKILL and sys.platform != "linux":
@@ -124,4 +124,4 @@ def test_no_signal_leaves_a_process_behind(
             demo.wait(20)
         finally:
             demo.kill()
-    assert gone(f"--port {port}")
+    assert all_ended(f"--port {port}")

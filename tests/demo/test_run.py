@@ -24,7 +24,7 @@ _WINDOW_TOKENS = 1024
 _TURNS = 16
 
 Start = Callable[..., "subprocess.Popen[str]"]
-Gone = Callable[[str], bool]
+AllEnded = Callable[[str], bool]
 
 
 def environ(folder: Path) -> dict[str, str]:
@@ -68,7 +68,9 @@ def test_a_missing_extra_is_told_with_its_mend(
 @pytest.mark.e2e
 @pytest.mark.talk
 @pytest.mark.timeout(300)  # seconds: a real model is slow on a busy machine
-def test_straight_it_overflows_and_through_tidemark_it_finishes(real_model: Path, gone: Gone, tmp_path: Path) -> None:
+def test_straight_it_overflows_and_through_tidemark_it_finishes(
+    real_model: Path, all_ended: AllEnded, tmp_path: Path
+) -> None:
     """The demo shows its point: exit code 0, one line a turn, a comparison, and nothing left behind."""
     call = f"run.main({_TURNS}, window_tokens={_WINDOW_TOKENS})"
     code = f"import sys; from proxy.demo import run; sys.exit({call})"
@@ -80,14 +82,14 @@ def test_straight_it_overflows_and_through_tidemark_it_finishes(real_model: Path
     assert "exceeds the available context size" in output
     assert f"{_TURNS} of {_TURNS}" in output
     assert "compacted" in output
-    assert gone(str(tmp_path))
+    assert all_ended(str(tmp_path))
     assert not list(tmp_path.glob("tidemark-demo-*"))
 
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_serve_prints_how_to_use_it_and_stops_both_on_a_signal(
-    demo: Start, gone: Gone, tmp_path: Path, number: signal.Signals
+    demo: Start, all_ended: AllEnded, tmp_path: Path, number: signal.Signals
 ) -> None:
     """`--serve` prints the exports, answers a client that uses them, and a signal ends it with code 0."""
     process = demo("--serve")
@@ -107,24 +109,24 @@ def test_serve_prints_how_to_use_it_and_stops_both_on_a_signal(
     process.send_signal(number)
     process.communicate()
     assert process.returncode == 0
-    assert gone(str(tmp_path))
+    assert all_ended(str(tmp_path))
 
 
 @pytest.mark.e2e
-def test_ctrl_c_before_the_first_line_leaves_nothing_behind(demo: Start, gone: Gone, tmp_path: Path) -> None:
+def test_ctrl_c_before_the_first_line_leaves_nothing_behind(demo: Start, all_ended: AllEnded, tmp_path: Path) -> None:
     """Ctrl-C while Python starts ends everything; it may not yet have come to the demo's own handling."""
     process = demo()
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     assert process.returncode in {130, -signal.SIGINT, 1}, output
-    assert gone(str(tmp_path))
+    assert all_ended(str(tmp_path))
 
 
 @pytest.mark.e2e
 @pytest.mark.parametrize(("line", "more"), [("Starting", 0), (HEADING, 0), (HEADING, 1)], ids=["starting", "1", "2"])
 def test_ctrl_c_leaves_nothing_behind_at_any_moment(
-    demo: Start, gone: Gone, tmp_path: Path, line: str, more: int
+    demo: Start, all_ended: AllEnded, tmp_path: Path, line: str, more: int
 ) -> None:
     """Ctrl-C while the servers start and while a question is answered ends everything, with exit code 130."""
     process = demo()
@@ -135,4 +137,4 @@ def test_ctrl_c_leaves_nothing_behind_at_any_moment(
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130, [*before, output]
-    assert gone(str(tmp_path))
+    assert all_ended(str(tmp_path))

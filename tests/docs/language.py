@@ -79,6 +79,23 @@ def pictures_in_page(path: Path) -> Iterator[str]:
             yield f"{path}:{number}: {word!r} is a picture"
 
 
+def breaches_of_tests(path: Path) -> Iterator[str]:
+    """Everything in the docstrings, comments and helpers' names of one file of tests that is not plain.
+
+    Texts that a test sends or expects may say anything.
+    """
+    source = path.read_text(encoding="utf-8")
+    tree = ast.parse(source)
+    tokens = tokenize.tokenize(BytesIO(source.encode()).readline)
+    comments = [(token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT]
+    for line, text in (*_docstrings(tree), *comments):
+        for word in PICTURES.findall(text):
+            yield f"{path}:{line}: {word!r} is a picture"
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.strip("_") in PARTICIPLES:
+            yield f"{path}:{node.lineno}: {node.name!r} does not say what it is"
+
+
 def opening(text: str) -> str:
     """The first sentence of a docstring."""
     return re.split(r"(?<=[.!?:;])\s", " ".join(text.split()), maxsplit=1)[0]

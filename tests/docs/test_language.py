@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.language import ROOT, breaches, class_names, opening, pictures_in_page
+from tests.docs.language import ROOT, breaches, breaches_of_tests, class_names, opening, pictures_in_page
 from tests.docs.pages import PAGES, name_of
 
 PLAIN = (
@@ -47,6 +47,11 @@ def test_a_package_reads_as_plain_english(package: str) -> None:
 def test_the_benchmarks_read_as_plain_english() -> None:
     """A developer reads them as often as the proxy."""
     assert [line for path in sorted((ROOT / "benchmarks").rglob("*.py")) for line in breaches(path)] == []
+
+
+def test_the_tests_have_no_pictures_and_their_helpers_have_plain_names() -> None:
+    """What a test says of the code is read with the code; its local variables are its own."""
+    assert [line for path in sorted((ROOT / "tests").rglob("*.py")) for line in breaches_of_tests(path)] == []
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=name_of)

@@ -51,24 +51,24 @@ Start = Callable[..., FlushWorker]
 
 
 @pytest.fixture
-async def told(anyio_backend: str) -> list[Event]:
+async def facts(anyio_backend: str) -> list[Event]:
     """The facts that were emitted."""
     return []
 
 
 @pytest.fixture
-async def start(queue: RedisFlushQueue, store: RedisStore, told: list[Event]) -> AsyncIterator[Start]:
+async def start(queue: RedisFlushQueue, store: RedisStore, facts: list[Event]) -> AsyncIterator[Start]:
     """Starts workers; all are stopped in the end."""
     workers: list[FlushWorker] = []
 
     def begin(*takers: Taker, lease_seconds: float = 10.0, name: str = "one") -> FlushWorker:
-        couriers = [Courier(one, queue, name, waits=QUICK, emit=told.append, clock=lambda: 0.0) for one in takers]
+        couriers = [Courier(one, queue, name, waits=QUICK, emit=facts.append, clock=lambda: 0.0) for one in takers]
         worker = FlushWorker(
             queue,
             couriers,
-            Recovery(queue, store, emit=told.append, clock=lambda: 0.0),
+            Recovery(queue, store, emit=facts.append, clock=lambda: 0.0),
             reader=name,
-            emit=told.append,
+            emit=facts.append,
             lease_seconds=lease_seconds,
             poll_seconds=0.02,
         )
@@ -88,7 +88,7 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_every_consumer_takes_every_entry(queue: RedisFlushQueue, start: Start, told: list[Event]) -> None:
+async def test_every_consumer_takes_every_entry(queue: RedisFlushQueue, start: Start, facts: list[Event]) -> None:
     """Each at its own pace."""
     one, other = Taker("one"), Taker("other")
     start(one, other)
@@ -96,7 +96,7 @@ async def test_every_consumer_takes_every_entry(queue: RedisFlushQueue, start: S
         await queue.add(entry(number, f"c{number % 3}"))
     await until(lambda: len(one.taken) == len(other.taken) == 70)
     assert sorted(number for _, number in one.taken) == list(range(70))
-    assert len([fact for fact in told if isinstance(fact, FlushDelivered)]) == 140
+    assert len([fact for fact in facts if isinstance(fact, FlushDelivered)]) == 140
 
 
 async def test_an_entry_that_fails_holds_up_its_own_conversation_only(queue: RedisFlushQueue, start: Start) -> None:
@@ -127,7 +127,7 @@ async def test_a_conversation_with_many_entries_that_wait_keeps_no_other_out(
 
 
 async def test_after_its_attempts_an_entry_is_a_dead_letter(
-    queue: RedisFlushQueue, start: Start, told: list[Event]
+    queue: RedisFlushQueue, start: Start, facts: list[Event]
 ) -> None:
     """With the reason of the last one; the conversation goes on, and a replay delivers it."""
     taker = Taker()
@@ -138,8 +138,8 @@ async def test_after_its_attempts_an_entry_is_a_dead_letter(
     await until(lambda: taker.taken == [("c1", 1)])
     (letter,) = [one async for one in queue.dead()]
     assert (letter.consumer, letter.reason, letter.attempts) == ("taker", "RuntimeError", QUICK.attempts)
-    assert len([fact for fact in told if isinstance(fact, FlushFailed)]) == QUICK.attempts - 1
-    assert [fact.reason for fact in told if isinstance(fact, FlushBuried)] == ["RuntimeError"]
+    assert len([fact for fact in facts if isinstance(fact, FlushFailed)]) == QUICK.attempts - 1
+    assert [fact.reason for fact in facts if isinstance(fact, FlushBuried)] == ["RuntimeError"]
     assert await queue.replay(letter.entry.id, dead=True)
     await until(lambda: taker.taken == [("c1", 1), ("c1", 0)])
 
@@ -157,7 +157,7 @@ async def test_nonsense_is_a_dead_letter_at_once(queue: RedisFlushQueue, start: 
 
 
 async def test_what_is_forgotten_between_two_attempts_is_not_delivered_again(
-    queue: RedisFlushQueue, start: Start, told: list[Event]
+    queue: RedisFlushQueue, start: Start, facts: list[Event]
 ) -> None:
     """Nor does it come back as a dead letter; other conversations go on."""
     taker = Taker()
@@ -179,7 +179,7 @@ async def test_what_is_forgotten_between_two_attempts_is_not_delivered_again(
             await asyncio.sleep(0.02)
     assert taker.offered == [("gone", 0, 1), ("kept", 2, 1)]
     assert [one async for one in queue.dead()] == []
-    assert not [fact for fact in told if isinstance(fact, FlushBuried)]
+    assert not [fact for fact in facts if isinstance(fact, FlushBuried)]
 
 
 async def test_what_is_replayed_for_one_consumer_reaches_no_other(queue: RedisFlushQueue, start: Start) -> None:
@@ -266,10 +266,10 @@ async def test_waits_double_up_to_the_longest_and_heed_the_consumer() -> None:
     assert waits.before(10**6) == 300
 
 
-async def test_losses_and_lengths_are_told(store: RedisStore, told: list[Event]) -> None:
+async def test_losses_and_lengths_are_told(store: RedisStore, facts: list[Event]) -> None:
     """Once for each change, since somebody should widen the bounds or mend the consumer."""
     tight = RedisFlushQueue(store.ask, Codec(), ttl_seconds=60, bounds=QueueBounds(2, 10**8))
-    watch = QueueWatch(tight, told.append)
+    watch = QueueWatch(tight, facts.append)
     await tight.add(entry(0))
     await tight.read("slow", "one", 1)
     await watch.report()
@@ -277,8 +277,8 @@ async def test_losses_and_lengths_are_told(store: RedisStore, told: list[Event])
         await tight.add(entry(number))
     await watch.report()
     await watch.report()
-    assert [(fact.consumer, fact.entries) for fact in told if isinstance(fact, FlushLost)] == [("slow", 2)]
-    waiting = [fact for fact in told if isinstance(fact, FlushWaiting)]
+    assert [(fact.consumer, fact.entries) for fact in facts if isinstance(fact, FlushLost)] == [("slow", 2)]
+    waiting = [fact for fact in facts if isinstance(fact, FlushWaiting)]
     assert [fact.lost for fact in waiting] == [0, 2, 2]
     assert waiting[0].entries == 1
     assert waiting[0].seconds >= 0

@@ -33,15 +33,15 @@ RECIPE = SummaryRecipe("extractive", "general", 1)
 
 
 @pytest.fixture
-def told() -> list[Event]:
+def facts() -> list[Event]:
     """The facts that were emitted."""
     return []
 
 
 @pytest.fixture
-async def outbox(queue: RedisFlushQueue, store: RedisStore, told: list[Event]) -> AsyncIterator[Outbox]:
+async def outbox(queue: RedisFlushQueue, store: RedisStore, facts: list[Event]) -> AsyncIterator[Outbox]:
     """An outbox whose clock stands still."""
-    made = Outbox(queue, store, emit=told.append, clock=lambda: NOW)
+    made = Outbox(queue, store, emit=facts.append, clock=lambda: NOW)
     yield made
     await made.aclose()
 
@@ -73,7 +73,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def test_a_summary_made_anew_does_not_silence_what_left_for_it_before(
-    outbox: Outbox, queue: RedisFlushQueue, told: list[Event]
+    outbox: Outbox, queue: RedisFlushQueue, facts: list[Event]
 ) -> None:
     """Nothing leaves with it, and the first one's note stands: its process may have died, or not queued it yet."""
     whole = flush(talk(6), 4)
@@ -84,53 +84,53 @@ async def test_a_summary_made_anew_does_not_silence_what_left_for_it_before(
     outbox.put(whole)
     outbox.put(anew)
     assert await queue.intents() == noted
-    await until(lambda: bool(told))
-    assert [(fact.key, fact.messages) for fact in told if isinstance(fact, FlushQueued)] == [(whole.key, 4)]
+    await until(lambda: bool(facts))
+    assert [(fact.key, fact.messages) for fact in facts if isinstance(fact, FlushQueued)] == [(whole.key, 4)]
     (kept,) = await queue.newest(10)
     assert json.loads(kept.body)["first"] == 1
 
 
 async def test_system_messages_that_leave_later_for_the_same_prefix_are_told(
-    outbox: Outbox, queue: RedisFlushQueue, told: list[Event]
+    outbox: Outbox, queue: RedisFlushQueue, facts: list[Event]
 ) -> None:
     """A summary of the same messages that takes them in as well: nothing else leaves with it."""
     both = flush(talk(6, systems=2), 4)
     plain = replace(both.summary, absorbed=())
     outbox.put(replace(both, summary=plain, leaving=tuple(one for one in both.leaving if not one.message.is_system)))
     outbox.put(replace(both, first=5, leaving=tuple(one for one in both.leaving if one.message.is_system)))
-    await until(lambda: len(told) == 2)
+    await until(lambda: len(facts) == 2)
     found = [json.loads(one.body)["messages"] for one in await queue.newest(10)]
     assert [len(one) for one in found] == [4, 2]
     assert {one["role"] for one in found[1]} == {"system"}
 
 
 async def test_what_waits_is_bounded_and_what_makes_way_is_told(
-    outbox: Outbox, valkey: EmbeddedValkey, told: list[Event], monkeypatch: pytest.MonkeyPatch
+    outbox: Outbox, valkey: EmbeddedValkey, facts: list[Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the store is away; the newest are queued when it is back, and no request was failed by it."""
     monkeypatch.setattr(outbox_module, "MAX_WAITING", 3)
     valkey.stop()
     for number in range(5):
         outbox.put(flush([message(role="user", content=f"talk {number}"), *talk(3)], 2))
-    await until(lambda: any(isinstance(fact, FlushDelayed) for fact in told))
-    assert len([fact for fact in told if isinstance(fact, FlushDropped)]) == 2
+    await until(lambda: any(isinstance(fact, FlushDelayed) for fact in facts))
+    assert len([fact for fact in facts if isinstance(fact, FlushDropped)]) == 2
     await asyncio.to_thread(valkey.start)
-    await until(lambda: len([fact for fact in told if isinstance(fact, FlushQueued)]) == 3)
+    await until(lambda: len([fact for fact in facts if isinstance(fact, FlushQueued)]) == 3)
 
 
 async def test_a_store_that_does_not_come_back_does_not_keep_the_process(
-    outbox: Outbox, valkey: EmbeddedValkey, told: list[Event]
+    outbox: Outbox, valkey: EmbeddedValkey, facts: list[Event]
 ) -> None:
     """The end says what was not queued."""
     valkey.stop()
     outbox.put(flush(talk(4), 3))
     async with asyncio.timeout(20):
         await outbox.aclose()
-    assert [type(fact) for fact in told if isinstance(fact, FlushDropped)] == [FlushDropped]
+    assert [type(fact) for fact in facts if isinstance(fact, FlushDropped)] == [FlushDropped]
 
 
 async def test_a_note_is_made_up_for_from_the_history(
-    outbox: Outbox, queue: RedisFlushQueue, store: RedisStore, told: list[Event]
+    outbox: Outbox, queue: RedisFlushQueue, store: RedisStore, facts: list[Event]
 ) -> None:
     """Word for word what the dead process would have queued, system messages in their places, under the same key."""
     said = talk(8, systems=2)
@@ -138,9 +138,9 @@ async def test_a_note_is_made_up_for_from_the_history(
     about = flush(said, 5, conversation)
     await store.keep_summary(TENANT, conversation, about.chain, about.summary)
     await outbox.intend(about)
-    recovery = Recovery(queue, store, emit=told.append, clock=lambda: NOW + SETTLED_SECONDS - 1)
+    recovery = Recovery(queue, store, emit=facts.append, clock=lambda: NOW + SETTLED_SECONDS - 1)
     assert await recovery.sweep() == 0, "its process may still be at it"
-    recovery = Recovery(queue, store, emit=told.append, clock=lambda: NOW + SETTLED_SECONDS)
+    recovery = Recovery(queue, store, emit=facts.append, clock=lambda: NOW + SETTLED_SECONDS)
     assert await recovery.sweep() == 1
     assert await recovery.sweep() == 0
     (recovered,) = await queue.newest(9)
@@ -152,7 +152,7 @@ async def test_a_note_is_made_up_for_from_the_history(
 
 
 async def test_a_note_without_its_messages_waits_for_them_and_is_given_up_in_the_end(
-    outbox: Outbox, queue: RedisFlushQueue, store: RedisStore, told: list[Event]
+    outbox: Outbox, queue: RedisFlushQueue, store: RedisStore, facts: list[Event]
 ) -> None:
     """They come with the client's next request, or its answer never came, so that it has them itself."""
     said = talk(8)
@@ -161,22 +161,22 @@ async def test_a_note_without_its_messages_waits_for_them_and_is_given_up_in_the
     await store.keep_summary(TENANT, about.conversation, about.chain, about.summary)
     never = flush([message(role="user", content="another"), *said], 5)
     await outbox.intend(never)  # its summary was not kept, so nothing left
-    soon = Recovery(queue, store, emit=told.append, clock=lambda: NOW + SETTLED_SECONDS)
+    soon = Recovery(queue, store, emit=facts.append, clock=lambda: NOW + SETTLED_SECONDS)
     assert await soon.sweep() == 0
     assert len(await queue.intents()) == 2
     await queue.intend("odd", b"not json")
-    late = Recovery(queue, store, emit=told.append, clock=lambda: NOW + ABANDON_SECONDS + 1)
+    late = Recovery(queue, store, emit=facts.append, clock=lambda: NOW + ABANDON_SECONDS + 1)
     assert await late.sweep() == 0
     assert await queue.intents() == {}
-    assert [fact.conversation for fact in told if isinstance(fact, FlushDropped)] == [about.conversation]
+    assert [fact.conversation for fact in facts if isinstance(fact, FlushDropped)] == [about.conversation]
 
 
 async def test_what_is_forgotten_is_gone_from_queue_notes_and_files(valkey: EmbeddedValkey, tmp_path: Path) -> None:
     """Of that conversation only."""
     path = tmp_path / "tidemark.yaml"
     path.write_text("memory_flush: {enabled: true, entry_points: false}\n")
-    told: list[Event] = []
-    flushing = Flushing(load(path, {"TIDEMARK_DATA_DIR": str(tmp_path)}), valkey.url, told.append, Codec())
+    facts: list[Event] = []
+    flushing = Flushing(load(path, {"TIDEMARK_DATA_DIR": str(tmp_path)}), valkey.url, facts.append, Codec())
     flushing.start(work=True)
     gone, kept = flush(talk(4), 3, "a" * 48), flush(talk(6), 5, "b" * 48)
     for one in (gone, kept):

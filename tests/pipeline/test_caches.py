@@ -17,7 +17,7 @@ ASKED = st.tuples(st.integers(0, 3), st.none() | st.integers(1, 300), st.none() 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 60), st.booleans()), max_size=12), st.integers(20, 300))
 def test_a_remembered_chain_is_the_one_that_is_made_anew(turns: list[tuple[int, int, bool]], links: int) -> None:
-    """Turns go on, rewind, edit and fork in any order, for two tenants, with hardly any room to remember."""
+    """Turns go on, rewind, edit and fork in any order, for two tenants, in a cache that holds hardly anything."""
     chains = ChainCache(links)
     for edited, length, mine in turns:
         said = [message(role="user", content=f"{place}{'!' if place == edited else ''}") for place in range(length)]

@@ -103,7 +103,7 @@ async def test_clients_headers_go_upstream_without_the_hop_by_hop_ones(wire: Wir
 
 
 async def test_configured_key_takes_the_place_of_every_credential(wire: WireLane) -> None:
-    """With a configured key no credential of the client leaves the house, in whatever header it came."""
+    """With a configured key no credential of the client is forwarded, in whatever header it came."""
 
     async def script(exchange: Exchange) -> None:
         await exchange.answer(b"{}")

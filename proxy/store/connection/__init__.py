@@ -1,1 +1,7 @@
-"""The connection to the store: address, client, timeouts and outages."""
+"""The connection to the store: address, client, timeouts and outages.
+
+Below the adapter (``proxy/store/commands.py``). ``client`` chooses what carries commands: ``pipelined`` stands in for
+redis-py at a plain address and saves 39 % of a small request's instructions (``docs/adr/0008-a-line-to-the-store.md``).
+``transport.store: library`` uses redis-py instead. ``call`` and ``timeouts`` bound each call in time
+(``docs/adr/0016-timeouts-of-the-store.md``), ``outage`` and ``probing`` handle a store that is away.
+"""
