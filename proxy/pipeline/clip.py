@@ -27,14 +27,14 @@ class ClippedRequest:
     after: int
     original: RequestContext
 
-    def report_of(self, report: Report, *, sent: bool) -> Report:
+    def report_of(self, report: Report, *, is_forwarded: bool) -> Report:
         """Return the report of the client's own request.
 
-        :param sent: whether the clipped messages are forwarded, and not none or the client's own
+        :param is_forwarded: whether the clipped messages are forwarded, and not none or the client's own
         """
         total, provider_tokens = self.original.count.total, self.original.measure.provider_tokens
         report = replace(report, tokens_before=provider_tokens(total))
-        if not sent:
+        if not is_forwarded:
             is_unchanged = report.local_tokens == self.context.count.total
             return replace(report, tokens_after=provider_tokens(total), local_tokens=total) if is_unchanged else report
         results = "1 tool result" if self.clips == 1 else f"{self.clips} tool results"

@@ -62,8 +62,8 @@ def is_free_of_commands(request: ModelRequest, mark: str) -> bool:
     Where a request continues another one, only its new messages are read.
     """
     hints = request.hints
-    known = hints.known if hints is not None and mark in hints.earlier.free_of_commands else 0
-    for message in request.messages[known:] if known else request.messages:
+    first_new = hints.known if hints is not None and mark in hints.earlier.free_of_commands else 0
+    for message in request.messages[first_new:] if first_new else request.messages:
         if message.role == "user":
             text = message.text
             if len(text) < MAX_CHARACTERS and text.strip() in COMMANDS and command_of(message) is not None:

@@ -109,10 +109,11 @@ class BudgetFitter:
         clipped = await clip(context, clips, self._counter)
         fitted = await self._perform(clipped.context, await self._planned(clipped.context), progress)
         if isinstance(fitted, Refused):
-            return replace(fitted, report=clipped.report_of(fitted.report, sent=False))
+            return replace(fitted, report=clipped.report_of(fitted.report, is_forwarded=False))
         # Where no summary came about, ``passthrough`` wants the request to go out as the client sent it.
-        sent = fitted.changed or fitted.report.action != "failed"
-        return replace(fitted, report=clipped.report_of(fitted.report, sent=sent), changed=sent)
+        is_forwarded = fitted.changed or fitted.report.action != "failed"
+        report = clipped.report_of(fitted.report, is_forwarded=is_forwarded)
+        return replace(fitted, report=report, changed=is_forwarded)
 
     async def _perform(self, context: RequestContext, planned: CompactionPlan, progress: Progress) -> Fitted:
         """Perform any outcome of the plan."""

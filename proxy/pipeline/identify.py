@@ -124,12 +124,14 @@ class Identifier:
             self._emit(StoreDegraded("recall", error.internal or str(error)))
             return StoredState(degraded=True)
 
-    def _count_new(self, request: ModelRequest, conversation: str, known: int, model: str) -> Awaitable[RequestCount]:
+    def _count_new(
+        self, request: ModelRequest, conversation: str, stored_count: int, model: str
+    ) -> Awaitable[RequestCount]:
         """Count a request; stored counts of a long conversation are taken over from the worker that made them."""
 
         async def stored_counts(mark: str, first: int) -> list[tuple[Message, int]]:
             try:
-                records = await self._store.messages(conversation, start=first, stop=known)
+                records = await self._store.messages(conversation, start=first, stop=stored_count)
             except StoreError as error:
                 self._emit(StoreDegraded("messages", error.internal or str(error)))
                 return []
@@ -140,7 +142,7 @@ class Identifier:
                 if record.scheme == mark and record.raw == message.raw
             ]
 
-        return self._counter.count(request, model, stored_count=known, stored=stored_counts)
+        return self._counter.count(request, model, stored_count=stored_count, stored=stored_counts)
 
 
 def _calibration_key(request: ModelRequest, caller: Caller, route: Route) -> CalibrationKey:

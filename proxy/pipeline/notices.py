@@ -103,7 +103,7 @@ def replay_warning(before: ModelProfile, after: ModelProfile, warning: str | Non
     if after.whole_reply and not before.whole_reply:
         notice = (
             f"the upstream's window of {after.window.window} tokens does not hold the input and the whole reply asked "
-            "for; sent again with room for both"
+            "for; sent again with space for both"
         )
     else:
         notice = f"the upstream's window is smaller than known; learned {after.window.window} tokens and sent again"

@@ -22,12 +22,12 @@ from proxy.dialects.raw_json import decoded, members
 STRATEGIES: dict[str, Strategy] = {"extractive": "extractive", "llm": "llm", "hybrid": "hybrid"}
 MIN_BUDGET_TOKENS = 16
 COMPACT_MEMBERS = ("request", "max_tokens", "strategy")
-"""What the body of ``POST /tidemark/compact`` may hold; a slip in a name must not go unnoticed."""
+"""The members that the body of ``POST /tidemark/compact`` may have; any other name is an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class OfflineService:
-    """What counting and compacting one request takes."""
+    """Counts and compacts single requests; it has no state."""
 
     dialect: Dialect
     counter: TokenCounter
@@ -37,7 +37,7 @@ class OfflineService:
     timer: Callable[[], float]
 
     async def count(self, body: bytes) -> bytes:
-        """``{"input_tokens": N, "seconds": T, ...}`` for a chat request.
+        """Return ``{"input_tokens": N, "seconds": T, ...}`` for a request.
 
         :raises InvalidRequest, TokenizerFailed: there is nothing to count, or no way to
         """
@@ -58,7 +58,7 @@ class OfflineService:
         return json.dumps(facts).encode()
 
     async def compact(self, body: bytes, caller: Caller) -> bytes:
-        """The compacted request and what was done, for ``{"request", "max_tokens", "strategy"}``."""
+        """Return the compacted request and what was done, for ``{"request", "max_tokens", "strategy"}``."""
         fields = members(body) if len(body) <= LIGHT_BYTES else await asyncio.to_thread(members, body)
         unknown = next((name for name in fields if name not in COMPACT_MEMBERS), None)
         if unknown is not None:
@@ -77,7 +77,7 @@ class OfflineService:
     async def compact_request(
         self, request: ModelRequest, max_tokens: int | None, strategy: str, caller: Caller
     ) -> bytes:
-        """The same for a request that is parsed already."""
+        """Return the same for a request that is parsed already."""
         if strategy not in STRATEGIES:
             raise InvalidRequest(
                 f"Unknown strategy {strategy!r}; use one of {', '.join(STRATEGIES)}.", param="strategy"
@@ -91,7 +91,7 @@ class OfflineService:
         route = nowhere if chosen == "extractive" else await self.upstream.resolve(request.model)
         profile = await self.catalog.profile(route, caller)
         options = OfflineOptions(chosen, max_tokens, route, caller)
-        return _told(await compact_once(request, profile, options, self.counter, self.compactor))
+        return _json_of(await compact_once(request, profile, options, self.counter, self.compactor))
 
 
 def _max_tokens(fields: Mapping[str, bytes]) -> int | None:
@@ -108,8 +108,8 @@ def _strategy(fields: Mapping[str, bytes]) -> str:
     return value
 
 
-def _told(done: Compacted) -> bytes:
-    """The answer; the request stands in it byte by byte."""
+def _json_of(done: Compacted) -> bytes:
+    """Write the answer; the request stands in it byte for byte."""
     facts = {
         "summary": done.summary,
         "tokens_before": done.tokens_before,

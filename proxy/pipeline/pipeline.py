@@ -144,32 +144,35 @@ class Pipeline:
             return Refused(error, report)
         return Exchange(reply, self._turn(context, report), report, None if report.degraded else fitted.summary)
 
-    async def _replay(self, context: RequestContext, sent: Exchange, progress: Progress) -> Exchange | Refused:
-        """Send a request once more, smaller, after the upstream refused it as too long."""
+    async def _replay(self, context: RequestContext, refused: Exchange, progress: Progress) -> Exchange | Refused:
+        """Send a request once more, smaller, after the upstream refused it as too long.
+
+        :param refused: the exchange with an error as its reply, of whatever kind
+        """
         try:
-            body = b"".join([chunk async for chunk in sent.reply.body()])
+            body = b"".join([chunk async for chunk in refused.reply.body()])
         except UpstreamError as error:
-            return Refused(error, sent.report)
+            return Refused(error, refused.report)
         finally:
-            await sent.reply.close()
-        refusal = replace(sent, reply=BufferedReply(sent.reply.status, sent.reply.headers, body))
+            await refused.reply.close()
+        answer = replace(refused, reply=BufferedReply(refused.reply.status, refused.reply.headers, body))
         profile = await self._catalog.learn(
             context.route,
             context.caller,
             context.profile,
-            status=sent.reply.status,
+            status=refused.reply.status,
             body=body,
-            sent_tokens=sent.report.local_tokens,
+            sent_tokens=refused.report.local_tokens,
             factor=context.measure.factor,
             asked_tokens=context.request.max_output_tokens,
         )
         if profile is None:
-            return refusal
+            return answer
         budget = budget_for(profile, context.request.max_output_tokens, context.controls.retention)
         measure = replace(context.measure, budget=budget, factor=max(context.measure.factor, profile.density))
-        smaller = replace(context, profile=profile, measure=measure, started=self._timer(), put_in_use=sent.summary)
+        smaller = replace(context, profile=profile, measure=measure, started=self._timer(), put_in_use=refused.summary)
         if not self._fitter.could_shrink(smaller):
-            return refusal
+            return answer
         resent = await self._send(smaller, progress)
         warning = replay_warning(context.profile, profile, resent.report.warning)
         return replace(resent, report=replace(resent.report, warning=warning))

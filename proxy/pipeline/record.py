@@ -17,8 +17,8 @@ from proxy.core.ports import ConversationStore
 from proxy.pipeline.values import GiveUp, Prepare
 
 PATIENT_SECONDS = 2.5
-"""How long a turn of stored history is tried, from its first failure, while its client waits for the last byte: the
-embedded store is back from a crash by then."""
+"""How long a turn of stored history is tried while its client waits for the last byte. It counts from the first
+failure; the embedded store is back from a crash by then."""
 LATE_SECONDS = 60.0
 """The same where the client has left, and cannot be told."""
 PAUSE_SECONDS = 0.25

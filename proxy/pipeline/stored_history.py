@@ -231,13 +231,13 @@ class _LeasedReply:
                 self._keeper.leave()
 
 
-def _joined(sent: Sequence[Message], stored: Sequence[bytes], alignment: Alignment) -> list[bytes]:
+def _joined(messages: Sequence[Message], stored: Sequence[bytes], alignment: Alignment) -> list[bytes]:
     """Return the request's leading system messages, the stored messages, and what is new, byte for byte."""
-    first = next((place for place, message in enumerate(sent) if not message.is_system), len(sent))
-    raws = [message.raw for message in sent[:first]]
+    first = next((place for place, message in enumerate(messages) if not message.is_system), len(messages))
+    raws = [message.raw for message in messages[:first]]
     raws += stored[: alignment.base]
     others = 0
-    for message in sent[first:]:
+    for message in messages[first:]:
         if message.is_system or others >= alignment.new:
             raws.append(message.raw)
         others += not message.is_system

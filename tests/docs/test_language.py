@@ -24,6 +24,7 @@ PLAIN = (
     "integrations",
     "memory_flush",
     "offload",
+    "pipeline",
     "server",
     "server/connections",
     "store",
