@@ -2,7 +2,8 @@
 
 Every package uses them where clients choose the keys: names, credentials, hosts, messages. Both are ordered dicts. A
 plain dict would find its oldest entry too slowly: past the gaps that removed entries leave, that takes 26 microseconds
-at 20,000 entries and 107 at 100,000, where an ordered dict takes one. Reading costs the same in both.
+at 20,000 entries and 107 at 100,000, where an ordered dict takes one. Until a cache is full, ``put`` takes about 900
+instructions more than with a plain dict. Reading costs the same.
 """
 
 from __future__ import annotations
