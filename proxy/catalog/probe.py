@@ -52,6 +52,9 @@ class Metadata:
         return self.windows.get(model, self.only)
 
 
+_NEVER: tuple[float, Metadata | None] = (0.0, None)
+
+
 class Probe:
     """Asks servers, and caches their answers by base URL; ``clock`` is monotonic, in seconds."""
 
@@ -62,9 +65,14 @@ class Probe:
         self._failed: BoundedCache[tuple[str, bytes], float] = BoundedCache(REMEMBERED)
         self._asking: dict[tuple[str, bytes], asyncio.Task[Metadata | None]] = {}
 
+    def cached_metadata(self, base_url: str) -> Metadata | None:
+        """Return what a server reported, the very same value while it is fresh; None where it must be asked."""
+        until, metadata = self._cached.get(base_url, _NEVER)
+        return metadata if until > self._clock() else None
+
     async def window(self, route: Route, caller: Caller) -> int | None:
         """Return the window that a route's server reports for the model, in tokens; None where it reports none."""
-        until, metadata = self._cached.get(route.base_url, (0.0, None))
+        until, metadata = self._cached.get(route.base_url, _NEVER)
         if metadata is None or until <= self._clock():
             metadata = await self._ask(route, caller) or metadata
         return metadata.of(route.upstream_model) if metadata is not None else None

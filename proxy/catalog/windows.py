@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from proxy.catalog.litellm_data import LiteLLMModelData, WindowData, read_window_data
-from proxy.catalog.probe import Probe
+from proxy.catalog.probe import Metadata, Probe
 from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.planning.budget import ModelWindow
@@ -23,6 +23,7 @@ REMEMBERED = 1024
 """The most models whose data are cached. Clients choose the names, so the caches need a bound."""
 NO_WINDOW_DATA = WindowData()
 
+_Inputs = tuple[Route, WindowData, Metadata]
 ModelInfo = Mapping[str, JsonValue]
 """Litellm's ``model_info``: ``max_input_tokens``, ``max_output_tokens`` and ``context_window``, in tokens."""
 
@@ -50,6 +51,10 @@ class Windows:
         """The configured ``model_info`` and the data read from it, by the client's name."""
         self._settled: BoundedCache[str, tuple[tuple[Route, WindowData], ModelWindow]] = BoundedCache(REMEMBERED)
         """The windows that needed no server, by the client's name, each with its inputs."""
+        self._reported: BoundedCache[str, tuple[tuple[Route, WindowData, Metadata], ModelWindow]] = BoundedCache(
+            REMEMBERED
+        )
+        """The windows of models whose server was asked, by the client's name, each with its inputs."""
         self._looked_up: BoundedCache[tuple[str, str, str], WindowData | None] = BoundedCache(REMEMBERED)
         self._betas: BoundedCache[str, tuple[tuple[str, int], ...]] = BoundedCache(REMEMBERED)
         """The windows that Anthropic's beta headers select, by the client's name."""
@@ -59,17 +64,25 @@ class Windows:
         manual, settled = self._manual(route.name), self._settled.get(route.name)
         if settled is not None and settled[0] == (route, manual):
             return settled[1]
+        metadata, reported = self._probe.cached_metadata(route.base_url), self._reported.get(route.name)
+        if metadata is not None and reported is not None and reported[0] == (route, manual, metadata):
+            return reported[1]
         if (window := await self._without_asking(route, manual)) is not None:
             self._settled.put(route.name, ((route, manual), window))
             return window
+        window = await self._asked_window(route, manual, caller)
+        if (metadata := self._probe.cached_metadata(route.base_url)) is not None:
+            self._reported.put(route.name, ((route, manual, metadata), window))
+        return window
+
+    async def _asked_window(self, route: Route, manual: WindowData, caller: Caller) -> ModelWindow:
+        """Return the window that the server reports, else that of the data, else the default."""
         window_data = await self._ask(route, caller)
         if window_data is None and _may_be_an_alias(route):
             window_data = await self._lookup(route)
-        return (
-            ModelWindow(max_output_tokens=manual.max_output_tokens)
-            if window_data is None
-            else _of_both(window_data, manual)
-        )
+        if window_data is None:
+            return ModelWindow(max_output_tokens=manual.max_output_tokens)
+        return _of_both(window_data, manual)
 
     def beta(self, route: Route, caller: Caller) -> tuple[str, int] | None:
         """Return the request's beta header that selects another window, and that window in tokens (S3-B4).

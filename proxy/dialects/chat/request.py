@@ -49,7 +49,7 @@ class RequestParser:
     async def parse(self, body: bytes, *, anonymous: bool = False, bounded: bool = True) -> ModelRequest:
         """The same as ``parse_now``, in a thread where much of the body is new."""
         if len(body) <= LIGHT_BYTES:
-            return self.parse_now(body, anonymous=anonymous, bounded=bounded)
+            return self._parse(body, self._beginnings.shared(body), anonymous=anonymous, bounded=bounded)
         shared = self._beginnings.shared(body)
         if unknown_bytes(body, shared) <= LIGHT_BYTES:
             return self._parse(body, shared, anonymous=anonymous, bounded=bounded)
