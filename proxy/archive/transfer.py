@@ -125,7 +125,7 @@ class Transfer:
                 tenant=tenant,
                 conversation=conversation_id(chain, 0),
                 chain=chain,
-                known=0,
+                stored_count=0,
                 messages=request.messages,
                 tokens=count.messages,
                 complete=True,
@@ -138,8 +138,8 @@ class Transfer:
                 scheme=count.scheme,
                 owner=owner,
                 name=name or "",
-                lease=lease.name if lease else "",
-                held=lease.value if lease else b"",
+                lease_name=lease.name if lease else "",
+                lease_value=lease.value if lease else b"",
                 imported=True,
             )
             conversation = await self._store.record(turn)

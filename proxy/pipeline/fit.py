@@ -84,7 +84,7 @@ class BudgetFitter:
         if report.local_tokens <= context.budget.prepare_mark or report.action not in ("none", "reused"):
             return None
         stored = context.stored
-        if stored.degraded or stored.preparing or context.controls.retention is not None:
+        if stored.degraded or stored.preparing_count or context.controls.retention is not None:
             return None
 
         async def prepare(conversation: str) -> None:
@@ -160,18 +160,18 @@ class BudgetFitter:
     def _is_worth_waiting(self, context: RequestContext) -> bool:
         """Return whether a summary is in preparation that would help this request."""
         stored, controls = context.stored, context.controls
-        if not stored.preparing or controls.mode != "auto" or controls.retention is not None:
+        if not stored.preparing_count or controls.mode != "auto" or controls.retention is not None:
             return False
-        return would_help(self._plan_input(context), stored.preparing, stored.preparing_absorbed)
+        return would_help(self._plan_input(context), stored.preparing_count, stored.preparing_absorbed)
 
     async def _with_preparation(self, context: RequestContext, seconds: float) -> RequestContext:
         """Return the context with the summary that is in preparation, if it comes in time."""
         recipe = self._preparation.recipe_for(context.profile, context.route)
         stored = context.stored
         prepared = await self._preparation.awaited(
-            stored.preparing_name, context.chain, stored.preparing, recipe, seconds, absorbed=stored.preparing_absorbed
+            stored.preparing_lease, context.chain, stored.preparing_count, recipe, seconds, absorbed=stored.preparing_absorbed
         )
-        return replace(context, stored=replace(stored, prepared=prepared, preparing=0))
+        return replace(context, stored=replace(stored, prepared=prepared, preparing_count=0))
 
     async def _swap(self, context: RequestContext, planned: SwapSummary) -> Fitted:
         """Put the prepared summary into use."""

@@ -107,10 +107,10 @@ class Identifier:
             stored = await self._recall(chain, recipe, systems)
         if self._full and owner_of(caller.fingerprint) in self._full:
             stored = replace(stored, full=True)
-        if stored.conversation is None or not stored.known:
+        if stored.conversation is None or not stored.stored_count:
             count = await self._counter.count(request, route.upstream_model)
         else:
-            count = await self._count_new(request, stored.conversation, stored.known, route.upstream_model)
+            count = await self._count_new(request, stored.conversation, stored.stored_count, route.upstream_model)
         conversation = response_conversation_id(stored, chain, self._clock())
         return RequestContext(
             request, controls, caller, route, profile, tenant, chain, stored, count, measure, started, conversation

@@ -180,11 +180,11 @@ class Pipeline:
     def _turn(self, context: RequestContext, report: Report) -> PendingTurn:
         """Return what the store will get of the request when its reply has ended."""
         request, count = context.request, context.count
-        record = TurnRecord(  # in the fields' order: see ``TurnRecord.answered``
+        record = TurnRecord(  # in the fields' order: see ``TurnRecord.with_reply``
             context.tenant,
             context.conversation,
             context.chain,
-            context.stored.known,
+            context.stored.stored_count,
             request.messages,
             count.messages,
             False,  # noqa: FBT003 - not complete

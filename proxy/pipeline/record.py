@@ -133,7 +133,7 @@ def _may_pass(error: Exception) -> bool:
 
 def _additions(turn: TurnRecord) -> tuple[int, int]:
     """Return how many messages a turn adds, and their bytes: its newest messages that are no system messages."""
-    new, count, size = len(turn.chain) - turn.known, 0, 0
+    new, count, size = len(turn.chain) - turn.stored_count, 0, 0
     for message in reversed(turn.messages):
         if count >= new:
             break

@@ -97,8 +97,8 @@ class HistoryTurn:
         lease = self._lease
         if record.chain.family != lease.family:  # the first message is unreadable, so this is another conversation
             await self._keeper.end()
-            return replace(record, head="", lease="", held=b"")
-        return replace(record, head=self._started.head, lease=lease.name, held=lease.value)
+            return replace(record, base_branch="", lease_name="", lease_value=b"")
+        return replace(record, base_branch=self._started.branch, lease_name=lease.name, lease_value=lease.value)
 
 
 class StoredHistory:
@@ -180,7 +180,7 @@ class StoredHistory:
         if raws:
             stored = (await dialect.parse(dialect.body_with_raw(request, raws), bounded=False)).messages
         others = [message for message in request.messages if not message.is_system]
-        alignment = align(stored, others, unheard=record.unheard == record.message_count and not unreadable)
+        alignment = align(stored, others, unheard=record.lost_reply_position == record.message_count and not unreadable)
         if alignment.standing == "conflicts":
             raise ConversationConflict(
                 "The newest message was answered already, and the conversation has gone on since. Send what is new."

@@ -186,7 +186,7 @@ class PendingTurn:
         message = reply.message
         if message is None or not reply.complete:
             return replace(self.record, complete=reply.complete, usage=reply.usage)
-        return self.record.answered(message, counter.count_message(message, self.counted_as), reply.usage)
+        return self.record.with_reply(message, counter.count_message(message, self.counted_as), reply.usage)
 
 
 @value

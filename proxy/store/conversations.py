@@ -105,13 +105,13 @@ class RedisStore(RecordReader):
         preparing, absorbed = prepared_for(lease, chain, recipe, systems) if lease else (0, ())
         stored_state = StoredState(
             conversation=chain.family + own.decode() if own else None,
-            known=shared,
+            stored_count=shared,
             diverges=count > shared,
             summary=self._codec.readable_summary(summary) if summary else None,
             prepared=self._codec.readable_summary(prepared) if prepared else None,
-            preparing=preparing,
+            preparing_count=preparing,
             preparing_absorbed=absorbed,
-            preparing_name=name.decode() if lease else "",
+            preparing_lease=name.decode() if lease else "",
         )
         return replace(stored_state, unwritable=True) if self._sender.backoff.refuses_writes else stored_state
 
@@ -126,14 +126,14 @@ class RedisStore(RecordReader):
         if owner in self.usage.full:
             raise StoreFull(FULL)
         if len(turn.messages) > MANY_MESSAGES:
-            parts = await asyncio.to_thread(part_turn, turn, turn.known)
+            parts = await asyncio.to_thread(part_turn, turn, turn.stored_count)
         else:
-            parts = part_turn(turn, turn.known)
+            parts = part_turn(turn, turn.stored_count)
         created = scripts.moment(turn.created_at)
         try:
             # No other request has a turn of stored history, so its write is tried during an outage too.
-            with self._sender.writing(parts.size, probe=bool(turn.lease)):
-                own = await self._record(turn, parts, turn.known, created)
+            with self._sender.writing(parts.size, probe=bool(turn.lease_name)):
+                own = await self._record(turn, parts, turn.stored_count, created)
                 if own is None:  # earlier messages are gone by now, or a fork needs system messages of its own
                     parts = part_turn(turn, 0)
                     own = await self._record(turn, parts, 0, created)

@@ -65,7 +65,7 @@ def read_conversation(family: str, answer: Sequence[Any], open_text: Callable[[s
         parent_messages=number("base", int),
         owner=fields.get("owner", ""),
         name=text("name"),
-        unheard=number("unheard", int),
+        lost_reply_position=number("unheard", int),
         broken=tuple(broken),
     )
 

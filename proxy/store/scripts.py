@@ -108,14 +108,14 @@ def record_arguments(
             codec.seal_text(turn.model),
             parts.total_tokens,
             codec.seal_text(turn.name),
-            turn.head,
-            turn.lease,
+            turn.base_branch,
+            turn.lease_name,
             len(new),
             len(parts.systems) - len(new),
         )
     )
     hashes = chain_arguments(turn.chain, max(0, skip - NEAR))
-    arguments: list[Argument] = [*hashes, facts, codec.pack_turn(turn, skip, listed), turn.held]
+    arguments: list[Argument] = [*hashes, facts, codec.pack_turn(turn, skip, listed), turn.lease_value]
     for system in new:
         arguments += (system.digest, codec.seal(system.raw))
     pack, created_at, scheme = codec.pack_message, turn.created_at, turn.scheme

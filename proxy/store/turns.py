@@ -65,8 +65,8 @@ class RedisTurns:
         client received, so that the same question is answered anew.
         """
         chain = turn.chain
-        own = turn.head or split_id(turn.conversation)[1]
-        arguments = (chain.tip, len(chain) - 1, own, turn.lease, turn.held)
+        own = turn.base_branch or split_id(turn.conversation)[1]
+        arguments = (chain.tip, len(chain) - 1, own, turn.lease_name, turn.lease_value)
         self._amends.owe(chain.family, lambda: self._end_turn(chain.family, *arguments))
 
     async def aclose(self) -> None:

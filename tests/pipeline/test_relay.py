@@ -140,7 +140,7 @@ def turn(dialect: ChatDialect) -> PendingTurn:
         tenant="t",
         conversation="c",
         chain=chain_of("t", [asked]),
-        known=0,
+        stored_count=0,
         messages=[asked],
         tokens=[1],
         complete=False,

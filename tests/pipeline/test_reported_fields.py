@@ -24,7 +24,7 @@ ROUTE = Route("wire", "asked", "served", "openai", "http://upstream/v1")
 PROFILE = ModelProfile("asked", ModelWindow(), CompactionPolicy(calibrate=True))
 CALLER = Caller(b"f" * 32, ())
 SUMMARY = PrefixSummary(b"", 2, "It is there.", SummaryRecipe("llm", "", 0), "hybrid", "automatic", 0.0)
-KNOWN = StoredState(conversation="c" * 48, known=2, summary=SUMMARY, degraded=True)
+KNOWN = StoredState(conversation="c" * 48, stored_count=2, summary=SUMMARY, degraded=True)
 COUNT = RequestCount((5, 7, 11), 3, "o200k_base", exact=True, scheme="0f1e2d3c")
 SUMMARY_TOKENS = 2
 AS_DENSE = Calibration(counted=10, told=20, replies=1)
@@ -123,7 +123,7 @@ def test_a_turn_and_its_report_hold_what_their_fields_are_called() -> None:
         tenant=tenant,
         conversation="c" * 48,
         chain=chain_of(tenant, request.messages, conversation="mine"),
-        known=2,
+        stored_count=2,
         messages=request.messages,
         tokens=(5, 7, 11),
         complete=False,

@@ -65,8 +65,8 @@ async def test_a_prepared_summary_waits_for_those_whose_messages_it_tells(client
     leases, name = RedisLeases(client.store.ask), split_id(conversation)[1]
     lease = await leases.take(name, chain, 6, RECIPE, 30, absorbed=made.absorbed)
     mine, other = await client.recall(holding(ALICE)), await client.recall(holding(BOB))
-    assert (mine.preparing, mine.preparing_absorbed) == (6, made.absorbed)
-    assert (other.preparing, other.preparing_absorbed) == (0, ())
+    assert (mine.preparing_count, mine.preparing_absorbed) == (6, made.absorbed)
+    assert (other.preparing_count, other.preparing_absorbed) == (0, ())
     await client.store.keep_summary(client.tenant, conversation, chain, made, waiting=True, lease=lease)
     assert (await client.recall(holding(ALICE))).prepared == made
     assert (await client.recall(holding(BOB))).prepared is None

@@ -93,7 +93,7 @@ async def _play(client: Client, model: Model, step: Step) -> None:
     request = model.request(step)
     said = raws(request)
     memory = await client.recall(request)
-    assert memory.known == model.known(said)
+    assert memory.stored_count == model.known(said)
     covered = memory.summary.covered if memory.summary else 0
     assert covered == 0 or tuple(said[:covered]) in model.summaries
     assert covered == model.newest(said) or len(said) > NEAR  # so far back only its own
@@ -130,7 +130,7 @@ async def test_whatever_is_sent_is_read_back(server: EmbeddedValkey, opening: in
             messages = [history for history in model.histories if tuple(raws(history)) == turn]
             memory = await client.recall(messages[0])
             assert memory.conversation is not None
-            assert memory.known == len(turn)
+            assert memory.stored_count == len(turn)
             assert (await client.read(memory.conversation))[: len(turn)] == list(turn)
     finally:
         await store.close()

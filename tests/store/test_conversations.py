@@ -15,7 +15,7 @@ from tests.store.turns import RECIPE, Client, assistant, dialogue, listed, raws,
 async def test_an_unknown_request_is_nothing_known(client: Client) -> None:
     """A store that never saw a conversation says so."""
     memory = await client.recall(dialogue(3))
-    assert (memory.conversation, memory.known, memory.diverges, memory.summary) == (None, 0, False, None)
+    assert (memory.conversation, memory.stored_count, memory.diverges, memory.summary) == (None, 0, False, None)
 
 
 async def test_an_unknown_long_request_is_nothing_known(client: Client) -> None:
@@ -33,7 +33,7 @@ async def test_what_was_recorded_is_known(client: Client) -> None:
     said = dialogue(3)
     conversation = await client.send(said, assistant("reply"))
     memory = await client.recall([*said, assistant("reply"), user("more")])
-    assert (memory.conversation, memory.known, memory.diverges) == (conversation, 4, False)
+    assert (memory.conversation, memory.stored_count, memory.diverges) == (conversation, 4, False)
     assert conversation == client.told[0] == conversation_id(chain_of(client.tenant, said), 0)
 
 
@@ -115,7 +115,7 @@ async def test_an_incomplete_turn_keeps_its_request(client: Client) -> None:
     said = dialogue(3)
     conversation = await client.send(said, None)
     memory = await client.recall(said)
-    assert (memory.conversation, memory.known, memory.diverges) == (conversation, 3, False)
+    assert (memory.conversation, memory.stored_count, memory.diverges) == (conversation, 3, False)
     assert await client.send(said, assistant("at last")) == conversation
     assert [one.complete for one in await client.store.all_turns(conversation)] == [False, True]
 
@@ -225,7 +225,7 @@ async def test_a_known_conversation_is_recalled_in_one_round_trip(
     await client.send(dialogue(499), assistant("message 500"))
     admin.config_resetstat()
     memory = await client.recall(dialogue(501))
-    assert memory.known == 500
+    assert memory.stored_count == 500
     await client.finish(dialogue(501), assistant("message 502"), memory)
     scripts = {name: told["calls"] for name, told in admin.info("commandstats").items() if "eval" in name}
     assert scripts == {"cmdstat_evalsha": 2}

@@ -51,10 +51,10 @@ def write(admin: redis.Redis, turn: TurnRecord, lasting: Lifetime, *parts: str) 
     source = "".join((LUA / f"{part}.lua").read_text("utf-8") for part in ("facts", *parts))
     given = scripts.record_arguments(
         turn,
-        part_turn(turn, turn.known),
+        part_turn(turn, turn.stored_count),
         scripts.moment(turn.created_at),
         codec=Codec(),
-        skip=turn.known,
+        skip=turn.stored_count,
         lifetime=lasting,
         stored_systems=(),
     )
@@ -124,9 +124,9 @@ async def test_where_anything_is_left_the_whole_way_is_taken(
 async def test_a_first_message_that_was_sent_before_is_known(client: Client) -> None:
     """By where its request ended, by its conversation, or by the id that was told for it."""
     await client.send([user("one")], None)
-    assert (await client.recall([user("one")])).known == 1
+    assert (await client.recall([user("one")])).stored_count == 1
     await client.send([user("two"), assistant("well"), user("three")], assistant("so"))
-    assert (await client.recall([user("two")])).known == 1
+    assert (await client.recall([user("two")])).stored_count == 1
 
 
 async def test_a_named_conversations_first_message_is_known(store: RedisStore, tenant: str) -> None:
@@ -136,7 +136,7 @@ async def test_a_named_conversations_first_message_is_known(store: RedisStore, t
     turn = turn_of(tenant, said, conversation=chain.family + chain.at(1).hex()[:16])
     await store.record(replace(turn, chain=chain, name="mine"))
     memory = await store.recall(chain_of(tenant, said[:1], conversation="mine"), RECIPE)
-    assert (memory.conversation, memory.known, memory.diverges) == (turn.conversation, 1, True)
+    assert (memory.conversation, memory.stored_count, memory.diverges) == (turn.conversation, 1, True)
 
 
 async def test_a_summary_of_a_beginning_without_a_turn_is_found(client: Client) -> None:

@@ -14,7 +14,7 @@ async def test_an_edit_begins_a_fork(client: Client) -> None:
     parent = await client.send(said, assistant("reply"))
     edited = [*said[:6], user("edited"), assistant("otherwise"), user("go on")]
     memory = await client.recall(edited)
-    assert (memory.conversation, memory.known, memory.diverges) == (parent, 6, True)
+    assert (memory.conversation, memory.stored_count, memory.diverges) == (parent, 6, True)
     fork = await client.send(edited, assistant("done"))
     assert fork == client.told[-1] == conversation_id(chain_of(client.tenant, edited), 6)
     assert await client.read(fork) == raws([*edited, assistant("done")])
@@ -30,7 +30,7 @@ async def test_a_fork_goes_on(client: Client) -> None:
     edited = [user("message 1"), assistant("message 2"), user("edited")]
     fork = await client.send(edited, assistant("a"))
     memory = await client.recall([*edited, assistant("a"), user("b")])
-    assert (memory.conversation, memory.known, memory.diverges) == (fork, 4, False)
+    assert (memory.conversation, memory.stored_count, memory.diverges) == (fork, 4, False)
     assert await client.send([*edited, assistant("a"), user("b")], assistant("c")) == fork != parent
 
 
@@ -41,11 +41,11 @@ async def test_a_rewind_goes_back(client: Client) -> None:
         await client.send(dialogue(count), assistant(f"message {count + 1}"))
     rewound = [*dialogue(4), user("otherwise")]
     memory = await client.recall(rewound)
-    assert (memory.conversation, memory.known, memory.diverges) == (conversation, 4, True)
+    assert (memory.conversation, memory.stored_count, memory.diverges) == (conversation, 4, True)
     fork = await client.send(rewound, assistant("indeed"))
     assert await client.read(fork) == raws([*rewound, assistant("indeed")])
     memory = await client.recall([*dialogue(8), user("on")])
-    assert (memory.conversation, memory.known, memory.diverges) == (conversation, 8, False)
+    assert (memory.conversation, memory.stored_count, memory.diverges) == (conversation, 8, False)
 
 
 async def test_an_edit_far_back_is_found(client: Client) -> None:
@@ -54,7 +54,7 @@ async def test_an_edit_far_back_is_found(client: Client) -> None:
     parent = await client.send(said, assistant("reply"))
     edited = [*said[:150], user("edited"), *said[151:]]
     memory = await client.recall(edited)
-    assert (memory.conversation, memory.known, memory.diverges) == (parent, 150, True)
+    assert (memory.conversation, memory.stored_count, memory.diverges) == (parent, 150, True)
     fork = await client.send(edited, assistant("done"))
     assert await client.read(fork) == raws([*edited, assistant("done")])
     record = await client.store.conversation(fork)
@@ -69,7 +69,7 @@ async def test_forks_of_forks_read_back(client: Client) -> None:
         conversation = await client.send(said, assistant(f"reply {number}"))
         assert await client.read(conversation) == raws([*said, assistant(f"reply {number}")])
         said = [*said, assistant(f"trimmed {number}"), user(f"go on {number}")]
-        assert (await client.recall(said)).known == len(said) - 2
+        assert (await client.recall(said)).stored_count == len(said) - 2
 
 
 async def test_another_reply_to_the_same_request_is_a_fork(client: Client) -> None:
@@ -77,7 +77,7 @@ async def test_another_reply_to_the_same_request_is_a_fork(client: Client) -> No
     said = dialogue(5)
     first = await client.send(said, assistant("one"))
     memory = await client.recall(said)
-    assert (memory.known, memory.diverges) == (5, True)
+    assert (memory.stored_count, memory.diverges) == (5, True)
     second = await client.send(said, assistant("two"))
     assert second == client.told[-1] != first
     assert await client.read(first) == raws([*said, assistant("one")])
@@ -86,7 +86,7 @@ async def test_another_reply_to_the_same_request_is_a_fork(client: Client) -> No
     assert await client.read(third) == raws([*said, assistant("three")])
     for text, conversation in (("one", first), ("two", second), ("three", third)):
         memory = await client.recall([*said, assistant(text), user("on")])
-        assert (memory.conversation, memory.known, memory.diverges) == (conversation, 6, False)
+        assert (memory.conversation, memory.stored_count, memory.diverges) == (conversation, 6, False)
 
 
 async def test_the_same_reply_again_is_no_fork(client: Client) -> None:
@@ -115,7 +115,7 @@ async def test_an_edit_within_one_large_request_is_found(client: Client) -> None
     """Only the ends of requests and replies are marked; between them the messages are compared."""
     parent = await client.send(dialogue(31), assistant("reply"))
     memory = await client.recall([*dialogue(20), user("edited")])
-    assert memory.conversation is None or (memory.conversation, memory.known) == (parent, 20)
+    assert memory.conversation is None or (memory.conversation, memory.stored_count) == (parent, 20)
     fork = await client.send([*dialogue(20), user("edited")], assistant("done"))
     assert await client.read(fork) == raws([*dialogue(20), user("edited"), assistant("done")])
     record = await client.store.conversation(fork)

@@ -41,11 +41,11 @@ async def test_an_answer_that_was_stored_and_told_lost_is_marked(store: RedisSto
     store.turns.give_up(turn)
     again = await begin_turn(store, tenant)
     assert again.record is not None
-    assert (again.record.message_count, again.record.unheard) == (4, 4)
+    assert (again.record.message_count, again.record.lost_reply_position) == (4, 4)
     await store.record(turn_record(tenant, [*MORE, user("five"), assistant("six")], 4, again))
     after = await begin_turn(store, tenant)
     assert after.record is not None
-    assert after.record.unheard != after.record.message_count
+    assert after.record.lost_reply_position != after.record.message_count
 
 
 async def test_a_turn_whose_taking_was_given_up_is_given_back(store: RedisStore, tenant: str) -> None:

@@ -96,10 +96,10 @@ async def test_a_preparation_under_way_is_recalled_by_the_branch_that_it_is_for(
     name = split_id(conversation)[1]
     lease = await RedisLeases(client.store.ask).take(name, chain, 7, RECIPE, 30)
     assert lease is not None
-    assert (await client.recall(dialogue(11))).preparing == 7
-    assert (await client.recall([*dialogue(6), user("edited")])).preparing == 0
-    assert (await client.recall(dialogue(3))).preparing == 0
-    assert StoredState().preparing == 0
+    assert (await client.recall(dialogue(11))).preparing_count == 7
+    assert (await client.recall([*dialogue(6), user("edited")])).preparing_count == 0
+    assert (await client.recall(dialogue(3))).preparing_count == 0
+    assert StoredState().preparing_count == 0
 
 
 async def test_a_fork_inherits_what_waits_and_what_is_being_prepared(client: Client) -> None:
@@ -112,7 +112,7 @@ async def test_a_fork_inherits_what_waits_and_what_is_being_prepared(client: Cli
     assert fork != conversation
     grown = [*asked, assistant("another answer"), user("And then?")]
     memory = await client.recall(grown)
-    assert (memory.preparing, memory.preparing_name) == (7, split_id(conversation)[1])
+    assert (memory.preparing_count, memory.preparing_lease) == (7, split_id(conversation)[1])
     made = summary_of(chain, 7)
     await client.store.keep_summary(client.tenant, conversation, chain, made, waiting=True, lease=lease)
     assert (await client.recall(grown)).prepared == made

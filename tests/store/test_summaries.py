@@ -46,7 +46,7 @@ async def test_a_summary_far_back_is_recalled_without_its_conversations_record(
     kept = await alone.keep_summary(tenant, conversation, chain, summary_of(chain, 20))
     assert admin.delete(f"tm:{{{conversation[:32]}}}:c:{conversation[32:]}") == 1
     memory = await client.recall(dialogue(152))
-    assert (memory.conversation, memory.known, memory.summary) == (None, 0, kept)
+    assert (memory.conversation, memory.stored_count, memory.summary) == (None, 0, kept)
 
 
 async def test_the_first_summary_of_a_prefix_stays(client: Client) -> None:
@@ -78,7 +78,7 @@ async def test_a_summary_is_known_before_its_turn_is_recorded(client: Client) ->
     kept = summary_of(chain, 100)
     await client.store.keep_summary(client.tenant, conversation_id(chain, 0), chain, kept)
     memory = await client.recall(said)
-    assert (memory.conversation, memory.known, memory.summary) == (None, 0, kept)
+    assert (memory.conversation, memory.stored_count, memory.summary) == (None, 0, kept)
     conversation = await client.send(said, assistant("at last"))
     assert (await client.recall(said)).summary == kept
     assert await client.store.summaries(conversation) == [kept]

@@ -44,9 +44,9 @@ def turn_record(tenant: str, said: list[Message], known: int, turn: StartedTurn)
         made,
         chain=chain,
         name=NAME,
-        head=turn.head,
-        lease=turn.lease.name,
-        held=turn.lease.value,
+        base_branch=turn.branch,
+        lease_name=turn.lease.name,
+        lease_value=turn.lease.value,
         created_at=time.time(),
     )
 
@@ -54,7 +54,7 @@ def turn_record(tenant: str, said: list[Message], known: int, turn: StartedTurn)
 async def test_a_turn_is_one_requests_until_it_is_recorded(store: RedisStore, tenant: str) -> None:
     """The second sees that it is taken; afterwards it finds the conversation."""
     first = await begin_turn(store, tenant)
-    assert (first.record, first.head) == (None, "")
+    assert (first.record, first.branch) == (None, "")
     assert (await begin_turn(store, tenant)).lease is None
     said = [user("one"), assistant("two")]
     id_ = await store.record(turn_record(tenant, said, 0, first))
@@ -130,7 +130,7 @@ async def test_an_id_that_was_only_told_goes_with_its_conversation(store: RedisS
     """No key of a forgotten conversation is left but the two that keep turns under way out, and they expire."""
     turn = turn_record(tenant, [user("one"), assistant("two")], 0, await begin_turn(store, tenant))
     id_ = await store.record(turn)
-    await store.record(replace(turn, conversation=id_[:32] + "f" * 16, lease="", held=b"", head=""))
+    await store.record(replace(turn, conversation=id_[:32] + "f" * 16, lease_name="", lease_value=b"", base_branch=""))
     assert await store.conversation(id_[:32] + "f" * 16) is not None
     await store.forget(id_, tenant, NAME, time.time())
     kinds = "chmtyraqblned"
@@ -175,7 +175,7 @@ async def test_nothing_is_left_of_what_was_forgotten(store: RedisStore, tenant: 
     assert await store.system_messages(id_) == {}
     assert await listed(store, tenant) == []
     assert await store.find_by_name(tenant, NAME) is None
-    assert (await store.recall(chain, RECIPE)).known == 0
+    assert (await store.recall(chain, RECIPE)).stored_count == 0
     assert await store.summary(chain, 4, RECIPE) is None
     assert await store.summary(chain, 6, RECIPE, waiting=True) is None
     assert not await store.forget(id_, tenant, NAME, time.time())
@@ -216,7 +216,7 @@ async def test_a_summary_of_what_others_rest_on_stays(client: Client) -> None:
     assert len(await client.read(fork)) == 8 - 1
     await store.forget(fork, client.tenant, "", time.time())
     assert await store.summary(chain, 4, RECIPE) is None
-    assert (await client.recall(said)).known == 0
+    assert (await client.recall(said)).stored_count == 0
 
 
 async def test_the_lists_are_written_off_the_road_and_heal(store: RedisStore, tenant: str) -> None:

@@ -89,7 +89,7 @@ def turn_of(
         tenant=tenant,
         conversation=conversation or conversation_id(chain, known),
         chain=chain,
-        known=known,
+        stored_count=known,
         messages=messages,
         tokens=counted(messages),
         complete=complete,
@@ -129,11 +129,11 @@ class Client:
         """The end of a turn whose beginning was ``memory``."""
         chain = chain_of(self.tenant, messages)
         goes_on = memory.conversation is not None and not memory.diverges
-        told = memory.conversation if goes_on and memory.conversation else conversation_id(chain, memory.known)
+        told = memory.conversation if goes_on and memory.conversation else conversation_id(chain, memory.stored_count)
         self.told.append(told)
         whole = [*messages, reply] if reply else list(messages)
         return await self.store.record(
-            turn_of(self.tenant, whole, known=memory.known, conversation=told, complete=reply is not None)
+            turn_of(self.tenant, whole, known=memory.stored_count, conversation=told, complete=reply is not None)
         )
 
     async def read(self, conversation: str) -> list[bytes]:

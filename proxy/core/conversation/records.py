@@ -1,7 +1,7 @@
-"""What the store knows of a conversation, and what a finished turn adds to it.
+"""Records of a conversation: what the pipeline reads from the store, and what a finished turn adds to it.
 
-Between the pipeline and the store: ``StoredState`` comes in with the one round trip before forwarding,
-``TurnRecord`` goes out with the one write at the end of the response.
+The store returns a ``StoredState`` before a request is forwarded, in one round trip. The pipeline writes a
+``TurnRecord`` when the response has ended, in one write.
 """
 
 from __future__ import annotations
@@ -17,62 +17,65 @@ from proxy.core.values import value
 
 @value
 class StoredState:
-    """What is known of a request's conversation before it is forwarded."""
+    """What is stored of a request's conversation before the request is forwarded."""
 
     conversation: str | None = None
-    """The id of the conversation that the request goes on with; None when nothing of it is stored."""
-    known: int = 0
+    """The id of the conversation that the request continues; None when nothing of it is stored."""
+    stored_count: int = 0
     """How many leading non-system messages of the request are stored already."""
     diverges: bool = False
-    """Whether that conversation went on in another way after ``known``, so that this turn begins a fork."""
+    """Whether that conversation has other messages after ``stored_count``, so that this turn begins a fork."""
     summary: PrefixSummary | None = None
     """The newest stored summary whose prefix is a prefix of the request."""
     prepared: PrefixSummary | None = None
-    """One that was made in the background, of a longer prefix than ``summary``, and waits for its use."""
-    preparing: int = 0
-    """How many messages the summary stands for that is being made in the background; 0 when none is."""
+    """A prepared summary that is not in use yet; it stands for a longer prefix than ``summary``."""
+    preparing_count: int = 0
+    """How many messages the summary in preparation will stand for; 0 when none is in preparation."""
     preparing_absorbed: tuple[bytes, ...] = ()
-    """Digests of the system messages that this summary takes in."""
-    preparing_name: str = ""
-    """Of the lease that it is made under: the second part of a conversation's id, this one's or its parent's."""
+    """Digests of the system messages that the summary in preparation absorbs."""
+    preparing_lease: str = ""
+    """The name of the preparation's lease: the second part of the id of this conversation or of its parent."""
     degraded: bool = False
-    """Whether the store could not be asked; then nothing above is to be relied on."""
+    """Whether the store did not answer; then the fields above say nothing."""
     unwritable: bool = False
-    """Whether the store takes no writes now: all above holds, and what this turn adds will not be kept."""
+    """Whether the store takes no writes now. The fields above are right, but this turn will not be stored."""
     full: bool = False
     """Whether nothing more is stored for the caller."""
 
 
-def response_conversation_id(memory: StoredState, chain: PrefixChain, now: float) -> str:
-    """The id that a client is told for a request, before its reply is known.
+def response_conversation_id(stored_state: StoredState, chain: PrefixChain, now: float) -> str:
+    """Return the conversation id for a request's response headers, which are sent before the reply is complete.
 
-    The conversation that it goes on with, or the one that begins where it parts from what is stored. A request
-    that was answered before (a retry, a regeneration) parts with its reply only, so its id is made of the time.
+    A request that continues a stored conversation has its id; any other begins a conversation after the last stored
+    message. A request that was answered before (a retry, a regeneration) differs in its reply only, so its id is made
+    of the time.
+
+    :param now: Unix time, seconds
     """
-    if memory.conversation is not None and not memory.diverges:
-        return memory.conversation
-    if memory.diverges and memory.known == len(chain):
+    if stored_state.conversation is not None and not stored_state.diverges:
+        return stored_state.conversation
+    if stored_state.diverges and stored_state.stored_count == len(chain):
         return chain.family + digest_of(chain.tip, repr(now).encode()).hex()[:OWN_CHARACTERS]
-    return conversation_id(chain, memory.known)
+    return conversation_id(chain, stored_state.stored_count)
 
 
 @value
 class TurnRecord:
-    """All that one turn adds to the store; written at once, when the response has ended."""
+    """Everything that one turn adds to the store, in one write when the response has ended."""
 
     tenant: str
     conversation: str
-    """The id that the client was told."""
+    """The id that the client got in the response headers."""
     chain: PrefixChain
-    """Of the request's messages and, once the turn is ``complete``, the reply."""
-    known: int
-    """How many leading non-system messages need not be written again."""
+    """The chain over the request's messages and, once the turn is ``complete``, the reply."""
+    stored_count: int
+    """How many leading non-system messages are stored already, so that they are not written again."""
     messages: Sequence[Message]
-    """All messages of the request in order, system messages among them, and the reply last."""
+    """All messages of the request in order, with its system messages; a complete reply is the last one."""
     tokens: Sequence[int]
     """Tokens of each of ``messages``, counted locally (FR-1.1.2)."""
     complete: bool
-    """Whether the upstream's answer came to its end; an incomplete one is not among ``messages``."""
+    """Whether the reply came to its end; an incomplete one is not among ``messages``."""
     model: str
     action: str
     tokens_before: int
@@ -80,33 +83,33 @@ class TurnRecord:
     summarized: int
     created_at: float
     scheme: str = ""
-    """The mark of the rules that ``tokens`` were counted by, so that another worker can take them over."""
+    """The mark of the rules that ``tokens`` were counted by. Another worker with the same rules reuses the counts."""
     usage: Mapping[str, object] = field(default_factory=dict)
-    """The provider's own counts, kept for monitoring only (FR-1.1.5)."""
+    """The provider's own counts, stored for monitoring only (FR-1.1.5)."""
     owner: str = ""
-    """Of the credential alone: whose list the conversation stands in. Empty: the tenant's."""
+    """The owner whose list has the conversation; empty for the tenant's."""
     name: str = ""
-    """What the client calls the conversation; empty where it gave no name."""
-    head: str = ""
-    """Second part of the id of the conversation that the turn goes on from, where the client sent new messages only."""
-    lease: str = ""
-    """The name of the lease that such a turn is under; given back with the write. Empty where there is none."""
-    held: bytes = b""
-    """That lease's value."""
+    """The client's name for the conversation; empty where it gave none."""
+    base_branch: str = ""
+    """Stored history only: the second part of the id of the conversation that the turn continues."""
+    lease_name: str = ""
+    """Stored history only: the name of the turn's lease, which the write releases; empty where there is none."""
+    lease_value: bytes = b""
+    """The value of that lease."""
     imported: bool = False
-    """Whether it was led elsewhere, so that no upstream has answered here."""
+    """Whether the conversation took place elsewhere, so that no upstream has answered here."""
 
-    def answered(self, reply: Message, tokens: int, usage: Mapping[str, object]) -> TurnRecord:
-        """The record of the same turn whose answer came to its end.
+    def with_reply(self, reply: Message, tokens: int, usage: Mapping[str, object]) -> TurnRecord:
+        """Return the record of the same turn with its complete reply.
 
-        Written out and in the fields' order, since every turn is made so once: ``replace`` looks for each of the
-        fields, and so many names cost more than the fields themselves.
+        Every turn makes one, so the arguments are positional: ``replace`` would look up each field by name, which
+        costs more than to make the record.
         """
         return TurnRecord(
             self.tenant,
             self.conversation,
             self.chain.extended([reply]),
-            self.known,
+            self.stored_count,
             (*self.messages, reply),
             (*self.tokens, tokens),
             True,  # noqa: FBT003 - complete
@@ -120,16 +123,16 @@ class TurnRecord:
             usage,
             self.owner,
             self.name,
-            self.head,
-            self.lease,
-            self.held,
+            self.base_branch,
+            self.lease_name,
+            self.lease_value,
             self.imported,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """One message as it is read back (FR-4.1)."""
+    """One message as it was stored (FR-4.1)."""
 
     position: int
     """1 for the first non-system message of the conversation."""
@@ -141,7 +144,7 @@ class StoredMessage:
     scheme: str = ""
     """The mark of the rules that ``tokens`` were counted by."""
     unreadable: str = ""
-    """Why the record cannot be read, for the log; then it has no bytes, and this is only its place."""
+    """Why the record cannot be read, for the log. Such a message has a position and no bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +162,14 @@ class StoredConversation:
     updated_at: float
     last_summary_at: float | None = None
     parent: str | None = None
-    """The conversation this one forked from, and after how many messages."""
+    """The conversation that this one is a fork of."""
     parent_messages: int = 0
+    """How many messages this conversation shares with its parent."""
     owner: str = ""
-    """Of the credential that it was made with."""
+    """The owner: the credential that began the conversation."""
     name: str = ""
-    """What the client calls it."""
-    unheard: int = 0
-    """How many messages it had when the newest of them was an answer that its client was told is lost; 0 for never."""
+    """The client's name for the conversation."""
+    lost_reply_position: int = 0
+    """The position of the newest reply that no client received, because the client was told it is lost; 0 for none."""
     broken: tuple[str, ...] = ()
-    """Fields of the record whose numbers cannot be read, and are 0 here."""
+    """The record's fields whose stored numbers cannot be read; they are 0 here."""

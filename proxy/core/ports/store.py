@@ -119,8 +119,8 @@ class StartedTurn:
 
     record: StoredConversation | None
     """None where the conversation is yet to begin."""
-    head: str
-    """Second part of its id."""
+    branch: str
+    """The second part of the conversation's id."""
     lease: Lease | None
     """None where another turn is under way."""
 

@@ -13,7 +13,7 @@ RECORD = TurnRecord(
     tenant="ab",
     conversation="cd",
     chain=chain_of("ab", [ASKED]),
-    known=1,
+    stored_count=1,
     messages=(ASKED,),
     tokens=(5,),
     complete=False,
@@ -27,9 +27,9 @@ RECORD = TurnRecord(
     usage={"a": 1},
     owner="o",
     name="n",
-    head="h",
-    lease="l",
-    held=b"v",
+    base_branch="h",
+    lease_name="l",
+    lease_value=b"v",
     imported=True,
 )
 
@@ -39,7 +39,7 @@ def test_an_answered_turn_is_the_same_turn_with_its_answer() -> None:
     unset = [one.name for one in fields(TurnRecord) if getattr(RECORD, one.name) == one.default]
     assert not unset, "say here what a turn has, or nobody sees it lost"
     reply = message(role="assistant", content="There.")
-    assert RECORD.answered(reply, 6, {"b": 2}) == replace(
+    assert RECORD.with_reply(reply, 6, {"b": 2}) == replace(
         RECORD,
         chain=chain_of("ab", [ASKED, reply]),
         messages=(ASKED, reply),
