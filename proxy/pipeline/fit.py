@@ -169,7 +169,12 @@ class BudgetFitter:
         recipe = self._preparation.recipe_for(context.profile, context.route)
         stored = context.stored
         prepared = await self._preparation.awaited(
-            stored.preparing_lease, context.chain, stored.preparing_count, recipe, seconds, absorbed=stored.preparing_absorbed
+            stored.preparing_lease,
+            context.chain,
+            stored.preparing_count,
+            recipe,
+            seconds,
+            absorbed=stored.preparing_absorbed,
         )
         return replace(context, stored=replace(stored, prepared=prepared, preparing_count=0))
 

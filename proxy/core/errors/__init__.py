@@ -1,0 +1,145 @@
+"""One tree of errors. Every package raises them; only ``server/errors.py`` gives them a status.
+
+* ``TidemarkError``
+    * ``ClientError``: the request is at fault, and the message says how to fix it (``client.py``)
+        * ``InvalidRequest``
+        * ``BodyTooLarge``
+        * ``UnsupportedEncoding``
+        * ``InvalidHttp``
+            * ``VersionUnknown``
+            * ``CodingUnknown``
+            * ``HeadTooLarge``
+            * ``RequestTimedOut``
+        * ``NotAuthenticated``
+        * ``Forbidden``
+            * ``ForeignPage``
+        * ``ModelNotFound``
+        * ``DialectNotServed``
+        * ``ConversationNotFound``
+        * ``ConversationConflict``
+        * ``BadImport``
+        * ``ImportLimit``
+        * ``ContextLengthExceeded``
+    * ``ServiceError``: Tidemark is at fault (``service.py``)
+        * ``ConfigError``
+        * ``ServerBusy``
+        * ``TokenizerFailed``
+        * ``CompactionFailed``
+        * ``SummaryRejected``
+        * ``SummaryOverdue``
+        * ``FlushNotTaken``
+            * ``FlushRefused``
+    * ``StoreError``: the store is at fault (``store.py``)
+        * ``StoreUnavailable``
+            * ``StoreRefuses``
+        * ``RecordUnreadable``
+        * ``TurnNotStored``
+        * ``StoreInUse``
+        * ``StoreFull``
+    * ``UpstreamError``: the provider, or the connection to it, is at fault (``upstream.py``)
+        * ``UpstreamUnreachable``
+        * ``UpstreamTimedOut``
+        * ``UpstreamBroken``
+            * ``UpstreamStalled``
+
+``RetryableError`` is a second base for errors that say when a retry can succeed.
+
+A client may read ``str(error)``; ``internal`` is for the log only and may name hosts and causes. A package that uses a
+library translates the library's errors, always with ``raise ... from``.
+"""
+
+from __future__ import annotations
+
+from proxy.core.errors.base import TidemarkError
+from proxy.core.errors.client import (
+    BadImport,
+    BodyTooLarge,
+    ClientError,
+    CodingUnknown,
+    ContextLengthExceeded,
+    ConversationConflict,
+    ConversationNotFound,
+    DialectNotServed,
+    Forbidden,
+    ForeignPage,
+    HeadTooLarge,
+    ImportLimit,
+    InvalidHttp,
+    InvalidRequest,
+    ModelNotFound,
+    NotAuthenticated,
+    RequestTimedOut,
+    UnsupportedEncoding,
+    VersionUnknown,
+)
+from proxy.core.errors.service import (
+    CompactionFailed,
+    ConfigError,
+    FlushNotTaken,
+    FlushRefused,
+    ServerBusy,
+    ServiceError,
+    SummaryOverdue,
+    SummaryRejected,
+    TokenizerFailed,
+)
+from proxy.core.errors.store import (
+    RecordUnreadable,
+    StoreError,
+    StoreFull,
+    StoreInUse,
+    StoreRefuses,
+    StoreUnavailable,
+    TurnNotStored,
+)
+from proxy.core.errors.upstream import (
+    UpstreamBroken,
+    UpstreamError,
+    UpstreamStalled,
+    UpstreamTimedOut,
+    UpstreamUnreachable,
+)
+
+__all__ = [
+    "BadImport",
+    "BodyTooLarge",
+    "ClientError",
+    "CodingUnknown",
+    "CompactionFailed",
+    "ConfigError",
+    "ContextLengthExceeded",
+    "ConversationConflict",
+    "ConversationNotFound",
+    "DialectNotServed",
+    "FlushNotTaken",
+    "FlushRefused",
+    "Forbidden",
+    "ForeignPage",
+    "HeadTooLarge",
+    "ImportLimit",
+    "InvalidHttp",
+    "InvalidRequest",
+    "ModelNotFound",
+    "NotAuthenticated",
+    "RecordUnreadable",
+    "RequestTimedOut",
+    "ServerBusy",
+    "ServiceError",
+    "StoreError",
+    "StoreFull",
+    "StoreInUse",
+    "StoreRefuses",
+    "StoreUnavailable",
+    "SummaryOverdue",
+    "SummaryRejected",
+    "TidemarkError",
+    "TokenizerFailed",
+    "TurnNotStored",
+    "UnsupportedEncoding",
+    "UpstreamBroken",
+    "UpstreamError",
+    "UpstreamStalled",
+    "UpstreamTimedOut",
+    "UpstreamUnreachable",
+    "VersionUnknown",
+]

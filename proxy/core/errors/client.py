@@ -1,0 +1,128 @@
+"""Errors of requests that cannot be served as they are."""
+
+from __future__ import annotations
+
+from proxy.core.errors.base import TidemarkError
+
+
+class ClientError(TidemarkError):
+    """The request cannot be served as it is."""
+
+    code = "invalid_request_error"
+
+
+class InvalidRequest(ClientError):
+    """A field is missing, of the wrong type or of an unknown value; ``param`` is its path, as OpenAI writes it."""
+
+    def __init__(self, message: str, *, param: str | None = None, code: str = "invalid_value") -> None:
+        super().__init__(message)
+        self.param = param
+        self.code = code
+
+
+class BodyTooLarge(ClientError):
+    """The body is longer than ``server.max_body_mb``."""
+
+    code = "request_too_large"
+
+
+class UnsupportedEncoding(ClientError):
+    """The body has a content coding that Tidemark cannot decode; the message names those that it can."""
+
+    code = "unsupported_encoding"
+
+
+class InvalidHttp(ClientError):
+    """The bytes of a connection are no HTTP request that can be read. The connection is closed after the error."""
+
+    code = "invalid_http_request"
+
+
+class VersionUnknown(InvalidHttp):
+    """The request is of another version of HTTP."""
+
+    code = "http_version_not_supported"
+
+    def __init__(self) -> None:
+        super().__init__("Tidemark speaks HTTP/1.1 and HTTP/1.0.")
+
+
+class CodingUnknown(InvalidHttp):
+    """The body has a transfer coding other than ``chunked``."""
+
+    code = "transfer_coding_not_supported"
+
+    def __init__(self) -> None:
+        super().__init__("Tidemark takes no Transfer-Encoding but 'chunked'.")
+
+
+class HeadTooLarge(InvalidHttp):
+    """The head or the trailers are longer than their bound, or have more lines."""
+
+    code = "request_head_too_large"
+
+
+class RequestTimedOut(InvalidHttp):
+    """The rest of the request did not arrive in time."""
+
+    code = "request_timeout"
+
+
+class NotAuthenticated(ClientError):
+    """The operator's token is missing or wrong."""
+
+    code = "invalid_admin_token"
+
+
+class Forbidden(ClientError):
+    """The action is switched off on this server; the message names what would allow it."""
+
+    code = "admin_token_required"
+
+
+class ForeignPage(Forbidden):
+    """The request came from another site's web page, or under a foreign host name; the message names the setting."""
+
+    code = "foreign_origin"
+
+
+class ModelNotFound(ClientError):
+    """No upstream serves the model; the message names what is configured."""
+
+    code = "model_not_found"
+
+
+class DialectNotServed(ClientError):
+    """The model's provider does not speak the dialect of the request."""
+
+    code = "dialect_not_served"
+
+
+class ConversationNotFound(ClientError):
+    """The conversation does not exist or is another tenant's; the answer does not say which (promise 8)."""
+
+    code = "conversation_not_found"
+
+
+class ConversationConflict(ClientError):
+    """Another turn of the conversation is running, or the conversation has continued past this request."""
+
+    code = "conversation_conflict"
+
+
+class BadImport(ClientError):
+    """The lines are no conversation; the message names them, counted from 1."""
+
+    code = "invalid_import"
+
+
+class ImportLimit(ClientError):
+    """Credentials that no upstream has accepted yet have used up their imports; the message says how to go on."""
+
+    code = "import_limit_exceeded"
+
+
+class ContextLengthExceeded(ClientError):
+    """The request does not fit its budget, even compacted (FR-5.3.1); the message is OpenAI's, with the numbers."""
+
+    code = "context_length_exceeded"

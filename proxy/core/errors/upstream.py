@@ -1,0 +1,35 @@
+"""Errors of providers, and of the connections to them."""
+
+from __future__ import annotations
+
+from proxy.core.errors.base import TidemarkError
+
+
+class UpstreamError(TidemarkError):
+    """The provider could not be reached or broke its protocol."""
+
+    code = "upstream_error"
+
+
+class UpstreamUnreachable(UpstreamError):
+    """No connection to the upstream could be made."""
+
+    code = "upstream_unreachable"
+
+
+class UpstreamTimedOut(UpstreamError):
+    """The upstream did not answer within its time."""
+
+    code = "upstream_timeout"
+
+
+class UpstreamBroken(UpstreamError):
+    """The reply stopped before it was complete."""
+
+    code = "upstream_incomplete"
+
+
+class UpstreamStalled(UpstreamBroken):
+    """The reply had begun, and no more of it arrived within the time."""
+
+    code = UpstreamTimedOut.code
