@@ -1,0 +1,198 @@
+"""The endpoints of one worker process: each is given the parts that it needs, and its routes.
+
+``app/application.py`` serves them. A new dialect is one line in ``Endpoints``, and so is a new family of endpoints.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from proxy.app.parts import Engine, StoredParts
+from proxy.archive import ArchiveAccess, ContextView, ConversationReader, StandingSummaries, Transfer
+from proxy.archive.search_index import MessageSearch
+from proxy.archive.summarize import ManualCompaction
+from proxy.core.conversation.request import Dialect
+from proxy.core.events import Listener
+from proxy.core.ports import Authenticator
+from proxy.pipeline.command_text import mark_of
+from proxy.pipeline.commands import Commands
+from proxy.pipeline.pipeline import Pipeline
+from proxy.pipeline.relay import Relay
+from proxy.pipeline.stored_history import StoredHistory, TurnRules
+from proxy.server.access import ConversationAccess
+from proxy.server.auth import MAX_CACHED_CALLERS, PassthroughAuth
+from proxy.server.endpoints.conversations import ConversationEndpoints
+from proxy.server.endpoints.dialect import DialectEndpoint, EndpointLimits
+from proxy.server.endpoints.offline import OfflineEndpoints
+from proxy.server.endpoints.operations import OperationsEndpoints, RenderMetrics
+from proxy.server.endpoints.registry import RegistryEndpoints
+from proxy.server.operator import OperatorAccess
+from proxy.store.leases import RedisLeases
+
+CHAT = "/v1/chat/completions"
+
+
+class Endpoints:
+    """Builds the endpoints.
+
+    :param relay: carries the replies of every dialect
+    :param metrics: renders the page of metrics
+    :param dialects: further dialects, by the path that each is served at
+    """
+
+    def __init__(
+        self,
+        stored: StoredParts,
+        engine: Engine,
+        relay: Relay,
+        *,
+        secret: bytes,
+        metrics: RenderMetrics,
+        emit: Listener,
+        dialects: Mapping[str, Dialect] | None = None,
+    ) -> None:
+        settings = stored.parts.settings
+        self._stored = stored
+        self._engine = engine
+        self._metrics = metrics
+        self._max_body_bytes = settings.server.max_body_mb * 1024 * 1024
+        self._auth: Authenticator = PassthroughAuth(
+            secret,
+            identity_headers=settings.auth.identity_headers,
+            forward_cookies=settings.server.forward_cookies,
+        )
+        token = settings.secrets.admin_token
+        self._operator = OperatorAccess(settings.server.host, token.reveal() if token else None)
+        self._access = ConversationAccess(self._auth, self._operator)
+        self._pipeline = _pipeline(stored, engine, secret, emit)
+        served: dict[str, Dialect] = {CHAT: stored.parts.chat, **(dialects or {})}
+        self.dialects: dict[str, ASGIApp] = {
+            path: self._dialect_endpoint(dialect, relay, emit) for path, dialect in served.items()
+        }
+        """The endpoint of each dialect, by its path."""
+
+    def routes(self) -> list[BaseRoute]:
+        """Return the routes of all endpoints."""
+        parts = self._stored.parts
+        return [
+            *(Route(path, endpoint, methods=["POST"]) for path, endpoint in self.dialects.items()),
+            *OperationsEndpoints(
+                store=self._stored.store,
+                models=parts.catalog,
+                auth=self._auth,
+                metrics=self._metrics,
+                count_resting=self._engine.writer.resting,
+            ).routes(),
+            *OfflineEndpoints(parts.offline_service(), self._auth, self._max_body_bytes).routes(),
+            *RegistryEndpoints(self._stored.registry, self._auth, self._operator).routes(),
+            *self._conversations().routes(),
+        ]
+
+    def _dialect_endpoint(self, dialect: Dialect, relay: Relay, emit: Listener) -> DialectEndpoint:
+        server = self._stored.parts.settings.server
+        return DialectEndpoint(
+            dialect,
+            pipeline=self._pipeline,
+            relay=relay,
+            access=self._access,
+            limits=EndpointLimits(self._max_body_bytes, server.keepalive_seconds, server.notice_seconds),
+            emit=emit,
+            timer=time.perf_counter,
+        )
+
+    def _conversations(self) -> ConversationEndpoints:
+        """Return the endpoints of stored conversations; each part of the archive gets its own collaborators."""
+        stored, parts, engine = self._stored, self._stored.parts, self._engine
+        store, heads, upstream, dialect = stored.store, stored.by_hand, parts.upstream, parts.chat
+        rights = ArchiveAccess(store, upstream)
+        summaries = StandingSummaries(
+            store=store, upstream=upstream, catalog=parts.catalog, choose=parts.summarizer_for
+        )
+        reading = ConversationReader(
+            access=rights,
+            store=store,
+            summaries=summaries,
+            search=MessageSearch(),
+            deletion_hooks=stored.deletion_hooks,
+            dialect=dialect,
+            clock=time.time,
+        )
+        contexts = ContextView(
+            access=rights,
+            store=store,
+            heads=heads,
+            summaries=summaries,
+            pipeline=self._pipeline,
+            fitter=engine.fitter,
+            dialect=dialect,
+        )
+        transfer = Transfer(
+            access=rights,
+            store=store,
+            heads=heads,
+            upstream=upstream,
+            leases=RedisLeases(store.ask),
+            counter=parts.counter,
+            dialect=dialect,
+            clock=time.time,
+            quota=store.usage,
+        )
+        return ConversationEndpoints(
+            reading=reading,
+            contexts=contexts,
+            transfer=transfer,
+            manual=self._manual(rights),
+            access=self._access,
+            max_body_bytes=self._max_body_bytes,
+        )
+
+    def _manual(self, rights: ArchiveAccess) -> ManualCompaction:
+        stored, engine = self._stored, self._engine
+        return ManualCompaction(
+            access=rights,
+            pipeline=self._pipeline,
+            fitter=engine.fitter,
+            compactor=engine.compactor,
+            upstream=stored.parts.upstream,
+            store=stored.store,
+            heads=stored.by_hand,
+            dialect=stored.parts.chat,
+        )
+
+
+def _marks(secret: bytes) -> Callable[[bytes], str]:
+    """Return the function for the mark of a caller's answers, cached because every request calls it."""
+    return lru_cache(MAX_CACHED_CALLERS)(partial(mark_of, secret))
+
+
+def _pipeline(stored: StoredParts, engine: Engine, secret: bytes, emit: Listener) -> Pipeline:
+    """Return the pipeline with its steps."""
+    parts, store = stored.parts, stored.store
+    rules = parts.settings.history
+    history = StoredHistory(
+        upstream=parts.upstream,
+        store=store,
+        turns=store.turns,
+        heads=stored.by_hand,
+        leases=RedisLeases(store.ask),
+        rules=TurnRules(rules.on_conflict, rules.wait_seconds),
+        full=store.usage.full,
+    )
+    commands = Commands(fitter=engine.fitter, store=store, mark_for=_marks(secret), emit=emit, clock=time.time)
+    return Pipeline(
+        history=history,
+        commands=commands,
+        catalog=parts.catalog,
+        identifier=engine.identifier,
+        fitter=engine.fitter,
+        upstream=parts.upstream,
+        calibrations=stored.calibrations,
+        emit=emit,
+        clock=time.time,
+        timer=time.perf_counter,
+    )
