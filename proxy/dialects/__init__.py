@@ -1,1 +1,1 @@
-"""The client formats: what stands between a request's bytes and the core's messages."""
+"""Client formats. A dialect translates between the bytes of clients and upstreams and the core's values."""

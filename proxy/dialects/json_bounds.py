@@ -1,6 +1,7 @@
-"""Bounds of a body: what it must be made of, and how much may be in it, looked at before anything of it is decoded.
+"""Bounds of a body, checked before anything of it is decoded: UTF-8, the number of values, the number of messages.
 
-Below ``body.py`` and ``beginnings.py``. All of it goes in steps, so that in a thread nobody else waits for it.
+Dialects call it through ``raw_json.py`` and ``prefix_reuse.py``. The checks walk over large bodies in steps, so that a
+thread that makes them does not block the event loop.
 """
 
 from __future__ import annotations
@@ -11,24 +12,24 @@ from codecs import getincrementaldecoder
 from proxy.core.errors import InvalidRequest
 
 STEP_BYTES = 1_048_576
-"""A call that holds the interpreter for so much takes about a millisecond."""
+"""A call over so many bytes keeps the interpreter for about a millisecond."""
 LIGHT_BYTES = 65_536
-"""More new bytes are parsed in a thread: so many take some 0.2 ms, and 20 ms where they are as odd as can be."""
+"""A body with more new bytes is parsed in a thread. So many usually take some 0.2 ms, and 20 ms at worst."""
 MAX_MESSAGES = 20_000
-"""Of one request; OpenAI takes 2,048. What walks over so many takes some 20 ms a step."""
+"""In one request; OpenAI accepts 2,048. A step that walks over so many takes some 20 ms."""
 MAX_VALUES = 400_000
-"""Members and elements of a whole body: twenty for each of the most messages."""
+"""Members and elements in a whole body: twenty for each of ``MAX_MESSAGES``."""
 MAX_PART_VALUES = 20_000
-"""The same of one message: decoding and writing so many holds the interpreter for some 10 ms."""
+"""Members and elements in one message. To decode and write so many keeps the interpreter for some 10 ms."""
 MAX_MEMBER_VALUES = 50_000
-"""The same of any other member; tools have some tens each."""
+"""Members and elements in any other member; each tool has some tens."""
 _decoder = getincrementaldecoder("utf-8")
 _IN_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _MARK = re.compile(rb'["{\[,]')
 
 
 def is_utf8(body: bytes) -> bool:
-    """Whether a body is UTF-8 to its last byte. The decoder of JSON passes over what nobody asks for."""
+    """Return whether all of a body is UTF-8. The JSON decoder does not check members that it skips."""
     if body.isascii():
         return True
     decoder, view = _decoder(), memoryview(body)
@@ -43,10 +44,10 @@ def is_utf8(body: bytes) -> bool:
 def check_values(raw: bytes, most: int, what: str, param: str | None = None) -> None:
     """Refuse JSON with more members and elements than ``most``.
 
-    :param what: what the JSON is called in the error
-    :raises InvalidRequest: it has more
+    :param what: the name of the JSON in the error
+    :raises InvalidRequest: the JSON has more
     """
-    if len(raw) > 2 * most and _has_more(raw, most):  # each takes two bytes at least
+    if len(raw) > 2 * most and _has_more(raw, most):  # each takes at least two bytes
         raise InvalidRequest(
             f"{what} holds more than {most:,} members and elements. Send less at once.",
             param=param,
@@ -58,8 +59,7 @@ def check_messages(count: int, member: str) -> None:
     """Refuse a request with more messages than ``MAX_MESSAGES``.
 
     :param member: the member that has the messages
-
-    :raises InvalidRequest: it has more
+    :raises InvalidRequest: the request has more
     """
     if count > MAX_MESSAGES:
         raise InvalidRequest(
@@ -71,7 +71,10 @@ def check_messages(count: int, member: str) -> None:
 
 
 def _has_more(raw: bytes, most: int) -> bool:
-    """Whether there are more than ``most`` commas and brackets that open, within strings or not, and then without."""
+    """Return whether there are more than ``most`` commas and opening brackets outside strings.
+
+    The first count includes those inside strings, because it is quick; only a count that is too high is made again.
+    """
     marks = 0
     for at in range(0, len(raw), STEP_BYTES):
         marks += sum([raw.count(mark, at, at + STEP_BYTES) for mark in (b",", b"{", b"[")])
@@ -81,15 +84,15 @@ def _has_more(raw: bytes, most: int) -> bool:
 
 
 def _has_more_outside_strings(raw: bytes, most: int) -> bool:
-    """The same, without what stands in strings: at most so many steps as ``most`` and the strings take."""
+    """Return the same, but skip strings. The work is bounded by ``most`` and the length of the strings."""
     marks = at = 0
     while marks <= most and at < len(raw):
-        found = _MARK.search(raw, at, at + STEP_BYTES)
-        if found is None:
+        mark = _MARK.search(raw, at, at + STEP_BYTES)
+        if mark is None:
             at += STEP_BYTES
             continue
-        at = found.end()
-        if found[0] == b'"':
+        at = mark.end()
+        if mark[0] == b'"':
             at = end_of_string(raw, at)
         else:
             marks += 1
@@ -97,11 +100,11 @@ def _has_more_outside_strings(raw: bytes, most: int) -> bool:
 
 
 def end_of_string(raw: bytes, at: int) -> int:
-    """The place after the quotation mark that ends the string whose contents begin at ``at``."""
+    """Return the place after the closing quotation mark of the string whose contents begin at ``at``."""
     while at < len(raw):
         step = _IN_STRING.match(raw, at, at + STEP_BYTES)
         end = step.end() if step else at
         if raw[end : end + 1] == b'"':
             return end + 1
-        at = end + 2 if end == at else end  # an escape where a step ends
+        at = end + 2 if end == at else end  # the step ended inside an escape
     return len(raw)

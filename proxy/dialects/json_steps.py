@@ -1,7 +1,8 @@
-"""JSON with very long strings, decoded step by step, so that in a thread nobody else waits for it.
+"""Decodes JSON with very long strings in steps, so that a thread that does it does not block the event loop.
 
-Below ``members.py``. A decoder holds the interpreter from the beginning of a value to its end: a tenth of a second for
-a text of 60 MB. So long strings are taken out, decoded a megabyte at a time, and put into the value that the rest is.
+Dialects call it through ``raw_json.py``. A decoder keeps the interpreter (the GIL) from the start of a value to its
+end: a tenth of a second for a text of 60 MB. Therefore long strings are replaced by short names before the rest is
+decoded. They are decoded a megabyte at a time, and take the places of their names in the decoded value.
 """
 
 from __future__ import annotations
@@ -17,17 +18,21 @@ from proxy.dialects.json_bounds import STEP_BYTES, end_of_string
 LARGE_BYTES = 2_097_152
 """Smaller values are decoded at once."""
 MAX_STRING_BYTES = 67_108_864
-"""In memory: 64 million letters of ASCII, as base64 is, 16 million where an emoji is among them. OpenAI takes 10
-million characters in one text."""
+"""The memory that one string may take: 64 million ASCII characters, or 16 million where one of them is an emoji. OpenAI
+accepts 10 million characters in one text; images as base64 are ASCII."""
 _SAFE = re.compile(rb'(?:[^"\\]++|\\u[0-9a-fA-F]{4}|\\[^u])*+', re.DOTALL)
-_LOW = re.compile(rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+"""Contents of a string that end at no unfinished escape."""
+_LOW_SURROGATE = re.compile(rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _MARK = re.compile(rb'["{}\[\]]')
 _SCALAR = re.compile(rb"[^ \t\n\r,\]}]*")
 Decode = Callable[[bytes], JsonValue]
 
 
-def decoded_in_steps(raw: bytes, decode: Decode) -> JsonValue:
-    """What ``decode`` makes of a value, with its errors."""
+def decode_in_steps(raw: bytes, decode: Decode) -> JsonValue:
+    """Return what ``decode`` returns for a value, with the same errors.
+
+    :raises InvalidRequest: a string takes more memory than ``MAX_STRING_BYTES``
+    """
     if len(raw) < LARGE_BYTES:
         return decode(raw)
     rest: list[bytes] = []
@@ -44,18 +49,18 @@ def decoded_in_steps(raw: bytes, decode: Decode) -> JsonValue:
         name += b"-"
     names = [b"%b%d" % (name, number) for number in range(len(places))]
     value = decode(b"".join([piece for pair in zip(rest, [*names, b""], strict=True) for piece in pair]))
-    texts = [_text(raw, start, end, decode) for start, end in places]
-    return _filled(value, {one.decode(): text for one, text in zip(names, texts, strict=True)})
+    texts = [_decode_text(raw, start, end, decode) for start, end in places]
+    return _with_texts(value, {name.decode(): text for name, text in zip(names, texts, strict=True)})
 
 
 def end_of_value(raw: bytes, at: int) -> int:
-    """The place after the value that begins at ``at``; what stands in it is not looked at closer.
+    """Return the place after the value that begins at ``at``, without a check whether the value is JSON.
 
-    :raises ValueError: it has no end
+    :raises ValueError: the value has no end
     """
     if raw[at : at + 1] not in (b'"', b"{", b"["):
-        found = _SCALAR.match(raw, at)
-        return found.end() if found else at
+        scalar = _SCALAR.match(raw, at)
+        return scalar.end() if scalar else at
     depth = 0
     while at < len(raw):
         mark = _MARK.search(raw, at, at + STEP_BYTES)
@@ -73,7 +78,7 @@ def end_of_value(raw: bytes, at: int) -> int:
 
 
 def _strings(raw: bytes) -> Iterator[tuple[int, int]]:
-    """Where strings begin and end, with their quotation marks."""
+    """Yield where each string begins and ends, quotation marks included."""
     start = raw.find(b'"')
     while start >= 0:
         end = end_of_string(raw, start + 1)
@@ -81,17 +86,17 @@ def _strings(raw: bytes) -> Iterator[tuple[int, int]]:
         start = raw.find(b'"', end)
 
 
-def _text(raw: bytes, at: int, end: int, decode: Decode) -> str:
-    """A string's contents, cut where no character and no pair of halves is parted."""
+def _decode_text(raw: bytes, at: int, end: int, decode: Decode) -> str:
+    """Decode a string's contents in pieces. No piece ends inside a character, an escape or a surrogate pair."""
     pieces: list[str] = []
     while at < end:
-        found = _SAFE.match(raw, at, min(at + STEP_BYTES, end))
-        stop = found.end() if found else at
+        safe = _SAFE.match(raw, at, min(at + STEP_BYTES, end))
+        stop = safe.end() if safe else at
         while stop > at and stop < end and raw[stop] & 0xC0 == 0x80:
             stop -= 1
-        low = _LOW.match(raw, stop, end)
+        low = _LOW_SURROGATE.match(raw, stop, end)
         stop = low.end() if low else stop
-        stop = end if stop == at else stop  # no such escape: the decoder says so
+        stop = end if stop == at else stop  # an invalid escape: the decoder raises the error
         pieces.append(str(decode(b'"%b"' % raw[at:stop])))
         at = stop
     _check_size(pieces)
@@ -99,39 +104,39 @@ def _text(raw: bytes, at: int, end: int, decode: Decode) -> str:
 
 
 def _check_size(pieces: Sequence[str]) -> None:
-    """Refuse a string that takes more memory than ``MAX_STRING_BYTES`` when it is put together."""
+    """Refuse a string whose pieces take more memory together than ``MAX_STRING_BYTES``."""
     characters = sum(map(len, pieces))
     width = max(map(_width, pieces), default=1)
     if characters * width > MAX_STRING_BYTES:
         most = MAX_STRING_BYTES // width
         raise InvalidRequest(
-            f"A string has {characters:,} characters, and with those that are in it {most:,} are the most. "
+            f"A string has {characters:,} characters. Of characters such as these, {most:,} are the most. "
             "Send less in one text.",
             code="string_above_max_length",
         )
 
 
 def _width(piece: str) -> int:
-    """Bytes that each character of a text takes: 1, 2 or 4, by the largest of them."""
+    """Return the bytes that each character of a text takes in memory: 1, 2 or 4, as its largest character needs."""
     if len(piece) > 1_000:
-        return getsizeof(piece) // len(piece)  # the rest is some 70 bytes
+        return getsizeof(piece) // len(piece)  # the object itself takes some 70 bytes, which the division drops
     largest = ord(max(piece, default="a"))
     return 1 if largest <= 0xFF else 2 if largest <= 0xFFFF else 4
 
 
-def _filled(value: JsonValue, texts: dict[str, str]) -> JsonValue:
-    """The value with the texts in the place of their names."""
+def _with_texts(value: JsonValue, texts: dict[str, str]) -> JsonValue:
+    """Return the value with each text in the place of its name; objects and lists are changed in place."""
     if isinstance(value, str):
         return texts.get(value, value)
-    left = [value]
-    while left and texts:
-        one = left.pop()
-        if isinstance(one, dict):
-            items = [(texts.get(name, name), item) for name, item in one.items()]
-            one.clear()
-            one.update((name, texts.get(item, item) if isinstance(item, str) else item) for name, item in items)
-            left += [item for item in one.values() if isinstance(item, dict | list)]
-        elif isinstance(one, list):
-            one[:] = [texts.get(item, item) if isinstance(item, str) else item for item in one]
-            left += [item for item in one if isinstance(item, dict | list)]
+    containers = [value]
+    while containers and texts:
+        container = containers.pop()
+        if isinstance(container, dict):
+            items = [(texts.get(name, name), item) for name, item in container.items()]
+            container.clear()
+            container.update((name, texts.get(item, item) if isinstance(item, str) else item) for name, item in items)
+            containers += [item for item in container.values() if isinstance(item, dict | list)]
+        elif isinstance(container, list):
+            container[:] = [texts.get(item, item) if isinstance(item, str) else item for item in container]
+            containers += [item for item in container if isinstance(item, dict | list)]
     return value

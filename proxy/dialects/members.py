@@ -9,23 +9,23 @@ from collections.abc import Mapping
 
 from proxy.core.conversation.messages import LONGEST_MODEL_NAME, JsonValue, printable
 from proxy.core.errors import InvalidRequest
-from proxy.dialects.raw_json import decoded
+from proxy.dialects.raw_json import decode_value
 
 
 def model_of(fields: Mapping[str, bytes]) -> str:
     """Read the member ``model``.
 
-    :raises InvalidRequest: the member is missing, is no text, or is too long
+    :raises InvalidRequest: the member is missing, is not a string, or is too long
     """
     if "model" not in fields:
         raise InvalidRequest("Missing required parameter: 'model'.", param="model", code="missing_required_parameter")
-    return checked_model(decoded(fields["model"], "model"))
+    return checked_model(decode_value(fields["model"], "model"))
 
 
 def checked_model(model: JsonValue) -> str:
-    """Return the name of a model, wherever a client gives one.
+    """Check the name of a model, wherever a client sends one, and return it.
 
-    :raises InvalidRequest: it is no text, or longer than ``LONGEST_MODEL_NAME``
+    :raises InvalidRequest: the value is not a string, is empty, or is longer than ``LONGEST_MODEL_NAME``
     """
     if not isinstance(model, str) or not model or model != printable(model):
         raise InvalidRequest("'model' must be a non-empty string.", param="model", code="invalid_type")
@@ -39,13 +39,13 @@ def checked_model(model: JsonValue) -> str:
 
 
 def flag_of(fields: Mapping[str, bytes], name: str) -> bool:
-    """Read a member that is true, false or null; a missing one is false.
+    """Read a member that is true, false or null; a missing member is false.
 
     :raises InvalidRequest: the member has another type
     """
     if name not in fields:
         return False
-    value = decoded(fields[name], name)
+    value = decode_value(fields[name], name)
     if value is not None and not isinstance(value, bool):
         raise InvalidRequest(f"'{name}' must be true or false.", param=name, code="invalid_type")
     return bool(value)

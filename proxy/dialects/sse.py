@@ -1,11 +1,12 @@
-"""Framing: where the events of an event stream end, whatever pieces the network cuts it into.
+"""Cuts an event stream at the ends of its events, wherever the network cuts it.
 
-Beside the relay, on the way of every streamed answer; ``stream.py`` reads the same bytes for what they say.
+The relay calls it for every streamed reply. Each dialect reads what the events say (``chat/stream.py``). Source: the
+event-stream format of the WHATWG HTML standard, section 9.2.
 """
 
 from __future__ import annotations
 
-MAX_HELD_BYTES = 2**20
+MAX_PENDING_BYTES = 2**20
 """A longer event is delivered in pieces."""
 _FIELDS = (b"data", b"event", b"id", b"retry", b":")
 _BLANK_LINES = (b"\n\n", b"\n\r\n", b"\n\r", b"\r\r\n", b"\r\r")
@@ -13,9 +14,9 @@ _BLANK_LINES = (b"\n\n", b"\n\r\n", b"\n\r", b"\r\r\n", b"\r\r")
 
 
 class WholeEvents:
-    """Cuts a stream at the ends of its events, so that what we may have to add stands apart from what was cut short.
+    """Delivers a stream in whole events, so that an event of our own can follow.
 
-    An event that is over never waits for the next one, and what can be no event does not wait at all.
+    An event that has ended never waits for the next one. Bytes that cannot be an event do not wait at all.
     """
 
     def __init__(self) -> None:
@@ -23,28 +24,28 @@ class WholeEvents:
         """The beginning of an event."""
 
     def feed(self, chunk: bytes) -> bytes:
-        """Take in the next bytes, and give those that may go."""
+        """Take in the next bytes, and return those that may go to the client."""
         pending = self.pending
         if not pending and chunk.endswith(b"\n\n"):
             return chunk
-        known = max(len(pending) - 2, 0)  # of an end that falls apart between chunks, two bytes at most are kept
+        searched = max(len(pending) - 2, 0)  # up to two bytes may begin an event's end that the chunk completes
         pending += chunk
-        end = max(_after(pending, blank, known) for blank in _BLANK_LINES)
-        while pending.startswith((b"\n", b"\r"), end):  # the second half of CR LF, or more empty lines
+        end = max(_end_of_last(pending, blank, searched) for blank in _BLANK_LINES)
+        while pending.startswith((b"\n", b"\r"), end):  # the LF of a CR LF, or more empty lines
             end += 1
-        if len(pending) - end > MAX_HELD_BYTES or not _may_begin(bytes(pending[end : end + 5])):
+        if len(pending) - end > MAX_PENDING_BYTES or not _may_begin(bytes(pending[end : end + 5])):
             end = len(pending)
         ready = bytes(pending[:end])
         del pending[:end]
         return ready
 
 
-def _after(data: bytearray, blank: bytes, start: int) -> int:
-    """Where the last ``blank`` ends; 0 where there is none."""
+def _end_of_last(data: bytearray, blank: bytes, start: int) -> int:
+    """Return where the last ``blank`` at or after ``start`` ends; 0 where there is none."""
     place = data.rfind(blank, start)
     return place + len(blank) if place >= 0 else 0
 
 
 def _may_begin(start: bytes) -> bool:
-    """Whether an event may begin with these bytes, or with these and more."""
+    """Return whether an event may begin with these bytes; there may be too few of them to decide."""
     return any(start.startswith(name) or name.startswith(start) for name in _FIELDS)

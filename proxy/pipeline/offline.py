@@ -17,7 +17,7 @@ from proxy.core.conversation.summary import Strategy
 from proxy.core.errors import InvalidRequest
 from proxy.core.ports import Caller, ModelCatalog, Route, TokenCounter, Upstream
 from proxy.dialects.json_bounds import LIGHT_BYTES
-from proxy.dialects.raw_json import decoded, members
+from proxy.dialects.raw_json import decode_value, read_members
 
 STRATEGIES: dict[str, Strategy] = {"extractive": "extractive", "llm": "llm", "hybrid": "hybrid"}
 MIN_BUDGET_TOKENS = 16
@@ -59,7 +59,7 @@ class OfflineService:
 
     async def compact(self, body: bytes, caller: Caller) -> bytes:
         """Return the compacted request and what was done, for ``{"request", "max_tokens", "strategy"}``."""
-        fields = members(body) if len(body) <= LIGHT_BYTES else await asyncio.to_thread(members, body)
+        fields = read_members(body) if len(body) <= LIGHT_BYTES else await asyncio.to_thread(read_members, body)
         unknown = next((name for name in fields if name not in COMPACT_MEMBERS), None)
         if unknown is not None:
             raise InvalidRequest(
@@ -95,14 +95,14 @@ class OfflineService:
 
 
 def _max_tokens(fields: Mapping[str, bytes]) -> int | None:
-    value = decoded(fields["max_tokens"], "max_tokens") if "max_tokens" in fields else None
+    value = decode_value(fields["max_tokens"], "max_tokens") if "max_tokens" in fields else None
     if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
         raise InvalidRequest("'max_tokens' must be a whole number.", param="max_tokens", code="invalid_type")
     return value
 
 
 def _strategy(fields: Mapping[str, bytes]) -> str:
-    value = decoded(fields["strategy"], "strategy") if "strategy" in fields else "extractive"
+    value = decode_value(fields["strategy"], "strategy") if "strategy" in fields else "extractive"
     if not isinstance(value, str):
         raise InvalidRequest("'strategy' must be a string.", param="strategy", code="invalid_type")
     return value

@@ -32,7 +32,7 @@ from proxy.dialects.json_bounds import (
     end_of_string,
     is_utf8,
 )
-from proxy.dialects.json_steps import decoded_in_steps, end_of_value
+from proxy.dialects.json_steps import decode_in_steps, end_of_value
 
 TEXTS = st.text(st.sampled_from(list('ab"\\ {}[],:é漢\ud83d\ude00\N{GRINNING FACE}')), max_size=30)
 VALUES = st.recursive(
@@ -74,7 +74,7 @@ def test_a_value_read_in_steps_is_the_value(value: Any, escaped: bool) -> None: 
     """Escapes, characters of several bytes and pairs of halves are never parted; names may be long, too."""
     raw = json.dumps(value, ensure_ascii=escaped).encode(errors="surrogatepass")
     read: Callable[[bytes], Any] = lambda step: json.loads(step.decode(errors="surrogatepass"))  # noqa: E731
-    assert decoded_in_steps(raw, read) == json.loads(raw.decode(errors="surrogatepass"))
+    assert decode_in_steps(raw, read) == json.loads(raw.decode(errors="surrogatepass"))
     assert end_of_value(b"[" + raw + b" , 1]", 1) == len(raw) + 1
 
 

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.dialects.sse import MAX_HELD_BYTES, WholeEvents
+from proxy.dialects.sse import MAX_PENDING_BYTES, WholeEvents
 
 LINES = st.sampled_from([b"data: {}", b": hi", b"event: x", b"id: 7", b"data"])
 
@@ -39,7 +39,7 @@ def test_what_can_be_no_event_does_not_wait() -> None:
 def test_an_event_without_end_is_not_held_for_ever() -> None:
     """From a size on it is delivered in pieces, all of them."""
     cutter = WholeEvents()
-    first = b"data: " + b"x" * MAX_HELD_BYTES
+    first = b"data: " + b"x" * MAX_PENDING_BYTES
     assert cutter.feed(first[:-10]) == b""
     assert cutter.feed(first[-10:]) == first
     assert cutter.feed(b"yyy") == b"yyy"

@@ -20,7 +20,7 @@ from proxy.core.errors import InvalidRequest, TidemarkError
 from proxy.core.report import OwnAnswer, Usage
 from proxy.dialects.bodies import array_of, array_without, body_of
 from proxy.dialects.members import flag_of, model_of
-from proxy.dialects.raw_json import decoded, elements, members
+from proxy.dialects.raw_json import decode_value, read_elements, read_members
 
 ROLES: Mapping[str, Role] = {"rules": "system", "human": "user", "bot": "assistant"}
 NAMES = {role: name for name, role in ROLES.items()}
@@ -36,12 +36,12 @@ class ToyDialect:
 
     async def parse(self, body: bytes, *, anonymous: bool = False, bounded: bool = True) -> ModelRequest:
         """Parse a body."""
-        fields = members(body, bounded=bounded, listed="turns")
+        fields = read_members(body, bounded=bounded, listed="turns")
         if "turns" not in fields:
             raise InvalidRequest("There are no turns.", param="turns", code="missing_required_parameter")
         model = "" if anonymous and "model" not in fields else model_of(fields)
-        messages = self.parse_messages(elements(fields["turns"]))
-        at_most = decoded(fields["at_most"], "at_most") if "at_most" in fields else None
+        messages = self.parse_messages(read_elements(fields["turns"]))
+        at_most = decode_value(fields["at_most"], "at_most") if "at_most" in fields else None
         limit = at_most if isinstance(at_most, int) else None
         return ModelRequest(body, fields, model, messages, self, flag_of(fields, "live"), limit)
 
@@ -140,7 +140,7 @@ class ToyDialect:
         return b"event: problem\ndata: " + body + b"\n\n"
 
     def _message(self, raw: bytes) -> Message:
-        value = decoded(raw, "turns")
+        value = decode_value(raw, "turns")
         if not isinstance(value, dict) or value.get("who") not in ROLES or not isinstance(value.get("says"), str):
             raise InvalidRequest("A turn has a 'who' and a 'says'.", param="turns", code="invalid_type")
         role, text = ROLES[value["who"]], value["says"]

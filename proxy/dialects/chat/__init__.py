@@ -1,1 +1,1 @@
-"""The chat-completions dialect: its requests, replies and errors become the core's values and back."""
+"""The dialect of chat completions. Other packages reach it through ``chat/dialect.py`` only."""

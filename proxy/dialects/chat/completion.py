@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.request import ModelRequest
 from proxy.core.report import OwnAnswer
-from proxy.dialects.raw_json import decoded
+from proxy.dialects.raw_json import decode_value
 
 NO_TOKENS: Mapping[str, JsonValue] = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 """No model was asked, so nothing is billed."""
@@ -55,12 +55,12 @@ def _head(kind: str, request: ModelRequest, answer: OwnAnswer) -> dict[str, Json
 
 def _choices(request: ModelRequest) -> range:
     """The indices of the choices that are asked for."""
-    asked = decoded(request.fields.get("n", b"null"), "n")
+    asked = decode_value(request.fields.get("n", b"null"), "n")
     return range(min(max(asked, 1), MOST_CHOICES) if isinstance(asked, int) else 1)
 
 
 def _wants_usage(request: ModelRequest) -> bool:
-    options = decoded(request.fields.get("stream_options", b"null"), "stream_options")
+    options = decode_value(request.fields.get("stream_options", b"null"), "stream_options")
     return isinstance(options, dict) and options.get("include_usage") is True
 
 

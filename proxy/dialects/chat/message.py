@@ -14,7 +14,7 @@ import msgspec
 from proxy.core.conversation.digest import Part, long_meaning, meaning
 from proxy.core.conversation.messages import STEP_CHARS, JsonValue, Message, Role, ToolCall, framed, hashed, printable
 from proxy.core.errors import InvalidRequest
-from proxy.dialects.raw_json import HALF
+from proxy.dialects.raw_json import SURROGATE
 
 ROLES: Mapping[str, Role] = {
     "system": "system",
@@ -116,7 +116,7 @@ def _read(raw: bytes, value: JsonValue, where: str) -> Message:
         name=name and printable(name),
         calls=tuple([ToolCall(printable(call.id), printable(call.name), printable(call.arguments)) for call in calls]),
         answers=answers and printable(answers),
-        media=tuple(map(_printable_part, media) if media and HALF.search(raw) else media),
+        media=tuple(map(_printable_part, media) if media and SURROGATE.search(raw) else media),
     )
 
 

@@ -20,7 +20,7 @@ from proxy.dialects.chat.reuse import KnownBody, PrefixReuse, continued, unknown
 from proxy.dialects.json_bounds import LIGHT_BYTES, MAX_PART_VALUES, check_messages
 from proxy.dialects.json_steps import LARGE_BYTES
 from proxy.dialects.members import flag_of, model_of
-from proxy.dialects.raw_json import decoded, elements, members
+from proxy.dialects.raw_json import decode_value, read_elements, read_members
 
 COUNTED = ("tools", "tool_choice", "functions", "function_call", "response_format")
 """Members beside the messages that the provider bills as input."""
@@ -66,7 +66,7 @@ class RequestParser:
 
     def _parse(self, body: bytes, shared: KnownBody | None, *, anonymous: bool, bounded: bool) -> ModelRequest:
         going_on = None if shared is None else continued(body, shared)
-        fields = members(body, bounded=bounded, listed="messages") if going_on is None else going_on.fields
+        fields = read_members(body, bounded=bounded, listed="messages") if going_on is None else going_on.fields
         model = "" if anonymous and "model" not in fields else model_of(fields)
         if going_on is None:
             messages = self._all_messages(fields, bounded=bounded)
@@ -82,7 +82,7 @@ class RequestParser:
         stream, max_output_tokens = flag_of(fields, "stream"), _max_output(fields)
         counted: dict[str, JsonValue] = {}
         if not _COUNTED.isdisjoint(fields):
-            counted = {name: decoded(fields[name], name) for name in COUNTED if name in fields}
+            counted = {name: decode_value(fields[name], name) for name in COUNTED if name in fields}
         return ModelRequest(body, fields, model, messages, self._dialect, stream, max_output_tokens, counted, parsed)
 
     def _all_messages(self, fields: dict[str, bytes], *, bounded: bool) -> tuple[Message, ...]:
@@ -91,7 +91,7 @@ class RequestParser:
                 "Missing required parameter: 'messages'.", param="messages", code="missing_required_parameter"
             )
         try:
-            raws = elements(fields["messages"])
+            raws = read_elements(fields["messages"])
         except (ValueError, RecursionError) as error:
             raise InvalidRequest("'messages' must be an array.", param="messages", code="invalid_type") from error
         if not raws:
@@ -143,7 +143,7 @@ def read_messages(raws: Sequence[bytes]) -> tuple[Message, ...]:
 
 def _read(raw: bytes, index: int) -> Message:
     where = f"messages.[{index}]"
-    value = decoded(raw, where, most_values=MAX_PART_VALUES)
+    value = decode_value(raw, where, most_values=MAX_PART_VALUES)
     try:
         return parse_message(raw, value, index)
     except RecursionError as error:
@@ -155,7 +155,7 @@ def _max_output(fields: dict[str, bytes]) -> int | None:
     for name in ("max_completion_tokens", "max_tokens"):
         if name not in fields:
             continue
-        value = decoded(fields[name], name)
+        value = decode_value(fields[name], name)
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int):

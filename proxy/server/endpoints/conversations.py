@@ -17,7 +17,7 @@ from proxy.archive.summarize import ManualCompaction, ManualSummary, SummarizeRe
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import InvalidRequest
 from proxy.dialects.members import checked_model
-from proxy.dialects.raw_json import decoded, members
+from proxy.dialects.raw_json import decode_value, read_members
 from proxy.server.access import ConversationAccess
 from proxy.server.conversation_json import (
     context_snapshot,
@@ -123,7 +123,7 @@ class ConversationEndpoints:
     async def _summarize(self, request: Request) -> Response:
         caller = self.access.caller(request)
         body = await read_plain_body(request, MAX_SUMMARIZE_BYTES)
-        order = _summarize_request(request.path_params["id"], members(body) if body.strip() else {})
+        order = _summarize_request(request.path_params["id"], read_members(body) if body.strip() else {})
         done = await self.manual.summarize(order, caller)
         response = to_json(_summarize_answer(done))
         response.raw_headers.extend(report_lines(done.report))
@@ -157,7 +157,7 @@ def _summarize_request(conversation: str, fields: Mapping[str, bytes]) -> Summar
             param=unknown[:80],
             code="unknown_parameter",
         )
-    values = {name: decoded(raw, name) for name, raw in fields.items()}
+    values = {name: decode_value(raw, name) for name, raw in fields.items()}
     retention, regenerate, model = (values.get(name) for name in SUMMARIZE_MEMBERS)
     if retention is not None and (isinstance(retention, bool) or not isinstance(retention, int) or retention < 0):
         raise _wrong_type("retention_tokens", "a whole number of tokens, 0 or more")

@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.prefix import owner_of
 from proxy.core.ports import NO_CREDENTIAL, Authenticator, Caller
-from proxy.dialects.raw_json import decoded, members
+from proxy.dialects.raw_json import decode_value, read_members
 from proxy.server.encodings import read_plain_body
 from proxy.server.operator import OperatorAccess
 from proxy.server.responses import to_json, with_error_envelope
@@ -83,7 +83,7 @@ class RegistryEndpoints:
     async def _change(self, request: Request) -> Response:
         self.access.require(request)
         body = await read_plain_body(request, MAX_BODY_BYTES)
-        fields = {name: decoded(raw, name) for name, raw in members(body).items()}
+        fields = {name: decode_value(raw, name) for name, raw in read_members(body).items()}
         caller, owner = self._identify(request)
         return to_json(await self.registry.change(request.path_params["model"], fields, caller, owner))
 
