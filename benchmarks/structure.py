@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import http.client
 import itertools
 import json
 import logging
 import tempfile
 import threading
 import types
-import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -28,8 +28,9 @@ from proxy.server.connections import ClientConnection
 from proxy.store.embedded.server import EmbeddedValkey
 
 ROOT = Path(__file__).parents[1] / "proxy"
-WARM_REQUESTS = 30
-"""The requests before the followed one, which fill caches and open connections."""
+TURNS = 2
+"""The last one is followed; the ones before it fill caches and open connections."""
+HEADERS = {"content-type": "application/json", "authorization": "Bearer key"}
 
 
 class Follower:
@@ -71,21 +72,18 @@ def _moves(places: Sequence[str]) -> int:
 def followed(port: int, follower: Follower, headers: Mapping[str, str], *, turns: int) -> Mapping[str, int]:
     """Return the figures of the last of several turns of one conversation."""
     talk: list[Mapping[str, str]] = []
+    connection = http.client.HTTPConnection(load.HOST, port)
     stored = "X-Tidemark-History" in headers
     for turn in range(turns):
         new = {"role": "user", "content": f"Question {turn}: what comes next?"}
         talk.append(new)
         body = json.dumps({"model": "small", "messages": [new] if stored else talk}).encode()
-        request = urllib.request.Request(
-            f"http://{load.HOST}:{port}/v1/chat/completions",
-            body,
-            {"content-type": "application/json", "authorization": "Bearer key", **headers},
-        )
         follower.entered = []
         follower.active = turn == turns - 1
-        with urllib.request.urlopen(request) as answer:  # noqa: S310 - the address is our own server's
-            talk.append(json.loads(answer.read())["choices"][0]["message"])
+        connection.request("POST", "/v1/chat/completions", body, {**HEADERS, **headers})
+        talk.append(json.loads(connection.getresponse().read())["choices"][0]["message"])
         follower.active = False
+    connection.close()
     return figures(follower.entered)
 
 
@@ -121,7 +119,7 @@ def _follow(upstream: int, store_url: str, *, show: bool) -> None:
         threading.Event().wait(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
     rows = {
-        "small request": followed(port, follower, {}, turns=WARM_REQUESTS // 10),
+        "small request": followed(port, follower, {}, turns=TURNS),
     }
     if show:
         for file, function in follower.entered:
@@ -130,7 +128,7 @@ def _follow(upstream: int, store_url: str, *, show: bool) -> None:
         port,
         follower,
         {"X-Tidemark-Conversation": "structure", "X-Tidemark-History": "stored"},
-        turns=2,
+        turns=TURNS,
     )
     names = list(rows["small request"])
     print(f"{'':<26}" + "".join(f"{name:>24}" for name in names))
