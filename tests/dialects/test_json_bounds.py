@@ -220,9 +220,9 @@ async def test_much_that_is_new_is_parsed_while_the_loop_goes_on() -> None:
     threads: set[int] = set()
 
     class Watched(RequestParser):
-        def _parsed(self, raws: Any, first: int) -> Any:
+        def _parse_all(self, raws: Any, first: int) -> Any:
             threads.add(threading.get_ident())
-            return super()._parsed(raws, first)
+            return super()._parse_all(raws, first)
 
     parser, talk = Watched(ChatDialect()), texts(*["some words"] * 4_000)
     assert len(request(talk)) > 2 * LIGHT_BYTES

@@ -1,7 +1,7 @@
-"""The first step on the road of a request: a body's bytes become a ``ModelRequest``.
+"""Parses a chat completion request: a body's bytes become a ``ModelRequest``.
 
-Every member and every message keeps its own bytes, so that what is not changed is forwarded as it came. A message that
-was seen before is not parsed again, and what takes long is parsed in a thread.
+This is the first step of the pipeline. Every member and every message keeps its own bytes, so that unchanged parts are
+forwarded as they came. A message that was parsed before is not parsed again, and large bodies are parsed in a thread.
 """
 
 from __future__ import annotations
@@ -15,75 +15,75 @@ from proxy.core.conversation.messages import JsonValue, Message
 from proxy.core.conversation.request import Dialect, ModelRequest
 from proxy.core.errors import InvalidRequest
 from proxy.dialects.chat.message import parse_message
-from proxy.dialects.chat.message_bytes import message_bytes
-from proxy.dialects.chat.reuse import KnownBody, PrefixReuse, continued, unknown_bytes
 from proxy.dialects.json_bounds import LIGHT_BYTES, MAX_PART_VALUES, check_messages
 from proxy.dialects.json_steps import LARGE_BYTES
 from proxy.dialects.members import flag_of, model_of
+from proxy.dialects.message_bytes import message_bytes
+from proxy.dialects.prefix_reuse import EarlierBody, PrefixReuse, count_new_bytes
 from proxy.dialects.raw_json import decode_value, read_elements, read_members
 
 COUNTED = ("tools", "tool_choice", "functions", "function_call", "response_format")
-"""Members beside the messages that the provider bills as input."""
+"""Members that the provider bills as input, besides the messages."""
 _COUNTED = frozenset(COUNTED)
 CACHE_BYTES = 64 * 1024 * 1024
-"""Memory for messages that were parsed, all of it counted; some hundred long conversations."""
-BEGINNINGS_SHARE = 3
-"""At most one part of so many is for beginnings of long requests, and the messages that they hold."""
+"""Memory for parsed messages, enough for some hundred long conversations."""
+REUSE_SHARE = 3
+"""One part of so many is the most that earlier bodies and their messages take."""
 MAX_OUTPUT_TOKENS = 100_000_000
-"""Above this a reply length is a slip, not a wish."""
+"""A client that sends a larger reply length made a mistake."""
 
 
 class RequestParser:
     """Parses chat requests, in any thread.
 
-    The mutable state is the cache of messages, oldest first, and that of beginnings. Reading takes no lock, since each
+    Its state is the cache of messages, oldest first, and that of earlier bodies. A read takes no lock, because each
     step is one operation of a dict.
     """
 
     def __init__(self, dialect: Dialect, cache_bytes: int = CACHE_BYTES) -> None:
         self._dialect = dialect
         self._messages: SizedCache[bytes, Message] = SizedCache(cache_bytes, message_bytes)
-        self._beginnings = PrefixReuse(cache_bytes // BEGINNINGS_SHARE)
+        self._reuse = PrefixReuse("messages", cache_bytes // REUSE_SHARE)
         self._changing = Lock()
 
     async def parse(self, body: bytes, *, anonymous: bool = False, bounded: bool = True) -> ModelRequest:
-        """The same as ``parse_now``, in a thread where much of the body is new."""
+        """Parse a body as ``parse_now`` does, in a thread where much of it is new."""
         if len(body) <= LIGHT_BYTES:
-            return self._parse(body, self._beginnings.shared(body), anonymous=anonymous, bounded=bounded)
-        shared = self._beginnings.shared(body)
-        if unknown_bytes(body, shared) <= LIGHT_BYTES:
-            return self._parse(body, shared, anonymous=anonymous, bounded=bounded)
-        return await asyncio.to_thread(self._parse, body, shared, anonymous=anonymous, bounded=bounded)
+            return self._parse(body, self._reuse.find(body), anonymous=anonymous, bounded=bounded)
+        earlier = self._reuse.find(body)
+        if count_new_bytes(body, earlier) <= LIGHT_BYTES:
+            return self._parse(body, earlier, anonymous=anonymous, bounded=bounded)
+        return await asyncio.to_thread(self._parse, body, earlier, anonymous=anonymous, bounded=bounded)
 
     def parse_now(self, body: bytes, *, anonymous: bool = False, bounded: bool = True) -> ModelRequest:
         """Parse the body of ``POST /v1/chat/completions``.
 
-        :param anonymous: whether ``model`` may be left out, where nothing is forwarded
-        :param bounded: whether there is a bound on messages; none on those that the store has
-        :raises InvalidRequest: with ``param`` and a stable ``code``, as OpenAI words it
+        :param anonymous: whether the model may be missing, because nothing is forwarded
+        :param bounded: whether the number of messages has a bound; stored conversations have none
+        :raises InvalidRequest: with ``param`` and a stable ``code``, in OpenAI's words
         """
-        return self._parse(body, self._beginnings.shared(body), anonymous=anonymous, bounded=bounded)
+        return self._parse(body, self._reuse.find(body), anonymous=anonymous, bounded=bounded)
 
-    def _parse(self, body: bytes, shared: KnownBody | None, *, anonymous: bool, bounded: bool) -> ModelRequest:
-        going_on = None if shared is None else continued(body, shared)
-        fields = read_members(body, bounded=bounded, listed="messages") if going_on is None else going_on.fields
+    def _parse(self, body: bytes, earlier: EarlierBody | None, *, anonymous: bool, bounded: bool) -> ModelRequest:
+        continuation = None if earlier is None else self._reuse.read_continuation(body, earlier)
+        fields = read_members(body, bounded=bounded, listed="messages") if continuation is None else continuation.fields
         model = "" if anonymous and "model" not in fields else model_of(fields)
-        if going_on is None:
+        if continuation is None:
             messages = self._all_messages(fields, bounded=bounded)
-            parsed = self._beginnings.begun(body, fields, messages)
+            hints = self._reuse.add(body, fields, messages)
         else:
-            known = going_on.beginning.hints.messages
+            earlier_messages = continuation.earlier.hints.messages
             if bounded:
-                check_messages(len(known) + len(going_on.added), "messages")
-            messages = (*known, *self._parsed(going_on.added, len(known)))
-            parsed = self._beginnings.grown(body, going_on, messages)
-        if self._messages.free < self._beginnings.held:
-            self._make_room()
+                check_messages(len(earlier_messages) + len(continuation.new_messages), "messages")
+            messages = (*earlier_messages, *self._parse_all(continuation.new_messages, len(earlier_messages)))
+            hints = self._reuse.extend(body, continuation, messages)
+        if self._messages.free < self._reuse.size_bytes:
+            self._drop_oldest()
         stream, max_output_tokens = flag_of(fields, "stream"), _max_output(fields)
         counted: dict[str, JsonValue] = {}
         if not _COUNTED.isdisjoint(fields):
             counted = {name: decode_value(fields[name], name) for name in COUNTED if name in fields}
-        return ModelRequest(body, fields, model, messages, self._dialect, stream, max_output_tokens, counted, parsed)
+        return ModelRequest(body, fields, model, messages, self._dialect, stream, max_output_tokens, counted, hints)
 
     def _all_messages(self, fields: dict[str, bytes], *, bounded: bool) -> tuple[Message, ...]:
         if "messages" not in fields:
@@ -98,45 +98,47 @@ class RequestParser:
             raise InvalidRequest("'messages' must hold at least one message.", param="messages", code="empty_array")
         if bounded:
             check_messages(len(raws), "messages")
-        return tuple(self._parsed(raws, 0))
+        return tuple(self._parse_all(raws, 0))
 
-    def _parsed(self, raws: Sequence[bytes], first: int) -> list[Message]:
-        """Messages from their bytes; ``first`` is the place of the first one in the request."""
-        known, used = self._messages.get, self._messages.move_to_end
+    def _parse_all(self, raws: Sequence[bytes], first: int) -> list[Message]:
+        """Parse messages; ``first`` is the place of the first one in the request."""
+        get_cached, mark_newest = self._messages.get, self._messages.move_to_end
         messages: list[Message] = []
         for index, raw in enumerate(raws, first):
-            message = known(raw) if len(raw) < LARGE_BYTES else None
+            message = get_cached(raw) if len(raw) < LARGE_BYTES else None
             if message is None:
-                message = self._message(raw, index)
+                message = self._parse_new(raw, index)
             else:
                 try:
-                    used(raw)
-                except KeyError:  # another thread has made room by it
-                    message = self._message(raw, index)
+                    mark_newest(raw)
+                except KeyError:  # another thread has removed it
+                    message = self._parse_new(raw, index)
             messages.append(message)
         return messages
 
-    def _message(self, raw: bytes, index: int) -> Message:
+    def _parse_new(self, raw: bytes, index: int) -> Message:
+        """Parse a message and cache it."""
         message = _read(raw, index)
         if len(raw) >= LARGE_BYTES:
-            return message  # to look it up would take as long as to read it
+            return message  # a lookup in the cache would take as long as the parse
         with self._changing:
             if raw not in self._messages:
                 self._messages.add(raw, message)
-        if self._messages.free < self._beginnings.held:
-            self._make_room()
+        if self._messages.free < self._reuse.size_bytes:
+            self._drop_oldest()
         return message
 
-    def _make_room(self) -> None:
-        while self._messages.free < self._beginnings.held and self._messages:
-            with self._changing:  # for each by itself: another thread may wait
+    def _drop_oldest(self) -> None:
+        """Remove the oldest messages until both caches keep within their memory."""
+        while self._messages.free < self._reuse.size_bytes and self._messages:
+            with self._changing:  # taken for each message, because another thread may wait
                 self._messages.drop_oldest()
 
 
 def read_messages(raws: Sequence[bytes]) -> tuple[Message, ...]:
-    """Messages from their bytes, without a cache: for what is read of the store, in any thread.
+    """Parse stored messages, without a cache, in any thread.
 
-    :raises InvalidRequest: one is no message
+    :raises InvalidRequest: an element is not a message
     """
     return tuple([_read(raw, index) for index, raw in enumerate(raws)])
 
@@ -151,7 +153,7 @@ def _read(raw: bytes, index: int) -> Message:
 
 
 def _max_output(fields: dict[str, bytes]) -> int | None:
-    """The reply length that is asked for: ``max_completion_tokens`` goes before the older ``max_tokens``."""
+    """Read the longest reply that the client allows. ``max_completion_tokens`` wins over the older ``max_tokens``."""
     for name in ("max_completion_tokens", "max_tokens"):
         if name not in fields:
             continue
@@ -161,7 +163,7 @@ def _max_output(fields: dict[str, bytes]) -> int | None:
         if isinstance(value, bool) or not isinstance(value, int):
             raise InvalidRequest(f"'{name}' must be a whole number.", param=name, code="invalid_type")
         if name == "max_tokens" and value == -1:
-            return None  # llama.cpp and its kin write -1 for "no bound"
+            return None  # llama.cpp and clients of it write -1 for "no bound"
         if not 0 <= value <= MAX_OUTPUT_TOKENS:
             raise InvalidRequest(f"'{name}' must be between 0 and the model's maximum, not {value}.", param=name)
         return value

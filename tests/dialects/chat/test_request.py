@@ -17,8 +17,8 @@ from proxy.core.conversation.messages import printable
 from proxy.core.errors import InvalidRequest
 from proxy.core.ports import SummaryTask
 from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.chat.message_bytes import ENTRY_BYTES, message_bytes
 from proxy.dialects.chat.request import read_messages
+from proxy.dialects.message_bytes import ENTRY_BYTES, message_bytes
 from proxy.summarizers import ExtractiveSummarizer
 from proxy.tokens import LocalTokenCounter
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from proxy.core.conversation.request import ModelRequest
 from proxy.core.errors import InvalidRequest
-from proxy.dialects.chat import reuse as beginnings
+from proxy.dialects import prefix_reuse
 from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.chat.request import RequestParser
 
@@ -41,7 +41,7 @@ def content_of(request: ModelRequest) -> object:
 @pytest.fixture(autouse=True)
 def short_bodies_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every length is long enough."""
-    monkeypatch.setattr(beginnings, "LONG_BYTES", 0)
+    monkeypatch.setattr(prefix_reuse, "LONG_BYTES", 0)
 
 
 @settings(max_examples=500)
@@ -118,17 +118,17 @@ def test_the_same_array_in_another_member_is_not_taken_for_the_messages() -> Non
         assert content_of(parser.parse_now(sent)) == content_of(ChatDialect().parser.parse_now(sent))
 
 
-def test_beginnings_give_way_to_newer_ones() -> None:
+def test_earlier_bodies_give_way_to_newer_ones() -> None:
     """As many as the bound allows, and the messages they hold are counted."""
-    kept = beginnings.PrefixReuse(4000)
+    reuse = prefix_reuse.PrefixReuse("messages", 4000)
     parser = ChatDialect().parser
     for number in range(20):
         sent = body(conversation_of([f"{number} {'x' * 500}"]), {})
         request = parser.parse_now(sent)
-        kept.begun(sent, dict(request.fields), request.messages)
-        assert kept.held <= 4000
-    assert kept.shared(body(conversation_of([f"19 {'x' * 500}", "more"]), {})) is not None
-    assert kept.shared(body(conversation_of([f"0 {'x' * 500}", "more"]), {})) is None
+        reuse.add(sent, dict(request.fields), request.messages)
+        assert reuse.size_bytes <= 4000
+    assert reuse.find(body(conversation_of([f"19 {'x' * 500}", "more"]), {})) is not None
+    assert reuse.find(body(conversation_of([f"0 {'x' * 500}", "more"]), {})) is None
 
 
 def test_bytes_that_are_no_utf8_are_refused_whatever_was_seen_before() -> None:

@@ -1,4 +1,4 @@
-"""What a parsed message takes in memory. Below the caches of ``body.py`` and ``beginnings.py``."""
+"""Measures the memory of a parsed message, for the caches of the parsers and of ``prefix_reuse.py``."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from sys import getsizeof
 from proxy.core.conversation.messages import DIGEST_BYTES, Message
 
 ENTRY_BYTES = 190
-"""What a message takes beside its parts: the object itself and its place in a cache (CPython 3.11, measured)."""
+"""The memory of a message without its parts: the object and its place in a cache (CPython 3.11, measured)."""
 _BARE_BYTES = ENTRY_BYTES + 2 * getsizeof(None) + getsizeof(()) + getsizeof(bytes(DIGEST_BYTES)) + getsizeof(b"")
-"""Of a message that is a text alone, beside that text and the bytes of ``raw``."""
+"""The memory of a message that has a text only, without that text and the bytes of ``raw``."""
 
 
 def message_bytes(message: Message) -> int:
-    """Memory that a message in the cache takes.
+    """Return the memory that a cached message takes.
 
-    Text with an emoji in it takes four bytes a letter, and small objects twenty times their JSON, so it is
-    measured, not reckoned from the length.
+    It is measured, because the length does not tell it: a text with an emoji takes four bytes a character, and small
+    objects take twenty times their JSON.
     """
     if not message.calls and not message.media and message.name is None and message.answers is None:
-        # Nearly always; what is not there is the same everywhere.
+        # Nearly always. The absent parts are shared by all messages.
         return _BARE_BYTES + len(message.raw) + getsizeof(message.text)
     size = ENTRY_BYTES
     parts: list[object] = [message.raw, message.text, message.name, message.answers, message.digest, message.media]
