@@ -1,8 +1,8 @@
-"""Decodes JSON with very long strings in steps, so that a thread that does it does not block the event loop.
+"""Decodes JSON with very long strings in steps, so that the event loop can run between them.
 
-Dialects call it through ``raw_json.py``. A decoder keeps the interpreter (the GIL) from the start of a value to its
-end: a tenth of a second for a text of 60 MB. Therefore long strings are replaced by short names before the rest is
-decoded. They are decoded a megabyte at a time, and take the places of their names in the decoded value.
+Dialects call it through ``raw_json.py``, in a thread. A decoder keeps the interpreter (the GIL) from the start of a
+value to its end: a tenth of a second for a text of 60 MB. Therefore long strings are replaced by short names before the
+rest is decoded. They are decoded a megabyte at a time, and take the places of their names in the decoded value.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ PLAIN = (
     "config",
     "core/breaker.py",
     "demo",
+    "dialects",
     "integrations",
     "memory_flush",
     "offload",

@@ -1,7 +1,6 @@
-"""Clipping in the chat dialect: a message's JSON with the middle of its text replaced by a mark.
+"""Clips a chat message: replaces the middle of its text by a mark, and leaves all other members' bytes as they are.
 
-Called by compaction, which is told by ``core/planning/clip.py`` what to clip and how far. All other members keep the
-client's own bytes.
+The step ``fit`` calls it through the dialect. ``core/planning/clip.py`` decides which messages to clip, and where.
 """
 
 from __future__ import annotations
@@ -14,37 +13,40 @@ from functools import partial
 from proxy.core.conversation.messages import JsonValue, Message, printable
 from proxy.dialects.chat.message import TEXT_PARTS, parse_message
 
-_FRAMED = "\n{mark}\n"
+_MARK_LINES = "\n{mark}\n"
 _SPACE = re.compile(r"[ \t\n\r]*")
 _READ = json.JSONDecoder().raw_decode
 
 
-def replace_middle(message: Message, head: int, tail: int, mark: str) -> Message:
-    """The message with ``mark`` in place of the characters ``head`` to ``tail`` of its text."""
-    framed = _FRAMED.format(mark=mark)
-    made = _replaced(message.raw.decode(), "content", lambda raw: _content(raw, head, tail, framed)).encode()
-    return parse_message(made, json.loads(made), 0)
+def replace_middle(message: Message, first: int, last: int, mark: str) -> Message:
+    """Replace the characters from ``first`` to ``last`` of a message's text by a mark."""
+    lines = _MARK_LINES.format(mark=mark)
+    clipped = _with_member(message.raw.decode(), "content", lambda raw: _clip_content(raw, first, last, lines)).encode()
+    return parse_message(clipped, json.loads(clipped), 0)
 
 
-def _content(raw: str, head: int, tail: int, framed: str) -> str:
-    """A member ``content``, a string or a list of parts; parts that stand in the middle as a whole are left out."""
+def _clip_content(raw: str, first: int, last: int, lines: str) -> str:
+    """Clip a ``content``, which is a string or a list of parts. Parts that are wholly in the middle are removed.
+
+    :param lines: the mark with its line ends
+    """
     value = json.loads(raw)
     if isinstance(value, str):
         text = printable(value)
-        return json.dumps(text[:head] + framed + text[tail:], ensure_ascii=False)
+        return json.dumps(text[:first] + lines + text[last:], ensure_ascii=False)
     parts: list[str] = []
-    at, marked = 0, False
+    at, has_mark = 0, False
     for part, start, end in _elements(raw):
         text = _text_of(part)
-        first, last = max(head - at, 0), max(tail - at, 0)
-        kept = text[last:] if marked else text[:first]
-        if text and not marked and len(text) >= first:
-            kept, marked = text[:first] + framed + text[last:], True
-        at += len(text) + 1 if text else 0  # what joins them in ``Message.text``
-        if kept == text:
+        before, after = max(first - at, 0), max(last - at, 0)
+        clipped = text[after:] if has_mark else text[:before]
+        if text and not has_mark and len(text) >= before:
+            clipped, has_mark = text[:before] + lines + text[after:], True
+        at += len(text) + 1 if text else 0  # the line end that joins parts in ``Message.text``
+        if clipped == text:
             parts.append(raw[start:end])
-        elif kept:
-            parts.append(_replaced(raw[start:end], "text", partial(_as_json, kept)))
+        elif clipped:
+            parts.append(_with_member(raw[start:end], "text", partial(_as_json, clipped)))
     return "[" + ",".join(parts) + "]"
 
 
@@ -59,8 +61,8 @@ def _text_of(part: JsonValue) -> str:
     return printable(text) if isinstance(text, str) else ""
 
 
-def _replaced(raw: str, name: str, change: Callable[[str], str]) -> str:
-    """An object with one member's value changed, all else as it is written."""
+def _with_member(raw: str, name: str, change: Callable[[str], str]) -> str:
+    """Return an object with one member's value changed; all other text stays."""
     pieces: list[str] = []
     done = 0
     for member, start, end in _members(raw):
@@ -71,28 +73,28 @@ def _replaced(raw: str, name: str, change: Callable[[str], str]) -> str:
 
 
 def _members(raw: str) -> Iterator[tuple[str, int, int]]:
-    """Each member of an object: its name, and where its value begins and ends. The text is known to be JSON."""
-    at = _past(raw, raw.index("{") + 1)
+    """Yield the name of each member of an object, and where its value begins and ends. The text must be JSON."""
+    at = _skip_space(raw, raw.index("{") + 1)
     while raw[at] != "}":
         name, at = _READ(raw, at)
-        start = _past(raw, raw.index(":", at) + 1)
+        start = _skip_space(raw, raw.index(":", at) + 1)
         _, end = _READ(raw, start)
         yield name, start, end
-        at = _past(raw, end)
-        at = _past(raw, at + 1) if raw[at] == "," else at
+        at = _skip_space(raw, end)
+        at = _skip_space(raw, at + 1) if raw[at] == "," else at
 
 
 def _elements(raw: str) -> Iterator[tuple[JsonValue, int, int]]:
-    """Each element of a list, and where it begins and ends."""
-    at = _past(raw, raw.index("[") + 1)
+    """Yield each element of a list, and where it begins and ends."""
+    at = _skip_space(raw, raw.index("[") + 1)
     while raw[at] != "]":
         value, end = _READ(raw, at)
         yield value, at, end
-        at = _past(raw, end)
-        at = _past(raw, at + 1) if raw[at] == "," else at
+        at = _skip_space(raw, end)
+        at = _skip_space(raw, at + 1) if raw[at] == "," else at
 
 
-def _past(raw: str, at: int) -> int:
-    """The place after any white space."""
+def _skip_space(raw: str, at: int) -> int:
+    """Return the place after any white space."""
     space = _SPACE.match(raw, at)
     return space.end() if space else at

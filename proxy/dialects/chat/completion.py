@@ -1,4 +1,4 @@
-"""An answer of Tidemark's own in the format of chat completions, streamed or not.
+"""Writes an answer of Tidemark's own in the format of chat completions, streamed or not.
 
 Source: OpenAI API reference, "The chat completion object" and "The chat completion chunk object".
 """
@@ -14,26 +14,26 @@ from proxy.core.report import OwnAnswer
 from proxy.dialects.raw_json import decode_value
 
 NO_TOKENS: Mapping[str, JsonValue] = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
-"""No model was asked, so nothing is billed."""
+"""The usage of an answer that no model gave, so nothing is billed."""
 ID_PREFIX = "chatcmpl-tidemark-"
-"""Completions of Tidemark's own are known by it."""
+"""Begins the id of each completion of Tidemark's own."""
 MOST_CHOICES = 128
 """The reference's maximum of ``n``."""
 
 
 def completion(request: ModelRequest, answer: OwnAnswer) -> bytes:
-    """The answer as one object; each of ``n`` choices is the same."""
+    """Write the answer as one object; all of its ``n`` choices are the same."""
     message: JsonValue = {"role": "assistant", "content": answer.text, "refusal": None, "annotations": []}
     choices = [
         {"index": index, "message": message, "logprobs": None, "finish_reason": "stop"} for index in _choices(request)
     ]
-    return _dumped({**_head("chat.completion", request, answer), "choices": choices, "usage": NO_TOKENS})
+    return _encode_json({**_head("chat.completion", request, answer), "choices": choices, "usage": NO_TOKENS})
 
 
 def event_stream(request: ModelRequest, answer: OwnAnswer) -> bytes:
-    """The answer as a whole stream of events; with ``include_usage`` the usage comes last, as the reference says."""
-    wanted = _wants_usage(request)
-    head = _head("chat.completion.chunk", request, answer) | ({"usage": None} if wanted else {})
+    """Write the answer as a whole event stream; with ``include_usage`` the usage comes last, as in the reference."""
+    includes_usage = _wants_usage(request)
+    head = _head("chat.completion.chunk", request, answer) | ({"usage": None} if includes_usage else {})
     deltas: list[tuple[Mapping[str, JsonValue], str | None]] = [
         ({"role": "assistant", "content": "", "refusal": None}, None),
         ({"content": answer.text}, None),
@@ -44,9 +44,9 @@ def event_stream(request: ModelRequest, answer: OwnAnswer) -> bytes:
         for delta, reason in deltas
         for index in _choices(request)
     ]
-    if wanted:
+    if includes_usage:
         chunks.append({**head, "choices": [], "usage": NO_TOKENS})
-    return b"".join([b"data: " + _dumped(chunk) + b"\n\n" for chunk in chunks]) + b"data: [DONE]\n\n"
+    return b"".join([b"data: " + _encode_json(chunk) + b"\n\n" for chunk in chunks]) + b"data: [DONE]\n\n"
 
 
 def _head(kind: str, request: ModelRequest, answer: OwnAnswer) -> dict[str, JsonValue]:
@@ -54,9 +54,9 @@ def _head(kind: str, request: ModelRequest, answer: OwnAnswer) -> dict[str, Json
 
 
 def _choices(request: ModelRequest) -> range:
-    """The indices of the choices that are asked for."""
-    asked = decode_value(request.fields.get("n", b"null"), "n")
-    return range(min(max(asked, 1), MOST_CHOICES) if isinstance(asked, int) else 1)
+    """Return the indices of the choices that the client wants."""
+    count = decode_value(request.fields.get("n", b"null"), "n")
+    return range(min(max(count, 1), MOST_CHOICES) if isinstance(count, int) else 1)
 
 
 def _wants_usage(request: ModelRequest) -> bool:
@@ -64,5 +64,5 @@ def _wants_usage(request: ModelRequest) -> bool:
     return isinstance(options, dict) and options.get("include_usage") is True
 
 
-def _dumped(value: JsonValue) -> bytes:
+def _encode_json(value: JsonValue) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -1,6 +1,7 @@
-"""A JSON object that comes in pieces, as the ``delta`` of a stream's chunks and the tool calls in it do.
+"""Joins the pieces of a JSON object that a stream sends.
 
-Below ``delta.py``, which knows what the members mean.
+The ``delta`` of a chunk is such a piece, and so is each tool call in it. ``reply.py`` calls this, and knows what the
+members mean.
 """
 
 from __future__ import annotations
@@ -10,51 +11,54 @@ from collections.abc import Mapping
 from proxy.core.conversation.messages import JsonValue
 
 WHOLE = frozenset({"id", "role", "type"})
-"""Strings that never come in pieces: the first that is not empty counts."""
+"""Members whose strings never come in pieces: the first that is not empty counts."""
 MAX_DEPTH = 8
-"""Objects this deep are taken as they are; the API's own are two deep."""
+"""Objects at this depth are not joined: the newest counts. The API's own are two deep."""
 
 
-class Pieces:
-    """An object so far: strings are joined, lists extended, objects folded in turn; of all else the newest counts."""
+class PartialObject:
+    """An object that comes in pieces.
+
+    Strings are joined, lists are extended and objects are folded. Of any other value, the newest counts.
+    """
 
     __slots__ = ("members",)
 
     def __init__(self) -> None:
         self.members: dict[str, JsonValue] = {}
-        """Strings as ``_Text``, objects as ``Pieces``, lists as ``_Parts``, all else as it came."""
+        """Strings as ``_Text``, objects as ``PartialObject``, lists as ``_Parts``, all else as it came."""
 
     def fold(self, piece: Mapping[str, JsonValue], depth: int = 0) -> None:
-        """Take in one piece; a null says nothing."""
+        """Take in one piece; a null changes nothing."""
         members = self.members
         for key, value in piece.items():
-            known = members.get(key)
+            member = members.get(key)
             if isinstance(value, str):
-                if isinstance(known, _Text):
-                    known.append(value)
+                if isinstance(member, _Text):
+                    member.append(value)
                 else:
-                    members[key] = _with_text(known, value, key)
+                    members[key] = _with_text(member, value, key)
             elif isinstance(value, dict) and depth < MAX_DEPTH:
-                if not isinstance(known, Pieces):
-                    known = members[key] = Pieces()
-                known.fold(value, depth + 1)
+                if not isinstance(member, PartialObject):
+                    member = members[key] = PartialObject()
+                member.fold(value, depth + 1)
             elif isinstance(value, list):
-                if not isinstance(known, _Parts):
-                    known = members[key] = _Parts(known)
-                known.extend(value)
+                if not isinstance(member, _Parts):
+                    member = members[key] = _Parts(member)
+                member.extend(value)
             elif value is not None:
                 members[key] = value
 
-    def goes_on(self, key: str, value: JsonValue) -> bool:
-        """Join a string to the one that is there; False where that is not what there is to do."""
-        known = self.members.get(key)
-        if not isinstance(known, _Text) or not isinstance(value, str):
+    def append_text(self, key: str, value: JsonValue) -> bool:
+        """Append a string to a member that is a string; return False where one of them is not."""
+        member = self.members.get(key)
+        if not isinstance(member, _Text) or not isinstance(value, str):
             return False
-        known.append(value)
+        member.append(value)
         return True
 
     def value(self) -> dict[str, JsonValue]:
-        """The object as it is so far."""
+        """Return the object as joined so far."""
         return {key: _value(member) for key, member in self.members.items()}
 
 
@@ -63,42 +67,42 @@ class _Text(list[str]):
 
 
 class _Parts(list[JsonValue]):
-    """A list that grows; what is said as a bare string before or after it is a text part of it."""
+    """A list that grows. A string before or after it becomes a text part in it."""
 
-    def __init__(self, known: JsonValue) -> None:
+    def __init__(self, member: JsonValue) -> None:
         super().__init__()
-        if isinstance(known, _Text):
-            self.say("".join(known))
+        if isinstance(member, _Text):
+            self.add_text("".join(member))
 
-    def say(self, text: str) -> None:
-        """Add a bare string, to the one before it if there is one."""
+    def add_text(self, text: str) -> None:
+        """Add a string to the last part, or as a new part."""
         if not text:
             return
         last = self[-1] if self else None
-        if not isinstance(last, Pieces):
-            last = Pieces()
+        if not isinstance(last, PartialObject):
+            last = PartialObject()
             self.append(last)
         last.fold({"type": "text", "text": text})
 
 
-def _with_text(known: JsonValue, text: str, key: str) -> JsonValue:
-    """A member after a string has come that does not go on with a string."""
-    if isinstance(known, _Parts):
-        known.say(text)
-        return known
-    return known or text if key in WHOLE else _Text([text])
+def _with_text(member: JsonValue, text: str, key: str) -> JsonValue:
+    """Return a member that was not a string in pieces, after a string came for it."""
+    if isinstance(member, _Parts):
+        member.add_text(text)
+        return member
+    return member or text if key in WHOLE else _Text([text])
 
 
 def _value(member: JsonValue) -> JsonValue:
     if isinstance(member, _Text):
         return _joined(member)
-    if isinstance(member, Pieces):
+    if isinstance(member, PartialObject):
         return member.value()
     return [_value(part) for part in member] if isinstance(member, _Parts) else member
 
 
 def _joined(pieces: list[str]) -> str:
-    """The whole text; a character whose halves came apart is one again (RFC 8259, section 7)."""
+    """Join a text; surrogates of one character that came in two pieces become a pair (RFC 8259, section 7)."""
     text = "".join(pieces)
     try:
         text.encode()

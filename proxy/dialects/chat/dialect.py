@@ -1,4 +1,4 @@
-"""The dialect of chat completions: everything that is OpenAI's format and nobody else's, behind one object.
+"""The dialect of chat completions: everything that only OpenAI's format has, behind one object.
 
 The pipeline, the relay and the upstream reach this package through ``Dialect`` (``proxy/core/conversation/request.py``)
 only. Source: OpenAI API reference, "Create chat completion".

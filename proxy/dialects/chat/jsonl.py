@@ -1,6 +1,6 @@
-"""A conversation from lines of JSON: read, and refused with line numbers where it is none.
+"""Reads a conversation from lines of JSON, one message a line, and names the lines with errors.
 
-Beside the road: an export of Tidemark's own, or of anybody's messages in OpenAI's format, one a line.
+Imports call it, on no request's path. The lines are an export of Tidemark or messages in OpenAI's format.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from proxy.core.errors import BadImport, InvalidRequest
 from proxy.dialects.chat.message import parse_message
 
 MOST_PROBLEMS = 20
-"""Told at once; a file of another format has one in every line."""
+"""Problems that one error names; a file of another format has one in every line."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonLine:
-    """A message and where it stands, counted from 1."""
+    """A message and the number of its line, counted from 1."""
 
     number: int
     message: Message
 
 
 def read_lines(data: bytes) -> list[JsonLine]:
-    """The messages, each in the bytes of its line; empty lines are passed over.
+    """Read the messages, each in the bytes of its line; empty lines are skipped.
 
-    :raises BadImport: a line is no message, or a tool call and its results have come apart; nothing is taken then
+    :raises BadImport: a line is not a message, or a tool call or a result is alone; nothing is imported then
     """
     lines: list[JsonLine] = []
     problems: list[str] = []
@@ -42,7 +42,7 @@ def read_lines(data: bytes) -> list[JsonLine]:
         except InvalidRequest as error:
             problems.append(f"line {number}: {error}")
         except (ValueError, RecursionError):
-            problems.append(f"line {number}: this is no JSON")
+            problems.append(f"line {number}: this is not JSON")
     problems += broken_pairs(lines) if not problems else []
     if not problems and all(line.message.is_system for line in lines):
         problems.append("line 1: there is no message but system messages")
@@ -53,16 +53,19 @@ def read_lines(data: bytes) -> list[JsonLine]:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
-def _finite(said: str) -> float:
-    number = float(said)
-    return number if math.isfinite(number) else _refuse(said)
+def _finite(digits: str) -> float:
+    number = float(digits)
+    return number if math.isfinite(number) else _refuse(digits)
 
 
 def broken_pairs(lines: list[JsonLine]) -> list[str]:
-    """Where a result answers no call, or a call has no result although the talk goes on; at the end one may be open."""
+    """Return the problems of tool calls: a result without its call, or a call without its result.
+
+    The last message's calls need no results yet.
+    """
     problems: list[str] = []
     waiting: dict[str, int] = {}
     for line in lines:

@@ -1,7 +1,7 @@
-"""The chat-completions dialect: a decoded message object becomes a ``Message``.
+"""Reads one message object of chat completions, after its JSON was decoded, as a ``Message``.
 
-Between the edge, which decodes JSON, and the core, which is neutral of dialects. Other dialects get a
-file of their own beside this one. Source: OpenAI API reference, "Create chat completion", ``messages``.
+The parser calls it for each new message of a request, and the reply reader for each reply. Source: OpenAI API
+reference, "Create chat completion", ``messages``.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ ROLES: Mapping[str, Role] = {
     "function": "tool",
 }
 TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal"})
-_PLAIN_ROLES: Mapping[str, Role] = {said: role for said, role in ROLES.items() if said != "function"}
-"""Whose messages are one text, nearly always; a function's is read by its name, too."""
-_BESIDE = ("name", "refusal", "tool_calls", "function_call", "audio")
-"""What is read of such a message beside ``role`` and ``content``."""
-_OPENINGS = {role: framed(role.encode(), b"text") for role in _PLAIN_ROLES.values()}
-_ENDING = framed(b"calls", b"", b"", b"")
-"""What stands before and after the text in the digest of a message that is one text; ``meaning`` says it whole."""
+_PLAIN_ROLES: Mapping[str, Role] = {name: role for name, role in ROLES.items() if name != "function"}
+"""Roles whose messages are nearly always one text. The digest of a function's message needs its name, too."""
+_OTHER_MEMBERS = ("name", "refusal", "tool_calls", "function_call", "audio")
+"""Members with a meaning, besides ``role`` and ``content``."""
+_DIGEST_STARTS = {role: framed(role.encode(), b"text") for role in _PLAIN_ROLES.values()}
+_DIGEST_END = framed(b"calls", b"", b"", b"")
+"""What the digest of a message with one text hashes before and after the text; ``meaning`` has the whole rule."""
 
 
 class _WithRole(msgspec.Struct):
@@ -42,38 +42,38 @@ class _WithRole(msgspec.Struct):
 
 _ROLE = msgspec.json.Decoder(_WithRole)
 LEGACY_CALL = "function:"
-"""Legacy ``function_call`` has no id: the function's name, so prefixed, pairs the call with its result."""
+"""Begins the id of a legacy ``function_call``, which has none of its own; the function's name follows."""
 
 
 def parse_message(raw: bytes, value: JsonValue, index: int) -> Message:
     """Read one message.
 
-    :param raw: the message's own JSON, kept as it is
+    :param raw: the message's own JSON, which stays as it is
     :param value: the same, decoded
     :param index: its place in ``messages``, for the error's ``param``
-    :raises InvalidRequest: the message is no object, its role is unknown, or a known field has another type
+    :raises InvalidRequest: the message is not an object, its role is unknown, or a known field has another type
     """
-    plain = _plain(raw, value) if isinstance(value, dict) and len(raw) <= STEP_CHARS else None
-    return plain or _read(raw, value, f"messages.[{index}]")
+    message = _read_plain(raw, value) if isinstance(value, dict) and len(raw) <= STEP_CHARS else None
+    return message or _read(raw, value, f"messages.[{index}]")
 
 
-def _plain(raw: bytes, value: Mapping[str, JsonValue]) -> Message | None:
-    """What nearly every message is: one text that somebody says or a tool answers. None where it is more, or less.
+def _read_plain(raw: bytes, value: Mapping[str, JsonValue]) -> Message | None:
+    """Read a message that is one text, as nearly every message is; None for any other message.
 
-    The same as ``_read`` makes of it, in a fifth of the time.
+    The result is that of ``_read``, in a fifth of the time.
     """
-    said, text = value.get("role"), value.get("content")
-    if not isinstance(said, str) or not isinstance(text, str) or said not in _PLAIN_ROLES:
+    role_name, text = value.get("role"), value.get("content")
+    if not isinstance(role_name, str) or not isinstance(text, str) or role_name not in _PLAIN_ROLES:
         return None
     if len(value) > 2:
-        for name in _BESIDE:
+        for name in _OTHER_MEMBERS:
             if value.get(name) is not None:
                 return None
-    role, ending = _PLAIN_ROLES[said], _ENDING
+    role, ending = _PLAIN_ROLES[role_name], _DIGEST_END
     answers: str | None = None
-    meant = text.strip() if role == "assistant" else text
+    significant = text.strip() if role == "assistant" else text
     try:
-        encoded = meant.encode()
+        encoded = significant.encode()
         if role == "tool":
             call = value.get("tool_call_id")
             if not isinstance(call, str):
@@ -81,22 +81,22 @@ def _plain(raw: bytes, value: Mapping[str, JsonValue]) -> Message | None:
             answers = call
             ending = framed(b"calls", call.encode(), b"", b"")
     except UnicodeEncodeError:
-        return None  # half a character
+        return None  # an unpaired surrogate
     if not encoded:
         return None
-    digest = hashed(b"".join((_OPENINGS[role], len(encoded).to_bytes(8, "little"), encoded, ending)))
+    digest = hashed(b"".join((_DIGEST_STARTS[role], len(encoded).to_bytes(8, "little"), encoded, ending)))
     return Message(raw, role, text, digest) if answers is None else Message(raw, role, text, digest, answers=answers)
 
 
 def _read(raw: bytes, value: JsonValue, where: str) -> Message:
-    """Any message; ``where`` it stands is for the error's ``param``."""
+    """Read any message; ``where`` is its place, for the error's ``param``."""
     if not isinstance(value, dict):
         raise InvalidRequest(f"Each message must be an object; {where} is not.", param=where, code="invalid_type")
-    said = value.get("role")
-    role = ROLES.get(said) if isinstance(said, str) else None
+    role_name = value.get("role")
+    role = ROLES.get(role_name) if isinstance(role_name, str) else None
     if role is None:
         raise InvalidRequest(
-            f"Unknown role {said!r} at {where}.role; use one of {', '.join(ROLES)}.", param=f"{where}.role"
+            f"Unknown role {role_name!r} at {where}.role; use one of {', '.join(ROLES)}.", param=f"{where}.role"
         )
     parts = _content(value.get("content"), where)
     refusal = value.get("refusal")
@@ -121,7 +121,7 @@ def _read(raw: bytes, value: JsonValue, where: str) -> Message:
 
 
 def _content(content: JsonValue, where: str) -> list[Part]:
-    """Texts and other parts of ``content``, which may be a string, a list of parts or null."""
+    """Return the texts and other parts of ``content``, which may be a string, a list of parts or null."""
     if content is None:
         return []
     if isinstance(content, str):
@@ -151,7 +151,7 @@ def _content(content: JsonValue, where: str) -> list[Part]:
 
 
 def _calls(value: Mapping[str, JsonValue], where: str) -> tuple[ToolCall, ...]:
-    """``tool_calls`` and the legacy ``function_call``; what a provider made up beyond the reference is kept in raw."""
+    """Return ``tool_calls`` and the legacy ``function_call``; a provider's own members stay in ``raw`` only."""
     entries = value.get("tool_calls")
     if entries is not None and not isinstance(entries, list):
         raise InvalidRequest(f"{where}.tool_calls must be a list.", param=f"{where}.tool_calls", code="invalid_type")
@@ -174,6 +174,7 @@ def _call(entry: JsonValue, where: str) -> ToolCall:
 
 
 def _answers(value: Mapping[str, JsonValue], role: Role, name: str | None, where: str) -> str | None:
+    """Return the id of the call whose result the message is; None for other roles than tools."""
     if role != "tool":
         return None
     if value.get("role") == "function":
@@ -182,27 +183,27 @@ def _answers(value: Mapping[str, JsonValue], role: Role, name: str | None, where
 
 
 def _optional_text(value: Mapping[str, JsonValue], key: str, where: str) -> str | None:
-    found = value.get(key)
-    if found is not None and not isinstance(found, str):
+    text = value.get(key)
+    if text is not None and not isinstance(text, str):
         raise InvalidRequest(f"{where}.{key} must be a string.", param=f"{where}.{key}", code="invalid_type")
-    return found
+    return text
 
 
 def _as_text(value: JsonValue) -> str:
-    """A string as it is, nothing as the empty string, anything else (some servers send objects) as JSON."""
+    """Return a string as it is, null as the empty string, and any other value as JSON: some servers send objects."""
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
 def _audio(value: Mapping[str, JsonValue]) -> str:
-    """The id of what an assistant said aloud: all of it that clients send back ("Audio", ``messages[].audio.id``)."""
+    """Return the id of an assistant's audio, all that clients send back of it ("Audio", ``messages[].audio.id``)."""
     audio = value.get("audio")
     return _as_text(audio.get("id")) if isinstance(audio, dict) else ""
 
 
 def _printable_part(part: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-    """The part with U+FFFD for half a character."""
+    """Return the part with U+FFFD for each unpaired surrogate."""
     printed: dict[str, JsonValue] = json.loads(printable(json.dumps(part, ensure_ascii=False)))
     return printed
 
@@ -213,7 +214,7 @@ def is_message(raw: bytes) -> bool:
         text = raw.decode()
         try:
             return _ROLE.decode(text).role in ROLES
-        except msgspec.MsgspecError:  # half a character, which clients cut emoji into, is no error to json
+        except msgspec.MsgspecError:  # json accepts unpaired surrogates: clients cut emoji in two
             content = json.loads(text)
             return isinstance(content, dict) and content.get("role") in ROLES
     except (ValueError, TypeError, RecursionError):

@@ -21,8 +21,8 @@ CACHED_MEMBERS = (
     "safety_identifier",
     "user",
 )
-"""Members that are cached before the messages, or that lead to the server with the cache. The summarizer chooses how to
-think and to sample by itself."""
+"""Members that are cached before the messages, or that select the server with the cache. Members of sampling and
+reasoning are the summarizer's own."""
 _FREE_CHOICES = (b"null", b'"auto"', b'"none"')
 _JSON = b'"json'
 """``json_object`` and ``json_schema``."""

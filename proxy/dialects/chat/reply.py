@@ -1,7 +1,7 @@
-"""Folding: the upstream's answer, streamed or whole, becomes the assistant message that was said.
+"""Folds the upstream's answer, whole or in chunks, into the assistant message that the turn stores.
 
-On the road of a request after the upstream, while the client gets its bytes; ``stream.py`` cuts a stream into
-what is folded here. Source: OpenAI API reference, "The chat completion chunk object".
+It runs after the upstream, while the client gets the bytes; ``stream.py`` cuts a stream into the chunks that are folded
+here. Source: OpenAI API reference, "The chat completion chunk object".
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from json.encoder import encode_basestring as _quoted
 from proxy.core.conversation.messages import JsonValue, Message
 from proxy.core.conversation.reply import EMPTY_REPLY, Reply
 from proxy.core.errors import InvalidRequest
-from proxy.dialects.chat.deltas import Pieces
+from proxy.dialects.chat.deltas import PartialObject
 from proxy.dialects.chat.message import parse_message
 
 Decode = Callable[[bytes], JsonValue]
-"""JSON bytes to a value; raises ValueError or RecursionError. An argument: the outer rooms choose the fastest."""
+"""Decodes JSON bytes, or raises ValueError or RecursionError. The dialect passes the fastest decoder."""
 _JSON = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def fold_body(data: bytes, decode: Decode) -> Reply:
     """Fold an answer that was not streamed."""
-    body = decoded(data, decode)
+    body = decode_or_none(data, decode)
     if not isinstance(body, dict):
         return EMPTY_REPLY
     choices, usage = body.get("choices"), body.get("usage")
@@ -41,14 +41,14 @@ def fold_body(data: bytes, decode: Decode) -> Reply:
     )
 
 
-class Fold:
-    """The first choice of a stream so far."""
+class ChunkFold:
+    """Folds the first choice of a stream."""
 
     def __init__(self) -> None:
-        self.said = Pieces()
-        self.calls: list[Pieces] = []
-        self.newest: dict[int | tuple[int, str], Pieces] = {}
-        """The newest call under each ``index``, and under each with that id."""
+        self.message = PartialObject()
+        self.calls: list[PartialObject] = []
+        self.newest: dict[int | tuple[int, str], PartialObject] = {}
+        """The newest call of each ``index``, and of each ``index`` with an id."""
         self.choices: set[int] = set()
         self.finished: set[int] = set()
         self.usage: Mapping[str, JsonValue] = {}
@@ -56,7 +56,7 @@ class Fold:
 
     def add(self, chunk: Mapping[str, JsonValue]) -> None:
         """Take in one chunk."""
-        if self._goes_on(chunk):
+        if self._add_text(chunk):
             return
         usage = chunk.get("usage")
         if isinstance(usage, dict):
@@ -75,8 +75,11 @@ class Fold:
             if index == 0 and isinstance(delta, dict):
                 self.add_delta(delta)
 
-    def _goes_on(self, chunk: Mapping[str, JsonValue]) -> bool:
-        """Take in what nearly every chunk is: the next piece of the first choice's text, and nothing beside it."""
+    def _add_text(self, chunk: Mapping[str, JsonValue]) -> bool:
+        """Take in a chunk that is only the next piece of the first choice's text, as nearly every chunk is.
+
+        Return False where it is another chunk.
+        """
         choices = chunk.get("choices")
         if not isinstance(choices, list) or len(choices) != 1 or chunk.get("usage") is not None or chunk.get("error"):
             return False
@@ -86,10 +89,10 @@ class Fold:
         delta = choice.get("delta")
         if 0 not in self.choices or not isinstance(delta, dict) or len(delta) != 1:
             return False
-        return self.said.goes_on("content", delta.get("content"))
+        return self.message.append_text("content", delta.get("content"))
 
     def add_delta(self, delta: Mapping[str, JsonValue]) -> None:
-        """Take in what the first choice says."""
+        """Take in a delta of the first choice."""
         if "tool_calls" in delta:
             calls = delta["tool_calls"]
             for position, call in enumerate(calls if isinstance(calls, list) else ()):
@@ -97,55 +100,55 @@ class Fold:
                     self.call_for(call, position).fold(call)
             delta = {key: value for key, value in delta.items() if key != "tool_calls"}
         if delta:
-            self.said.fold(delta)
+            self.message.fold(delta)
 
-    def call_for(self, piece: Mapping[str, JsonValue], position: int) -> Pieces:
-        """The call that a piece belongs to: the newest of its ``index``, unless the piece begins another."""
+    def call_for(self, piece: Mapping[str, JsonValue], position: int) -> PartialObject:
+        """Return the call that a piece belongs to: the newest of its ``index``, unless the piece begins one."""
         index, name = piece.get("index"), piece.get("id")
         place = index if isinstance(index, int) else position
         if not isinstance(name, str):
             name = ""
-        known = (name and self.newest.get((place, name))) or self.newest.get(place)
-        if known is None or _begins(piece, known.members):
-            known = Pieces()
-            self.calls.append(known)
-        self.newest[place] = known
+        call = (name and self.newest.get((place, name))) or self.newest.get(place)
+        if call is None or _begins_call(piece, call.members):
+            call = PartialObject()
+            self.calls.append(call)
+        self.newest[place] = call
         if name:
-            self.newest[place, name] = known
-        return known
+            self.newest[place, name] = call
+        return call
 
     def reply(self) -> Reply:
-        """What was folded."""
-        said = self.said.value()
-        message: dict[str, JsonValue] = {"role": "assistant", "content": None, **said}
+        """Return the folded reply."""
+        members = self.message.value()
+        message: dict[str, JsonValue] = {"role": "assistant", "content": None, **members}
         if self.calls:
             message["tool_calls"] = [_call(call.value()) for call in self.calls]
         return Reply(
-            _message(message) if self.calls or 0 in self.finished or said.keys() - {"role"} else None,
+            _message(message) if self.calls or 0 in self.finished or members.keys() - {"role"} else None,
             complete=bool(self.choices) and self.choices <= self.finished and self.error is None,
             usage=self.usage,
             error=self.error,
         )
 
 
-def _begins(piece: Mapping[str, JsonValue], known: Mapping[str, JsonValue]) -> bool:
-    """Whether a piece begins another call than the one that is known under its index.
+def _begins_call(piece: Mapping[str, JsonValue], newest: Mapping[str, JsonValue]) -> bool:
+    """Return whether a piece begins another call than the newest one of its index.
 
-    Some servers say index 0 for every call, or no index at all. Others (vLLM before 0.9) give each piece of one
-    call an id of its own, so that arguments without a name go on with what there is.
+    Some servers send index 0 for every call, or no index. Others (vLLM before 0.9) send a new id with each piece of one
+    call; therefore arguments without a function's name continue the newest call.
     """
-    name, first = piece.get("id"), known.get("id")
+    name, first = piece.get("id"), newest.get("id")
     if name == first and name:
         return False
     body = piece.get("function") or piece.get("custom")
-    named = isinstance(body, dict) and bool(body.get("name"))
+    has_name = isinstance(body, dict) and bool(body.get("name"))
     if name and first:
-        return named or not body
-    return named and not name and not isinstance(piece.get("index"), int) and bool(known.get("function"))
+        return has_name or not body
+    return has_name and not name and not isinstance(piece.get("index"), int) and bool(newest.get("function"))
 
 
 def _call(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """A folded call in the shape that clients send back."""
+    """Return a folded call in the shape that clients send back."""
     call = {"type": "function", **{key: member for key, member in value.items() if key != "index"}}
     if "custom" not in call:
         function = call.get("function")
@@ -153,8 +156,11 @@ def _call(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return call
 
 
-def decoded(data: bytes, decode: Decode) -> JsonValue:
-    """The value, or None where there is none to read; half a character is none to a strict decoder."""
+def decode_or_none(data: bytes, decode: Decode) -> JsonValue:
+    """Decode JSON, or return None where it is not JSON.
+
+    A strict decoder refuses unpaired surrogates, so the standard library tries what the decoder refused.
+    """
     try:
         return decode(data)
     except RecursionError:
@@ -168,33 +174,33 @@ def decoded(data: bytes, decode: Decode) -> JsonValue:
 
 
 def _index(choice: Mapping[str, JsonValue]) -> int:
-    """Which choice this is; 0 where it does not say."""
+    """Return the index of a choice; 0 where it has none."""
     index = choice.get("index")
     return index if isinstance(index, int) else 0
 
 
 def _message(value: Mapping[str, JsonValue]) -> Message | None:
-    """The message, or None where the upstream's shape is none that the chat dialect knows."""
-    said = {"role": "assistant", **value}
+    """Return the message, or None where the upstream's object is not a chat message."""
+    members = {"role": "assistant", **value}
     try:
-        return parse_message(_encoded(said), said, 0)
+        return parse_message(_encode(members), members, 0)
     except (InvalidRequest, RecursionError):
         return None
 
 
-def _encoded(value: Mapping[str, JsonValue]) -> bytes:
-    """The object as JSON. An encoder is set up for whole trees, which an answer's members are but rarely."""
+def _encode(value: Mapping[str, JsonValue]) -> bytes:
+    """Encode an object member by member: most are strings, and a JSON encoder is slower to set up for each."""
     try:
         members: list[str] = []
         for name, member in value.items():
-            written = _quoted(member) if isinstance(member, str) else _written(member)
-            members.append(f"{_quoted(name)}: {written}")
+            encoded = _quoted(member) if isinstance(member, str) else _encode_member(member)
+            members.append(f"{_quoted(name)}: {encoded}")
         return f"{{{', '.join(members)}}}".encode()
     except UnicodeEncodeError:
         return json.dumps(value).encode()
 
 
-def _written(member: JsonValue) -> str:
+def _encode_member(member: JsonValue) -> str:
     if member is None:
         return "null"
     return "[]" if member == [] else _JSON(member)

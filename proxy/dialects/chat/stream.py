@@ -1,44 +1,43 @@
-"""An event stream as it comes, cut into events whose chunks are folded.
+"""Reads an event stream: cuts it into events and folds their chunks into a reply.
 
-On the road of a request after the upstream, while the client gets its bytes; above ``delta.py``, which knows what a
-chunk says. Source: the event-stream format of the WHATWG HTML standard, section 9.2.
+It runs after the upstream, while the client gets the bytes; ``reply.py`` knows what a chunk means. Source: the
+event-stream format of the WHATWG HTML standard, section 9.2.
 """
 
 from __future__ import annotations
 
 from proxy.core.conversation.reply import Reply
-from proxy.dialects.chat.reply import Decode, Fold, decoded
+from proxy.dialects.chat.reply import ChunkFold, Decode, decode_or_none
 
 DONE = b"[DONE]"
-HELD_BYTES = 16_384
-"""Of whole events, until they are folded: some hundred chunks."""
-
+MAX_WAITING_BYTES = 16_384
+"""Whole events that wait to be folded together: some hundred chunks."""
 LARGE_EVENT_BYTES = 2**17
-"""An event beyond this takes some milliseconds to fold."""
+"""A larger event takes some milliseconds to fold."""
 
 
 class StreamFold:
-    """Folds an event stream as it comes; at most ``HELD_BYTES`` and an event that is not over yet are held as bytes.
+    """Folds an event stream while it comes. It buffers ``MAX_WAITING_BYTES`` and one unfinished event at most.
 
-    The pieces may end anywhere. An event that cannot be read is passed over: the client has had it anyway. So
-    is all that comes after ``[DONE]``, where clients stop reading. Pieces that are plainly whole events wait until
-    there are some of them: folded together they cost half, and none delays the next one.
+    The pieces may end anywhere. An event that cannot be read is skipped: the client has received it anyway. Everything
+    after ``[DONE]`` is skipped, too, because clients stop reading there. Pieces that are clearly whole events wait
+    until there are several: to fold them together costs half.
     """
 
     def __init__(self, decode: Decode) -> None:
         self.ended = False
-        """Whether ``data: [DONE]`` was seen, on a line of its own that is over."""
+        """Whether ``data: [DONE]`` came, on a whole line of its own."""
         self._decode = decode
-        self._fold = Fold()
+        self._fold = ChunkFold()
         self._rest = bytearray()
-        """The beginning of an event, its line ends written as LF."""
+        """The beginning of an event, with LF as its line ends."""
         self._after_return = False
-        """Whether the last byte was a CR, so that an LF now is the same line end."""
+        """Whether the last byte was a CR. An LF as the next byte then belongs to the same line end."""
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
 
     def may_end_large(self, data: bytes) -> bool:
-        """Tell whether these bytes may end an event that takes long to fold, which is work for a thread."""
+        """Return whether these bytes may end an event that takes long to fold, which is work for a thread."""
         return len(self._rest) > LARGE_EVENT_BYTES and (b"\n" in data or b"\r" in data)
 
     def feed(self, data: bytes) -> None:
@@ -47,11 +46,11 @@ class StreamFold:
             return
         self._waiting.append(data)
         self._waiting_bytes += len(data)
-        if self._waiting_bytes > HELD_BYTES or self._rest or not data.endswith(b"}\n\n") or b"[DONE]" in data:
-            self._catch_up()
+        if self._waiting_bytes > MAX_WAITING_BYTES or self._rest or not data.endswith(b"}\n\n") or b"[DONE]" in data:
+            self._fold_waiting()
 
-    def _catch_up(self) -> None:
-        """Fold what waits."""
+    def _fold_waiting(self) -> None:
+        """Fold the waiting pieces."""
         if not self._waiting:
             return
         data = b"".join(self._waiting)
@@ -59,9 +58,9 @@ class StreamFold:
         if b"\r" in data or self._after_return:
             data = self._with_line_feeds(data)
         if self._rest:
-            known = len(self._rest)
+            searched = len(self._rest)
             self._rest += data
-            if self._rest.find(b"\n\n", known - 1) < 0:
+            if self._rest.find(b"\n\n", searched - 1) < 0:
                 self._look_ahead()
                 return
             data = bytes(self._rest)
@@ -73,21 +72,21 @@ class StreamFold:
             self._look_ahead()
 
     def reply(self) -> Reply:
-        """What was said; to be called when the stream is over or ``ended``, since it takes the rest for whole."""
-        self._catch_up()
+        """Return what was read. The rest counts as a whole event, so call it once, at the end of the stream."""
+        self._fold_waiting()
         self._take(bytes(self._rest))
         self._rest.clear()
         return self._fold.reply()
 
     def _with_line_feeds(self, data: bytes) -> bytes:
-        """CR LF and CR end a line as LF does; the first may fall apart between two pieces."""
+        """Return the bytes with LF for each CR LF and CR. A CR LF may be cut between two pieces."""
         if self._after_return:
             data = data.removeprefix(b"\n")
         self._after_return = data.endswith(b"\r")
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _look_ahead(self) -> None:
-        """See ``[DONE]`` as soon as its line is over, before the empty line that ends the event."""
+        """Notice ``[DONE]`` as soon as its line ends, before the empty line that ends the event."""
         if self._rest.endswith(b"[DONE]\n"):
             line = self._rest[self._rest.rfind(b"\n", 0, -1) + 1 :]
             if _payload(bytes(line)) == DONE:
@@ -104,21 +103,21 @@ class StreamFold:
         if payload == DONE:
             self.ended = True
             return
-        chunk = decoded(payload, self._decode)
+        chunk = decode_or_none(payload, self._decode)
         if isinstance(chunk, dict):
             self._fold.add(chunk)
 
     def _joined(self, event: bytes) -> bytes:
-        """The ``data`` lines of an event, joined by line ends, up to ``[DONE]``: no JSON has such a line."""
-        said: list[bytes] = []
+        """Return the ``data`` lines of an event, joined by line ends, up to ``[DONE]``, which is not JSON."""
+        payloads: list[bytes] = []
         for line in event.split(b"\n"):
             payload = _payload(line)
             if payload == DONE:
                 self.ended = True
                 break
             if payload is not None:
-                said.append(payload)
-        return b"\n".join(said)
+                payloads.append(payload)
+        return b"\n".join(payloads)
 
 
 def fold_stream(data: bytes, decode: Decode) -> Reply:
@@ -129,5 +128,5 @@ def fold_stream(data: bytes, decode: Decode) -> Reply:
 
 
 def _payload(line: bytes) -> bytes | None:
-    """What a ``data`` line carries; JSON does not mind the spaces around it."""
+    """Return the value of a ``data`` line without the spaces around it; None for any other line."""
     return line[5:].strip() if line.startswith(b"data:") else None
