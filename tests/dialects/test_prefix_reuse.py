@@ -14,7 +14,8 @@ from proxy.core.conversation.request import ModelRequest
 from proxy.core.errors import InvalidRequest
 from proxy.dialects import prefix_reuse
 from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.chat.request import RequestParser
+from proxy.dialects.chat.request import RequestParser, read_messages
+from proxy.dialects.raw_json import read_elements, read_members
 
 TEXTS = st.text(alphabet=st.sampled_from('ab "\\/\n\t[]{}:,é😀'), max_size=12)
 TALK = st.lists(TEXTS, min_size=1, max_size=8)
@@ -129,6 +130,25 @@ def test_earlier_bodies_give_way_to_newer_ones() -> None:
         assert reuse.size_bytes <= 4000
     assert reuse.find(body(conversation_of([f"19 {'x' * 500}", "more"]), {})) is not None
     assert reuse.find(body(conversation_of([f"0 {'x' * 500}", "more"]), {})) is None
+
+
+def test_the_messages_may_stand_in_any_member() -> None:
+    """Each dialect names its own."""
+    reuse, talk = prefix_reuse.PrefixReuse("input", 100_000), conversation_of(["a", "b"])
+    sent = json.dumps({"messages": "none", "input": talk, "model": "m"}).encode()
+    fields = read_members(sent)
+    messages = read_messages(read_elements(fields["input"]))
+    assert reuse.add(sent, fields, messages) is not None
+    longer = json.dumps({"messages": "none", "input": [*talk, *conversation_of(["c"])], "model": "n"}).encode()
+    earlier = reuse.find(longer)
+    assert earlier is not None
+    assert earlier.hints.messages == messages
+    continuation = reuse.read_continuation(longer, earlier)
+    assert continuation is not None
+    assert continuation.fields == read_members(longer)
+    assert continuation.new_messages == [json.dumps(conversation_of(["c"])[0]).encode()]
+    twice = longer[:-1] + b', "input": []}'
+    assert reuse.read_continuation(twice, earlier) is None
 
 
 def test_bytes_that_are_no_utf8_are_refused_whatever_was_seen_before() -> None:

@@ -1,6 +1,6 @@
 """Reads one message object of chat completions, after its JSON was decoded, as a ``Message``.
 
-The parser calls it for each new message of a request, and the reply reader for each reply. Source: OpenAI API
+``request.py`` calls it for each new message of a request, and ``reply.py`` for each reply. Source: OpenAI API
 reference, "Create chat completion", ``messages``.
 """
 
@@ -32,17 +32,17 @@ _OTHER_MEMBERS = ("name", "refusal", "tool_calls", "function_call", "audio")
 _DIGEST_STARTS = {role: framed(role.encode(), b"text") for role in _PLAIN_ROLES.values()}
 _DIGEST_END = framed(b"calls", b"", b"", b"")
 """What the digest of a message with one text hashes before and after the text; ``meaning`` has the whole rule."""
+LEGACY_CALL = "function:"
+"""Begins the id of a legacy ``function_call``, which has none of its own; the function's name follows."""
 
 
 class _WithRole(msgspec.Struct):
-    """The one member that every message has."""
+    """A message, of which only the role is decoded."""
 
     role: str
 
 
 _ROLE = msgspec.json.Decoder(_WithRole)
-LEGACY_CALL = "function:"
-"""Begins the id of a legacy ``function_call``, which has none of its own; the function's name follows."""
 
 
 def parse_message(raw: bytes, value: JsonValue, index: int) -> Message:

@@ -69,7 +69,7 @@ class RequestParser:
         fields = read_members(body, bounded=bounded, listed="messages") if continuation is None else continuation.fields
         model = "" if anonymous and "model" not in fields else model_of(fields)
         if continuation is None:
-            messages = self._all_messages(fields, bounded=bounded)
+            messages = self._read_messages(fields, bounded=bounded)
             hints = self._reuse.add(body, fields, messages)
         else:
             earlier_messages = continuation.earlier.hints.messages
@@ -85,7 +85,8 @@ class RequestParser:
             counted = {name: decode_value(fields[name], name) for name in COUNTED if name in fields}
         return ModelRequest(body, fields, model, messages, self._dialect, stream, max_output_tokens, counted, hints)
 
-    def _all_messages(self, fields: dict[str, bytes], *, bounded: bool) -> tuple[Message, ...]:
+    def _read_messages(self, fields: dict[str, bytes], *, bounded: bool) -> tuple[Message, ...]:
+        """Read the member ``messages`` as a whole."""
         if "messages" not in fields:
             raise InvalidRequest(
                 "Missing required parameter: 'messages'.", param="messages", code="missing_required_parameter"
