@@ -15,7 +15,7 @@ from proxy.core.cursors import cursor_of, place_of
 from proxy.core.errors import InvalidRequest
 
 _MAX_POSITION = 2**53
-"""A larger number is no position: no list is that long, and an index takes no number that is much larger."""
+"""A larger number is no position. No list is that long, and an index takes no number that is much larger."""
 MessageState = Literal["in_context", "summarized", "unreadable"]
 """Whether the model still sees a message, sees a summary in its place, or the record cannot be read."""
 
@@ -155,5 +155,8 @@ class ImportedConversation:
 
 
 def cursor_after(start: int, entries: Sequence[object], *, more: bool) -> str | None:
-    """Return the cursor of the page after ``entries``, in a list that is counted from 1; None for the last page."""
+    """Return the cursor of the page after ``entries``, or None for the last page.
+
+    :param start: the position of the first entry, counted from 1
+    """
     return cursor_of(start + len(entries)) if more else None

@@ -1,4 +1,4 @@
-"""Keep a lease while a summary is made: renew it as long as the work goes on, and release it at the end.
+"""Keep a lease while a summary is made. Renew it as long as the work goes on, and release it at the end.
 
 ``immediate.py``, ``background.py`` and the turns of stored history use this above the ports. However many requests
 and workers need a summary, one worker makes it; a lease of a worker that dies expires within ``LEASE_SECONDS``.

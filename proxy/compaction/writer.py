@@ -1,4 +1,4 @@
-"""Ask a summarizer for a text: heed its breaker, bound its time, check its text and cut it to its bound.
+"""Ask a summarizer for a text. Heed its breaker, bound its time, check its text and cut it to its bound.
 
 ``compaction/compactor.py`` calls this and makes a record of the text. The strategies write texts; this module decides
 whether a text can be a summary.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Section = TypeVar("Section", bound="DataclassInstance")
 StatedKeys = Mapping[str, Any]
-"""The checked keys of a section that a file states, by field name; a nested section is a value of this type too."""
+"""The checked keys of a section that a file states, by field name. A nested section is a value of this type too."""
 
 
 def takes(kind: kinds.Kind[Any]) -> Mapping[str, kinds.Kind[Any]]:
@@ -255,7 +255,7 @@ class MemoryFlushSettings:
     """Call functions of installed packages, in the group ``tidemark.memory_flush``. On, because installing one requests
     it."""
     timeout_seconds: float = field(default=30.0, metadata=takes(kinds.positive("seconds")))
-    """The longest time for one delivery to a function or the webhook; a model that digests a flush takes some ten."""
+    """The longest time for one delivery to a function or the webhook. A model that digests a flush takes some ten."""
     attempts: int = field(default=10, metadata=takes(kinds.whole("attempts", least=1, most=100)))
     """The attempts before an entry is a dead letter. 10, with doubled waits, take nine minutes: a consumer's
     deployment."""

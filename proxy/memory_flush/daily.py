@@ -1,4 +1,4 @@
-"""Writes the daily tier: one JSONL file for each day and tenant in the data folder, a line for each flush.
+"""Writes the daily tier. One JSONL file for each day and tenant in the data folder, a line for each flush.
 
 It is a consumer of the flush queue. A line is on the disk before its entry counts as taken, and it is written once,
 however often the entry comes. What a crash left of a line is cut off before the next line is written.

@@ -27,7 +27,7 @@ def whole_ending(reply: Reply | None) -> Ending:
 
 
 def stream_ending(reply: Reply | None, broken: UpstreamBroken | None) -> Ending:
-    """Return the ending of a stream: by its content or, where that cannot be read, by the end of its connection."""
+    """Return the ending of a stream. Its content decides or, where that cannot be read, how its connection ended."""
     if reply is None:
         return Ending("incomplete" if broken else "complete", error=broken)
     if reply.complete:  # where the connection broke, only its own end is missing

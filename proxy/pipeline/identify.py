@@ -1,4 +1,4 @@
-"""The step ``identify``: whose request it is, what the store knows of it, how large it is and how large it may be.
+"""The step ``identify`` finds a request's tenant, its stored conversation, its size and its budget.
 
 It comes after the catalog and before any decision. It makes one round trip to the store, and counts what is new.
 """

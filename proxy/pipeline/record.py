@@ -72,7 +72,7 @@ class Recorder:
         self.run_apart(self.record_without_client(turn, give_up))
 
     def run_apart(self, work: Coroutine[Any, Any, bool]) -> Awaitable[bool]:
-        """Run work in a task of its own, which a client that leaves does not end; the shutdown waits for it."""
+        """Run work in a task of its own, which a client that leaves does not end. The shutdown waits for it."""
         task = asyncio.create_task(work)
         self._late.add(task)
         task.add_done_callback(self._late.discard)

@@ -1,4 +1,4 @@
-"""The relay: the upstream's bytes go to the client as they come; the reply in them is read and stored at the end.
+"""The relay: the upstream's bytes go to the client as they come. The reply in them is read and stored at the end.
 
 It comes after the upstream has answered. The write at the end is done before the last bytes are released, so that the
 client's next turn finds this one; the store bounds its time. Reading, counting and storing can fail, and the client

@@ -1,4 +1,4 @@
-"""Reading of a reply beside the bytes that carry it: at once where it is small, in a thread where it is large.
+"""Reads a reply beside the bytes that carry it. A large reply is read in a thread.
 
 The relay carries the bytes, and no failure to read them may stop it. A large reply would take the event loop's time
 from all other requests, so a thread reads it; the steps stay in order, also where the client leaves.

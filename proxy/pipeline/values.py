@@ -1,4 +1,4 @@
-"""The values that the steps of a request pass on: what the client asks for, what is known, and what became of it.
+"""The values that the steps of a request pass on.
 
 The server makes ``Controls`` from request headers. The steps of ``pipeline/pipeline.py`` turn a request into a
 ``RequestContext``, a ``FittedRequest`` and an ``Exchange``; the relay ends it with an ``Ending``.
@@ -227,8 +227,8 @@ class Ending:
     outcome: Outcome
     reply: Reply = EMPTY_REPLY
     error: TidemarkError | None = None
-    """What the client must still be sent: the reply was cut short and the upstream did not say so itself, or the turn
-    of a stored history could not be stored."""
+    """The error that the client must still be sent. Either the reply was cut short and the upstream did not say so, or
+    the turn of a stored history could not be stored."""
     stored: bool = True
     """Whether the turn is in the store; nothing of a refusal is."""
 

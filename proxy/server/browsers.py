@@ -86,7 +86,7 @@ class BrowserAccess:
             await Response(send).send_error(refusal)
 
     def _learn(self, names: tuple[bytes, ...]) -> int:
-        """Find and cache the position of ``Host``; -1 where it is missing or a web page may be behind the request."""
+        """Find and cache the position of ``Host``. It is -1 where there is none, or a web page may be the caller."""
         plain = names.count(b"host") == 1 and b"origin" not in names and b"sec-fetch-site" not in names
         position = names.index(b"host") if plain else -1
         if sum(map(len, names)) <= MAX_HEAD_BYTES:

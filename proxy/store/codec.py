@@ -86,7 +86,7 @@ class StoredTurn(msgspec.Struct, array_like=True, frozen=True):
     last: int
     """Position of the last message that the turn covered."""
     systems: list[tuple[int, bytes]]
-    """The system messages at the beginning and those that were new: how many messages stand before each, and its
+    """The system messages at the beginning and those that were new. Each has the number of messages before it, and its
     digest, by which ``RedisStore.system_messages`` returns it."""
     model: str
     action: str

@@ -177,7 +177,10 @@ class Listing:
         await self._ask("SET", keys.name(used.owner, used.name), used.conversation, *lifetime)
 
     async def _drop_name(self, key: str, conversation: str) -> None:
-        """Remove a name; a client may use one for several: forks of a family, or those of models at two upstreams."""
+        """Remove a name, unless another conversation has it.
+
+        A client may use one name for several: for forks of a family, or for models at two upstreams.
+        """
         current = await self._ask("GET", key)
         family, _ = split_id(conversation)
         if current is None or not current.decode().startswith(family):

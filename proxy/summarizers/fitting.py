@@ -14,7 +14,7 @@ _ASCII_CHARS = 4.2
 _OTHER_TOKENS = 0.8
 """Tokens of a character outside ASCII, a high estimate (Chinese 0.7 to 1, accents less)."""
 _LEAST_SHARE_TOKENS, _MOST_SHARE = 24, 0.08
-"""Least tokens for a kind of lines whose share is smaller: one short line, but at most this part of the bound."""
+"""Least tokens for a kind of lines whose share is smaller. One short line, but at most this part of the bound."""
 _LINE_LOSS = 0.3
 """A cut text goes back to its last line end when that costs at most this share of it."""
 

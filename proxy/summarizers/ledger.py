@@ -84,7 +84,7 @@ within each every out left says said came went takes took needs closes fixes tha
 """
 _NO_NOUN = frozenset(_NO_NOUN_TEXT.split())
 _INFORMATIVE_CHARS = 3
-"""A number with more characters is informative without a noun (a sum, a date, a time); so is one with its unit (2h)."""
+"""A number with more characters is informative without a noun (a sum, a date, a time). So is one with its unit (2h)."""
 
 
 @dataclass(slots=True)
@@ -171,7 +171,7 @@ def render_ledger(chosen: Iterable[tuple[str, str]]) -> str:
 
 
 def _add_line(ledger: Ledger, utterance: Utterance, deadline: Deadline) -> None:
-    """Add a line of an earlier summary: the ledger's own line as it is, any other like a text of its speaker."""
+    """Add a line of an earlier summary. The ledger's own line as it is, any other like a text of its speaker."""
     if utterance.speaker in _ONE_A_LINE:
         ledger.add(utterance.speaker, utterance.text)
     elif utterance.speaker in KINDS:

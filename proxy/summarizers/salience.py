@@ -48,7 +48,7 @@ _LEDGER = frozenset(
     }
 )
 _ANSWERED_SHARE, _OPEN_SHARE = 1.0, 1.5
-"""Characters of the request for each token of the bound: about a quarter of the bound, and more while the request has
+"""Characters of the request for each token of the bound. About a quarter of the bound, and more while the request has
 no answer."""
 _RESULT_CHARS = 1500
 """Characters of a tool result that are weighed, beside the lines that report an error."""

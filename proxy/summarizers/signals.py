@@ -65,7 +65,7 @@ _DEMAND = re.compile(
     """,
     re.VERBOSE,
 )
-"""Says what something has to be or do: a rule in the user's own words, and an ordinary line in a pasted document."""
+"""Says what something has to be or do. A rule in the user's own words, and an ordinary line in a pasted document."""
 _DIRECTIVE = re.compile(
     rf"""
     \W(?:
@@ -164,7 +164,7 @@ _ERROR_WORDS = frozenset(
 _DOCUMENT_CHARS, _DOCUMENT_DEMANDS = 1500, 3
 """A message of more characters is a pasted text if it has more demands than this."""
 _MOST_DEMANDS = 8
-"""A message of any length is a pasted text if it has more demands: nobody writes so many at once in their own words."""
+"""A message of any length is a pasted text if it has more demands. Nobody writes so many at once in their own words."""
 _LEAD = re.compile(
     r"^(?:(?:hey|hi|hello|wow|yeah|yep|oh|ah|haha|thanks|thank you|great|sure|okay|ok|well|cool|awesome|nice"
     r"|absolutely|definitely|of course|certainly)[,!.]*\s+)+(?=\S)",

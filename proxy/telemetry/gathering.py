@@ -24,7 +24,7 @@ class DurationCounts:
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
-        """For each bound the times up to it and above the one before; at the end the times above all bounds."""
+        """The number of times between each bound and the one before, and last the number above all bounds."""
         self.number = 0
         self.seconds = 0.0
 

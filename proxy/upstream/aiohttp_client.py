@@ -33,7 +33,9 @@ class AiohttpAnswer:
         self._response = response
 
     async def read(self, silence_seconds: float) -> bytes:
-        """Return the bytes of the body that arrived since the last call, or wait for some; empty at the body's end.
+        """Return the bytes of the body that arrived since the last call, or wait for some.
+
+        They are empty at the body's end.
 
         :raises OSError: the connection was silent for so long, or the body broke off
         """

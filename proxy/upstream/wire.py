@@ -41,7 +41,7 @@ MAX_CACHED_URLS = 256
 MAX_ATTEMPTS = 2
 """Times that one request is sent: over a kept connection that turns out dead, then over a new one."""
 DEAD_SECONDS = 0.05
-"""How soon a kept connection has to end to count as dead before the request; a longer round trip raises it. Where it
+"""How soon a kept connection has to end to count as dead before the request. A longer round trip raises it. Where it
 ends later, its server may have worked on the request and bills it (RFC 9110, 9.2.2), so it is not sent again."""
 LONGEST_ROUND_TRIP_SECONDS = 0.3
 """A round trip around the globe; a connect that took longer lost a packet or waited for a second address."""
@@ -66,7 +66,9 @@ class WireAnswer(Protocol):
         ...
 
     async def read(self, silence_seconds: float) -> bytes:
-        """Return the bytes of the body that arrived since the last call, or wait for some; empty at the body's end.
+        """Return the bytes of the body that arrived since the last call, or wait for some.
+
+        They are empty at the body's end.
 
         :raises OSError: the connection was silent for so long, or the body broke off
         """

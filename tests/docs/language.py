@@ -98,7 +98,7 @@ def breaches_of_tests(path: Path) -> Iterator[str]:
 
 def opening(text: str) -> str:
     """The first sentence of a docstring."""
-    return re.split(r"(?<=[.!?:;])\s", " ".join(text.split()), maxsplit=1)[0]
+    return re.split(r"(?<=[.!?])\s", " ".join(text.split()), maxsplit=1)[0]
 
 
 def class_names(root: Path) -> list[str]:

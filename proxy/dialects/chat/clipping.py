@@ -1,4 +1,4 @@
-"""Clips a chat message: replaces the middle of its text by a mark, and leaves all other members' bytes as they are.
+"""Clips a chat message. Replaces the middle of its text by a mark, and leaves all other members' bytes as they are.
 
 The step ``fit`` calls it through the dialect. ``core/planning/clip.py`` decides which messages to clip, and where.
 """

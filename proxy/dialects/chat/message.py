@@ -190,7 +190,7 @@ def _optional_text(value: Mapping[str, JsonValue], key: str, where: str) -> str 
 
 
 def _as_text(value: JsonValue) -> str:
-    """Return a string as it is, null as the empty string, and any other value as JSON: some servers send objects."""
+    """Return a string as it is, null as the empty string, and any other value as JSON. Some servers send objects."""
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value, sort_keys=True, ensure_ascii=False)

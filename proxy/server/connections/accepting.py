@@ -16,7 +16,7 @@ from proxy.server.connections.connection import ClientConnection
 from proxy.server.connections.load import Load
 
 BATCH = 64
-"""Connections that are accepted before other work has its turn, and no more than a quarter of the bound: an idle
+"""Connections that are accepted before other work has its turn, and no more than a quarter of the bound. An idle
 connection can be closed for a new one only after it has been set up."""
 PAUSE_SECONDS = 1.0
 """After an error of the system, which another attempt would only repeat. asyncio waits as long."""

@@ -20,7 +20,7 @@ from proxy.dialects.openai_errors import OPENAI_ERRORS
 from proxy.server.errors import error_lines, status_of
 
 JOINED_BYTES = 65_536
-"""A body up to this size goes out in one write with its head; copying more costs more than a second write."""
+"""A body up to this size goes out in one write with its head. Copying more costs more than a second write."""
 CACHED_HEADS = 64
 """The number of heads whose header names are cached; upstreams choose some of them."""
 FRAMING = frozenset({b"connection", b"transfer-encoding"})

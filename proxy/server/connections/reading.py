@@ -51,7 +51,7 @@ class RequestReader(HttpToolsProtocol):
         self._since = 0.0
         """The time of the client's last bytes or last answer, by the loop's clock."""
         self._in_pieces = False
-        """Whether a request since the last answer came in pieces: the timer may run for it, and a body is counted."""
+        """Whether a request since the last answer came in pieces. The timer may run for it, and a body is counted."""
         self._refused = False
         """Whether a request was refused: all further bytes are dropped."""
 

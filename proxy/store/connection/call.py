@@ -42,8 +42,9 @@ class StoreCall(RenewingTimeout):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """:raises StoreUnavailable: the store did not answer, or not in time, or refuses to write
+        """End the call, and raise what went wrong as an error of ours.
 
+        :raises StoreUnavailable: the store did not answer, or not in time, or refuses to write
         :raises RecordUnreadable: what is stored is of another kind than the call expects
         """
         if self._end_wait(kind):

@@ -20,7 +20,7 @@ from typing import Any, cast
 LATE_SECONDS = 0.02
 """A timer that fires so much later than it was set for shows a busy loop."""
 MOST = 16
-"""How often one wait may run: 16 times 0.25 s are 4 s, which a client hardly notices where all else is late too."""
+"""How often one wait may run. 16 times 0.25 s are 4 s, which a client hardly notices where all else is late too."""
 
 
 def _never() -> float:
@@ -28,9 +28,9 @@ def _never() -> float:
 
 
 _Wait = tuple[float, int, int]
-"""When it is due, how often it may still run (0: it has ended), and how often the task was cancelled before it.
+"""The time when a wait is due, its remaining runs, and the cancellations of the task before it.
 
-Tuples, since a request makes two of them.
+No runs remain for a wait that has ended. Waits are tuples, since a request makes two of them.
 """
 
 

@@ -31,7 +31,7 @@ from proxy.core.errors import ConfigError, StoreInUse, StoreUnavailable
 START_SECONDS = 10.0
 """The longest time until the server answers, unless it answers that it reads its data."""
 LOADING_SECONDS = 600.0
-"""The longest time to read its data: it reads about 100 MB in a second, so this is a very large folder."""
+"""The longest time to read its data. It reads about 100 MB in a second, so this is a very large folder."""
 STOP_SECONDS = 10.0
 """The longest time to write its data and end; then it is killed."""
 _SOCKET_BYTES = 100

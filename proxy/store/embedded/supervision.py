@@ -17,7 +17,7 @@ from proxy.core.errors import StoreUnavailable
 from proxy.store.embedded.server import EmbeddedValkey
 
 SOUND_SECONDS = 10.0
-"""A server that ran so long is started again at once; one that ended sooner has a cause that a start does not fix."""
+"""A server that ran so long is started again at once. One that ended sooner has a cause that a start does not fix."""
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 30.0
 """The pause before a start doubles from the first to this; the first start is at once."""

@@ -16,7 +16,7 @@ from proxy.upstream.http1.failures import ConnectionGone
 from proxy.upstream.http1.target import Origin
 
 JOINED_BYTES = 65_536
-"""A body up to this size goes out in one write with its head; copying more costs more than a second write."""
+"""A body up to this size goes out in one write with its head. Copying more costs more than a second write."""
 WHOLE_BYTES = 2**20
 """Longer bodies are written piece by piece, with other requests in between."""
 PIECE_BYTES = 2**18

@@ -1,4 +1,4 @@
-"""The pool of the HTTP client: a request goes over an idle connection to its server, or over a new one.
+"""The pool of the HTTP client. A request goes over an idle connection to its server, or over a new one.
 
 The wire lane calls it; it uses all other modules of the package. Connections are not limited in number: each carries
 one exchange, and a stream that had to wait for the end of another one could wait for minutes.
