@@ -90,7 +90,7 @@ def _identity(route: Route, caller: Caller, overrides: ModelOverrides) -> _Ident
 def _pack(identity: _Identity, learned: LearnedWindow) -> bytes:
     """Encode a learned window, without the credential that its store key contains."""
     base_url, provider, model, _, overrides = identity
-    identity_fields = {"base_url": base_url, "provider": provider, "model": model, "said": overrides.given}
+    identity_fields = {"base_url": base_url, "provider": provider, "model": model, "said": overrides.set_fields}
     window_fields = {"window": asdict(learned.window), "density": learned.density, "whole_reply": learned.whole_reply}
     return json.dumps({**identity_fields, **window_fields}).encode()
 

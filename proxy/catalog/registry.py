@@ -83,7 +83,7 @@ class ModelRegistry:
         :raises StoreUnavailable: the store did not answer in time
         """
         record = await self._find(name, caller, everything=owner is None)
-        if record.created_at is None and record.seen is None:
+        if record.created_at is None and record.observation is None:
             raise ModelNotFound(f"Nothing is known of the model {name!r}. PUT its max_input_tokens to add it.")
         return self._described(record, await self._calibrations.readings(owner), owner)
 
@@ -101,7 +101,7 @@ class ModelRegistry:
     def _changed(self, name: str, before: ModelOverrides, fields: Mapping[str, FieldValue]) -> ModelOverrides:
         """Return the overrides after a change; :raises InvalidRequest: they contradict each other or the policy."""
         try:
-            overrides = before.changed(fields)
+            overrides = before.with_fields(fields)
         except ValueError as error:
             raise InvalidRequest(
                 f"'context_window' is {error}, less than max_input_tokens; it holds input and output together.",
@@ -123,7 +123,7 @@ class ModelRegistry:
         :raises StoreUnavailable: nothing was changed
         """
         record = await self._find(name, caller)
-        if record.created_at is None and record.seen is None:
+        if record.created_at is None and record.observation is None:
             raise ModelNotFound(f"Nothing is known of the model {name!r}, and nothing was set.")
         return await self._keep(record, lambda _: NOTHING_SET, owner)
 
@@ -133,7 +133,7 @@ class ModelRegistry:
         await self._store.override(record, change, self._clock())
         await self._live.refresh()
         stored = await self._store.record(record.id) or replace(record, overrides=NOTHING_SET)
-        after = replace(stored, seen=stored.seen or record.seen)
+        after = replace(stored, observation=stored.observation or record.observation)
         return self._described(after, await self._calibrations.readings(owner), owner)
 
     async def _find(self, name: str, caller: Caller, *, everything: bool = True) -> ModelRecord:
@@ -145,7 +145,7 @@ class ModelRegistry:
             raise ModelNotFound(f"A model's name has {LONGEST_MODEL_NAME} characters at most.")
         record = await self._store.record(name)
         stored = record if everything else _if_set_by_operator(record)
-        if stored is not None and stored.seen is not None:
+        if stored is not None and stored.observation is not None:
             return stored
         routes = await self._catalog.configured()
         configured = next((route for route in routes if name in (route.name, _id_of(route))), None)
@@ -157,8 +157,8 @@ class ModelRegistry:
         if stored is not None or (model and provider in await self._data.providers()):
             route = Route("translate", model, model, provider, "")  # without an address, no server is asked
             own = await self._record_of(route, caller, stored)
-            unknown = own.seen is not None and own.seen.window.source == "default"
-            return replace(own, seen=None) if unknown else own
+            unknown = own.observation is not None and own.observation.window.source == "default"
+            return replace(own, observation=None) if unknown else own
         route = await self._upstream.resolve(name)
         record = await self._store.record(_id_of(route))
         return await self._record_of(route, caller, record if everything else _if_set_by_operator(record))
@@ -186,7 +186,7 @@ class ModelRegistry:
             "threshold": policy.threshold,
             "retention_tokens": policy.retention_tokens,
             "source": window.source,
-            "overrides": record.overrides.given,
+            "overrides": record.overrides.set_fields,
             "window": budget.window,
             "limit": budget.limit,
             "high_water": budget.high_water,
@@ -201,7 +201,7 @@ class ModelRegistry:
 
 def _observed(observation: ModelObservation, stored: ModelRecord | None) -> ModelRecord:
     observed = ModelRecord(observation.provider, observation.model, observation.name, observation)
-    return observed if stored is None else replace(stored, name=observation.name, seen=observation)
+    return observed if stored is None else replace(stored, name=observation.name, observation=observation)
 
 
 def _if_set_by_operator(record: ModelRecord | None) -> ModelRecord | None:

@@ -1,4 +1,4 @@
-"""The pure core: values and rules, no clock, no I/O, no asyncio, no third party.
+"""The pure core: values and rules, with no clock, no I/O, no asyncio and no third-party library.
 
-Every room above imports this one; it imports nothing but the standard library's value types.
+Every other package imports this one; it imports only the standard library.
 """

@@ -1,4 +1,4 @@
-"""Cursors: where a page ends, as an opaque text that the client sends for the next one."""
+"""Cursors of lists: the end of a page, as an opaque text that the client sends to get the next page."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from proxy.core.errors import InvalidRequest
 
 
 def cursor_of(*place: float | str) -> str:
-    """The cursor of a place."""
+    """Write a place in a list as a cursor."""
     return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
 
 
 def place_of(cursor: str, kinds: Sequence[type]) -> tuple[object, ...]:
-    """The place of a cursor.
+    """Read the place in a list that a cursor stands for.
 
-    :param kinds: the types that it must have
-    :raises InvalidRequest: it is none of ours, or of another list
+    :param kinds: the types of the place's parts
+    :raises InvalidRequest: the text is no cursor, or one of another list
     """
     try:
         place = json.loads(base64.urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4)))
@@ -28,14 +28,14 @@ def place_of(cursor: str, kinds: Sequence[type]) -> tuple[object, ...]:
         place = None
     if not isinstance(place, list) or len(place) != len(kinds):
         raise _refused()
-    if not all(isinstance(one, kind) and _possible(one) for one, kind in zip(place, kinds, strict=True)):
+    if not all(isinstance(part, kind) and _is_finite(part) for part, kind in zip(place, kinds, strict=True)):
         raise _refused()
     return tuple(place)
 
 
-def _possible(one: object) -> bool:
-    """Whether we may have written it: no time is endless, or no number."""
-    return not isinstance(one, bool) and (not isinstance(one, float) or math.isfinite(one))
+def _is_finite(part: object) -> bool:
+    """Return whether ``cursor_of`` can have written a part: it writes no booleans, infinities or NaN."""
+    return not isinstance(part, bool) and (not isinstance(part, float) or math.isfinite(part))
 
 
 def _refused() -> InvalidRequest:

@@ -1,7 +1,6 @@
-"""Facts: what happened on the road of a request, as frozen values.
+"""Events: frozen values that report what happened to a request, a summary or a flush.
 
-The flow emits them; logging, metrics and the console listen, each in its own words. A fact carries no
-message contents and no key material.
+All packages above the core emit them; the log and the metrics listen. An event has no message contents and no keys.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from .report import NO_USAGE, Report, Usage
 from .values import value
 
 BreakerState = Literal["closed", "open", "half_open"]
-"""Of a summarizer's breaker; ``half_open`` lets one probe through."""
+"""The state of a summarizer's breaker; ``half_open`` allows one probe."""
 Outcome = Literal["complete", "refused", "incomplete", "disconnected", "rejected", "error"]
-"""How an exchange ended: in full; with an error status of the upstream; cut short by the upstream; by the
-client's leaving; with our own error to a bad request; with our own failure."""
+"""How an exchange ended: completely; with an error status of the upstream; cut short by the upstream; by the client's
+disconnection; with Tidemark's refusal of a bad request; with a failure of Tidemark."""
 
 
 @value
 class RequestServed:
-    """One request has been answered, or given up. Emitted once for each request."""
+    """One request was answered or abandoned. Each request emits it once."""
 
     path: str
     status: int
@@ -33,17 +32,17 @@ class RequestServed:
     model: str = ""
     stream: bool = False
     report: Report | None = None
-    """None where the request ended before anything was known of its conversation."""
+    """None where the request ended before its conversation was identified."""
     usage: Usage = NO_USAGE
     code: str | None = None
-    """The code of the error, where there was one."""
+    """The code of the error, if there was one."""
     cause: str | None = None
-    """What lies behind the error: for the log, never for a client."""
+    """The cause of the error, for the log and never for a client."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionStarted:
-    """A summary is being made (FR-1.6.2: with its scope)."""
+    """The making of a summary has begun (FR-1.6.2: with its scope)."""
 
     conversation: str
     model: str
@@ -59,7 +58,7 @@ class ConversationCompacted:
     conversation: str
     model: str
     strategy: str
-    """The strategy that wrote it in the end."""
+    """The strategy that wrote the summary."""
     messages: int
     tokens_replaced: int
     summary_tokens: int
@@ -68,7 +67,7 @@ class ConversationCompacted:
 
 @dataclass(frozen=True, slots=True)
 class SummaryPrepared:
-    """A summary was made in the background and waits for its use."""
+    """A summary was made in the background and is not in use yet."""
 
     conversation: str
     model: str
@@ -80,7 +79,7 @@ class SummaryPrepared:
 
 @dataclass(frozen=True, slots=True)
 class ContextFull:
-    """A request went out above 95 % of its limit, and no summary makes more room (FR-5.3.1c)."""
+    """A request was sent above 95 % of its limit, and no summary can free more (FR-5.3.1c)."""
 
     conversation: str
     model: str
@@ -90,7 +89,7 @@ class ContextFull:
 
 @dataclass(frozen=True, slots=True)
 class BreakerChanged:
-    """A summarizer is left alone for a while, tried once more, or trusted again."""
+    """A summarizer's breaker opened, admits a probe, or closed."""
 
     model: str
     strategy: str
@@ -98,12 +97,12 @@ class BreakerChanged:
     failures: int
     """In a row."""
     seconds: float
-    """Until somebody may ask it again."""
+    """Seconds until the summarizer may be asked again."""
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryFailed:
-    """A summarizer failed (FR-5.1.1); what is done about it is the failure policy's matter."""
+    """A summarizer failed (FR-5.1.1); the failure policy decides what follows."""
 
     conversation: str
     model: str
@@ -112,12 +111,12 @@ class SummaryFailed:
     policy: str
     seconds: float
     detail: str = ""
-    """For the log: what a client may not read, or where a strategy slipped."""
+    """Details for the log that a client may not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreDegraded:
-    """The store did not answer; the request goes on without it."""
+    """The store did not answer, and the request continued without it."""
 
     operation: str
     reason: str
@@ -125,11 +124,11 @@ class StoreDegraded:
 
 @dataclass(frozen=True, slots=True)
 class RecordBroken:
-    """A stored record cannot be read: it is broken, or a newer version wrote it. All others are read."""
+    """A stored record cannot be read: it is broken, or of a newer version. Other records are not affected."""
 
     conversation: str
     record: str
-    """Which one, by its place: ``message 3``."""
+    """The record, by its place: ``message 3``."""
     reason: str
 
 
@@ -145,18 +144,18 @@ class TurnStored:
 
 @dataclass(frozen=True, slots=True)
 class FlushQueued:
-    """What left the context is in the queue (S0-4)."""
+    """A flush was added to the queue (S0-4)."""
 
     conversation: str
     key: str
     messages: int
     seconds: float
-    """Since the messages left."""
+    """Seconds since the messages left."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlushDelayed:
-    """The store does not take what left the context; it is tried again."""
+    """The store did not take a flush; the outbox tries again."""
 
     waiting: int
     reason: str
@@ -164,7 +163,7 @@ class FlushDelayed:
 
 @dataclass(frozen=True, slots=True)
 class FlushDropped:
-    """What left the context is not queued, and will not be by this process."""
+    """A flush was not queued, and this process will not try again."""
 
     conversation: str
     reason: str
@@ -179,12 +178,12 @@ class FlushDelivered:
     key: str
     attempt: int
     seconds: float
-    """Since the messages left."""
+    """Seconds since the messages left."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlushFailed:
-    """A consumer did not take an entry, and is offered it again."""
+    """A consumer did not take an entry, which is offered again."""
 
     consumer: str
     conversation: str
@@ -196,7 +195,7 @@ class FlushFailed:
 
 @dataclass(frozen=True, slots=True)
 class FlushBuried:
-    """A consumer did not take an entry in the end; it is a dead letter."""
+    """A consumer did not take an entry within its attempts, so it became a dead letter."""
 
     consumer: str
     conversation: str
@@ -207,21 +206,21 @@ class FlushBuried:
 
 @dataclass(frozen=True, slots=True)
 class FlushLost:
-    """Entries made way for newer ones before a consumer took them: the queue's bounds are too small for its pace."""
+    """Newer entries replaced others before a consumer took them, because the queue's bounds are too small."""
 
     consumer: str
     entries: int
-    """In all, as long as the queue is there."""
+    """In all, since the queue exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlushWaiting:
-    """How much a consumer has still to take; told every few seconds, by every process."""
+    """The entries that a consumer has yet to take; every process emits it every few seconds."""
 
     consumer: str
     entries: int
     seconds: float
-    """Age of the oldest; 0 where there is none."""
+    """Age of the oldest entry; 0 where there is none."""
     lost: int
     dead: int
     """Dead letters of all consumers."""
@@ -248,4 +247,4 @@ Event = (
     | FlushWaiting
 )
 Listener = Callable[[Event], None]
-"""Takes a fact and returns at once; it must not raise."""
+"""Takes an event and returns at once; it must not raise."""

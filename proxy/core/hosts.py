@@ -1,4 +1,4 @@
-"""Hosts: which names and addresses are this machine's own."""
+"""Recognizes the names and addresses of this machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host or address is this machine's own.
+    """Return whether a host or address is this machine's own.
 
     :param host: without a port, an IPv6 address without brackets
     """

@@ -1,6 +1,6 @@
-"""Header lines: which of them are for one connection only, which hold a key, and what none of them holds.
+"""Header lines: which are for one connection only, which carry a key, and which bytes none may contain.
 
-Both edges ask: ``http/`` and ``serving.py`` for the client's lines, ``upstream/`` for those of the answer.
+``server/`` checks the client's lines with it, and ``upstream/`` those of requests and replies.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
-"""RFC 9110, section 7.6.1, with those of RFC 2616, section 13.5.1, that are still met."""
+"""RFC 9110, section 7.6.1, with those of RFC 2616, section 13.5.1, that are still in use."""
 NOT_SENT = HOP_BY_HOP | {b"host", b"content-length", b"accept-encoding", b"content-encoding", b"expect"}
-"""What a request does not take along: the next hop's client writes its own."""
+"""Headers that Tidemark does not forward with a request, because its HTTP client writes its own."""
 KEYS = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"})
-"""Where a provider's key stands: OpenAI's, Anthropic's, Azure's and Google's own."""
+"""Headers that carry a provider's key: OpenAI's, Anthropic's, Azure's and Google's own."""
 CONTROLS = bytes([*range(9), *range(10, 32), 127])
-"""What no header line holds (RFC 9110, section 5.5): a line's end within a value would begin a line of its own."""
+"""Bytes that no header line may contain (RFC 9110, section 5.5): a line end inside a value begins another line."""
 
 
 def end_to_end(
     headers: Iterable[tuple[bytes, bytes]], dropped: frozenset[bytes] = HOP_BY_HOP
 ) -> list[tuple[bytes, bytes]]:
-    """The lines that are not for one hop only: in order, names in lower case.
+    """Return the lines that are not for one hop only, in order, with names in lower case.
 
-    :param dropped: those of one hop, and whatever else is to be left out
+    :param dropped: names to leave out: those of one hop, and others that the caller adds
     """
-    kept: list[tuple[bytes, bytes]] = []
-    named: set[bytes] = set()
-    for written, value in headers:
-        name = written.lower()
+    lines: list[tuple[bytes, bytes]] = []
+    listed_names: set[bytes] = set()
+    for original_name, value in headers:
+        name = original_name.lower()
         if name not in dropped:
-            kept.append((name, value))
+            lines.append((name, value))
         elif name == b"connection":
-            named.update(token.strip().lower() for token in value.split(b","))
-    if named - dropped:
-        return [line for line in kept if line[0] not in named]
-    return kept
+            listed_names.update(token.strip().lower() for token in value.split(b","))
+    if listed_names - dropped:
+        return [line for line in lines if line[0] not in listed_names]
+    return lines

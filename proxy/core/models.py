@@ -1,7 +1,7 @@
-"""The registry of models (FR-3.2, FR-4.1.3): what was found of each, what a person set, and how both become one.
+"""Records of models (FR-3.2, FR-4.1.3): what was observed, what the operator set, and how both are combined.
 
-Beside the budget on the road of a request: the catalog finds a window, what a person set goes over it. The store
-keeps both apart, so that a reset leads back to what was found.
+The catalog observes a model's window before the budget is made, and the operator's overrides replace it. The store
+keeps both apart, so that a reset restores what was observed.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass, fields, replace
 from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow
 
 FieldValue = int | float | None
-"""A field's value: tokens, a share for ``threshold``, or None for what was found."""
+"""A field's value: tokens, a share for ``threshold``, or None for the observed value."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelOverrides:
-    """What a person set of a model, in the units of ``ModelWindow`` and ``CompactionPolicy``; None is not set."""
+    """Settings of a model by the operator, in the units of ``ModelWindow`` and ``CompactionPolicy``; None is unset."""
 
     max_input_tokens: int | None = None
     max_output_tokens: int | None = None
@@ -27,35 +27,36 @@ class ModelOverrides:
 
     @property
     def states_window(self) -> bool:
-        """Whether it says how much goes in; a reply's length alone does not."""
+        """Return whether the length of the input is set; the reply's length alone sets no window."""
         return self.max_input_tokens is not None or self.context_window is not None
 
     @property
-    def given(self) -> dict[str, int | float]:
-        """The fields that are set, by name."""
+    def set_fields(self) -> dict[str, int | float]:
+        """Return the fields that are set, by name."""
         values = {name: getattr(self, name) for name in SETTABLE}
         return {name: value for name, value in values.items() if value is not None}
 
-    def changed(self, said: Mapping[str, FieldValue]) -> ModelOverrides:
-        """These with the fields of ``said`` in place of their own; None takes one back.
+    def with_fields(self, changes: Mapping[str, FieldValue]) -> ModelOverrides:
+        """Return the overrides with some fields replaced; None unsets a field.
 
         :raises ValueError: the window for input and output is smaller than that for input
         """
-        made = replace(self, **said)  # type: ignore[arg-type] # the fields' own types, as the edge has checked
-        if made.context_window and made.max_input_tokens and made.context_window < made.max_input_tokens:
-            raise ValueError(made.context_window)
-        return made
+        overrides = replace(self, **changes)  # type: ignore[arg-type] # the fields' own types, as the edge has checked
+        shared, most = overrides.context_window, overrides.max_input_tokens
+        if shared and most and shared < most:
+            raise ValueError(shared)
+        return overrides
 
-    def over_window(self, found: ModelWindow) -> ModelWindow:
-        """The window as it holds. It is taken whole from one source: two halves fit nothing."""
-        output = found.max_output_tokens if self.max_output_tokens is None else self.max_output_tokens
+    def over_window(self, observed: ModelWindow) -> ModelWindow:
+        """Return the window that applies. It comes whole from one source, because parts of two do not match."""
+        output = observed.max_output_tokens if self.max_output_tokens is None else self.max_output_tokens
         most = self.max_input_tokens or self.context_window
         if most is None:
-            return found if output == found.max_output_tokens else replace(found, max_output_tokens=output)
+            return observed if output == observed.max_output_tokens else replace(observed, max_output_tokens=output)
         return ModelWindow(most, output, self.context_window, "manual")
 
     def over_policy(self, policy: CompactionPolicy) -> CompactionPolicy:
-        """The policy as it holds."""
+        """Return the policy that applies."""
         if self.threshold is None and self.retention_tokens is None:
             return policy
         return replace(
@@ -65,19 +66,19 @@ class ModelOverrides:
         )
 
 
-SETTABLE = tuple(one.name for one in fields(ModelOverrides))
+SETTABLE = tuple(field.name for field in fields(ModelOverrides))
 NOTHING_SET = ModelOverrides()
 
 
 @dataclass(frozen=True, slots=True)
 class ModelObservation:
-    """A model as a request found it, without what a person set in the registry."""
+    """What a request showed of a model, without the operator's overrides."""
 
     provider: str
     model: str
-    """As the upstream calls it."""
+    """The upstream's name for the model."""
     name: str
-    """As the client calls it; policies go by it."""
+    """The client's name for the model; policies match it."""
     window: ModelWindow
     threshold: float
     retention_tokens: int
@@ -85,12 +86,12 @@ class ModelObservation:
 
 @dataclass(frozen=True, slots=True)
 class RegistryVersion:
-    """Which state of the registry a worker has read; both are texts that never come back."""
+    """The state of the registry that a worker has read. No value of either text is used twice."""
 
     epoch: str
-    """Another one after the store was emptied."""
+    """It changes when the store is emptied."""
     change: str
-    """Another one after every change of overrides."""
+    """It changes with every change of overrides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,42 +101,46 @@ class ModelRecord:
     provider: str
     model: str
     name: str
-    seen: ModelObservation | None = None
-    """None where a person set something before any request came."""
+    observation: ModelObservation | None = None
+    """None where the operator set something before any request used the model."""
     overrides: ModelOverrides = NOTHING_SET
     created_at: float | None = None
-    """Unix time, seconds; None while nothing of it is stored."""
+    """Unix time, seconds; None while the record is not stored."""
     updated_at: float | None = None
 
     @property
     def id(self) -> str:
-        """``provider:model``."""
+        """Return ``provider:model``."""
         return model_id(self.provider, self.model)
 
     def profile(self, policy: CompactionPolicy) -> ModelProfile:
-        """Window and policy as they hold.
+        """Return the window and the policy that apply.
 
         :param policy: the configured one for ``name``
         """
-        found = self.seen.window if self.seen else ModelWindow()
-        return ModelProfile(self.name, self.overrides.over_window(found), self.overrides.over_policy(policy))
+        observed = self.observation.window if self.observation else ModelWindow()
+        return ModelProfile(self.name, self.overrides.over_window(observed), self.overrides.over_policy(policy))
 
 
 def model_id(provider: str, model: str) -> str:
-    """FR-4.1.3: the key of a model's record."""
+    """Return the id of a model's record (FR-4.1.3)."""
     return f"{provider}:{model}"
 
 
-def merged_observation(record: ModelRecord | None, sighting: ModelObservation, now: float) -> ModelRecord | None:
-    """The record after a request has found its model; None where that changes nothing.
+def merged_observation(record: ModelRecord | None, observation: ModelObservation, now: float) -> ModelRecord | None:
+    """Return the record after a request has observed its model; None where that changes nothing.
 
-    The newest word holds, but an assumption never takes the place of something found: a server that is asked
+    The newest observation wins, but a default never replaces a window that a source stated: a server that is asked
     while it starts does not make its model unknown.
     """
-    if record is None or record.seen is None:
+    if record is None or record.observation is None:
         created = now if record is None or record.created_at is None else record.created_at
         overrides = NOTHING_SET if record is None else record.overrides
-        return ModelRecord(sighting.provider, sighting.model, sighting.name, sighting, overrides, created, now)
-    if sighting == record.seen or (sighting.window.source == "default" and record.seen.window.source != "default"):
+        return ModelRecord(
+            observation.provider, observation.model, observation.name, observation, overrides, created, now
+        )
+    if observation == record.observation or (
+        observation.window.source == "default" and record.observation.window.source != "default"
+    ):
         return None
-    return replace(record, name=sighting.name, seen=sighting, updated_at=now)
+    return replace(record, name=observation.name, observation=observation, updated_at=now)

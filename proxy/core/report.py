@@ -1,4 +1,4 @@
-"""What became of one request: the facts of its response headers and of its log line (promise 9).
+"""Reports: what was done to one request, for its response headers and its log line (promise 9).
 
 The pipeline makes a report, the server renders it as headers, the telemetry as a log line and as metrics.
 """
@@ -35,14 +35,14 @@ class Report:
     degraded: bool = False
     """Whether the store failed this request."""
     overhead_seconds: float = 0.0
-    """Tidemark's own time from the model's profile to the upstream's turn, without the making of a summary."""
+    """Tidemark's own time, from the lookup of the model to the call of the upstream, without making a summary."""
     gap: str = ""
-    """What of a stored history client and store do not both know (``core/conversation/alignment.py``)."""
+    """The gaps of a stored history, as a header's value (``core/conversation/alignment.py``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnAnswer:
-    """An answer that Tidemark gives itself, in no dialect yet; no upstream was asked for it."""
+    """An answer that Tidemark gives itself, without an upstream; a dialect writes it."""
 
     text: str
     id: str
@@ -53,7 +53,7 @@ class OwnAnswer:
 
 @value
 class Usage:
-    """Tokens as the provider counted them, for monitoring only (FR-1.1.5); None where it does not say."""
+    """Tokens as the provider counted them, for monitoring only (FR-1.1.5); None where it does not report them."""
 
     input_tokens: int | None = None
     cached_tokens: int | None = None

@@ -1,8 +1,8 @@
-"""Values that are made with every request: frozen for the type checker, plain at run time.
+"""The decorator for values that every request makes: frozen for the type checker, plain at run time.
 
-Below everything. A dataclass that is frozen at run time costs four times as much to make, for each of its attributes
-goes past a check that mypy has made already; several of a dozen attributes are made on the road of each request.
-Whatever is made less often is an ordinary frozen dataclass.
+All packages use it. A dataclass that is frozen at run time costs four times as much to make, because each attribute
+passes a check that mypy has done already, and each request makes several values of a dozen attributes. A value that is
+made less often is an ordinary frozen dataclass.
 """
 
 from __future__ import annotations
@@ -14,6 +14,6 @@ T = TypeVar("T")
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def value(made: type[T]) -> type[T]:
-    """A class of values, as ``dataclass(frozen=True, slots=True)`` makes it but for the check at run time."""
-    return dataclass(slots=True, unsafe_hash=True)(made)
+def value(cls: type[T]) -> type[T]:
+    """Make a class of values, as ``dataclass(frozen=True, slots=True)`` does, without the check at run time."""
+    return dataclass(slots=True, unsafe_hash=True)(cls)

@@ -121,7 +121,7 @@ class Recovery:
         ]
         # The sort is stable, so that a system message comes before the message at its position.
         leaving = sorted((*absorbed, *messages), key=lambda entry: entry.position)
-        chain = PrefixChain(bytes.fromhex(note["family"]), (), named=True)
+        chain = PrefixChain(bytes.fromhex(note["family"]), (), has_seed_family=True)
         # The flush's key depends on the absorbed messages.
         summary = replace(summaries[-1], absorbed=tuple(map(bytes.fromhex, note["absorbed"])))
         flush = Flush(tenant, conversation, note["model"], chain, summary, first, tuple(leaving))

@@ -62,7 +62,7 @@ def is_free_of_commands(request: ModelRequest, mark: str) -> bool:
     Where a request continues another one, only its new messages are read.
     """
     hints = request.hints
-    first_new = hints.known if hints is not None and mark in hints.earlier.free_of_commands else 0
+    first_new = hints.shared_count if hints is not None and mark in hints.earlier.free_of_commands else 0
     for message in request.messages[first_new:] if first_new else request.messages:
         if message.role == "user":
             text = message.text

@@ -180,7 +180,9 @@ class StoredHistory:
         if raws:
             stored = (await dialect.parse(dialect.body_with_raw(request, raws), bounded=False)).messages
         others = [message for message in request.messages if not message.is_system]
-        alignment = align(stored, others, unheard=record.lost_reply_position == record.message_count and not unreadable)
+        alignment = align(
+            stored, others, reply_lost=record.lost_reply_position == record.message_count and not unreadable
+        )
         if alignment.standing == "conflicts":
             raise ConversationConflict(
                 "The newest message was answered already, and the conversation has gone on since. Send what is new."

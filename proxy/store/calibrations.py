@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from proxy.core.bounded import BoundedCache
@@ -100,13 +100,22 @@ class RedisCalibrations:
         return packed
 
     def _pack(self, calibration: Calibration) -> bytes:
-        return self._codec.pack_json(asdict(calibration))
+        content = {
+            "counted": calibration.local_tokens,
+            "told": calibration.provider_tokens,
+            "replies": calibration.replies,
+            "updated_at": calibration.updated_at,
+        }
+        return self._codec.pack_json(content)
 
     def _unpack(self, packed: bytes | None) -> Calibration | None:
         """Return None for a record that another version wrote and this one cannot read."""
         try:
-            return None if packed is None else Calibration(**self._codec.unpack_json(packed))
-        except (RecordUnreadable, TypeError):
+            content = None if packed is None else self._codec.unpack_json(packed)
+            if content is None:
+                return None
+            return Calibration(content["counted"], content["told"], content["replies"], content["updated_at"])
+        except (RecordUnreadable, KeyError, TypeError):
             return None
 
 

@@ -88,7 +88,7 @@ class RedisModels:
             overrides = change(stored.overrides if stored else NOTHING_SET)
             created_at = _earliest(record.created_at, stored.created_at if stored else None)
             after = replace(record, created_at=now if created_at is None else created_at, updated_at=now)
-            packed = b"" if overrides == NOTHING_SET else self._pack(after, overrides.given)
+            packed = b"" if overrides == NOTHING_SET else self._pack(after, overrides.set_fields)
             if await self._run(_OVERRIDE, record.id, before or "", packed, uuid.uuid4().hex):
                 return
         raise StoreUnavailable("Too many change this model at once. Nothing was changed; send it again.")
@@ -154,7 +154,7 @@ def _earliest(*times: float | None) -> float | None:
 
 
 def _observation(content: Any) -> Mapping[str, Any]:
-    return {"seen": ModelObservation(**{**content, "window": ModelWindow(**content["window"])})}
+    return {"observation": ModelObservation(**{**content, "window": ModelWindow(**content["window"])})}
 
 
 def _overrides(content: Any) -> Mapping[str, Any]:

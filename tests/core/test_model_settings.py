@@ -39,7 +39,7 @@ SIGHTINGS = st.builds(
 def set_to(said: dict[str, int | float | None], start: ModelOverrides = NOTHING_SET) -> ModelOverrides:
     """Overrides after ``said``, where it does not contradict itself."""
     try:
-        return start.changed(said)
+        return start.with_fields(said)
     except ValueError:
         assume(condition=False)
         raise
@@ -51,7 +51,7 @@ def test_nothing_set_changes_nothing(found: ModelWindow) -> None:
     policy = CompactionPolicy()
     assert NOTHING_SET.over_window(found) is found
     assert NOTHING_SET.over_policy(policy) is policy
-    assert NOTHING_SET.given == {}
+    assert NOTHING_SET.set_fields == {}
 
 
 @given(WINDOWS, FIELDS)
@@ -60,7 +60,7 @@ def test_what_is_set_holds(found: ModelWindow, said: dict[str, int | float | Non
     made = set_to(said)
     window, policy = made.over_window(found), made.over_policy(CompactionPolicy())
     given_fields = {name: value for name, value in said.items() if value is not None}
-    assert made.given == given_fields
+    assert made.set_fields == given_fields
     for name, value in given_fields.items():
         assert getattr(policy if name in ("threshold", "retention_tokens") else window, name) == value
     assert (window.source == "manual") >= made.states_window
@@ -92,9 +92,9 @@ def test_the_newest_word_on_a_field_holds_and_others_stay(
 def test_a_smaller_whole_than_its_part_is_refused() -> None:
     """``context_window`` holds input and output together."""
     with pytest.raises(ValueError, match="100"):
-        NOTHING_SET.changed({"max_input_tokens": 200, "context_window": 100})
+        NOTHING_SET.with_fields({"max_input_tokens": 200, "context_window": 100})
     with pytest.raises(ValueError, match="100"):
-        NOTHING_SET.changed({"max_input_tokens": 200}).changed({"context_window": 100})
+        NOTHING_SET.with_fields({"max_input_tokens": 200}).with_fields({"context_window": 100})
 
 
 @given(SIGHTINGS, SIGHTINGS, FIELDS)
@@ -104,14 +104,19 @@ def test_sightings_keep_what_was_set_and_when_it_began(
     """The newest sighting holds, except that an assumption never takes the place of something found."""
     new = merged_observation(None, first, 1.0)
     assert new is not None
-    assert (new.created_at, new.updated_at, new.seen) == (1.0, 1.0, first)
+    assert (new.created_at, new.updated_at, new.observation) == (1.0, 1.0, first)
     assert merged_observation(new, first, 2.0) is None
     record = replace(new, overrides=set_to(said))
     after = merged_observation(record, then, 3.0)
     if after is None:
         assert then == first or (then.window.source == "default" != first.window.source)
     else:
-        assert (after.seen, after.overrides, after.created_at, after.updated_at) == (then, record.overrides, 1.0, 3.0)
+        assert (after.observation, after.overrides, after.created_at, after.updated_at) == (
+            then,
+            record.overrides,
+            1.0,
+            3.0,
+        )
 
 
 def test_a_model_that_was_set_before_it_was_seen_keeps_both() -> None:
@@ -122,4 +127,4 @@ def test_a_model_that_was_set_before_it_was_seen_keeps_both() -> None:
     after = merged_observation(record, sighting, 5.0)
     assert after is not None
     assert after.profile(CompactionPolicy()).window.max_input_tokens == 32_768
-    assert (after.name, after.created_at, after.seen) == ("mine", 1.0, sighting)
+    assert (after.name, after.created_at, after.observation) == ("mine", 1.0, sighting)

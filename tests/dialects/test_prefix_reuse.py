@@ -71,7 +71,7 @@ def test_only_what_is_new_is_parsed() -> None:
     before.facts.tokens["rules"] = (1, 2)
     after = parser.parse_now(body(conversation_of(["a", "b", "c"]), {}, stream=True)).hints
     assert after is not None
-    assert after.known == 2
+    assert after.shared_count == 2
     assert after.earlier.tokens == {"rules": (1, 2)}
     assert after.facts.tokens == {}
 

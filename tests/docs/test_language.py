@@ -19,7 +19,7 @@ PLAIN = (
     "cli",
     "compaction",
     "config",
-    "core/breaker.py",
+    "core",
     "demo",
     "dialects",
     "integrations",

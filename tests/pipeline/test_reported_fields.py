@@ -27,7 +27,7 @@ SUMMARY = PrefixSummary(b"", 2, "It is there.", SummaryRecipe("llm", "", 0), "hy
 KNOWN = StoredState(conversation="c" * 48, stored_count=2, summary=SUMMARY, degraded=True)
 COUNT = RequestCount((5, 7, 11), 3, "o200k_base", exact=True, scheme="0f1e2d3c")
 SUMMARY_TOKENS = 2
-AS_DENSE = Calibration(counted=10, told=20, replies=1)
+AS_DENSE = Calibration(local_tokens=10, provider_tokens=20, replies=1)
 SAID = [
     {"role": "user", "content": "Where?"},
     {"role": "assistant", "content": "There."},

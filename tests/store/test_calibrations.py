@@ -100,7 +100,7 @@ async def test_replies_that_end_at_once_teach_all_their_lessons(
     await asyncio.gather(*(worker.learn(key, 1000, 1460, 5.0) for worker, key in lessons))
     readings = {one.tools: one.calibration for one in (await calibrations.readings(tenant))[keys_of[0].model]}
     assert {tools: one.replies for tools, one in readings.items()} == {ANY_TOOLS: 4, "t1": 2, "t2": 2}
-    assert readings[ANY_TOOLS].counted == 1000 * (1 + 0.5 + 0.25 + 0.125)
+    assert readings[ANY_TOOLS].local_tokens == 1000 * (1 + 0.5 + 0.25 + 0.125)
 
 
 async def test_a_value_that_cannot_be_read_is_learned_over(alone: RedisStore, admin: redis.Redis, tenant: str) -> None:

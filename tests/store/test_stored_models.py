@@ -61,8 +61,8 @@ async def test_a_sighting_is_kept_with_its_times(models: RedisModels, name: str)
     await models.sight(sighting(name, ModelWindow(1000, None, None, "api")), 30.0)
     record = await models.record(f"openai:{name}")
     assert record is not None
-    assert record.seen is not None
-    assert (record.seen.window.window, record.created_at, record.updated_at) == (1000, 10.0, 30.0)
+    assert record.observation is not None
+    assert (record.observation.window.window, record.created_at, record.updated_at) == (1000, 10.0, 30.0)
 
 
 async def test_an_override_is_kept_beside_what_was_found_and_comes_off(models: RedisModels, name: str) -> None:

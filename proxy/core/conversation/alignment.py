@@ -1,8 +1,8 @@
-"""Alignment: where the messages that a client sends go on from those that are stored.
+"""Alignment: finds where a client's messages continue the stored ones.
 
-Of stored history only (``X-Tidemark-History: stored``), before the road of a request. A client sends its new messages,
-or a window with some of the older ones as well; by digests it is found which are new. Nothing is appended twice,
-and what client and store do not both know is told, not guessed.
+The stored history mode (``X-Tidemark-History: stored``) calls it before the other steps of the pipeline. A client sends
+its new messages, perhaps with some of the older ones, and digests show which are new. No message is appended twice, and
+messages that only the client or only the store knows are reported.
 """
 
 from __future__ import annotations
@@ -14,94 +14,97 @@ from typing import Literal
 from proxy.core.conversation.messages import Message
 
 Standing = Literal["follows", "behind", "apart", "repeats", "conflicts"]
-"""``follows``: the new messages go on where the stored ones end. ``behind``: the client did not know the newest stored
-ones. ``apart``: the client has answers that are not stored, and none that is, so something may be missing between.
-``repeats``: a turn whose answer the client did not get is asked once more. ``conflicts``: the same, but the user has
-gone on since."""
+"""``follows``: the new messages come after the last stored one. ``behind``: the client did not know the newest stored
+messages. ``apart``: the client has replies that are not stored, and none that is, so messages may be missing between.
+``repeats``: the client repeats a turn whose reply it did not receive. ``conflicts``: the same, but the stored
+conversation has later questions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """How stored messages and a client's fit together."""
+    """How a client's messages continue the stored ones."""
 
     standing: Standing
     base: int
-    """So many of the stored messages come first; all of them, but where a turn is repeated."""
+    """How many of the stored messages come first: all, except where a turn is repeated."""
     new: int
-    """The client's messages from this place on come after them."""
+    """The index of the client's first new message."""
     unseen: int = 0
-    """Stored messages that the client did not know: they stand before its new ones."""
+    """How many stored messages the client did not know; they come before its new ones."""
     strange: int = 0
-    """Messages that the client sent before known ones, and that are not stored: they have no place and are left out."""
+    """How many messages the client sent before stored ones although they are not stored; they are left out."""
 
     @property
     def gap(self) -> str:
-        """What client and store do not both know, in words for a header; empty where there is nothing."""
+        """Return the gaps as a header's value; empty where there are none."""
         if self.standing == "apart":
             return "unknown"
         counts = {"unseen": self.unseen, "strange": self.strange}
         return ", ".join(f"{name}={count}" for name, count in counts.items() if count)
 
 
-def align(stored: Sequence[Message], sent: Sequence[Message], *, unheard: bool = False) -> Alignment:
-    """Find what is new, in a time that grows with both lengths together. No system messages are among either.
+def align(stored: Sequence[Message], incoming: Sequence[Message], *, reply_lost: bool = False) -> Alignment:
+    """Find the new messages, in a time that grows with the sum of both lengths; neither has system messages.
 
-    A client that names the newest stored message goes on from there. One that begins with stored messages, an answer
-    among them, and does not name the newest has missed what came since; a single question proves nothing, since a user
-    may ask the same twice. Unless it is known that its answer was lost.
+    A client that sends the newest stored message continues after it. A client that begins with stored messages, a
+    reply among them, and does not send the newest has missed the messages since. A single question proves nothing,
+    since a user may ask the same twice, unless its reply was reported as lost.
 
-    :param unheard: whether the client was told that the newest stored message, an answer, is lost
+    :param reply_lost: whether the client was told that the newest stored message, a reply, is lost
     """
-    held, said = [one.digest for one in stored], [one.digest for one in sent]
-    if not held or not said:
-        return Alignment("follows", len(held), 0)
-    if unheard and held[-1 - len(said) : -1] == said:
-        return Alignment("repeats", len(held) - 1, len(said))
-    end = _end_of_known(held, sent)
-    if end is not None:
-        known, run = end
-        strange = len(set(said[: known - run]) - set(held))
-        return Alignment("follows", len(held), known, strange=strange)
-    runs = _runs(said, held)
+    stored_digests = [message.digest for message in stored]
+    new_digests = [message.digest for message in incoming]
+    stored_count, count = len(stored_digests), len(new_digests)
+    if not stored_count or not count:
+        return Alignment("follows", stored_count, 0)
+    if reply_lost and stored_digests[-1 - count : -1] == new_digests:
+        return Alignment("repeats", stored_count - 1, count)
+    overlap = _overlap_with_newest(stored_digests, incoming)
+    if overlap is not None:
+        end, run = overlap
+        strange = len(set(new_digests[: end - run]) - set(stored_digests))
+        return Alignment("follows", stored_count, end, strange=strange)
+    runs = _runs(new_digests, stored_digests)
     longest = max(runs)
-    if not any(one.role == "assistant" for one in sent[:longest]):
-        apart = any(one.role == "assistant" for one in sent)
-        return Alignment("apart" if apart else "follows", len(held), 0)
+    if not any(message.role == "assistant" for message in incoming[:longest]):
+        apart = any(message.role == "assistant" for message in incoming)
+        return Alignment("apart" if apart else "follows", stored_count, 0)
     after = max(place + run for place, run in enumerate(runs) if run == longest)
-    if longest < len(said):
-        return Alignment("behind", len(held), longest, unseen=len(held) - after)
-    asked = any(one.role == "user" for one in stored[after:])
-    return Alignment("conflicts" if asked else "repeats", len(held) if asked else after, len(said))
+    if longest < count:
+        return Alignment("behind", stored_count, longest, unseen=stored_count - after)
+    has_later_question = any(message.role == "user" for message in stored[after:])
+    return Alignment("conflicts", stored_count, count) if has_later_question else Alignment("repeats", after, count)
 
 
-def _end_of_known(held: Sequence[bytes], sent: Sequence[Message]) -> tuple[int, int] | None:
-    """Where the client's known messages end, and how many in a row agree there; None where it names not the newest.
+def _overlap_with_newest(stored_digests: Sequence[bytes], incoming: Sequence[Message]) -> tuple[int, int] | None:
+    """Find the client's messages that equal the newest stored ones: the index after them, and how many they are.
 
-    The longest run wins. A client may leave out messages in the middle (the first one and the last twenty); then the
-    run must hold an answer, or more than one message.
+    The longest run is taken; None where the client does not send the newest stored message. A client may leave out
+    messages in the middle (it sends the first one and the last twenty); then the run must have a reply, or more than
+    one message.
     """
-    backwards = _runs(held[::-1], [one.digest for one in reversed(sent)])
+    backwards = _runs(stored_digests[::-1], [message.digest for message in reversed(incoming)])
     best: tuple[int, bool, int] | None = None
     for place, run in enumerate(backwards):
-        end = len(sent) - place
+        end = len(incoming) - place
         whole = run == end
-        proof = run > 1 or (run == 1 and sent[end - 1].role == "assistant")
+        proof = run > 1 or (run == 1 and incoming[end - 1].role == "assistant")
         if run and (whole or proof) and (best is None or (run, whole) > best[:2]):
             best = (run, whole, end)
     return (best[2], best[0]) if best else None
 
 
 def _runs(pattern: Sequence[bytes], text: Sequence[bytes]) -> list[int]:
-    """For each place of ``text``, how much of the beginning of ``pattern`` stands there (the Z algorithm)."""
+    """Return, for each place of ``text``, how many first elements of ``pattern`` stand there (the Z algorithm)."""
     joined: list[bytes | None] = [*pattern, None, *text]
     length = len(joined)
-    found = [0] * length
-    left = right = 0
+    runs = [0] * length
+    start = stop = 0
     for place in range(1, length):
-        run = min(right - place, found[place - left]) if place < right else 0
+        run = min(stop - place, runs[place - start]) if place < stop else 0
         while place + run < length and joined[place + run] is not None and joined[run] == joined[place + run]:
             run += 1
-        found[place] = run
-        if place + run > right:
-            left, right = place, place + run
-    return found[len(pattern) + 1 :]
+        runs[place] = run
+        if place + run > stop:
+            start, stop = place, place + run
+    return runs[len(pattern) + 1 :]

@@ -1,6 +1,7 @@
-"""What a message means, as a digest: the same for every form in which clients echo it.
+"""Digests of messages: equal for every form in which clients echo the same message.
 
-Below ``chat.py``, which reads a message. Stored chains are made of these digests, so what goes into one never changes.
+A dialect's parser makes one for each message. Stored prefix chains consist of these digests, so the rules here never
+change.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from proxy.core.conversation.messages import (
 )
 
 Part = str | Mapping[str, JsonValue]
-"""A part of ``content``: a text, or anything else as the client wrote it."""
+"""A part of a message's content: a text, or any other part as the client wrote it."""
 MAX_READ_CHARS = 1_000_000
-"""Longer arguments are compared as they are written: reading as many takes some 20 ms."""
+"""Longer arguments are compared as text: to parse as many characters takes some 20 ms."""
 EXACT = 2**53
-"""Up to here every whole number is a double (ECMA-262, ``Number.MAX_SAFE_INTEGER``)."""
+"""Up to this, a double can represent every whole number (ECMA-262, ``Number.MAX_SAFE_INTEGER``)."""
 _LONG = "tidemark: a long string"
-"""Stands for one while a part is written."""
+"""Replaces a long string while its part is written as JSON."""
 
 
 def meaning(
@@ -38,11 +39,10 @@ def meaning(
     name: str,
     audio: str,
 ) -> bytes:
-    """The digest of what a message means: the same for every form in which clients echo it.
+    """Return the digest of a message: equal for every form in which clients echo it.
 
-    Left out, because clients drop or add them on echo: null and empty fields, annotations, reasoning,
-    ``cache_control``, the split of text into parts, white space around an assistant's text, and how the JSON of
-    a call's arguments is written.
+    It ignores what clients drop or add on echo: null and empty fields, annotations, reasoning, ``cache_control``, the
+    split of text into parts, white space around an assistant's text, and how the JSON of a call's arguments is written.
     """
     pieces = [role.encode()]
     texts: list[str] = []
@@ -63,16 +63,16 @@ def meaning(
 def long_meaning(
     role: Role, parts: Sequence[Part], calls: Iterable[ToolCall], *, answers: str, name: str, audio: str
 ) -> bytes:
-    """The same as ``meaning``, in steps: for messages of megabytes."""
+    """Return the same digest as ``meaning``, in steps: for messages of megabytes."""
     pieces: list[Sequence[bytes]] = [[role.encode()]]
-    for kind, run in groupby(parts, key=lambda part: isinstance(part, str)):
-        if kind:
+    for is_text, run in groupby(parts, key=lambda part: isinstance(part, str)):
+        if is_text:
             text = "\n".join([part for part in run if isinstance(part, str)])
             text = text.strip() if role == "assistant" else text
             pieces += [[b"text"], encoded_steps(text)] if text else []
         else:
             for part in run:
-                pieces += [[b"part"], _written_steps(part)]
+                pieces += [[b"part"], _json_steps(part)]
     pieces.append([b"calls"])
     for call in calls:
         pieces += [encoded_steps(call.id), encoded_steps(call.name)]
@@ -82,39 +82,39 @@ def long_meaning(
     return digest_of_steps([*pieces, *map(encoded_steps, (answers, name, audio))])
 
 
-def _written_steps(part: JsonValue) -> list[bytes]:
-    """A part as sorted JSON; what stands in its long strings is written step by step."""
+def _json_steps(part: JsonValue) -> list[bytes]:
+    """Write a part as JSON with sorted members; its long strings are written in steps."""
     texts: list[str] = []
 
-    def short(value: JsonValue) -> JsonValue:
+    def without_long(value: JsonValue) -> JsonValue:
         if isinstance(value, str) and len(value) > STEP_CHARS:
             texts.append(value)
             return {_LONG: len(texts) - 1}
         if isinstance(value, dict):
-            return {key: short(value[key]) for key in sorted(value)}
-        return [short(one) for one in value] if isinstance(value, list) else value
+            return {key: without_long(value[key]) for key in sorted(value)}
+        return [without_long(element) for element in value] if isinstance(value, list) else value
 
-    written = _SORTED(short(part))
-    if written.count(_LONG) != len(texts):
-        return [_SORTED(part).encode()]  # the client has the same words
+    text_left = _SORTED(without_long(part))
+    if text_left.count(_LONG) != len(texts):
+        return [_SORTED(part).encode()]  # the client wrote the placeholder itself
     steps: list[bytes] = []
     for number, text in enumerate(texts):
-        before, _, written = written.partition(f'{{"{_LONG}": {number}}}')
+        before, _, text_left = text_left.partition(f'{{"{_LONG}": {number}}}')
         steps += [before.encode(), b'"']
         steps += [_SORTED(text[at : at + STEP_CHARS])[1:-1].encode() for at in range(0, len(text), STEP_CHARS)]
         steps.append(b'"')
-    return [*steps, written.encode()]
+    return [*steps, text_left.encode()]
 
 
 def _run(role: Role, texts: Sequence[str]) -> tuple[bytes, ...]:
-    """The pieces that texts in a row are."""
+    """Return the pieces of the digest for consecutive texts."""
     text = "\n".join(texts)
     text = text.strip() if role == "assistant" else text
     return (b"text", _encoded(text)) if text else ()
 
 
 def _canonical(arguments: str) -> bytes:
-    """A call's arguments however their JSON is written; their text where it is none, or too long to read."""
+    """Return arguments as canonical JSON; their text where that is no JSON, or is too long to parse."""
     if len(arguments) <= MAX_READ_CHARS:
         try:
             return _COMPACT(_NUMBERS(arguments or "{}")).encode()
@@ -123,18 +123,18 @@ def _canonical(arguments: str) -> bytes:
     return _encoded(arguments)
 
 
-def _number(written: str) -> float:
-    """JavaScript writes 1.0 as 1, so both are the same number."""
-    number = float(written)
+def _number(literal: str) -> float:
+    """Parse a number; 1.0 and 1 are equal, because JavaScript writes one for the other."""
+    number = float(literal)
     return int(number) if number.is_integer() and abs(number) <= EXACT else number
 
 
-# Made once: with options of its own, each call of ``json`` makes another one.
+# The coders are made once: with options, each call of ``json`` would make another one.
 _NUMBERS = json.JSONDecoder(parse_float=_number).decode
 _COMPACT = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 _SORTED = json.JSONEncoder(sort_keys=True).encode
 
 
 def _encoded(text: str) -> bytes:
-    """As UTF-8; half a character, where a client cut a text inside one, is kept as what it is."""
+    """Encode as UTF-8; a half character, which a client's cut left, stays as it is."""
     return text.encode("utf-8", "surrogatepass")

@@ -1,7 +1,7 @@
-"""What leaves the context when a summary is put into use: exactly which messages, and the document that tells of them.
+"""Flushes: the messages that leave the context when a summary comes into use, and the document that lists them.
 
-Beside the road of a request, right after a summary has found its place and before anything is forwarded (S0-4). A flush
-is a value: others queue it and deliver it.
+The compaction makes a flush after it has stored a summary and before the request is forwarded (S0-4). A flush is a
+value; ``proxy/memory_flush`` queues and delivers it.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from proxy.core.conversation.prefix import PrefixChain
 from proxy.core.conversation.summary import PrefixSummary
 
 VERSION = 1
-"""Of the document. A field that is added leaves it as it is."""
-_ONE_LINE = bytes.maketrans(b"\n\r", b"  ")
+"""Version of the document. A new field does not change it."""
+_WITHOUT_LINE_ENDS = bytes.maketrans(b"\n\r", b"  ")
 
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """One message that leaves."""
+    """One message that leaves the context."""
 
     position: int
-    """Of a client's message, from 1; of a system message that the summary took in, the one of the message after it."""
+    """The position of a client's message, from 1; an absorbed system message has that of the message after it."""
     message: Message
     tokens: int
 
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """What leaves the context at once, and what stands for it from now on."""
+    """The messages that leave the context together, and the summary that replaces them."""
 
     tenant: str
     conversation: str
@@ -39,36 +39,37 @@ class Flush:
     chain: PrefixChain
     summary: PrefixSummary
     first: int
-    """Position of the first client message that leaves; beyond ``summary.covered`` where none does."""
+    """Position of the first client message that leaves; greater than ``summary.covered`` where none does."""
     leaving: tuple[Leaving, ...]
     stored: bool = True
-    """Whether the summary is kept; if not, it stands for one request only, and the messages come back with the next."""
+    """Whether the summary is stored; if not, it holds for one request, and the next one sends the messages again."""
 
     @property
     def key(self) -> str:
-        """The idempotency key, 32 hex characters.
+        """Return the idempotency key, 32 hex characters.
 
         The prefix is a hash over the tenant, the client's name of the conversation and all messages so far, so equal
-        keys mean that the same messages left; where they began to leave adds nothing to that.
+        keys mean that the same messages left, from whichever position on.
         """
         return flush_key(self.chain.family, self.summary.prefix, self.summary.covered, self.summary.absorbed)
 
     @property
     def size(self) -> int:
-        """Bytes of the messages."""
-        return sum(len(one.message.raw) for one in self.leaving)
+        """Return the bytes of the messages."""
+        return sum(len(leaver.message.raw) for leaver in self.leaving)
 
-    def after(self, known: PrefixSummary) -> Flush:
-        """The same without what had left when ``known`` took its place."""
-        absorbed = set(known.absorbed)
-        left = tuple(one for one in self.leaving if not _had_left(one, known.covered, absorbed))
-        return replace(self, first=max(self.first, known.covered + 1), leaving=left)
+    def after(self, earlier: PrefixSummary) -> Flush:
+        """Return the flush without the messages that an earlier summary had replaced before."""
+        absorbed = set(earlier.absorbed)
+        leaving = tuple(leaver for leaver in self.leaving if not _had_left(leaver, earlier.covered, absorbed))
+        return replace(self, first=max(self.first, earlier.covered + 1), leaving=leaving)
 
 
 def flush_key(family: str, prefix: bytes, covered: int, absorbed: Sequence[bytes] = ()) -> str:
-    """The idempotency key of what leaves for a summary of that prefix, which says nothing of system messages.
+    """Return the idempotency key of a summary's flush.
 
-    :param absorbed: digests of those that it took in: they leave with a later summary of the same prefix
+    :param absorbed: digests of the system messages that the summary absorbed. The prefix leaves them out, and they may
+        leave the context with a later summary of the same prefix
     """
     return digest_of(b"flush", family.encode(), prefix, str(covered).encode(), *sorted(absorbed)).hex()
 
@@ -76,40 +77,41 @@ def flush_key(family: str, prefix: bytes, covered: int, absorbed: Sequence[bytes
 def leaving(
     messages: Sequence[Message], tokens: Sequence[int], summary: PrefixSummary, in_use: PrefixSummary | None
 ) -> tuple[int, tuple[Leaving, ...]]:
-    """The position of the first client message that leaves when ``summary`` takes its place, and all that leave.
+    """Return the position of the first client message that leaves, and all messages that leave.
 
-    Client messages that the summary in use stood for have left before. A system message leaves where the summary took
-    it in, for then it is not forwarded any more.
+    Client messages that the summary in use stands for have left before. A system message leaves where ``summary``
+    absorbs it, because it is not forwarded any more.
 
-    :param messages: of the request, as the client sent it
-    :param tokens: of each of them
-    :param in_use: the summary that stood before, of the same prefix or a shorter one; None for a first one
+    :param messages: the request's messages, as the client sent them
+    :param tokens: the tokens of each message
+    :param summary: the summary that comes into use
+    :param in_use: the summary before it, of the same prefix or a shorter one; None where there was none
     """
     start = in_use.covered if in_use else 0
     absorbed, before = set(summary.absorbed), set(in_use.absorbed if in_use else ())
-    gone, position = [], 0
-    for message, counted in zip(messages, tokens, strict=True):
+    candidates, position = [], 0
+    for message, count in zip(messages, tokens, strict=True):
         if position >= summary.covered and not message.is_system:
             break
         if not message.is_system:
             position += 1
-            gone.append(Leaving(position, message, counted))
+            candidates.append(Leaving(position, message, count))
         elif position and message.digest in absorbed:
-            gone.append(Leaving(position + 1, message, counted))
-    return start + 1, tuple(one for one in gone if not _had_left(one, start, before))
+            candidates.append(Leaving(position + 1, message, count))
+    return start + 1, tuple(leaver for leaver in candidates if not _had_left(leaver, start, before))
 
 
-def _had_left(one: Leaving, covered: int, absorbed: set[bytes]) -> bool:
-    """Whether a message left with a summary; a system message only where that summary took it in."""
-    if one.message.is_system:
-        return one.position - 1 <= covered and one.message.digest in absorbed
-    return one.position <= covered
+def _had_left(leaver: Leaving, covered: int, absorbed: set[bytes]) -> bool:
+    """Return whether a message left with an earlier summary; a system message only where that one absorbed it."""
+    if leaver.message.is_system:
+        return leaver.position - 1 <= covered and leaver.message.digest in absorbed
+    return leaver.position <= covered
 
 
 def document(flush: Flush, at: float) -> bytes:
-    """The flush as every consumer gets it: one line of JSON, the messages in the client's own bytes.
+    """Write a flush as consumers get it: one line of JSON, with the messages in the client's own bytes.
 
-    A JSON text has a line end only where white space may stand, so blanks in their place change no message.
+    A JSON text has line ends only where any white space is allowed, so a blank in place of one changes no message.
 
     :param at: Unix time in seconds at which the messages left
     """
@@ -123,7 +125,7 @@ def document(flush: Flush, at: float) -> bytes:
         "model": flush.model,
         "first": flush.first,
         "last": summary.covered,
-        "tokens": {"messages": sum(one.tokens for one in flush.leaving), "summary": summary.tokens},
+        "tokens": {"messages": sum(leaver.tokens for leaver in flush.leaving), "summary": summary.tokens},
         "summary": {
             "text": summary.text,
             "covered": summary.covered,
@@ -132,5 +134,5 @@ def document(flush: Flush, at: float) -> bytes:
             "created_at": summary.created_at,
         },
     }
-    messages = b",".join(one.message.raw.translate(_ONE_LINE) for one in flush.leaving)
+    messages = b",".join(leaver.message.raw.translate(_WITHOUT_LINE_ENDS) for leaver in flush.leaving)
     return json.dumps(head, ensure_ascii=True).encode()[:-1] + b', "messages": [' + messages + b"]}"

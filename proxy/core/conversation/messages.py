@@ -1,4 +1,4 @@
-"""Messages describe what was said in a conversation, in terms that hold for every client format.
+"""Messages describe a conversation in terms that hold for every client format.
 
 A dialect (``proxy/dialects/``) parses a request into messages, and the core plans over them. A message keeps the
 client's own JSON (``raw``), so a message that does not change is forwarded as the bytes that came in.
@@ -15,19 +15,19 @@ Role = Literal["system", "user", "assistant", "tool"]
 """``developer`` is read as ``system``, the legacy ``function`` as ``tool`` (OpenAI chat reference)."""
 
 DIGEST_BYTES = 16
-"""128 bits: no two of 2**50 messages collide by accident; a pair takes 2**64 work, a double of a given one 2**128."""
+"""128 bits: no two of 2**50 messages collide by accident. Any pair takes 2**64 steps, a second preimage 2**128."""
 
-_UNFED = blake2b(digest_size=DIGEST_BYTES)
-"""Copied for each digest, which is quicker than to make one of that size."""
+_EMPTY_HASH = blake2b(digest_size=DIGEST_BYTES)
+"""A hash of nothing. A copy of it is quicker to make than a new hash of that size."""
 
 STEP_CHARS = 1_000_000
 """Longer texts are encoded and digested in steps: one call for 60 MB holds the interpreter for a tenth of a second."""
 _SHORT = 256
 _LENGTHS = [size.to_bytes(8, "little") for size in range(_SHORT)]
-"""The frames of short pieces, which most are."""
+"""The length prefixes of short pieces. Most pieces are short."""
 
 LONGEST_MODEL_NAME = 256
-"""Characters; Hugging Face allows 96. Caches by name and the globs of policies take a name to be short."""
+"""In characters; Hugging Face allows 96. Caches by name and the globs of policies rely on short names."""
 
 JsonValue = object
 """A decoded JSON value: ``None | bool | int | float | str | list | dict``."""
@@ -35,7 +35,7 @@ JsonValue = object
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call that an assistant message asks for. ``arguments`` is the model's own JSON text, as it was written."""
+    """One tool call of an assistant message. ``arguments`` is the model's own JSON text, unchanged."""
 
     id: str
     name: str
@@ -44,13 +44,13 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Message:
-    """One message of a conversation, in the client's bytes and in the core's words."""
+    """One message of a conversation, as the client's bytes and as fields that no dialect changes."""
 
     raw: bytes
     """The client's own JSON object."""
     role: Role
     text: str
-    """All text parts and a refusal, joined by line ends; empty when there are none. It can always be encoded."""
+    """All text parts and a refusal, joined by line ends; empty without any. UTF-8 can encode it."""
     digest: bytes
     """``DIGEST_BYTES`` over what the message means (``dialects/chat/message.py`` says what that leaves out)."""
     name: str | None = None
@@ -60,9 +60,9 @@ class Message:
     media: tuple[Mapping[str, JsonValue], ...] = ()
     """Parts that are no text (images, audio, files), as the client wrote them."""
     is_system: bool = field(init=False, compare=False)
-    """Whether the message is the operator's (system or developer) and so never part of a prefix."""
+    """Whether the role is system or developer. Such a message is never part of a prefix."""
     wording: bytes = field(init=False, compare=False)
-    """What tells messages of one digest apart whose tokens differ: ``DIGEST_BYTES``, or empty; see ``_wording``."""
+    """Distinguishes messages of equal digest and different token counts: ``DIGEST_BYTES``, or empty (``_wording``)."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Message:
         answers: str | None = None,
         media: tuple[Mapping[str, JsonValue], ...] = (),
     ) -> None:
-        # What a dataclass generates sets by name, which takes twice as long; a long request makes a thousand messages.
+        # The generated constructor sets attributes by name, which is twice as slow; long requests have 1,000 messages.
         _set_raw(self, raw)
         _set_role(self, role)
         _set_text(self, text)
@@ -85,13 +85,13 @@ class Message:
         _set_calls(self, calls)
         _set_answers(self, answers)
         _set_media(self, media)
-        # Both are asked for every message of every request, while the message itself is made once.
+        # Every request reads both for each of its messages, while a message is made once.
         _set_is_system(self, role == "system")
         plain = not (calls or media or role == "assistant" or answers == "")
         _set_wording(self, b"" if plain else _wording(self))
 
     def __repr__(self) -> str:
-        """Short, and without contents, which must not reach a log."""
+        """Return a short text without contents, which must not reach a log."""
         marks = [*(f"calls {call.id}" for call in self.calls), *([f"answers {self.answers}"] if self.answers else [])]
         return f"<{' '.join([self.role, f'{len(self.raw)}B', *marks])}>"
 
@@ -107,38 +107,41 @@ class Message:
     _set_media,
     _set_is_system,
     _set_wording,
-) = [getattr(Message, one.name).__set__ for one in fields(Message)]
-"""The slots themselves: for the constructor alone."""
+) = [getattr(Message, slot.name).__set__ for slot in fields(Message)]
+"""The setters of the slots; only the constructor uses them."""
 
 
 def _wording(message: Message) -> bytes:
-    """A digest of all that is counted of a message, where its own digest passes over some of that.
+    """Return a digest of everything that is counted of a message, where ``digest`` ignores some of it.
 
-    A digest passes over white space around an assistant's text, how the JSON of arguments is written, in which order
-    the members of a part stand, and whether an id is missing or empty. All of these cost tokens, and one memory of
-    counts serves all tenants: who could write another message of the same key would set the count of both (promise 8).
+    ``digest`` ignores white space around an assistant's text, how the JSON of arguments is written, the order of the
+    members of a part, and whether an id is missing or empty. All of these cost tokens, and one cache of counts serves
+    all tenants: a client with another message of the same key could set the count of both (promise 8).
     """
     text, calls = message.text, message.calls
     if message.media:
         return digest_of_steps([[b"raw"], [message.raw]])
-    edged = message.role == "assistant" and bool(text) and (text[0].isspace() or text[-1].isspace())
-    if not (calls or edged or message.answers == ""):
+    has_outer_space = message.role == "assistant" and bool(text) and (text[0].isspace() or text[-1].isspace())
+    if not (calls or has_outer_space or message.answers == ""):
         return b""  # nearly always
-    read = [text, message.name or "", "" if message.answers is None else "=" + message.answers]
+    pieces = [text, message.name or "", "" if message.answers is None else "=" + message.answers]
     for call in calls:
-        read += (call.id, call.name, call.arguments)
+        pieces += (call.id, call.name, call.arguments)
     if len(message.raw) > STEP_CHARS:
-        return digest_of_steps([[b"read"], *map(encoded_steps, read)])
-    return digest_of(b"read", *[one.encode(errors="surrogatepass") for one in read])
+        return digest_of_steps([[b"read"], *map(encoded_steps, pieces)])
+    return digest_of(b"read", *[piece.encode(errors="surrogatepass") for piece in pieces])
 
 
 def system_message(text: str) -> Message:
-    """Return a system message of our own. Its dialect writes the bytes, so ``raw`` is empty."""
+    """Return a system message that Tidemark writes. Its dialect writes the bytes, so ``raw`` is empty."""
     return Message(raw=b"", role="system", text=text, digest=digest_of(b"own", *encoded_steps(text)))
 
 
 def printable(text: str) -> str:
-    """The text with U+FFFD for half a character: clients cut emoji in two, and nothing can encode what is left."""
+    """Return the text with U+FFFD for each half character.
+
+    Clients cut emoji in two, and UTF-8 cannot encode a half.
+    """
     if len(text) > STEP_CHARS:
         steps = [text[at : at + STEP_CHARS] for at in range(0, len(text), STEP_CHARS)]
         printed = [printable(step) for step in steps]
@@ -151,36 +154,36 @@ def printable(text: str) -> str:
 
 
 def encoded_steps(text: str) -> list[bytes]:
-    """The text in UTF-8, cut into steps; half a character is kept as what it is."""
+    """Return the text in UTF-8, cut into steps; a half character stays as it is."""
     return [text[at : at + STEP_CHARS].encode("utf-8", "surrogatepass") for at in range(0, len(text), STEP_CHARS)] or [
         b""
     ]
 
 
 def digest_of(*pieces: bytes) -> bytes:
-    """A digest of the pieces in order, each framed by its length, so that no two lists of pieces are confused."""
+    """Return a digest of the pieces in order. Each has its length before it, so no two lists give the same bytes."""
     return hashed(framed(*pieces))
 
 
 def digest_of_steps(pieces: Iterable[Sequence[bytes]]) -> bytes:
-    """The same digest of long pieces, each in steps that are never put together."""
-    made = _UNFED.copy()
+    """Return the same digest as ``digest_of`` for long pieces, each in steps that are never joined."""
+    running_hash = _EMPTY_HASH.copy()
     for steps in pieces:
-        made.update(sum(map(len, steps)).to_bytes(8, "little"))
+        running_hash.update(sum(map(len, steps)).to_bytes(8, "little"))
         for step in steps:
-            made.update(step)
-    return made.digest()
+            running_hash.update(step)
+    return running_hash.digest()
 
 
 def hashed(framed_pieces: bytes) -> bytes:
-    """The digest of one piece, or of several that are framed already."""
-    made = _UNFED.copy()
-    made.update(framed_pieces)
-    return made.digest()
+    """Return the digest of bytes that have their length prefixes already."""
+    running_hash = _EMPTY_HASH.copy()
+    running_hash.update(framed_pieces)
+    return running_hash.digest()
 
 
 def framed(*pieces: bytes) -> bytes:
-    """What ``digest_of`` hashes; where most pieces are always the same, they are framed once."""
+    """Return the bytes that ``digest_of`` hashes; callers with constant pieces make their part once."""
     parts: list[bytes] = []
     for piece in pieces:
         size = len(piece)

@@ -1,8 +1,8 @@
-"""Identity: a hash chain over the non-system messages of a request.
+"""Prefix chains: hashes over the non-system messages of a request, which identify its conversation.
 
-On the road of a request after the catalog and before the store, which is asked with the chain. Equal chains mean equal
-conversations, whoever sends them and through whichever worker; a fork or an edit changes every hash after it.
-System messages are left out, because agents write clocks into them (docs/adr/0001).
+The step ``identify`` makes the chain and asks the store with it. Equal chains mean equal conversations, through
+whichever worker; a fork or an edit changes every hash after it. System messages are left out, because agents write the
+time of day into them (docs/adr/0001).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from proxy.core.values import value
 
 CHAIN_VERSION = b"v1"
 FAMILY_CHARACTERS = 32
-"""Hex characters of a conversation id that lead to its family: a whole digest."""
+"""Hex characters of a conversation id that name its family: a whole digest."""
 OWN_CHARACTERS = 16
-"""Hex characters of a conversation id that set it apart within its family: 64 bits."""
+"""Hex characters of a conversation id that distinguish it within its family: 64 bits."""
 
 REMEMBERED_TENANTS = 4096
-"""Seeds of conversations without a name, which are the tenant's alone."""
+"""Entries of the cache of seeds; a conversation without a name has its tenant's seed."""
 REMEMBERED_OWNERS = 4096
-"""Each request asks, and a credential comes again and again."""
+"""Entries of the cache of owners; every request needs its owner, and credentials repeat."""
 _FRAME = DIGEST_BYTES.to_bytes(8, "little")
 _ID = re.compile(rf"[0-9a-f]{{{FAMILY_CHARACTERS + OWN_CHARACTERS}}}")
 
@@ -38,34 +38,34 @@ class PrefixChain:
     seed: bytes
     """``h0``: the tenant, and the client's own conversation id where it gave one."""
     hashes: tuple[bytes, ...]
-    named: bool = False
-    """Whether the family is the seed's: the client named the conversation, or it began without a message."""
+    has_seed_family: bool = False
+    """Whether the seed names the family: the client named the conversation, or it began without a message."""
 
     def __len__(self) -> int:
         return len(self.hashes)
 
     @property
     def tip(self) -> bytes:
-        """The hash over all messages."""
+        """Return the hash over all messages."""
         return self.hashes[-1] if self.hashes else self.seed
 
     @property
     def family(self) -> str:
-        """Hex; equal for all conversations that begin alike. The store's hash tag: 32 characters."""
-        return (self.seed if self.named or not self.hashes else self.hashes[0]).hex()
+        """Return 32 hex characters, equal for all conversations that begin alike; they are the store's hash tag."""
+        return (self.seed if self.has_seed_family or not self.hashes else self.hashes[0]).hex()
 
     def at(self, covered: int) -> bytes:
-        """The hash over the first ``covered`` messages, ``0 <= covered <= len(self)``."""
+        """Return the hash over the first ``covered`` messages, ``0 <= covered <= len(self)``."""
         return self.hashes[covered - 1] if covered else self.seed
 
     def extended(self, messages: Sequence[Message]) -> PrefixChain:
-        """The chain of the same conversation, and family, with ``messages`` after it; system messages do not count."""
+        """Return the chain of the same family with more messages; system messages do not count."""
         hashes = self.hashes
-        return PrefixChain(self.seed, (*hashes, *_links(self.tip, messages)), self.named or not hashes)
+        return PrefixChain(self.seed, (*hashes, *_links(self.tip, messages)), self.has_seed_family or not hashes)
 
 
 def chain_of(tenant: str, messages: Sequence[Message], *, conversation: str | None = None) -> PrefixChain:
-    """The prefix chain of a request.
+    """Return the prefix chain of a request.
 
     :param tenant: hex id of the tenant; chains of two tenants share nothing (promise 8)
     :param conversation: the client's own name for the conversation (``X-Tidemark-Conversation``)
@@ -74,35 +74,36 @@ def chain_of(tenant: str, messages: Sequence[Message], *, conversation: str | No
     return PrefixChain(seed, tuple(_links(seed, messages)), conversation is not None)
 
 
-def conversation_id(chain: PrefixChain, known: int) -> str:
-    """The id of the conversation that begins where ``chain`` leaves what is known.
+def conversation_id(chain: PrefixChain, stored_count: int) -> str:
+    """Return the id of the conversation that begins after the stored messages of a chain.
 
-    :param known: number of leading messages that another conversation holds already
+    :param stored_count: number of leading messages that another conversation has already
     :returns: 48 hex characters: the family, then the first hash of its own. It depends on content only, so
         a request that is sent again, or to another worker, gets the same id.
     """
     hashes = chain.hashes
-    own = hashes[known if known < len(hashes) else -1] if hashes else chain.seed
+    own = hashes[stored_count if stored_count < len(hashes) else -1] if hashes else chain.seed
     return chain.family + own.hex()[:OWN_CHARACTERS]
 
 
 def split_id(conversation: str) -> tuple[str, str]:
-    """A conversation's id as family and own part."""
+    """Split a conversation's id into its family and its own part."""
     return conversation[:FAMILY_CHARACTERS], conversation[FAMILY_CHARACTERS:]
 
 
 def is_id(conversation: str) -> bool:
-    """Whether a text can be a conversation's id; ids come in from clients and become parts of keys."""
+    """Return whether a text has the form of a conversation id; clients send ids, and they become parts of keys."""
     return _ID.fullmatch(conversation) is not None
 
 
 @lru_cache(maxsize=REMEMBERED_OWNERS)
 def owner_of(fingerprint: bytes) -> str:
-    """To whom belongs what is a credential's own, whichever upstream it is used for, by the caller's fingerprint.
+    """Return the owner of a fingerprint: the credential, whichever upstream it is used for.
 
-    Calibrations, what overflows taught, lists and names of conversations; a tenant is a credential with an upstream.
+    Calibrations, learned windows, lists and names of conversations belong to an owner; a tenant is a credential at one
+    upstream. The function is pure, and the cache only saves time.
     """
-    # What is digested with it is in stored keys; they were a calibration's first.
+    # Stored keys contain this digest. Its first use was the calibration, so that word is part of it.
     return digest_of(b"calibration", fingerprint).hex()
 
 
@@ -115,10 +116,12 @@ def seed_of(tenant: str, conversation: str | None) -> bytes:
 
 @lru_cache(maxsize=REMEMBERED_TENANTS)
 def _tenant_seed(tenant: str) -> bytes:
+    """Return the seed of conversations without a name; a pure function, and the cache only saves time."""
     return digest_of(tenant.encode(), CHAIN_VERSION, b"")
 
 
 def _links(previous: bytes, messages: Sequence[Message]) -> list[bytes]:
+    """Return the links for messages after ``previous``."""
     digests: list[bytes] = []
     for message in messages:
         if not message.is_system:

@@ -36,7 +36,7 @@ class ReuseHints:
 
     messages: tuple[Message, ...]
     """The messages of the request that these hints belong to."""
-    known: int = 0
+    shared_count: int = 0
     """How many leading messages the earlier request had, byte for byte."""
     earlier: MessageFacts = field(default_factory=MessageFacts)
     """Facts about those leading messages."""

@@ -1,1 +1,1 @@
-"""The decision what becomes of a request: budget, plan, clipping, assembly."""
+"""Decides what to do with a request: budget, plan, clipping, assembly."""

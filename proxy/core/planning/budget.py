@@ -1,8 +1,8 @@
-"""The budget of a request, in tokens: how much may be sent, from where on to compact, and down to where.
+"""The token budget of a request: how much may be sent, when to compact, and down to which size.
 
-On the road of a request after the catalog, which finds the window, and before the count. FR-1.2.4: room for the reply
-and a safety margin is kept free before anything is compared; all marks follow from the model's window, the request's
-reply length and the policy.
+The budget is made after the catalog has found the window, and before the plan. FR-1.2.4: tokens for the reply and a
+safety margin are left free before anything is compared. All marks follow from the model's window, the request's reply
+length and the policy.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from typing import Literal
 from proxy.core.conversation.summary import Strategy, Template
 
 WindowSource = Literal["api", "manual", "default"]
-"""FR-3.2.1: learned from data or the upstream, written by a person, or assumed."""
+"""FR-3.2.1: read from data or the upstream, set by the operator, or assumed."""
 OnFailure = Literal["deterministic", "block", "passthrough"]
 Oversize = Literal["clip", "error"]
 
 MARGIN_RATIO = 0.05
-"""FR-1.2.4: so much of the window stays free for what no local count can know, where the policy says nothing else."""
+"""FR-1.2.4: the default share of the window that stays free, because local counts may be wrong."""
 DEFAULT_WINDOW_TOKENS = 128_000
-"""FR-3.2.2: the conservative default for a model that nothing is known about."""
+"""FR-3.2.2: the conservative default for a model without any data."""
 DEFAULT_OUTPUT_TOKENS = 4096
-"""The reply that a model of unknown maximum output is taken to write at most; OpenAI's own older default."""
+"""The longest reply of a model whose maximum is unknown; OpenAI's own older default."""
 SUMMARY_SHARE = 0.05
 MIN_SUMMARY_TOKENS = 64
-"""About half of it is the summary message's frame; nothing is compacted into less."""
+"""The smallest summary message. About half of it is the message's frame."""
 SUMMARY_FLOOR_TOKENS = 256
 SUMMARY_CEILING_TOKENS = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class ModelWindow:
-    """What a model takes in and gives out, in tokens."""
+    """The longest input and output of a model, in tokens."""
 
     max_input_tokens: int = DEFAULT_WINDOW_TOKENS
     max_output_tokens: int | None = None
     context_window: int | None = None
-    """Input and output together; None where no source tells, then it is taken to equal ``max_input_tokens``."""
+    """Input and output together; None where no source states it, then ``max_input_tokens`` stands for it."""
     source: WindowSource = "default"
 
     @property
     def window(self) -> int:
-        """The window that input and reply share."""
+        """Return the window that input and reply share."""
         return self.context_window or self.max_input_tokens
 
 
@@ -55,23 +55,23 @@ class CompactionPolicy:
     threshold: float = 0.95
     """Share of the window (up to 1) or an absolute number of tokens (above 1) from which compaction is due."""
     margin: float = MARGIN_RATIO
-    """Share of the window that is kept free (FR-1.2.4)."""
+    """Share of the window that stays free (FR-1.2.4)."""
     prepare: float = 0.70
     """Share of the high water from which the next summary is prepared."""
     target: float = 0.45
-    """Share of the limit that a compaction brings the request down to: the low water. Of an absolute threshold,
-    where there is one: it is the user's limit (S0)."""
+    """The low water, to which a compaction brings the request, as a share of the limit; of an absolute ``threshold``
+    where there is one, because that is the user's limit (S0)."""
     retention_tokens: int = 1000
     retention_ratio: float = 0.25
-    """The same kind of share; the newest messages within the larger of the two stay (FR-1.3)."""
+    """A share of the same base as ``target``'s; the newest messages within the larger of the two stay (FR-1.3)."""
     keep_last_messages: int = 0
-    """At least so many of the newest messages stay, where the request fits with them (S2); 0 for none."""
+    """At least this many of the newest messages stay, if the request fits with them (S2); 0 for none."""
     max_summary_tokens: int | None = None
     """None is ``auto``: 5 % of the limit, between 256 and 4096 tokens."""
     min_tokens: int = 2000
-    """Below this nothing is compacted of itself (FR-5.4.1); at most half of the limit."""
+    """Smaller requests are not compacted automatically (FR-5.4.1); at most half of the limit."""
     min_messages: int = 0
-    """Below this many non-system messages nothing is compacted of itself (S4)."""
+    """Requests with fewer non-system messages are not compacted automatically (S4)."""
     min_gain: float = 0.10
     """A compaction that would free a smaller share of the request is not done."""
     on_failure: OnFailure = "deterministic"
@@ -81,10 +81,9 @@ class CompactionPolicy:
     summarizer_cache_friendly: bool = False
     """Whether the summarizer's call is appended to the cached prefix (``core/planning/cached_prefix.py``)."""
     wait_seconds: float = 30.0
-    """The longest that a request waits for a summary that another one is making."""
+    """The longest time that a request waits for a summary that another request is making."""
     oversize: Oversize = "clip"
-    """What becomes of single tool results that are too large even for a compacted request
-    (``core/planning/clip.py``)."""
+    """What to do with a tool result that is too large even for a compacted request (``core/planning/clip.py``)."""
     commands: bool = True
     """Whether ``/context`` and ``/summarize`` are answered (``pipeline/command_text.py``)."""
     calibrate: bool = False
@@ -93,17 +92,17 @@ class CompactionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ModelProfile:
-    """All that is known of the model that a request names."""
+    """A request's model: its window and its policy."""
 
     name: str
     window: ModelWindow
     policy: CompactionPolicy
     density: float = 1.0
-    """The provider's tokens for one of ours, as an overflow taught; used where the model is calibrated, until a reply
-    teaches better."""
+    """The provider's tokens for each local one, as learned from an overflow. A calibrated model uses it until a reply
+    gives a better value."""
     whole_reply: bool = False
-    """Whether the upstream refuses what its window does not hold together with the whole reply that is asked for, as
-    vLLM does; a refusal teaches it."""
+    """Whether the upstream refuses a request whose input and requested reply together exceed the window, as vLLM does;
+    learned from a refusal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +124,9 @@ class Budget:
 
 
 def budget_for(profile: ModelProfile, max_output_tokens: int | None, retention: int | None = None) -> Budget:
-    """The budget of one request.
+    """Return the budget of one request.
 
-    :param max_output_tokens: what the request itself asks for; the reply reserve follows it (docs/compaction.md)
+    :param max_output_tokens: the reply length that the request asks for, which sets the reserve (docs/compaction.md)
     :param retention: the request's own retention in tokens (FR-2.2.2), in place of the policy's
     """
     window, policy = profile.window, profile.policy
@@ -150,12 +149,12 @@ def budget_for(profile: ModelProfile, max_output_tokens: int | None, retention: 
 
 
 def reply_reserve(window: ModelWindow, max_output_tokens: int | None, *, whole: bool = False, margin: int = 0) -> int:
-    """Return the tokens kept free for the reply: what the request asks for, within what the model can write.
+    """Return the tokens to leave free for the reply: what the request asks for, within what the model can write.
 
-    At most the model's longest reply, where it is known, and at most half of the window: agents state one large number
-    for every model (opencode 32,000), which is a bound and no wish. Without a number it is the longest reply.
+    It is at most the model's longest reply, if that is known, and at most half of the window: agents send one large
+    number for every model (opencode 32,000), as a bound. Without a number it is the longest reply.
 
-    :param whole: keep free all that is asked for, where that leaves anything for the input beside ``margin`` tokens
+    :param whole: leave free all that the request asks for, if that leaves any input beside ``margin`` tokens
     """
     half = window.window // 2
     if max_output_tokens is None:
@@ -166,7 +165,10 @@ def reply_reserve(window: ModelWindow, max_output_tokens: int | None, *, whole: 
 
 
 def summary_bound(policy: CompactionPolicy, limit: int) -> int:
-    """Bound of a summary message: as configured, or ``clamp(5 % of limit, 256, 4096)``; at most half of ``limit``."""
+    """Return the bound of a summary message, at most half of ``limit``.
+
+    It is as configured, or ``clamp(5 % of limit, 256, 4096)``.
+    """
     wanted = policy.max_summary_tokens
     if wanted is None:
         wanted = min(max(int(SUMMARY_SHARE * limit), SUMMARY_FLOOR_TOKENS), SUMMARY_CEILING_TOKENS)

@@ -1,4 +1,4 @@
-"""The cached prefix: what of a conversation a provider has in its prompt cache when a summary is due.
+"""The cached prefix: the part of a conversation that is in the provider's prompt cache when a summary is due.
 
 The compaction asks for it after the plan, for ``summarizer.cache_friendly``: the summarizer's call repeats the
 forwarded bytes up to the last message that the summary will stand for, and appends one message of its own.
@@ -42,6 +42,6 @@ def cached_prefix(request: ModelRequest, planned: Compact, profile: ModelProfile
 
 def _forwarded(messages: Sequence[Message], previous: PrefixSummary | None, covered: int) -> tuple[Message, ...]:
     """Return what is forwarded without the planned summary, up to the last message that it will stand for."""
-    kept_from = [place for place, message in enumerate(messages) if not message.is_system][covered]
+    rest = [place for place, message in enumerate(messages) if not message.is_system][covered]
     whole = assemble(messages, previous) if previous else tuple(messages)
-    return whole[: len(whole) - (len(messages) - kept_from)]
+    return whole[: len(whole) - (len(messages) - rest)]

@@ -1,8 +1,8 @@
-"""Calibration: how many tokens the provider counts where we count one, learned from its ``usage``.
+"""Calibration: learns from ``usage`` how many tokens the provider counts for each local one.
 
-Beside the budget on the road of a request; off unless ``calibrate: true`` (FR-1.1.5: local counts decide). What the
-provider counts f times as dense has a window that holds 1/f of our tokens, so the marks are divided and the counts,
-the summary's too, stay as they are.
+It adjusts the budget's marks, and is off unless ``calibrate: true`` (FR-1.1.5: local counts decide). Where the provider
+counts f tokens for each local one, its window holds 1/f as many local tokens. So the marks are divided by f, and all
+counts, the summary's too, stay local.
 """
 
 from __future__ import annotations
@@ -16,64 +16,69 @@ from proxy.core.planning.budget import MARGIN_RATIO, Budget
 from proxy.core.values import value
 
 LEAST, MOST = 0.5, 3.0
-"""Bounds of a factor; no two tokenizers in use differ by more, so what lies outside is no tokenizer's doing."""
+"""Bounds of a factor. No two tokenizers in use differ by more, so values outside have another cause."""
 SAFE = 1 / (1 + MARGIN_RATIO)
-"""The smallest factor that is applied: were it wrong altogether, the safety margin would just be used up."""
-KEPT = 0.5
-"""Share of what was known that stays when a reply comes in: after five of equal size 3 % of the past are left."""
+"""The smallest factor that is applied. If it is entirely wrong, the safety margin just covers the mistake."""
+PAST_SHARE = 0.5
+"""The weight of the past after one more reply: after five replies of equal size, 3 % of it remain."""
 ANY_TOOLS = "*"
-"""In place of a tool set's digest: all requests for the model. A tool set that is new starts from it."""
+"""Stands for all tool sets of a model. A new tool set starts from this calibration."""
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrationKey:
-    """What a factor holds for."""
+    """What a factor applies to."""
 
     owner: str
-    """Whose: ``owner_of`` the credential (promise 8)."""
+    """The owner, by ``owner_of`` (promise 8)."""
     model: str
     """``provider:model``."""
     upstream: str
-    """A digest of the address: one name may be served by two."""
+    """A digest of the address, because two upstreams may serve one name."""
     tools: str
     """A digest of the request's tools; empty without any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Two sums of tokens over the replies so far, the past fading; long requests count for more than short ones."""
+    """Two sums of tokens over past replies, the older ones with less weight. Long requests weigh more."""
 
-    counted: float = 0.0
-    """By us."""
-    told: float = 0.0
-    """By the provider, for the same."""
+    local_tokens: float = 0.0
+    """The sum of local counts."""
+    provider_tokens: float = 0.0
+    """The sum of the provider's counts of the same requests."""
     replies: int = 0
     updated_at: float = 0.0
     """Unix time, seconds."""
 
     @property
     def factor(self) -> float:
-        """The provider's tokens for one of ours, as learned; 1 while nothing is."""
-        return min(max(self.told / self.counted, LEAST), MOST) if self.counted > 0 else 1.0
+        """Return the provider's tokens for each local one; 1 while nothing is learned."""
+        return min(max(self.provider_tokens / self.local_tokens, LEAST), MOST) if self.local_tokens > 0 else 1.0
 
     @property
     def applied(self) -> float:
-        """The factor that is used with the usual margin."""
+        """Return the factor that is used with the usual margin."""
         return max(self.factor, SAFE)
 
     def within(self, margin: float) -> float:
-        """The factor that is used: never so small that the safety margin would not cover a mistake.
+        """Return the factor that is used: never so small that the safety margin does not cover a mistake.
 
-        :param margin: the policy's, as a share of the window
+        :param margin: the policy's margin, as a share of the window
         """
         return max(self.factor, 1 / (1 + margin))
 
-    def learned(self, counted: int, told: int, now: float) -> Calibration:
-        """After one more reply; each is bounded by itself, so that no odd one spoils the others."""
-        if counted <= 0 or told <= 0:
+    def learned(self, local_tokens: int, provider_tokens: int, now: float) -> Calibration:
+        """Return the calibration after one more reply; each reply is bounded, so no odd one spoils the others."""
+        if local_tokens <= 0 or provider_tokens <= 0:
             return self
-        bounded = min(max(told, LEAST * counted), MOST * counted)
-        return Calibration(KEPT * self.counted + counted, KEPT * self.told + bounded, self.replies + 1, now)
+        bounded = min(max(provider_tokens, LEAST * local_tokens), MOST * local_tokens)
+        return Calibration(
+            PAST_SHARE * self.local_tokens + local_tokens,
+            PAST_SHARE * self.provider_tokens + bounded,
+            self.replies + 1,
+            now,
+        )
 
 
 UNCALIBRATED = Calibration()
@@ -81,7 +86,7 @@ UNCALIBRATED = Calibration()
 
 @dataclass(frozen=True, slots=True)
 class CalibrationEntry:
-    """A calibration and the tool set that it is of."""
+    """A calibration with its tool set."""
 
     tools: str
     calibration: Calibration
@@ -89,22 +94,22 @@ class CalibrationEntry:
 
 @value
 class CalibratedBudget:
-    """What one request is measured by."""
+    """The budget of one request, with the factor between the two counts."""
 
     budget: Budget
-    """The model's own, in the provider's tokens."""
+    """The model's budget, in the provider's tokens."""
     factor: float = 1.0
-    """The provider's tokens for one of ours."""
+    """The provider's tokens for each local one."""
     key: CalibrationKey | None = None
-    """What the request's reply is a lesson for; None where the model is not calibrated."""
+    """What the request's reply calibrates; None where the model is not calibrated."""
 
     @property
     def marks(self) -> Budget:
-        """The budget as our own counts meet it."""
+        """Return the budget in local tokens."""
         return self.budget if self.factor == 1.0 else in_local_tokens(self.budget, self.factor)
 
     def provider_tokens(self, tokens: int) -> int:
-        """Our count in the provider's tokens."""
+        """Return a local count in the provider's tokens."""
         return tokens if self.factor == 1.0 else round(tokens * self.factor)
 
 
@@ -118,7 +123,7 @@ def calibration_key(fingerprint: bytes, model: str, base_url: str, tools: Sequen
 
 
 def in_local_tokens(budget: Budget, factor: float) -> Budget:
-    """The marks as our own counts meet them, where the provider counts ``factor`` for each of ours."""
+    """Return the marks in local tokens, where the provider counts ``factor`` tokens for each local one."""
     return replace(
         budget,
         window=int(budget.window / factor),

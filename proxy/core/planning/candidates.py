@@ -1,6 +1,6 @@
-"""One situation with its sums, and what each outcome of the plan would come to.
+"""Candidates: the sums over one plan input, and the outcomes that a plan can choose among.
 
-Below ``plan.py``, which chooses among them. Nothing is added up before it is asked for: most requests end earlier.
+``plan.py`` makes the choice. Sums are computed when they are first needed, because most requests need none.
 """
 
 from __future__ import annotations
@@ -27,230 +27,247 @@ from proxy.core.planning.situation import (
 
 
 class Candidates:
-    """One situation with its sums; every method answers one question about it."""
+    """The sums over one plan input, and the outcomes that follow from them."""
 
-    def __init__(self, situation: PlanInput, cuts: list[bool] | None = None) -> None:
+    def __init__(self, plan_input: PlanInput, cuts: list[bool] | None = None) -> None:
         if cuts is not None:
             self.cuts = cuts
-        self.given = situation
-        self.budget = situation.budget
-        self.places = [place for place, message in enumerate(situation.messages) if not message.is_system]
-        self.said = [situation.messages[place] for place in self.places]
-        self.total = situation.total
-        self.head_end = self.places[0] if self.places else len(situation.messages)
-        self.head = situation.fixed + situation.summary_first + sum(situation.tokens[: self.head_end])
+        self.plan_input = plan_input
+        self.budget = plan_input.budget
+        self.places = [place for place, message in enumerate(plan_input.messages) if not message.is_system]
+        self.client_messages = [plan_input.messages[place] for place in self.places]
+        self.total = plan_input.total
+        self.head_end = self.places[0] if self.places else len(plan_input.messages)
+        self.head = plan_input.fixed + plan_input.summary_first + sum(plan_input.tokens[: self.head_end])
         self.summary = self._usable_summary()
         self.start = self.summary.covered if self.summary else 0
-        self.told = frozenset(self.summary.absorbed if self.summary else ())
+        self.absorbed = frozenset(self.summary.absorbed if self.summary else ())
 
     @cached_property
     def cuts(self) -> list[bool]:
-        """Before which of the non-system messages a cut is allowed."""
-        return open_cuts(self.said)
+        """Return before which client messages a cut is allowed."""
+        return open_cuts(self.client_messages)
 
     @cached_property
     def before(self) -> list[int]:
-        """Tokens before each place: every sum over a stretch of messages is a difference of two of them."""
-        return [0, *accumulate(self.given.tokens)]
+        """Return the tokens before each place; the sum over a range of messages is a difference of two of them."""
+        return [0, *accumulate(self.plan_input.tokens)]
 
     @cached_property
     def systems_before(self) -> list[int]:
-        """The same for system messages alone, without those that the summary tells already."""
-        pairs = zip(self.given.messages, self.given.tokens, strict=True)
+        """Return the same for system messages alone, without those that the summary absorbed."""
+        pairs = zip(self.plan_input.messages, self.plan_input.tokens, strict=True)
         return [0, *accumulate(tokens if self._stays(message) else 0 for message, tokens in pairs)]
 
     def _stays(self, message: Message) -> bool:
-        return message.is_system and message.digest not in self.told
+        return message.is_system and message.digest not in self.absorbed
 
     def _usable_summary(self) -> PrefixSummary | None:
-        """The summary, if it leaves the newest message, tears no tool call, and tells only what the request holds."""
-        summary = self.given.summary
-        if summary is None or not 0 < summary.covered < len(self.said) or not self.cuts[summary.covered]:
+        """Return the summary if it can be used.
+
+        It must leave the newest message, separate no tool call from its results, and have absorbed only system messages
+        of this request.
+        """
+        summary = self.plan_input.summary
+        if summary is None or not 0 < summary.covered < len(self.client_messages) or not self.cuts[summary.covered]:
             return None
-        if summary.absorbed and not summary.holds_for(inner_systems(self.given.messages)):
+        if summary.absorbed and not summary.holds_for(inner_systems(self.plan_input.messages)):
             return None
         return summary
 
     def current(self) -> NoCompaction | ReuseSummary:
-        """What would be sent without a new summary; a compacted conversation stays compacted (FR-2.4.1)."""
+        """Return what would be sent without a new summary; a compacted conversation stays compacted (FR-2.4.1)."""
         summary = self.summary
         if summary is None:
             return NoCompaction("fits", self.total)
-        kept = self.given.summary_tokens + self.inner(summary.covered) + self.tail(summary.covered)
-        return ReuseSummary(summary, self.head + kept)
+        after_head = (
+            self.plan_input.summary_tokens + self.inner_tokens(summary.covered) + self.tail_tokens(summary.covered)
+        )
+        return ReuseSummary(summary, self.head + after_head)
 
     def prepared(self) -> Candidates | None:
-        """The same with the prepared summary in its place, if that stands for more than the present one."""
-        prepared = self.given.prepared
+        """Return the candidates with the prepared summary in use, if it stands for more than the present one."""
+        prepared = self.plan_input.prepared
         if prepared is None or prepared.covered <= self.start:
             return None
-        swapped = replace(self.given, summary=prepared, summary_tokens=self.given.prepared_tokens, prepared=None)
-        case = Candidates(swapped, self.cuts)
-        return case if case.summary is not None else None
+        plan_input = self.plan_input
+        swapped = Candidates(
+            replace(plan_input, summary=prepared, summary_tokens=plan_input.prepared_tokens, prepared=None), self.cuts
+        )
+        return swapped if swapped.summary is not None else None
 
     def swap(self, current: NoCompaction | ReuseSummary) -> SwapSummary | None:
-        """The prepared summary, if it brings the request well under the mark that it is due at."""
-        case = self.prepared()
-        if case is None or case.summary is None:
+        """Return the swap of the prepared summary, if it brings the request well below the high water."""
+        swapped = self.prepared()
+        if swapped is None or swapped.summary is None:
             return None
-        # Where the budget got smaller meanwhile, it would keep less than a summary that is made for this request.
-        kept = self.retained(self.candidates(), self.budget.retention)
-        anew = self.fitting(kept, self.budget.max_summary, None)
-        if anew is None or case.start > anew.covered:
+        # If the budget has become smaller, the swap might keep less than a summary that is made for this request.
+        choices = self.within_retention(self.candidates(), self.budget.retention)
+        new_summary = self.first_fitting(choices, self.budget.max_summary, None)
+        if new_summary is None or swapped.start > new_summary.covered:
             return None
-        after = case.current().tokens
+        after = swapped.current().tokens
         freed = current.tokens - after
-        if after > self.budget.high_water or freed < self.given.policy.min_gain * current.tokens:
+        if after > self.budget.high_water or freed < self.plan_input.policy.min_gain * current.tokens:
             return None
-        return SwapSummary(case.summary, after, freed + self.given.prepared_tokens)
+        return SwapSummary(swapped.summary, after, freed + self.plan_input.prepared_tokens)
 
-    def ahead(self, candidates: Sequence[int], coming: int) -> Compact | None:
-        """The first candidate that leaves the low water once ``coming`` tokens have come, else the last one."""
+    def compact_ahead(self, candidates: Sequence[int], coming: int) -> Compact | None:
+        """Return the first candidate that stays within the low water after ``coming`` more tokens, else the last."""
         bound = self.budget.max_summary
         if not candidates:
             return None
         fitting = (
             covered
             for covered in candidates
-            if self.head + bound + self.inner(covered) + self.tail(covered) + coming <= self.budget.low_water
+            if self.head + bound + self.inner_tokens(covered) + self.tail_tokens(covered) + coming
+            <= self.budget.low_water
         )
         covered = next(fitting, candidates[-1])
-        return self.compact(covered, bound, self.told, None)
+        return self.compact(covered, bound, self.absorbed, None)
 
-    def tail(self, covered: int) -> int:
-        """Tokens of all that stands from the first message that is not covered."""
+    def tail_tokens(self, covered: int) -> int:
+        """Return the tokens from the first message on that is not covered."""
         return self.before[-1] - self.before[self.places[covered]]
 
-    def inner(self, covered: int) -> int:
-        """Tokens of the system messages inside the prefix."""
+    def inner_tokens(self, covered: int) -> int:
+        """Return the tokens of the system messages inside the prefix."""
         return self.systems_before[self.places[covered]] - self.systems_before[self.head_end]
 
-    def inner_systems(self, covered: int) -> list[int]:
-        """Places of the system messages inside the prefix, oldest first."""
+    def inner_places(self, covered: int) -> list[int]:
+        """Return the places of the system messages inside the prefix, oldest first."""
         return [
-            place for place in range(self.head_end, self.places[covered]) if self._stays(self.given.messages[place])
+            place
+            for place in range(self.head_end, self.places[covered])
+            if self._stays(self.plan_input.messages[place])
         ]
 
     def candidates(self) -> list[int]:
-        """Every number of messages that a new summary could cover, smallest first; the newest message always stays."""
-        return [covered for covered in range(self.start + 1, len(self.said)) if self.cuts[covered]]
+        """Return every number of messages that a new summary could cover, smallest first.
 
-    def holds_floor(self, covered: int) -> bool:
-        """Whether the floor in messages stays (S2): at least so many, since a cut goes around a tool call."""
-        return covered <= len(self.said) - max(self.given.policy.keep_last_messages, 1)
+        The newest message always stays.
+        """
+        return [covered for covered in range(self.start + 1, len(self.client_messages)) if self.cuts[covered]]
 
-    def retained(self, candidates: Sequence[int], retention: int) -> list[int]:
-        """The candidates that keep no more than the retention (FR-1.3.3), or than the floor in messages takes."""
-        longest = next((covered for covered in reversed(candidates) if self.holds_floor(covered)), 0)
-        return [covered for covered in candidates if covered >= longest or self.said_after(covered) <= retention]
+    def keeps_last_messages(self, covered: int) -> bool:
+        """Return whether ``keep_last_messages`` are left (S2); more may be, since no cut separates a tool call."""
+        return covered <= len(self.client_messages) - max(self.plan_input.policy.keep_last_messages, 1)
 
-    def said_after(self, covered: int) -> int:
-        """Tokens of the non-system messages from the first one that is not covered: what a retention is compared to."""
+    def within_retention(self, candidates: Sequence[int], retention: int) -> list[int]:
+        """Return the candidates that keep no more than the retention (FR-1.3.3) or ``keep_last_messages`` demand."""
+        longest = next((covered for covered in reversed(candidates) if self.keeps_last_messages(covered)), 0)
+        return [
+            covered for covered in candidates if covered >= longest or self.client_tokens_after(covered) <= retention
+        ]
+
+    def client_tokens_after(self, covered: int) -> int:
+        """Return the tokens of the client messages that are not covered; a retention is compared with them."""
         systems = self.systems_before
-        return self.tail(covered) - (systems[-1] - systems[self.places[covered]])
+        return self.tail_tokens(covered) - (systems[-1] - systems[self.places[covered]])
 
-    def due(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
-        """Compaction is due: find the longest tail that may stay, or say why nothing is done."""
-        before, budget, policy = current.tokens, self.budget, self.given.policy
+    def plan_due(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
+        """Plan a compaction that is due: keep the longest tail that fits, or state why nothing is done."""
+        before, budget, policy = current.tokens, self.budget, self.plan_input.policy
         must = before > budget.limit
-        if not must and (self.total < budget.min_tokens or len(self.said) < policy.min_messages):
+        if not must and (self.total < budget.min_tokens or len(self.client_messages) < policy.min_messages):
             return _unchanged(current, "below_minimum")
         if (swap := self.swap(current)) is not None:
             return swap
-        kept = self.retained(self.candidates(), budget.retention)
-        if not must and not any(map(self.holds_floor, kept)):
+        choices = self.within_retention(self.candidates(), budget.retention)
+        if not must and not any(map(self.keeps_last_messages, choices)):
             return _unchanged(current, "nothing_to_summarize")
-        made = self.fitting(kept, budget.max_summary, None if must else current)
-        if made is None:
-            return self.stuck(current)
-        if not must and before - (made.rest_tokens + made.max_summary_tokens) < policy.min_gain * before:
+        planned = self.first_fitting(choices, budget.max_summary, None if must else current)
+        if planned is None:
+            return self.without_cut(current)
+        if not must and before - (planned.rest_tokens + planned.max_summary_tokens) < policy.min_gain * before:
             return _unchanged(current, "small_gain")
-        return made
+        return planned
 
-    def forced(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
-        """Plan a compaction by hand: no threshold is asked, and what has to stay stays (FR-2.2.1, S2-C4).
+    def plan_forced(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
+        """Plan a compaction by hand: no threshold applies, and the retained messages stay (FR-2.2.1, S2-C4).
 
-        Only where the request is over its limit do retention and floor give way, as they do when it is due.
+        Retention and ``keep_last_messages`` give way only where the request is over its limit, as they do when a
+        compaction is due.
         """
-        kept = self.retained(self.candidates(), self.budget.retention)
+        choices = self.within_retention(self.candidates(), self.budget.retention)
         if current.tokens > self.budget.limit:
-            return self.fitting(kept, self.budget.max_summary, None) or self.stuck(current)
-        for covered in () if self.all_retained() else filter(self.holds_floor, kept):
-            made = self.compact(covered, self.budget.max_summary, self.told, current)
-            if made.rest_tokens + made.max_summary_tokens <= self.budget.limit:
-                return made
+            return self.first_fitting(choices, self.budget.max_summary, None) or self.without_cut(current)
+        for covered in () if self.is_all_retained() else filter(self.keeps_last_messages, choices):
+            planned = self.compact(covered, self.budget.max_summary, self.absorbed, current)
+            if planned.rest_tokens + planned.max_summary_tokens <= self.budget.limit:
+                return planned
         return _unchanged(current, "retained" if self.candidates() else "nothing_to_summarize")
 
-    def all_retained(self) -> bool:
-        """Whether all that no summary stands for is within the retention, so that nothing is left to summarize."""
-        return sum(self.given.tokens[place] for place in self.places[self.start :]) <= self.budget.retention
+    def is_all_retained(self) -> bool:
+        """Return whether all messages without a summary are within the retention, so that none can be summarized."""
+        return sum(self.plan_input.tokens[place] for place in self.places[self.start :]) <= self.budget.retention
 
-    def stuck(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
-        """No prefix can be cut off: what there is goes out, if it fits."""
+    def without_cut(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
+        """Plan for a request without an allowed cut: it is sent as it is, if it fits."""
         if current.tokens > self.budget.limit:
-            return CannotFit(self.least(), self.budget.limit)
+            return CannotFit(self.least_tokens(), self.budget.limit)
         return _unchanged(current, "nothing_to_summarize")
 
-    def fitting(
+    def first_fitting(
         self, candidates: Sequence[int], bound: int, fallback: NoCompaction | ReuseSummary | None
     ) -> Compact | None:
-        """The first candidate below the low water, else below the high water, else within the limit by any means.
+        """Return the first candidate below the low water, else the high water, else the limit.
 
-        One that keeps the floor in messages goes before all that do not.
+        Candidates that leave ``keep_last_messages`` come before all others. The last resort is the shortest tail.
         """
-        held = [covered for covered in candidates if self.holds_floor(covered)]
+        preferred = [covered for covered in candidates if self.keeps_last_messages(covered)]
         marks = (self.budget.low_water, self.budget.high_water, self.budget.limit)
-        for choice, mark in product((held, candidates), marks):
+        for choice, mark in product((preferred, candidates), marks):
             for covered in choice:
-                if self.head + bound + self.inner(covered) + self.tail(covered) <= mark:
-                    return self.compact(covered, bound, self.told, fallback)
-        return self.squeezed(candidates[-1], bound, fallback) if candidates else None
+                if self.head + bound + self.inner_tokens(covered) + self.tail_tokens(covered) <= mark:
+                    return self.compact(covered, bound, self.absorbed, fallback)
+        return self.compact_tightly(candidates[-1], bound, fallback) if candidates else None
 
-    def squeezed(self, covered: int, bound: int, fallback: NoCompaction | ReuseSummary | None) -> Compact | None:
-        """Shortest tail: the largest inner system messages go into the summary, then that is shortened (FR-5.3.1)."""
-        room = self.budget.limit - self.head - self.tail(covered)
+    def compact_tightly(self, covered: int, bound: int, fallback: NoCompaction | ReuseSummary | None) -> Compact | None:
+        """Compact to the shortest tail: absorb the largest system messages, then shorten the summary (FR-5.3.1)."""
+        available = self.budget.limit - self.head - self.tail_tokens(covered)
         by_digest: dict[bytes, int] = {}
-        for place in self.inner_systems(covered):
-            digest = self.given.messages[place].digest
-            by_digest[digest] = by_digest.get(digest, 0) + self.given.tokens[place]
-        absorbed, inner = set(self.told), self.inner(covered)
-        # The largest first: the fewest are told in other words, and a short rule stays as it is.
+        for place in self.inner_places(covered):
+            digest = self.plan_input.messages[place].digest
+            by_digest[digest] = by_digest.get(digest, 0) + self.plan_input.tokens[place]
+        absorbed, inner = set(self.absorbed), self.inner_tokens(covered)
+        # The largest come first, so the fewest are reworded and short rules stay as they are.
         for digest, tokens in sorted(by_digest.items(), key=lambda item: -item[1]):
-            if inner + bound <= room:
+            if inner + bound <= available:
                 break
             absorbed.add(digest)
             inner -= tokens
-        bound = min(bound, room - inner)
+        bound = min(bound, available - inner)
         return self.compact(covered, bound, frozenset(absorbed), fallback) if bound >= MIN_SUMMARY_TOKENS else None
 
     def compact(
         self, covered: int, bound: int, absorbed: frozenset[bytes], fallback: NoCompaction | ReuseSummary | None
     ) -> Compact:
-        """The outcome for one choice of prefix."""
-        inner = self.inner_systems(covered)
-        taken_in = [place for place in inner if self.given.messages[place].digest in absorbed]
-        gone = sorted([*taken_in, *self.places[self.start : covered]])
-        replaced = self._sum(gone) + (self.given.summary_tokens if self.summary else 0)
+        """Return the outcome for one choice of prefix."""
+        inner = self.inner_places(covered)
+        absorbed_places = [place for place in inner if self.plan_input.messages[place].digest in absorbed]
+        replaced_places = sorted([*absorbed_places, *self.places[self.start : covered]])
+        replaced = self._sum(replaced_places) + (self.plan_input.summary_tokens if self.summary else 0)
         return Compact(
             covered=covered,
-            messages=tuple(self.given.messages[place] for place in gone),
+            messages=tuple(self.plan_input.messages[place] for place in replaced_places),
             previous=self.summary,
             max_summary_tokens=min(bound, max(replaced // 2, MIN_SUMMARY_TOKENS)),
             absorbed=tuple(sorted(absorbed)),
             replaced_tokens=replaced,
-            rest_tokens=self.head + self.inner(covered) - self._sum(taken_in) + self.tail(covered),
+            rest_tokens=self.head + self.inner_tokens(covered) - self._sum(absorbed_places) + self.tail_tokens(covered),
             fallback=fallback,
         )
 
     def _sum(self, places: Sequence[int]) -> int:
-        return sum(self.given.tokens[place] for place in places)
+        return sum(self.plan_input.tokens[place] for place in places)
 
-    def least(self) -> int:
-        """The least that the request could be brought to."""
+    def least_tokens(self) -> int:
+        """Return the fewest tokens that a compaction can bring the request to."""
         candidates = self.candidates()
         if not candidates:
             return self.current().tokens
-        return self.head + MIN_SUMMARY_TOKENS + self.tail(candidates[-1])
+        return self.head + MIN_SUMMARY_TOKENS + self.tail_tokens(candidates[-1])
 
 
 def _unchanged(current: NoCompaction | ReuseSummary, reason: Reason) -> NoCompaction | ReuseSummary:

@@ -1,4 +1,7 @@
-"""Where a conversation may be cut: between no tool call and its results (promise 3). Below ``plan.py``."""
+"""Cuts: the places where a summary may end, never between a tool call and its results (promise 3).
+
+``candidates.py`` and ``clip.py`` use them.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,11 @@ from proxy.core.conversation.messages import Message
 
 
 def open_cuts(messages: Sequence[Message]) -> list[bool]:
-    """Whether a cut is allowed before each message and at the end: ``len(messages) + 1`` flags.
+    """Return whether a cut is allowed before each message and at the end, as ``len(messages) + 1`` flags.
 
-    A cut is allowed where no tool call stands before it and one of its results after it (promise 3). Results
-    belong to the last call of their id before them, since some servers use one id again and again; a result that
-    follows a call or another result belongs there whatever its id says. A call without a result keeps its turn
-    open up to the next message of the user.
+    A cut is not allowed between a tool call and one of its results (promise 3). A result belongs to the last call of
+    its id before it, since some servers reuse one id. A result directly after a call or another result belongs there,
+    whatever its id. A call without a result leaves its turn open up to the next message of the user.
     """
     last_use = list(range(len(messages)))
     callers: dict[str, int] = {}
@@ -35,6 +37,6 @@ def open_cuts(messages: Sequence[Message]) -> list[bool]:
     for index in range(len(messages)):
         reach = max(reach, last_use[index])
         follows = index + 1 < len(messages) and messages[index + 1].role == "tool"
-        torn = follows and (messages[index].role == "tool" or bool(messages[index].calls))
-        allowed.append(reach <= index and not torn)
+        separates = follows and (messages[index].role == "tool" or bool(messages[index].calls))
+        allowed.append(reach <= index and not separates)
     return allowed

@@ -1,9 +1,9 @@
-"""The plan: what is to be done with a request, decided from counts alone.
+"""The plan: decides from token counts what to do with a request.
 
-On the road of a request after the count, before clipping and compaction. ``plan`` is given what the client sent, how
-much each part counts, the budget and the newest summaries, and returns one of five outcomes; others perform it.
-``plan_ahead`` says what to prepare once the response is out. They render nothing, so a summary that is yet to be made
-is taken at its bound, the largest it may be.
+It comes after the count, and before clipping and compaction. ``plan`` takes the messages, their counts, the budget and
+the newest summaries, and returns one of five outcomes, which ``pipeline/fit.py`` performs. ``plan_ahead`` returns the
+summary to prepare after the response. Neither renders anything, so a summary that does not exist yet counts with its
+bound.
 """
 
 from __future__ import annotations
@@ -17,43 +17,43 @@ from proxy.core.planning.situation import CannotFit, Compact, CompactionPlan, Mo
 
 _UNKNOWN = SummaryRecipe("extractive", "", 0)
 FAR_RATIO = 0.25
-"""A prepared summary that leaves by so much more beside it than has to stay is brought up to date; or by a turn."""
+"""The excess, as a share of what must stay, above which a prepared summary is replaced; at most a turn."""
 GAIN_RATIO = 0.75
-"""Of what stands too much, so much must go by another preparation, since each may ask a model."""
+"""The share of the excess that another preparation must remove, since each may ask a model."""
 LAST_GAIN_RATIO = 0.5
-"""The same where the high water is likely to be crossed soon, and there will be no better time."""
+"""The same share where the next turns will probably cross the high water."""
 TURN_MESSAGES = 2
-"""A reply and what is said to it: so much of the newest is taken for the size of a turn."""
+"""A reply and the next question: the newest messages by which the size of a turn is estimated."""
 SOON_TURNS = 2
-"""The high water is near where so many turns would cross it."""
+"""The high water is near where this many turns would cross it."""
 
 
-def plan(situation: PlanInput) -> CompactionPlan:
+def plan(plan_input: PlanInput) -> CompactionPlan:
     """Decide what to do with a request (FR-1.2, FR-1.3, FR-2.2, FR-5.3, FR-5.4)."""
-    given, budget = situation, situation.budget
-    at_once = plan_at_once(given.total, budget, given.policy, given.mode, summarized=given.summary is not None)
+    budget, is_summarized = plan_input.budget, plan_input.summary is not None
+    at_once = plan_at_once(plan_input.total, budget, plan_input.policy, plan_input.mode, summarized=is_summarized)
     if at_once is not None:
         return at_once
-    case = Candidates(situation)
-    current = case.current()
-    if situation.mode == "force":
-        planned = case.forced(current)
+    candidates = Candidates(plan_input)
+    current = candidates.current()
+    if plan_input.mode == "force":
+        planned = candidates.plan_forced(current)
     elif current.tokens <= budget.high_water:
         planned = current
     else:
-        planned = case.due(current)
-    if isinstance(planned, CannotFit) and case.summary is not None:
-        # The stored summary was made for a larger window, or covers too much: make one anew (FR-5.3.1).
-        return plan(replace(situation, summary=None))
+        planned = candidates.plan_due(current)
+    if isinstance(planned, CannotFit) and candidates.summary is not None:
+        # The stored summary was made for a larger window, or covers too much: plan a new one (FR-5.3.1).
+        return plan(replace(plan_input, summary=None))
     return planned
 
 
 def plan_at_once(
     total: int, budget: Budget, policy: CompactionPolicy, mode: Mode, *, summarized: bool
 ) -> NoCompaction | None:
-    """What to do with a request where its size alone tells: most end here, and no message was looked at.
+    """Decide by the size alone, without a look at the messages, as most requests allow; else None.
 
-    :param summarized: whether there is a summary, which then stands for the prefix once more
+    :param summarized: whether there is a summary, which would be reused
     """
     if mode == "off":
         return NoCompaction("off", total)
@@ -64,76 +64,79 @@ def plan_at_once(
     return None
 
 
-def plan_ahead(situation: PlanInput) -> Compact | None:
-    """What to prepare while nobody waits; None while that is too early, done already, or would bring too little.
+def plan_ahead(plan_input: PlanInput) -> Compact | None:
+    """Plan a preparation; None while it is too early, already made, or would free too little.
 
-    The summary is used when the high water is crossed, and the messages that bring the conversation there will
-    stand after it. So the room up to the high water is taken off what has to stay of today's messages.
+    The prepared summary comes into use when the high water is crossed, and the messages until then will follow it. So
+    of the present messages fewer must stay, by the tokens that are left up to the high water.
     """
-    budget, policy = situation.budget, situation.policy
-    early = situation.summary is None and situation.total <= budget.prepare_mark
-    if situation.mode != "auto" or not policy.enabled or early:
+    budget, policy = plan_input.budget, plan_input.policy
+    early = plan_input.summary is None and plan_input.total <= budget.prepare_mark
+    if plan_input.mode != "auto" or not policy.enabled or early:
         return None
-    case = Candidates(situation)
-    current = case.current()
+    candidates = Candidates(plan_input)
+    current = candidates.current()
     if not budget.prepare_mark < current.tokens <= budget.high_water:
         return None
-    if case.total < budget.min_tokens or len(case.said) < policy.min_messages:
+    if candidates.total < budget.min_tokens or len(candidates.client_messages) < policy.min_messages:
         return None
     coming = budget.high_water - current.tokens
-    waiting = case.prepared()
+    waiting = candidates.prepared()
     if waiting is not None:
-        return _nearer(case, waiting, coming)
-    made = _next(case, coming)
-    if made is None or current.tokens - (made.rest_tokens + made.max_summary_tokens) < policy.min_gain * current.tokens:
+        return _nearer(candidates, waiting, coming)
+    planned = _next(candidates, coming)
+    if planned is None:
         return None
-    return made
+    gain = current.tokens - (planned.rest_tokens + planned.max_summary_tokens)
+    return planned if gain >= policy.min_gain * current.tokens else None
 
 
-def _next(case: Candidates, coming: int) -> Compact | None:
-    """The next summary, if ``coming`` tokens come before it is used."""
-    retention = case.budget.retention
-    # Whoever crosses the high water brings a message more, so one less of today's is needed.
-    candidates = [covered for covered in case.candidates() if case.holds_floor(covered - 1)]
-    kept = [covered for covered in candidates if case.said_after(covered) <= retention - coming] or candidates[-1:]
-    # One cut more, so that no less than the retention stands after it at the high water.
-    return case.ahead(candidates[max(len(candidates) - len(kept) - (coming < retention), 0) :], coming)
+def _next(candidates: Candidates, coming: int) -> Compact | None:
+    """Plan the next summary, if ``coming`` tokens arrive before it is used."""
+    retention = candidates.budget.retention
+    # The request that crosses the high water adds a message, so one less of the present ones is needed.
+    choices = [covered for covered in candidates.candidates() if candidates.keeps_last_messages(covered - 1)]
+    after = candidates.client_tokens_after
+    within = [covered for covered in choices if after(covered) <= retention - coming] or choices[-1:]
+    # One cut more is offered, so that at the high water the retention is left after it.
+    return candidates.compact_ahead(choices[max(len(choices) - len(within) - (coming < retention), 0) :], coming)
 
 
-def _nearer(case: Candidates, waiting: Candidates, coming: int) -> Compact | None:
-    """A summary in place of the one that waits, where that would leave far more beside it than has to stay.
+def _nearer(candidates: Candidates, waiting: Candidates, coming: int) -> Compact | None:
+    """Plan a summary in place of a prepared one that would leave far more messages than must stay.
 
-    A summary that was prepared early is followed by all that is said up to the high water. Where the policy asks for
-    less than that (FR-1.3, S2), the next one goes on from it when most of that has been said.
+    All messages up to the high water follow a summary that was prepared early. Where the policy retains fewer (FR-1.3,
+    S2), the next summary continues from it once most of those messages have arrived.
     """
-    budget, count = case.budget, len(case.said)
-    floor = case.said_after(max(count - max(case.given.policy.keep_last_messages, 1), 0))
-    must_stay, turn = max(budget.retention, floor), case.said_after(max(count - TURN_MESSAGES, 0))
-    standing = waiting.said_after(waiting.start) + coming
+    budget, count = candidates.budget, len(candidates.client_messages)
+    floor = candidates.client_tokens_after(max(count - max(candidates.plan_input.policy.keep_last_messages, 1), 0))
+    must_stay, turn = max(budget.retention, floor), candidates.client_tokens_after(max(count - TURN_MESSAGES, 0))
+    remaining = waiting.client_tokens_after(waiting.start) + coming
     if budget.high_water - budget.prepare_mark <= (1 + FAR_RATIO) * budget.retention:
-        return None  # all that comes between the marks has to stay, as with the default retention
-    if standing <= must_stay + min(FAR_RATIO * must_stay, turn):
+        return None  # all messages between the marks must stay, as with the default retention
+    if remaining <= must_stay + min(FAR_RATIO * must_stay, turn):
         return None
-    # A summarizer that repeats what is forwarded, for the provider's cache, goes on from the summary in use.
-    made = _next(case if case.given.policy.summarizer_cache_friendly else waiting, coming)
-    if made is None:
+    # A summarizer that uses the provider's prompt cache continues from the summary in use, which is forwarded.
+    planned = _next(candidates if candidates.plan_input.policy.summarizer_cache_friendly else waiting, coming)
+    if planned is None:
         return None
-    gain = waiting.said_after(waiting.start) - waiting.said_after(made.covered)
+    gain = waiting.client_tokens_after(waiting.start) - waiting.client_tokens_after(planned.covered)
     wanted = LAST_GAIN_RATIO if coming <= SOON_TURNS * turn else GAIN_RATIO
-    return made if gain >= wanted * (standing - must_stay) else None
+    return planned if gain >= wanted * (remaining - must_stay) else None
 
 
-def least_tokens(situation: PlanInput) -> int:
-    """The fewest tokens that a request could be brought to by a summary of all that a cut may take."""
-    return Candidates(situation).least()
+def least_tokens(plan_input: PlanInput) -> int:
+    """Return the fewest tokens that a compaction can bring a request to."""
+    return Candidates(plan_input).least_tokens()
 
 
-def would_help(situation: PlanInput, covered: int, absorbed: tuple[bytes, ...] = ()) -> bool:
-    """Whether a summary that is being prepared is worth waiting for: of so many messages, at its bound.
+def would_help(plan_input: PlanInput, covered: int, absorbed: tuple[bytes, ...] = ()) -> bool:
+    """Return whether a summary in preparation is worth waiting for, if it has its largest size.
 
-    :param absorbed: digests of the system messages that it will tell
+    :param covered: how many messages it will stand for
+    :param absorbed: digests of the system messages that it will absorb
     """
-    case = Candidates(situation)
+    candidates = Candidates(plan_input)
     expected = PrefixSummary(b"", covered, "", _UNKNOWN, "extractive", "prepared", 0.0, absorbed=absorbed)
-    given = replace(situation, prepared=expected, prepared_tokens=situation.budget.max_summary)
-    return Candidates(given, case.cuts).swap(case.current()) is not None
+    with_expected = replace(plan_input, prepared=expected, prepared_tokens=plan_input.budget.max_summary)
+    return Candidates(with_expected, candidates.cuts).swap(candidates.current()) is not None

@@ -1,6 +1,6 @@
-"""What a plan is made of, and what may come of it: one situation, five outcomes.
+"""The input of a plan and its five outcomes.
 
-Below ``plan.py`` on the road of a request; whoever performs an outcome knows it from here.
+``plan.py`` chooses an outcome, and ``pipeline/fit.py`` performs it.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ from proxy.core.values import value
 Mode = Literal["auto", "force", "off"]
 """``X-Tidemark-Summarize``."""
 Reason = Literal["fits", "off", "disabled", "below_minimum", "small_gain", "nothing_to_summarize", "retained"]
-"""``retained``: all that could be summarized has to stay (FR-2.2.1); ``nothing_to_summarize``: no cut is allowed."""
+"""``retained``: all messages must stay (FR-2.2.1); ``nothing_to_summarize``: no cut is allowed."""
 
 
 @value
 class PlanInput:
-    """All that the plan depends on."""
+    """Everything that the plan depends on."""
 
     messages: Sequence[Message]
     tokens: Sequence[int]
-    """Of each message."""
+    """Tokens of each message."""
     fixed: int
-    """Tokens of all that is no message: tools, response_format, priming."""
+    """Tokens of everything besides the messages: tools, response_format, priming."""
     budget: Budget
     policy: CompactionPolicy
     mode: Mode = "auto"
     summary: PrefixSummary | None = None
     summary_tokens: int = 0
-    """Of the summary's rendered message."""
+    """Tokens of the summary's rendered message."""
     prepared: PrefixSummary | None = None
-    """One that was made in the background and waits for the high water."""
+    """A summary that was made in the background, for use at the high water."""
     prepared_tokens: int = 0
     summary_first: int = 0
-    """By how many tokens ``fixed`` changes once a summary stands in the request."""
+    """By how many tokens ``fixed`` changes when the request has a summary."""
 
     @property
     def total(self) -> int:
-        """Tokens of the request as it came in."""
+        """Return the tokens of the request as it came."""
         return self.fixed + sum(self.tokens)
 
 
 @value
 class NoCompaction:
-    """The request goes out as it came in."""
+    """Forward the request as it came."""
 
     reason: Reason
     tokens: int
@@ -57,7 +57,7 @@ class NoCompaction:
 
 @dataclass(frozen=True, slots=True)
 class ReuseSummary:
-    """The stored summary stands for the prefix once more; the forwarded prefix stays as it was (promise 5)."""
+    """Use the stored summary again; the forwarded prefix stays the same (promise 5)."""
 
     summary: PrefixSummary
     tokens: int
@@ -66,41 +66,41 @@ class ReuseSummary:
 
 @dataclass(frozen=True, slots=True)
 class SwapSummary:
-    """The prepared summary takes its place: a compaction that nobody waits for (promise 7)."""
+    """Put the prepared summary into use: a compaction for which no request waits (promise 7)."""
 
     summary: PrefixSummary
     tokens: int
     replaced_tokens: int
-    """Of all that the summary message takes the place of, a previous summary included."""
+    """Tokens of everything that the summary message replaces, with a previous summary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """A new summary is to be made of ``messages`` and ``previous``, then assembled over ``covered`` messages."""
+    """Make a new summary of ``messages`` and ``previous``, to stand for the first ``covered`` messages."""
 
     covered: int
     """How many leading non-system messages the summary will stand for."""
     messages: tuple[Message, ...]
-    """What is new to the summary, oldest first: not covered by ``previous``."""
+    """The messages that ``previous`` does not cover, oldest first."""
     previous: PrefixSummary | None
     max_summary_tokens: int
     """Bound of the whole summary message."""
     absorbed: tuple[bytes, ...]
-    """Digests of the inner system messages that the summary must tell, a previous summary's among them."""
+    """Digests of the inner system messages that the summary absorbs, with those of a previous summary."""
     replaced_tokens: int
-    """Of all that the summary message takes the place of, a previous summary included."""
+    """Tokens of everything that the summary message replaces, with a previous summary."""
     rest_tokens: int
-    """Of the request without the summary message."""
+    """Tokens of the request without the summary message."""
     fallback: NoCompaction | ReuseSummary | None
-    """What may be sent if no summary can be made; None when nothing else fits."""
+    """The outcome if no summary can be made; None where nothing else fits."""
 
 
 @dataclass(frozen=True, slots=True)
 class CannotFit:
-    """Even with the smallest summary and the newest message alone the request is over its limit."""
+    """Refuse the request: it exceeds its limit even with the smallest summary and the newest message alone."""
 
     tokens: int
-    """The least it could be brought to."""
+    """The fewest tokens that a compaction can bring it to."""
     limit: int
 
 

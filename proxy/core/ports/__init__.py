@@ -1,4 +1,4 @@
-"""What the flow needs from the world, as protocols; adapters implement them, ``app`` brings both together."""
+"""Ports: protocols that adapters implement. ``proxy/app`` gives the adapters to the packages that use them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counting tokens: what the flow needs of ``proxy/tokens``."""
+"""The port of token counting, which ``proxy/tokens`` implements."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ class RequestCount:
     """The tokens of a request, by part."""
 
     messages: tuple[int, ...]
-    """Of each message in order, its overhead included."""
+    """Tokens of each message in order, with its overhead."""
     fixed: int
-    """Of all else: tools, response_format, priming of the reply."""
+    """Tokens of everything else: tools, response_format, priming of the reply."""
     encoding: str
     """The tokenizer's name."""
     exact: bool = False
-    """Whether this is the model's own tokenizer and its provider's accounting, and not an estimate by another's."""
+    """Whether the count uses the model's own tokenizer and its provider's accounting, and is no estimate."""
 
     scheme: str = ""
-    """The mark of the rules it was counted by, for those who store it; empty for what must not be taken over."""
+    """The mark of the counting rules, to be stored with the count; empty where the count must not be reused."""
     summary_first: int = 0
-    """By how much ``fixed`` changes where a summary becomes the first system message, which takes the tools in."""
+    """By how much ``fixed`` changes where a summary becomes the first system message, which includes the tools."""
 
     @property
     def total(self) -> int:
-        """Of the whole request."""
+        """Return the tokens of the whole request."""
         return self.fixed + sum(self.messages)
 
 
 Stored = Callable[[str, int], Awaitable[Sequence[tuple[Message, int]]]]
-"""Messages of a request with their tokens, as another worker counted and stored them: by the rules of that mark, from
-that position on (1 for the first non-system message)."""
+"""Reads stored messages of a request with their tokens. It takes the mark of the counting rules and the position to
+start from (1 for the first non-system message)."""
 
 
 class TokenCounter(Protocol):
-    """Local, exact counting."""
+    """Counts tokens locally and exactly."""
 
     async def count(
         self, request: ModelRequest, model: str, *, stored_count: int = 0, stored: Stored | None = None
@@ -48,19 +48,19 @@ class TokenCounter(Protocol):
         """Count a request for a model; large new text is counted off the event loop.
 
         :param stored_count: the number of leading non-system messages that are stored with their counts
-        :param stored: asked where much of that is not remembered: what another worker counted is not counted again
+        :param stored: reads those counts; used where this process does not have many of them
         :raises TokenizerFailed: FR-5.2.1, nothing is approximated
         """
         ...
 
     def count_message(self, message: Message, model: str) -> int:
-        """Tokens of one message, its overhead included."""
+        """Count one message, with its overhead."""
         ...
 
     def count_text(self, text: str, model: str) -> int:
-        """Tokens of a bare text."""
+        """Count a text without any overhead."""
         ...
 
     def cut_text(self, text: str, model: str, max_tokens: int) -> str:
-        """The longest beginning of ``text`` of at most ``max_tokens`` tokens, whole characters only."""
+        """Return the longest beginning of ``text`` of at most ``max_tokens`` tokens, whole characters only."""
         ...

@@ -1,4 +1,4 @@
-"""What leaves the context: how the flow tells of it, and the queue that it is kept in until it is delivered."""
+"""The ports of memory flush: the outbox that takes flushes, and the queue that stores them until delivery."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from proxy.core.conversation.flush import Flush
 
 
 class MemoryFlush(Protocol):
-    """Takes what leaves the context (S0-4). Neither method raises, and no request waits for more than the intent."""
+    """Takes flushes (S0-4). Neither method raises, and a request waits for the intent at most."""
 
     async def intend(self, flush: Flush) -> None:
-        """Note in the store that this is about to leave; sent together with the summary that takes its place."""
+        """Note in the store that a flush follows; the note is sent together with the summary."""
         ...
 
     def put(self, flush: Flush) -> None:
-        """Take it; it is queued off the request."""
+        """Take a flush; it is queued in the background."""
         ...
 
 
@@ -31,19 +31,19 @@ class FlushEntry:
     body: bytes
     """The document (``core/conversation/flush.py``)."""
     at: float
-    """Unix time, seconds: when the messages left."""
+    """Unix time, seconds, at which the messages left."""
     only: str = ""
-    """The one consumer that it is for, where it was replayed; empty for all."""
+    """The only consumer of a replayed entry; empty for all consumers."""
     id: str = ""
-    """Where it stands in the queue; empty while it does not."""
+    """Its place in the queue; empty while it has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """An entry that a consumer did not take in the end."""
+    """An entry that a consumer did not take within its attempts."""
 
     entry: FlushEntry
-    """Its ``id`` is the one among the dead letters."""
+    """The entry; its ``id`` is its place among the dead letters."""
     consumer: str
     reason: str
     attempts: int
@@ -52,19 +52,19 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerState:
-    """How far a consumer is."""
+    """How much of the queue a consumer has taken."""
 
     name: str
     waiting: int
-    """Entries that it has not been given yet."""
+    """Entries that were not offered to it yet."""
     pending: int
-    """Entries that it was given and has not taken yet."""
+    """Entries that were offered to it and that it has not taken yet."""
     oldest_at: float | None
-    """Unix time at which the oldest of both was queued."""
+    """Unix time at which the oldest waiting or pending entry was queued."""
     delivered: int = 0
     dead: int = 0
     lost: int = 0
-    """Entries that made way for newer ones before it took them."""
+    """Entries that newer ones replaced before it took them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,52 +84,52 @@ class FlushQueue(Protocol):
     """The queue, one for all workers. Every method raises ``StoreUnavailable`` where the store did not answer."""
 
     async def intend(self, key: str, note: bytes) -> None:
-        """Keep the note until the entry of that key is added."""
+        """Store a note until the entry of that key is added."""
         ...
 
     async def intents(self) -> Mapping[str, bytes]:
-        """Notes whose entries have not been added."""
+        """Return the notes whose entries have not been added."""
         ...
 
     async def forget_intent(self, key: str) -> None:
-        """Take a note back."""
+        """Remove a note."""
         ...
 
     async def add(self, entry: FlushEntry) -> bool:
-        """Append an entry, unless one of its key ever was; False where it was. One without a body is only marked."""
+        """Append an entry; False where one of its key was appended before. An entry without a body is only marked."""
         ...
 
     async def read(self, consumer: str, reader: str, count: int, after: str = "") -> Sequence[FlushEntry]:
-        """The next entries that a consumer has not been given yet.
+        """Return the next entries that were not offered to a consumer yet.
 
-        :param after: the last that this reader has, ``0-0`` for none. What it was given after that comes before all
-            else: the answer was lost, or came too late
+        :param after: the last entry that this reader received, ``0-0`` for none. Entries that it was offered after that
+            come first, because the answer was lost or came too late
         """
         ...
 
     async def claim(self, consumer: str, reader: str, idle_seconds: float) -> Sequence[FlushEntry]:
-        """All entries that were given to some reader so long ago and not taken; they are this reader's now."""
+        """Return entries that any reader was offered so long ago and did not take; they are this reader's now."""
         ...
 
     async def begin(self, consumer: str, entry: FlushEntry) -> int:
-        """Count one more attempt, before it is made, so that one that ends the process counts too.
+        """Count an attempt before it is made, so that an attempt that ends the process counts, too.
 
-        :returns: 0 where the entry is not in the queue any more, forgotten or pushed out: it is nobody's to deliver
+        :returns: the number of the attempt; 0 where the entry was deleted or replaced, so that it is not delivered
         """
         ...
 
     async def done(self, consumer: str, entry: FlushEntry, *, delivered: bool = True) -> None:
-        """The consumer took it, or it was not meant for it."""
+        """Mark an entry as taken by a consumer, or as meant for another one."""
         ...
 
     async def bury(self, consumer: str, entry: FlushEntry, reason: str, attempts: int) -> bool:
-        """Make it a dead letter, which nobody delivers until somebody replays it; False where the queue lost it."""
+        """Make an entry a dead letter, which waits until the operator replays it; False where the queue lost it."""
         ...
 
     async def lead(self, reader: str, seconds: float) -> bool:
-        """Become, or stay, the one reader of all; 0 seconds gives that up."""
+        """Become, or stay, the only reader of all; 0 seconds end that."""
         ...
 
     async def state(self) -> QueueState:
-        """How full the queue is, and how far its consumers are."""
+        """Return how full the queue is, and how much its consumers have taken."""
         ...

@@ -1,4 +1,4 @@
-"""Writing a summary: what the flow needs of ``proxy/summarizers``, and what a strategy is told."""
+"""The port of summarizers, which ``proxy/summarizers`` implements, and the task that they are given."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from proxy.core.ports.upstream import Caller, Route
 
 @dataclass(frozen=True, slots=True)
 class SummaryTask:
-    """What a summarizer is given."""
+    """Everything that a summarizer needs for one summary."""
 
     messages: Sequence[Message]
-    """The messages to stand for, oldest first; system messages only where they found no room of their own."""
+    """The messages to summarize, oldest first; a system message only where the summary absorbs it."""
     previous: str | None
-    """The text of the summary that came before and must be taken in (FR-1.4.2)."""
+    """The text of the previous summary, which the new one includes (FR-1.4.2)."""
     max_tokens: int
-    """Bound of the text; the summarizer keeps it, and the compactor checks it."""
+    """Bound of the text, which the summarizer obeys and the compactor checks."""
     model: str
-    """The conversation's model: tokens are counted as it counts them."""
+    """The conversation's model, by whose rules tokens are counted."""
     route: Route | None = None
-    """Where the conversation's model is served; None outside a request (``tidemark compact``)."""
+    """The route of the conversation's model; None outside a request (``tidemark compact``)."""
     caller: Caller | None = None
     timeout_seconds: float = 60.0
     live: CachedPrefix | None = None
-    """The same conversation as it is forwarded, for a summarizer that is to continue the provider's prompt cache."""
+    """The conversation as it is forwarded, for a summarizer that uses the provider's prompt cache."""
 
 
 class Summarizer(Protocol):
-    """A strategy. It returns text or raises; it stores nothing and renders nothing."""
+    """A strategy that writes summaries. It returns a text or raises, and stores and renders nothing."""
 
     @property
     def recipe(self) -> SummaryRecipe:
-        """What its summaries depend on."""
+        """Return what its summaries depend on."""
         ...
 
     async def summarize(self, task: SummaryTask) -> str:
-        """A text that stands for ``previous`` and ``messages``, of at most ``max_tokens`` tokens.
+        """Write a text that stands for ``previous`` and ``messages``, of at most ``max_tokens`` tokens.
 
         :raises SummaryRejected, UpstreamError: there is no usable summary
         """

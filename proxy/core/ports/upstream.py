@@ -1,6 +1,6 @@
-"""Who asks, which model answers and where; and how an upstream is spoken to.
+"""The ports of upstreams and of the model catalog, with callers and routes.
 
-What the flow needs of ``proxy/upstream``. The wire lane and the translate lane both answer as an ``UpstreamReply``.
+``proxy/upstream`` and ``proxy/catalog`` implement them. Both lanes reply with an ``UpstreamReply``.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Lane = Literal["wire", "translate"]
 
 @value
 class Caller:
-    """Who sends a request, as far as Tidemark needs to know."""
+    """The sender of a request."""
 
     fingerprint: bytes
     """HMAC of the credential; the credential itself is in ``headers`` only."""
     headers: Headers
-    """The client's request headers that go upstream, credential included; none that is for one hop only."""
+    """The client's request headers that are forwarded, with the credential; none that is for one hop only."""
 
     def __repr__(self) -> str:
         return f"Caller({self.fingerprint.hex()[:8]})"
@@ -38,7 +38,7 @@ NO_CREDENTIAL = Caller(b"", ())
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a model's requests go."""
+    """The upstream of a model, and how its requests are sent."""
 
     lane: Lane
     name: str
@@ -47,7 +47,7 @@ class Route:
     """The model's name as the upstream uses it."""
     provider: str
     base_url: str
-    """Of the wire lane: ``{base_url}/chat/completions`` is asked. May be empty on the translate lane."""
+    """The wire lane sends requests to this address and the dialect's path. It may be empty on the translate lane."""
     api_key: str | None = None
     """A configured key, which takes the place of the client's."""
     headers: Headers = ()
@@ -55,9 +55,9 @@ class Route:
     params: Mapping[str, JsonValue] | None = None
     """Configured ``litellm_params`` for the translate lane, credentials included."""
     timeout_seconds: float = 600.0
-    """Until an answer begins."""
+    """The longest time until a reply begins."""
     silence_seconds: float = 600.0
-    """The longest between two pieces of an answer; comments of a stream are pieces, too."""
+    """The longest time between two pieces of a reply; comments of a stream are pieces, too."""
 
     def __repr__(self) -> str:
         place = _shown(self.base_url) or "litellm"
@@ -65,7 +65,7 @@ class Route:
 
 
 def _shown(base_url: str) -> str:
-    """A base URL as the log may show it: without a user, a password, and what its query says."""
+    """Return a base URL for the log: without a user, a password or the values of its query."""
     place, query, _ = base_url.partition("?")
     scheme, mark, rest = place.partition("://")
     authority, slash, path = rest.partition("/")
@@ -84,14 +84,14 @@ class TextRequest:
 
 
 class UpstreamReply(Protocol):
-    """An upstream's answer whose status and headers are there and whose body is on its way."""
+    """An upstream's reply whose status and headers have arrived, and whose body is still to be read."""
 
     status: int
     headers: Headers
-    """Those that travel on: without what was for one connection only."""
+    """The headers to forward: without those for one connection only."""
 
     def body(self) -> AsyncIterator[bytes]:
-        """The body's bytes as they arrive, never gathered.
+        """Yield the body's bytes as they arrive.
 
         :raises UpstreamBroken: the connection ended before the body did
         :raises UpstreamStalled: nothing of it came for ``silence_seconds`` of its route
@@ -99,18 +99,18 @@ class UpstreamReply(Protocol):
         ...
 
     async def close(self) -> None:
-        """Give up the rest; the upstream call is cancelled. May be called more than once."""
+        """Cancel the rest of the upstream call; calling it again changes nothing."""
         ...
 
 
 class Upstream(Protocol):
-    """The way to the providers: litellm decides where and how, bytes travel."""
+    """Sends requests to providers; litellm decides which address and format each needs."""
 
     async def resolve(self, model: str, *, by_operator: bool = False) -> Route:
-        """Where requests for ``model`` go.
+        """Find the route of a model's requests.
 
         :param by_operator: the configuration names the model, as a summarizer's; else a client does
-        :raises ModelNotFound: nobody serves it; the message names what is configured
+        :raises ModelNotFound: no upstream serves it; the message names what is configured
         """
         ...
 
@@ -142,10 +142,13 @@ class Upstream(Protocol):
 
 
 class ModelCatalog(Protocol):
-    """What is known of models."""
+    """Knows the windows and policies of models."""
 
     async def profile(self, route: Route, caller: Caller) -> ModelProfile:
-        """Window and policy of a model, by the sources of docs/models.md; never fails, the last is a default."""
+        """Return a model's window and policy, by the sources of docs/models.md.
+
+        It never fails, because the last source is a default.
+        """
         ...
 
     async def learn(
@@ -160,12 +163,12 @@ class ModelCatalog(Protocol):
         factor: float = 1.0,
         asked_tokens: int | None = None,
     ) -> ModelProfile | None:
-        """What an upstream's error teaches of a model's window.
+        """Learn a model's window from an upstream's error.
 
-        :param sent_tokens: what was sent, as counted here; the upstream may count more for the same
-        :param factor: how many times more it was believed to count
-        :param asked_tokens: the reply that the request asks for
-        :returns: the profile to go on with, its window smaller or the whole reply kept free; None when the error
-            is none of context length
+        :param sent_tokens: the local count of the request; the upstream may count more
+        :param factor: the upstream's tokens for each local one, as far as known
+        :param asked_tokens: the reply length that the request asks for
+        :returns: the profile for the next attempt, with a smaller window or the whole reply reserved; None when the
+            error has nothing to do with the context's length
         """
         ...

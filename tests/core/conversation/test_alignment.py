@@ -139,6 +139,6 @@ def test_nothing_stored_is_a_beginning() -> None:
 def test_a_question_whose_answer_is_known_to_be_lost_asks_for_it_anew() -> None:
     """Unless that is known, the same question once more is a new one; another question goes on behind the answer."""
     stored = talk(4)
-    assert align(stored, stored[2:3], unheard=True) == Alignment("repeats", 3, 1)
+    assert align(stored, stored[2:3], reply_lost=True) == Alignment("repeats", 3, 1)
     assert align(stored, stored[2:3]) == Alignment("follows", 4, 0)
-    assert align(stored, [say("user", "another")], unheard=True) == Alignment("follows", 4, 0)
+    assert align(stored, [say("user", "another")], reply_lost=True) == Alignment("follows", 4, 0)

@@ -37,7 +37,7 @@ def test_a_seed_is_the_tenants_and_its_names(tenant: str, name: str | None) -> N
     for _ in range(2):
         made = chain_of(tenant, [], conversation=name)
         assert made.seed == digest_of(tenant.encode(), b"v1", (name or "").encode())
-        assert made.named == (name is not None)
+        assert made.has_seed_family == (name is not None)
 
 
 @given(conversations())
