@@ -1,4 +1,4 @@
-"""Cursors of lists: the end of a page, as an opaque text that the client sends to get the next page."""
+"""Cursors: opaque texts for the end of a page, which a client sends to get the next page."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from .values import value
 BreakerState = Literal["closed", "open", "half_open"]
 """The state of a summarizer's breaker; ``half_open`` allows one probe."""
 Outcome = Literal["complete", "refused", "incomplete", "disconnected", "rejected", "error"]
-"""How an exchange ended: completely; with an error status of the upstream; cut short by the upstream; by the client's
-disconnection; with Tidemark's refusal of a bad request; with a failure of Tidemark."""
+"""How an exchange ended. In order: completely; with an error status of the upstream; cut short by the upstream; by
+the client's disconnection; with Tidemark's refusal of a bad request; with a failure of Tidemark."""
 
 
 @value

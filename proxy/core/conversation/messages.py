@@ -15,13 +15,13 @@ Role = Literal["system", "user", "assistant", "tool"]
 """``developer`` is read as ``system``, the legacy ``function`` as ``tool`` (OpenAI chat reference)."""
 
 DIGEST_BYTES = 16
-"""128 bits: no two of 2**50 messages collide by accident. Any pair takes 2**64 steps, a second preimage 2**128."""
+"""128 bits. No two of 2**50 messages collide by accident. Any pair takes 2**64 steps, a second preimage 2**128."""
 
 _EMPTY_HASH = blake2b(digest_size=DIGEST_BYTES)
 """A hash of nothing. A copy of it is quicker to make than a new hash of that size."""
 
 STEP_CHARS = 1_000_000
-"""Longer texts are encoded and digested in steps: one call for 60 MB holds the interpreter for a tenth of a second."""
+"""Longer texts are encoded and digested in steps. One call for 60 MB holds the interpreter for a tenth of a second."""
 _SHORT = 256
 _LENGTHS = [size.to_bytes(8, "little") for size in range(_SHORT)]
 """The length prefixes of short pieces. Most pieces are short."""

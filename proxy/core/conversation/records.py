@@ -170,6 +170,6 @@ class StoredConversation:
     name: str = ""
     """The client's name for the conversation."""
     lost_reply_position: int = 0
-    """The position of the newest reply that no client received, because the client was told it is lost; 0 for none."""
+    """The position of the newest reply that was reported to its client as lost; 0 for none."""
     broken: tuple[str, ...] = ()
     """The record's fields whose stored numbers cannot be read; they are 0 here."""

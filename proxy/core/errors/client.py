@@ -12,7 +12,7 @@ class ClientError(TidemarkError):
 
 
 class InvalidRequest(ClientError):
-    """A field is missing, of the wrong type or of an unknown value; ``param`` is its path, as OpenAI writes it."""
+    """A field is missing, of the wrong type or of an unknown value. ``param`` is its path, as OpenAI writes it."""
 
     def __init__(self, message: str, *, param: str | None = None, code: str = "invalid_value") -> None:
         super().__init__(message)

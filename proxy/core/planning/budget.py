@@ -59,8 +59,8 @@ class CompactionPolicy:
     prepare: float = 0.70
     """Share of the high water from which the next summary is prepared."""
     target: float = 0.45
-    """The low water, to which a compaction brings the request, as a share of the limit; of an absolute ``threshold``
-    where there is one, because that is the user's limit (S0)."""
+    """The low water, to which a compaction brings the request, as a share of the limit. An absolute ``threshold``
+    takes the limit's place, because it is the user's limit (S0)."""
     retention_tokens: int = 1000
     retention_ratio: float = 0.25
     """A share of the same base as ``target``'s; the newest messages within the larger of the two stay (FR-1.3)."""
@@ -101,8 +101,8 @@ class ModelProfile:
     """The provider's tokens for each local one, as learned from an overflow. A calibrated model uses it until a reply
     gives a better value."""
     whole_reply: bool = False
-    """Whether the upstream refuses a request whose input and requested reply together exceed the window, as vLLM does;
-    learned from a refusal."""
+    """Whether the upstream refuses a request whose input and requested reply together exceed the window. vLLM does; a
+    refusal teaches it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate, product
+from typing import assert_never
 
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.summary import PrefixSummary, inner_systems
@@ -271,6 +272,11 @@ class Candidates:
 
 
 def _unchanged(current: NoCompaction | ReuseSummary, reason: Reason) -> NoCompaction | ReuseSummary:
-    if isinstance(current, NoCompaction):
-        return NoCompaction(reason, current.tokens)
-    return ReuseSummary(current.summary, current.tokens, reason)
+    """Return an outcome with the reason why nothing else is done."""
+    match current:
+        case NoCompaction():
+            return NoCompaction(reason, current.tokens)
+        case ReuseSummary():
+            return ReuseSummary(current.summary, current.tokens, reason)
+        case _:
+            assert_never(current)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from proxy.core.conversation.messages import Message
 from proxy.core.planning.cuts import open_cuts
@@ -19,7 +20,7 @@ from proxy.core.planning.situation import CannotFit, Compact, NoCompaction, Plan
 LEAST_TOKENS = 64
 """The smallest clipped message: its frame, the mark, and a line or two of each end."""
 LEAST_GAIN_TOKENS = 32
-"""The least excess over a rung for which a result is clipped to it; the mark takes up to half of the gain."""
+"""The least excess over a rung for which a result is clipped to it. The mark takes up to half of the gain."""
 HEAD_SHARE = 0.5
 """The share of the beginning in the text that stays. The beginning says what a result is, the end how it ended."""
 MARK = "[... {tokens:,} tokens clipped by Tidemark ...]"
@@ -86,9 +87,15 @@ def _fewest(plan_input: PlanInput, steps: Sequence[Clip], *, same_summary: bool)
 
 def _keeps_summary(planned: NoCompaction | ReuseSummary | SwapSummary | Compact) -> bool:
     """Return whether a stored summary is used, or is part of the next one."""
-    return isinstance(planned, ReuseSummary | SwapSummary) or (
-        isinstance(planned, Compact) and planned.previous is not None
-    )
+    match planned:
+        case ReuseSummary() | SwapSummary():
+            return True
+        case Compact():
+            return planned.previous is not None
+        case NoCompaction():
+            return False
+        case _:
+            assert_never(planned)
 
 
 def _sizes(tokens: Sequence[int], steps: Sequence[Clip]) -> list[int]:
