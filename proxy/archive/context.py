@@ -57,7 +57,7 @@ class ContextView:
         messages = await StoredConversationReader(self._store).messages(record)
         if at is not None:
             return await self._context_at(record, messages, at)
-        heads = await self._heads.head(record.id)
+        heads = await self._heads.leading_system_messages(record.id)
         raws = [*heads, *(self._dialect.as_sent(message.raw) for message in messages)]
         request = await request_of_stored(self._dialect, record.model, raws)
         place = StoredPlace(record.tenant, chain_of_stored(record.id, messages))

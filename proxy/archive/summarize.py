@@ -103,7 +103,10 @@ class ManualCompaction:
     ) -> RequestContext:
         """Return the stored conversation as a request that asks for a compaction."""
         messages = await StoredConversationReader(self._store).messages(record)
-        raws = [*await self._heads.head(record.id), *(self._dialect.as_sent(message.raw) for message in messages)]
+        raws = [
+            *await self._heads.leading_system_messages(record.id),
+            *(self._dialect.as_sent(message.raw) for message in messages),
+        ]
         request = await request_of_stored(self._dialect, route.name, raws)
         chain = chain_of_stored(record.id, messages)
         controls = Controls(mode="force", retention=options.retention)

@@ -78,7 +78,7 @@ class Transfer:
         :raises ConversationNotFound: there is none, or messages have expired; if they expire later, it breaks off
         """
         record = await self._access.record(conversation, caller)
-        heads = await self._heads.head(record.id)
+        heads = await self._heads.leading_system_messages(record.id)
 
         async def page(start: int) -> bytes:
             stop = min(start + EXPORT_PAGE - 1, record.message_count)

@@ -115,13 +115,13 @@ class GraphPlan:
 
     def decide(self) -> NoCompaction | ReuseSummary | Compact:
         """Return the core's plan; where nothing fits into ``max_tokens``, it comes as near as possible."""
-        situation = self._situation()
-        planned = plan(situation)
+        plan_input = self._plan_input()
+        planned = plan(plan_input)
         planned_summary = planned.previous if isinstance(planned, Compact) else getattr(planned, "summary", None)
         # Where nothing fits, the core would drop the summary and summarize everything, which may be removed already.
         if isinstance(planned, CannotFit) or planned_summary is not self.summary:
-            relaxed = replace(situation.budget, limit=_MOST, retention=0)
-            planned = plan(replace(situation, budget=relaxed))
+            relaxed = replace(plan_input.budget, limit=_MOST, retention=0)
+            planned = plan(replace(plan_input, budget=relaxed))
         match planned:
             case NoCompaction() | ReuseSummary() | Compact():
                 return planned
@@ -207,7 +207,7 @@ class GraphPlan:
         ids |= (self.running_summary.ids if self.running_summary else frozenset()) - remaining
         return frozenset(id_ for id_ in ids if id_), self.conversation[covered - 1][1].id
 
-    def _situation(self) -> PlanInput:
+    def _plan_input(self) -> PlanInput:
         limits, summary = self.limits, self.summary
         skipped = {id(core) for core, _ in self.conversation[: self.covered]} if summary else set()
         skipped.add(id(_REMOVED))

@@ -189,7 +189,7 @@ class StoredHistory:
             )
         joined = _joined(request.messages, raws, alignment)
         if not request.messages[0].is_system:
-            joined = [*await self._heads.head(record.id), *joined]
+            joined = [*await self._heads.leading_system_messages(record.id), *joined]
         whole = await dialect.parse(dialect.body_with_raw(request, joined), bounded=False)
         name = _name_of(tenant, record, stored, gaps=unreadable > 0)
         gaps = [f"unreadable={unreadable}" if unreadable else "", alignment.gap]

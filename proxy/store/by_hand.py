@@ -35,7 +35,7 @@ class RedisByHand:
         self._codec = codec
         self._lifetimes = lifetimes or Lifetimes(lifetime(ttl_seconds))
 
-    async def head(self, conversation: str) -> Sequence[bytes]:
+    async def leading_system_messages(self, conversation: str) -> Sequence[bytes]:
         """Return the system messages that began the conversation's last request, in the client's bytes.
 
         Only these are read: agents put clocks into them, so a long conversation has thousands.

@@ -107,13 +107,13 @@ def fixed_tokens(request: ModelRequest, text: Tally) -> tuple[int, int]:
         return _fixed_tokens(request, text)
     except RecursionError:
         # The value is nested deeper than the stack. Counting every word gives too many tokens, never too few.
-        return PRIMING + NAMESPACE + sum(text(words(value)) for value in request.counted.values()), 0
+        return PRIMING + NAMESPACE + sum(text(words(value)) for value in request.billed_members.values()), 0
 
 
 def _fixed_tokens(request: ModelRequest, text: Tally) -> tuple[int, int]:
     count, change = PRIMING, 0
-    tools, others = split_tools(request.counted.get("tools") or [])
-    functions, unknown = split_tools(request.counted.get("functions") or [])
+    tools, others = split_tools(request.billed_members.get("tools") or [])
+    functions, unknown = split_tools(request.billed_members.get("functions") or [])
     others += unknown
     if tools or functions:
         count += NAMESPACE + text(render_namespace(tools + functions, legacy=not tools))
@@ -122,11 +122,11 @@ def _fixed_tokens(request: ModelRequest, text: Tally) -> tuple[int, int]:
         count += shared
         change = _shared_system(_SUMMARY, text) - shared
     for name, function_tokens in CHOICES.items():
-        count += _choice(request.counted.get(name), function_tokens, text)
-    schema = request.counted.get("response_format")
+        count += _choice(request.billed_members.get(name), function_tokens, text)
+    schema = request.billed_members.get("response_format")
     if isinstance(schema, dict) and schema.get("json_schema"):
         others.append(schema["json_schema"])
-    others += [value for name, value in request.counted.items() if name not in _KNOWN]
+    others += [value for name, value in request.billed_members.items() if name not in _KNOWN]
     return count + sum(text(serialised(other)) for other in others), change
 
 

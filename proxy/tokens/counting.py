@@ -91,11 +91,11 @@ class LocalTokenCounter:
                 for message, tokens in await stored(scheme.mark, first):
                     self.remember(message, model, tokens)
                 counts, new_chars = self._lookup(new_messages, scheme)
-        fixed_key = await _fixed_key_of(request, scheme) if request.counted else None
+        fixed_key = await _fixed_key_of(request, scheme) if request.billed_members else None
         fixed_cost = BARE if fixed_key is None else self._fixed(fixed_key)
         if None in counts or fixed_cost is None:
             if fixed_cost is None:
-                new_chars += sum(len(request.fields.get(name, b"")) for name in request.counted)
+                new_chars += sum(len(request.fields.get(name, b"")) for name in request.billed_members)
             loaded = scheme.family.encoding in self._loaded
             if loaded and new_chars <= THREAD_CHARS:
                 counts, fixed_cost = self._fill(request, new_messages, scheme, counts, fixed_cost)
@@ -247,9 +247,9 @@ async def _fixed_key_of(request: ModelRequest, scheme: Scheme) -> Key:
 def _fixed_key(request: ModelRequest, scheme: Scheme) -> Key:
     """Hash the raw bytes where the request has them, which is quicker than serialising again."""
     system = next((message.digest for message in request.messages if message.is_system), b"")
-    members = request.counted.items()
+    members = request.billed_members.items()
     parts = [request.fields.get(name) or serialised(value).encode(errors="surrogatepass") for name, value in members]
-    return scheme.key, digest_of(system, *[name.encode() for name in request.counted], *parts), _COST
+    return scheme.key, digest_of(system, *[name.encode() for name in request.billed_members], *parts), _COST
 
 
 def _change_key(fixed: Key) -> Key:

@@ -36,7 +36,14 @@ def body(messages: list[dict[str, str]], layout: dict[str, Any], *, first: bool 
 
 def content_of(request: ModelRequest) -> object:
     """All that a request says, to the byte and in order."""
-    return request.messages, list(request.fields.items()), request.body, request.model, request.stream, request.counted
+    return (
+        request.messages,
+        list(request.fields.items()),
+        request.body,
+        request.model,
+        request.stream,
+        request.billed_members,
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -63,16 +63,16 @@ async def test_the_head_is_that_of_the_last_turn(client: Client, by_hand: RedisB
     """Of system messages that change from turn to turn only the newest are read; inner ones are none of the head."""
     said = [system("It is noon."), *dialogue(3)]
     conversation = await client.send(said, assistant("message 4"))
-    assert await by_hand.head(conversation) == [system("It is noon.").raw]
+    assert await by_hand.leading_system_messages(conversation) == [system("It is noon.").raw]
     said = [system("It is one."), system("Be brief."), *dialogue(4), system("Inside."), user("message 5")]
     assert await client.send(said, assistant("message 6")) == conversation
-    assert await by_hand.head(conversation) == [system("It is one.").raw, system("Be brief.").raw]
+    assert await by_hand.leading_system_messages(conversation) == [system("It is one.").raw, system("Be brief.").raw]
 
 
 async def test_a_conversation_without_system_messages_has_no_head(client: Client, by_hand: RedisByHand) -> None:
     """Nor has one that is not there."""
-    assert await by_hand.head(await client.send(dialogue(3), None)) == []
-    assert await by_hand.head("0" * 48) == []
+    assert await by_hand.leading_system_messages(await client.send(dialogue(3), None)) == []
+    assert await by_hand.leading_system_messages("0" * 48) == []
 
 
 async def test_a_fork_that_a_race_makes_has_its_own_head(client: Client, by_hand: RedisByHand) -> None:
@@ -93,5 +93,5 @@ async def test_a_fork_that_a_race_makes_has_its_own_head(client: Client, by_hand
     assert ids[0] == told
     assert ids[1] != told
     for conversation, turn in zip(ids, turns, strict=True):
-        assert await by_hand.head(conversation) == [system("Be brief.").raw]
+        assert await by_hand.leading_system_messages(conversation) == [system("Be brief.").raw]
         assert await client.read(conversation) == raws(turn.messages)

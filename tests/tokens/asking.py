@@ -26,7 +26,7 @@ def request(body: Mapping[str, JsonValue]) -> ModelRequest:
     assert isinstance(messages, list)
     counted = {name: value for name, value in body.items() if name != "messages"}
     fields = {name: json.dumps(value).encode() for name, value in counted.items()}
-    return ModelRequest(b"", fields, "m", tuple(map(message, messages)), ChatDialect(), counted=counted)
+    return ModelRequest(b"", fields, "m", tuple(map(message, messages)), ChatDialect(), billed_members=counted)
 
 
 def total(body: Mapping[str, JsonValue], model: str = "gpt-4o", counter: LocalTokenCounter = COUNTER) -> int:

@@ -35,7 +35,7 @@ def message(value: JsonValue) -> Message:
 def request(*values: JsonValue, **counted: JsonValue) -> ModelRequest:
     """A chat request as the edge reads it."""
     fields = {name: json.dumps(value).encode() for name, value in counted.items()}
-    return ModelRequest(b"", fields, "m", tuple(map(message, values)), ChatDialect(), counted=counted)
+    return ModelRequest(b"", fields, "m", tuple(map(message, values)), ChatDialect(), billed_members=counted)
 
 
 def schema(required: tuple[str, ...] = (), **properties: JsonValue) -> JsonValue:

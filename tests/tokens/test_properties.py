@@ -161,7 +161,9 @@ def test_a_schema_of_any_depth_is_counted(depth: int, key: str) -> None:
         "tools": [{"function": {"name": "f", "parameters": {"type": "object", "properties": {"a": schema}}}}]
     }
     found = request({"messages": [{"role": "user", "content": "hello"}]})
-    deep = type(found)(b"", {"tools": b"[]" + str(depth).encode()}, "m", found.messages, found.dialect, counted=counted)
+    deep = type(found)(
+        b"", {"tools": b"[]" + str(depth).encode()}, "m", found.messages, found.dialect, billed_members=counted
+    )
     assert asyncio.run(LocalTokenCounter().count(deep, "gpt-4o")).fixed > min(depth, 5_000)
 
 

@@ -58,7 +58,7 @@ class ModelRequest:
     stream: bool = False
     max_output_tokens: int | None = None
     """The longest reply that the client allows, in tokens."""
-    counted: Mapping[str, JsonValue] = field(default_factory=dict)
+    billed_members: Mapping[str, JsonValue] = field(default_factory=dict)
     """Decoded members that the provider bills as input: tools, response_format and others."""
     parsed: ReuseHints | None = field(default=None, compare=False, repr=False)
     """Present where the request is a long one."""

@@ -147,7 +147,7 @@ class TurnStore(Protocol):
 class RequestHeads(Protocol):
     """The system messages that began the last request of a conversation."""
 
-    async def head(self, conversation: str) -> Sequence[bytes]:
+    async def leading_system_messages(self, conversation: str) -> Sequence[bytes]:
         """Return those of one conversation, in the client's bytes."""
         ...
 
