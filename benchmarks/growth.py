@@ -230,7 +230,7 @@ class Functions:
 
 
 def measured(prepare: Callable[[str], Callable[[], object]], text: Text, sizes: tuple[int, ...]) -> list[float]:
-    """Return the CPU seconds at each size, the smaller of two; a size that takes a minute is the last one."""
+    """Return the CPU seconds at each size, the smaller of two. A size that takes a minute is the last one."""
     took: list[float] = []
     for size in sizes:
         work, times = prepare(text(size)), []

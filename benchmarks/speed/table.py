@@ -1,4 +1,4 @@
-"""Formats the figures as text: a table of all systems for each work, with ratios to the bare relay and each peer."""
+"""Formats the figures as text. A table has all systems of a work, with ratios to the bare relay and each peer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the works that every system performs: new for each round, with the same bytes in the same order for all.
+"""Makes the works that every system performs. They are new for each round, with equal bytes in equal order for all.
 
 Texts consist of common words from a seeded generator. Every message contains the tag of its round, so no cache has it
 from an earlier round. Histories grow as clients' do: each request sends the whole conversation and one turn more.
