@@ -39,7 +39,7 @@ class Candidates:
         self.client_messages = [plan_input.messages[place] for place in self.places]
         self.total = plan_input.total
         self.head_end = self.places[0] if self.places else len(plan_input.messages)
-        self.head = plan_input.fixed + plan_input.summary_first + sum(plan_input.tokens[: self.head_end])
+        self.head_tokens = plan_input.fixed + plan_input.summary_first + sum(plan_input.tokens[: self.head_end])
         self.summary = self._usable_summary()
         self.start = self.summary.covered if self.summary else 0
         self.absorbed = frozenset(self.summary.absorbed if self.summary else ())
@@ -50,12 +50,12 @@ class Candidates:
         return open_cuts(self.client_messages)
 
     @cached_property
-    def before(self) -> list[int]:
+    def tokens_before(self) -> list[int]:
         """Return the tokens before each place; the sum over a range of messages is a difference of two of them."""
         return [0, *accumulate(self.plan_input.tokens)]
 
     @cached_property
-    def systems_before(self) -> list[int]:
+    def system_tokens_before(self) -> list[int]:
         """Return the same for system messages alone, without those that the summary absorbed."""
         pairs = zip(self.plan_input.messages, self.plan_input.tokens, strict=True)
         return [0, *accumulate(tokens if self._stays(message) else 0 for message, tokens in pairs)]
@@ -84,7 +84,7 @@ class Candidates:
         after_head = (
             self.plan_input.summary_tokens + self.inner_tokens(summary.covered) + self.tail_tokens(summary.covered)
         )
-        return ReuseSummary(summary, self.head + after_head)
+        return ReuseSummary(summary, self.head_tokens + after_head)
 
     def prepared(self) -> Candidates | None:
         """Return the candidates with the prepared summary in use, if it stands for more than the present one."""
@@ -121,7 +121,7 @@ class Candidates:
         fitting = (
             covered
             for covered in candidates
-            if self.head + bound + self.inner_tokens(covered) + self.tail_tokens(covered) + coming
+            if self.head_tokens + bound + self.inner_tokens(covered) + self.tail_tokens(covered) + coming
             <= self.budget.low_water
         )
         covered = next(fitting, candidates[-1])
@@ -129,11 +129,11 @@ class Candidates:
 
     def tail_tokens(self, covered: int) -> int:
         """Return the tokens from the first message on that is not covered."""
-        return self.before[-1] - self.before[self.places[covered]]
+        return self.tokens_before[-1] - self.tokens_before[self.places[covered]]
 
     def inner_tokens(self, covered: int) -> int:
         """Return the tokens of the system messages inside the prefix."""
-        return self.systems_before[self.places[covered]] - self.systems_before[self.head_end]
+        return self.system_tokens_before[self.places[covered]] - self.system_tokens_before[self.head_end]
 
     def inner_places(self, covered: int) -> list[int]:
         """Return the places of the system messages inside the prefix, oldest first."""
@@ -163,7 +163,7 @@ class Candidates:
 
     def client_tokens_after(self, covered: int) -> int:
         """Return the tokens of the client messages that are not covered; a retention is compared with them."""
-        systems = self.systems_before
+        systems = self.system_tokens_before
         return self.tail_tokens(covered) - (systems[-1] - systems[self.places[covered]])
 
     def plan_due(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
@@ -220,13 +220,13 @@ class Candidates:
         marks = (self.budget.low_water, self.budget.high_water, self.budget.limit)
         for choice, mark in product((preferred, candidates), marks):
             for covered in choice:
-                if self.head + bound + self.inner_tokens(covered) + self.tail_tokens(covered) <= mark:
+                if self.head_tokens + bound + self.inner_tokens(covered) + self.tail_tokens(covered) <= mark:
                     return self.compact(covered, bound, self.absorbed, fallback)
         return self.compact_tightly(candidates[-1], bound, fallback) if candidates else None
 
     def compact_tightly(self, covered: int, bound: int, fallback: NoCompaction | ReuseSummary | None) -> Compact | None:
         """Compact to the shortest tail: absorb the largest system messages, then shorten the summary (FR-5.3.1)."""
-        available = self.budget.limit - self.head - self.tail_tokens(covered)
+        available = self.budget.limit - self.head_tokens - self.tail_tokens(covered)
         by_digest: dict[bytes, int] = {}
         for place in self.inner_places(covered):
             digest = self.plan_input.messages[place].digest
@@ -256,7 +256,10 @@ class Candidates:
             max_summary_tokens=min(bound, max(replaced // 2, MIN_SUMMARY_TOKENS)),
             absorbed=tuple(sorted(absorbed)),
             replaced_tokens=replaced,
-            rest_tokens=self.head + self.inner_tokens(covered) - self._sum(absorbed_places) + self.tail_tokens(covered),
+            rest_tokens=self.head_tokens
+            + self.inner_tokens(covered)
+            - self._sum(absorbed_places)
+            + self.tail_tokens(covered),
             fallback=fallback,
         )
 
@@ -268,7 +271,7 @@ class Candidates:
         candidates = self.candidates()
         if not candidates:
             return self.current().tokens
-        return self.head + MIN_SUMMARY_TOKENS + self.tail_tokens(candidates[-1])
+        return self.head_tokens + MIN_SUMMARY_TOKENS + self.tail_tokens(candidates[-1])
 
 
 def _unchanged(current: NoCompaction | ReuseSummary, reason: Reason) -> NoCompaction | ReuseSummary:
