@@ -127,7 +127,7 @@ class Planned:
             plan_input = PlanInput(
                 messages=messages,
                 tokens=tokens,
-                fixed=PRIMING,
+                other_tokens=PRIMING,
                 budget=budget,
                 policy=self.settings,
                 summary=summary,

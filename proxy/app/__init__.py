@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from proxy.app.application import create_app
 from proxy.app.flushing import Flushing
-from proxy.app.parts import Parts, StoredParts, build_codec
+from proxy.app.parts import Parts, StoredParts, build_codec, build_dialects
 
-__all__ = ["Flushing", "Parts", "StoredParts", "build_codec", "create_app"]
+__all__ = ["Flushing", "Parts", "StoredParts", "build_codec", "build_dialects", "create_app"]

@@ -51,17 +51,17 @@ def create_app(
     :param secret: the key of the HMAC that distinguishes tenants, the same in all workers and replicas
     :param shared_metrics: the folder that several workers write their counts to
     :param codec: packs every stored value; None for the usual one
-    :param dialects: further dialects, by the path that each is served at
+    :param dialects: the dialects by path, in place of the usual ones
     """
     metrics, log = Metrics(shared_metrics), FactLog()
     emit = _both(log, metrics)
-    stored = StoredParts(settings, store_url, warn, emit, codec=codec, dialects=(dialects or {}).values())
+    stored = StoredParts(settings, store_url, warn, emit, codec=codec, dialects=dialects)
     flushing = Flushing(settings, store_url, emit, stored.codec, stored.store)
     stored.deletion_hooks.append(flushing)  # also while it is off, because entries may remain from when it was on
     engine = Engine(stored, emit, flushing.outbox if flushing.enabled else None)
     emits_stored = log.includes(TurnStored)  # the metrics do not count turns
     relay = Relay(stored.store, stored.parts.counter, emit, time.perf_counter, emits_stored=emits_stored)
-    endpoints = Endpoints(stored, engine, relay, secret=secret, metrics=metrics.render, emit=emit, dialects=dialects)
+    endpoints = Endpoints(stored, engine, relay, secret=secret, metrics=metrics.render, emit=emit)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -1,12 +1,12 @@
 """The endpoints of one worker process: each is given the parts that it needs, and its routes.
 
-``app/application.py`` serves them. A new dialect is one line in ``Endpoints``, and so is a new family of endpoints.
+``app/application.py`` serves them. A new family of endpoints is one line in ``Endpoints.routes``.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache, partial
 
 from starlette.routing import BaseRoute, Route
@@ -34,15 +34,12 @@ from proxy.server.endpoints.registry import RegistryEndpoints
 from proxy.server.operator import OperatorAccess
 from proxy.store.leases import RedisLeases
 
-CHAT = "/v1/chat/completions"
-
 
 class Endpoints:
     """Builds the endpoints.
 
     :param relay: carries the replies of every dialect
     :param metrics: renders the page of metrics
-    :param dialects: further dialects, by the path that each is served at
     """
 
     def __init__(
@@ -54,7 +51,6 @@ class Endpoints:
         secret: bytes,
         metrics: RenderMetrics,
         emit: Listener,
-        dialects: Mapping[str, Dialect] | None = None,
     ) -> None:
         settings = stored.parts.settings
         self._stored = stored
@@ -70,9 +66,8 @@ class Endpoints:
         self._operator = OperatorAccess(settings.server.host, token.reveal() if token else None)
         self._access = ConversationAccess(self._auth, self._operator)
         self._pipeline = _pipeline(stored, engine, secret, emit)
-        served: dict[str, Dialect] = {CHAT: stored.parts.chat, **(dialects or {})}
         self.dialects: dict[str, ASGIApp] = {
-            path: self._dialect_endpoint(dialect, relay, emit) for path, dialect in served.items()
+            path: self._dialect_endpoint(dialect, relay, emit) for path, dialect in stored.parts.dialects.items()
         }
         """The endpoint of each dialect, by its path."""
 
@@ -108,7 +103,7 @@ class Endpoints:
     def _conversations(self) -> ConversationEndpoints:
         """Return the endpoints of stored conversations; each part of the archive gets its own collaborators."""
         stored, parts, engine = self._stored, self._stored.parts, self._engine
-        store, heads, upstream, dialect = stored.store, stored.by_hand, parts.upstream, parts.chat
+        store, heads, upstream, dialect = stored.store, stored.request_heads, parts.upstream, parts.chat
         rights = ArchiveAccess(store, upstream)
         summaries = StandingSummaries(
             store=store, upstream=upstream, catalog=parts.catalog, choose=parts.summarizer_for
@@ -160,7 +155,7 @@ class Endpoints:
             compactor=engine.compactor,
             upstream=stored.parts.upstream,
             store=stored.store,
-            heads=stored.by_hand,
+            heads=stored.request_heads,
             dialect=stored.parts.chat,
         )
 
@@ -178,7 +173,7 @@ def _pipeline(stored: StoredParts, engine: Engine, secret: bytes, emit: Listener
         upstream=parts.upstream,
         store=store,
         turns=store.turns,
-        heads=stored.by_hand,
+        heads=stored.request_heads,
         leases=RedisLeases(store.ask),
         rules=TurnRules(rules.on_conflict, rules.wait_seconds),
         full=store.usage.full,

@@ -25,11 +25,9 @@ from proxy.core.events import Event, Listener
 from proxy.core.planning.budget import ModelProfile
 from proxy.core.ports import Caller, ChooseSummarizer, DeletionHook, LearnedWindowStore, MemoryFlush, Route, Summarizer
 from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.chat.message import is_message
 from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Identifier
 from proxy.pipeline.offline import OfflineService
-from proxy.store.by_hand import RedisByHand
 from proxy.store.calibrations import RedisCalibrations
 from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
@@ -37,6 +35,8 @@ from proxy.store.leases import RedisLeases
 from proxy.store.lessons import RedisLearnedWindows
 from proxy.store.lifetimes import Lifetime, Lifetimes, lifetime
 from proxy.store.models import RedisModels
+from proxy.store.request_heads import RedisRequestHeads
+from proxy.store.summary_replacement import RedisSummaryReplacement
 from proxy.summarizers.extractive import ExtractiveSummarizer
 from proxy.summarizers.hybrid import HybridSummarizer
 from proxy.summarizers.llm import LlmSummarizer
@@ -46,6 +46,7 @@ from proxy.tokens import LocalTokenCounter
 from proxy.upstream.upstream import LiteLLMUpstream
 from proxy.upstream.wire import WireLane
 
+CHAT = "/v1/chat/completions"
 SECONDS_A_DAY = 86_400
 BYTES_A_MEGABYTE = 1_048_576
 
@@ -62,9 +63,13 @@ class Parts:
         warn: Callable[[str], None],
         live: LiveOverrides | None = None,
         learned_window_store: LearnedWindowStore | None = None,
+        dialects: Mapping[str, Dialect] | None = None,
     ) -> None:
         self.settings = settings
-        self.chat = ChatDialect()
+        self.dialects = dialects or build_dialects()
+        """By the path that each is served at."""
+        self.chat = self.dialects[CHAT]
+        """Also the format of requests that are counted offline, and of stored conversations that the archive reads."""
         self.counter = LocalTokenCounter(on_failure=settings.tokenizer.on_failure, on_warning=warn)
         self.data = data = LiteLLMModelData()
         entries = [_entry(entry) for entry in settings.model_list]
@@ -167,14 +172,15 @@ class StoredParts:
         emit: Listener = lambda _: None,
         *,
         codec: Codec | None = None,
-        dialects: Iterable[Dialect] = (),
+        dialects: Mapping[str, Dialect] | None = None,
     ) -> None:
         """Connect nothing yet.
 
         :param codec: packs every stored value, in place of the process's own (``build_codec``)
-        :param dialects: those beside chat completions whose messages may be stored
+        :param dialects: the dialects by path, in place of the usual ones (``build_dialects``)
         """
-        self.codec = codec = codec or build_codec(dialects)
+        dialects = dialects or build_dialects()
+        self.codec = codec = codec or build_codec(dialects.values())
         ttl_seconds = settings.store.ttl_days * SECONDS_A_DAY
         self.lifetimes = _lifetimes(settings)
         most = settings.store.max_tenant_mb
@@ -189,12 +195,15 @@ class StoredParts:
         )
         self.deletion_hooks: list[DeletionHook] = []
         """The hooks that delete a conversation's records outside the store."""
-        self.by_hand = RedisByHand(self.store.ask, codec, ttl_seconds=ttl_seconds, lifetimes=self.lifetimes)
+        self.request_heads = RedisRequestHeads(self.store.ask, codec)
+        self.replacement = RedisSummaryReplacement(
+            self.store.ask, codec, ttl_seconds=ttl_seconds, lifetimes=self.lifetimes
+        )
         self.calibrations = RedisCalibrations(self.store.ask, codec, ttl_seconds=ttl_seconds)
         models = RedisModels(self.store.ask, codec)
         self.live = LiveOverrides(models, time.time)
         lessons = RedisLearnedWindows(self.store.ask, codec, ttl_seconds=ttl_seconds)
-        self.parts = Parts(settings, warn, self.live, lessons)
+        self.parts = Parts(settings, warn, self.live, lessons, dialects)
         self.registry = ModelRegistry(
             store=models,
             calibrations=self.calibrations,
@@ -221,7 +230,7 @@ class Engine:
 
     def __init__(self, stored: StoredParts, emit: Listener, flush: MemoryFlush | None = None) -> None:
         parts, store, leases = stored.parts, stored.store, RedisLeases(stored.store.ask)
-        storage = SummaryStorage(store=store, replacement=stored.by_hand, emit=emit, flush=flush)
+        storage = SummaryStorage(store=store, replacement=stored.replacement, emit=emit, flush=flush)
         self.writer = writer = parts.summary_writer(parts.summarizer_for, emit)
         self.compactor = compactor = Compactor(
             writer=writer, counter=parts.counter, emit=emit, clock=time.time, storage=storage
@@ -245,13 +254,18 @@ class Engine:
         )
 
 
-def build_codec(dialects: Iterable[Dialect] = ()) -> Codec:
+def build_dialects() -> dict[str, Dialect]:
+    """Return the dialects, by the path that each is served at. A new dialect is one line here."""
+    return {CHAT: ChatDialect()}
+
+
+def build_codec(dialects: Iterable[Dialect]) -> Codec:
     """Return the object that packs every stored value of a process; a cipher would be given to it here.
 
-    :param dialects: those beside chat completions whose messages may be stored
+    :param dialects: those whose messages may be stored
     """
-    checks = [is_message, *(dialect.is_message for dialect in dialects)]
-    return Codec(is_message=is_message if len(checks) == 1 else lambda raw: any(check(raw) for check in checks))
+    first, *others = [dialect.is_message for dialect in dialects]
+    return Codec(is_message=lambda raw: first(raw) or any(check(raw) for check in others))
 
 
 def _lifetimes(settings: Settings) -> Lifetimes:

@@ -178,11 +178,11 @@ def work(config: Path | None) -> None:
 
 def _run_with_flushing(config: Path | None, ask: Ask, emit: Listener = lambda _: None) -> None:
     """Run an operation with the store open, and stop everything that this started."""
-    from proxy.app import Flushing, build_codec
+    from proxy.app import Flushing, build_codec, build_dialects
     from proxy.config import load
 
     async def run(settings: Settings, url: str) -> None:
-        flushing = Flushing(settings, url, emit, build_codec())
+        flushing = Flushing(settings, url, emit, build_codec(build_dialects().values()))
         try:
             await flushing.store.ping()
             await ask(flushing)

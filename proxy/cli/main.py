@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any, NoReturn, get_args
 
 import click
 
@@ -24,6 +24,7 @@ from proxy import __version__
 from proxy.cli.conversations import conversations
 from proxy.cli.flush import flush
 from proxy.cli.models import config_option, models
+from proxy.core.conversation.summary import Strategy
 from proxy.core.errors import ConfigError, TidemarkError
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def count(config: Path | None, file: IO[bytes]) -> None:
 @click.option(
     "--max-tokens", type=click.IntRange(1), help="The token budget of the result, which is filled as far as possible."
 )
-@click.option("--strategy", type=click.Choice(["extractive", "llm", "hybrid"]), default="extractive", show_default=True)
+@click.option("--strategy", type=click.Choice(get_args(Strategy)), default="extractive", show_default=True)
 @click.argument("file", type=click.File("rb"), default="-")
 def compact(config: Path | None, max_tokens: int | None, strategy: str, file: IO[bytes]) -> None:
     """Compact a chat request. FILE is JSON; - or nothing is standard input. No network for extractive."""

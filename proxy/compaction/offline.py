@@ -82,7 +82,13 @@ async def compact_once(
         return Compacted(request.body, "", count.total, count.total, 0, options.strategy)
     policy = replace(profile.policy, enabled=True, keep_last_messages=0)
     plan_input = PlanInput(
-        request.messages, count.messages, count.fixed, budget, policy, mode="force", summary_first=count.summary_first
+        request.messages,
+        count.messages,
+        count.other_tokens,
+        budget,
+        policy,
+        mode="force",
+        first_summary_tokens=count.first_summary_tokens,
     )
     request, plan_input, planned = await _plan(request, plan_input, count, model, counter)
     if not isinstance(planned, Compact):

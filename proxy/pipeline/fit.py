@@ -242,7 +242,7 @@ class BudgetFitter:
         return PlanInput(
             messages=context.request.messages,
             tokens=context.count.messages,
-            fixed=context.count.fixed,
+            other_tokens=context.count.other_tokens,
             budget=context.budget,
             policy=context.profile.policy,
             mode=context.controls.mode,
@@ -250,7 +250,7 @@ class BudgetFitter:
             summary_tokens=self._summary_tokens(summary, context.route) if summary else 0,
             prepared=prepared,
             prepared_tokens=self._summary_tokens(prepared, context.route) if prepared else 0,
-            summary_first=context.count.summary_first,
+            first_summary_tokens=context.count.first_summary_tokens,
         )
 
     def _summary_tokens(self, summary: PrefixSummary, route: Route) -> int:

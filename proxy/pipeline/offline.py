@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import get_args
 
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.offline import Compacted, OfflineOptions, compact_once
@@ -19,7 +20,7 @@ from proxy.core.ports import Caller, ModelCatalog, Route, TokenCounter, Upstream
 from proxy.dialects.json_bounds import LIGHT_BYTES
 from proxy.dialects.raw_json import decode_value, read_members
 
-STRATEGIES: dict[str, Strategy] = {"extractive": "extractive", "llm": "llm", "hybrid": "hybrid"}
+STRATEGIES: dict[str, Strategy] = {name: name for name in get_args(Strategy)}
 MIN_BUDGET_TOKENS = 16
 COMPACT_MEMBERS = ("request", "max_tokens", "strategy")
 """The members that the body of ``POST /tidemark/compact`` may have; any other name is an error."""
@@ -53,7 +54,7 @@ class OfflineService:
             "exact": count.exact,
             "messages": len(request.messages),
             "message_tokens": list(count.messages),
-            "other_tokens": count.fixed,
+            "other_tokens": count.other_tokens,
         }
         return json.dumps(facts).encode()
 

@@ -23,13 +23,13 @@ class ConversationAccess:
 
     def caller(self, request: Request) -> Caller | None:
         """Return the caller of a request; None for the operator."""
-        return None if self.is_operator(request) else self.tenant(request)
+        return None if self.is_operator(request) else self.credential_caller(request)
 
     def is_operator(self, request: Request) -> bool:
         """Tell whether a request has the admin token."""
         return self.operator.token is not None and self.operator.grants(request)
 
-    def tenant(self, request: Request) -> Caller:
+    def credential_caller(self, request: Request) -> Caller:
         """Return the caller by the credential of a request; all requests without a credential share one caller.
 
         ``browsers.py`` refuses web pages that would use this shared caller, before any endpoint.

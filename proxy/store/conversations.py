@@ -29,7 +29,7 @@ from proxy.store.records import RecordReader
 from proxy.store.references import pack_reference, prepared_for, recipe_digest
 from proxy.store.turn_parts import TurnParts, part_turn
 from proxy.store.turns import RedisTurns
-from proxy.store.usage import FULL, OUT_OF_MEMORY, STORE_FULL, TenantUsage
+from proxy.store.usage import FULL, OUT_OF_MEMORY, STORE_FULL, OwnerUsage
 
 NOTHING_STORED = StoredState()
 STORED_SYSTEMS = 20_000
@@ -80,7 +80,7 @@ class RedisStore(RecordReader):
         longest = self._lifetimes.longest
         self.turns = RedisTurns(sender, self.described)
         self.listing = Listing(self.ask, longest)
-        self.usage = TenantUsage(self.ask, self._weigh, max_bytes=max_tenant_bytes, keep_seconds=longest)
+        self.usage = OwnerUsage(self.ask, self._weigh, max_bytes=max_tenant_bytes, keep_seconds=longest)
 
     async def recall(
         self, chain: PrefixChain, recipe: SummaryRecipe, systems: InnerSystems = NO_SYSTEMS

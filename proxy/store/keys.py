@@ -69,7 +69,7 @@ def family_prefix(family: str) -> str:
     return f"tm:{{{family}}}"
 
 
-def tenant_index(owner: str) -> str:
+def owner_index(owner: str) -> str:
     """Return the key of a credential's list of conversations."""
     return f"tm:i:{owner}"
 

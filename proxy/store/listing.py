@@ -88,7 +88,7 @@ class Listing:
         :raises StoreUnavailable: the store did not answer in time
         """
         await self.settle()
-        index = keys.everybodys_index() if owner is None else keys.tenant_index(owner)
+        index = keys.everybodys_index() if owner is None else keys.owner_index(owner)
         top: str | float = "+inf" if before is None else before[0]
         entries: list[tuple[float, str]] = []
         skip = 0
@@ -108,7 +108,7 @@ class Listing:
         """
         await self.settle()
         self._listed_at.pop((owner, conversation), None)
-        for index in (keys.tenant_index(owner), keys.everybodys_index()):
+        for index in (keys.owner_index(owner), keys.everybodys_index()):
             await self._ask("ZREM", index, conversation)
         if name:
             await self._drop_name(keys.name(owner, name), conversation)
@@ -192,7 +192,7 @@ class Listing:
 def _by_index(waiting: Collection[Used]) -> dict[str, list[Used]]:
     lists: dict[str, list[Used]] = {}
     for used in waiting:
-        for index in (keys.tenant_index(used.owner), keys.everybodys_index()):
+        for index in (keys.owner_index(used.owner), keys.everybodys_index()):
             lists.setdefault(index, []).append(used)
     return lists
 

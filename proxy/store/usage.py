@@ -47,7 +47,7 @@ OUT_OF_MEMORY = "used memory > 'maxmemory'"
 _NUMBER = {name: re.compile(rb"\b%b:(\d+)" % name.encode()) for name in ("used_memory", "maxmemory")}
 
 
-class TenantUsage:
+class OwnerUsage:
     """Counts. The mutable state is what has yet to be written, which credentials are at the bound, and which accepted.
 
     :param weigh: returns the bytes of memory that a conversation takes
@@ -189,7 +189,7 @@ class TenantUsage:
     async def _weighed(self, owner: str) -> int:
         """Weigh the conversations that are still stored, store their sum as the new number, and return it."""
         total = start = 0
-        while page := await self._ask("ZRANGE", keys.tenant_index(owner), start, start + PAGE - 1):
+        while page := await self._ask("ZRANGE", keys.owner_index(owner), start, start + PAGE - 1):
             for conversation in page:
                 total += await self._weigh(conversation.decode())
             start += PAGE

@@ -23,11 +23,11 @@ from proxy.core.events import Event, SummaryFailed
 from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow
 from proxy.core.planning.situation import Compact
 from proxy.core.ports import Caller, Route, SummaryTask
-from proxy.store.by_hand import RedisByHand
 from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
 from proxy.store.leases import RedisLeases
+from proxy.store.summary_replacement import RedisSummaryReplacement
 from proxy.summarizers import ExtractiveSummarizer, PlainSummarizer
 from proxy.tokens import LocalTokenCounter
 from tests.core.histories import message
@@ -105,7 +105,9 @@ def compactor(strategy: Slow, store: RedisStore, events: list[Event] | None = No
         emit=emit,
         timer=lambda: 0.0,
     )
-    storage = SummaryStorage(store=store, replacement=RedisByHand(store.ask, Codec(), ttl_seconds=60), emit=emit)
+    storage = SummaryStorage(
+        store=store, replacement=RedisSummaryReplacement(store.ask, Codec(), ttl_seconds=60), emit=emit
+    )
     made = Compactor(writer=writer, counter=COUNTER, emit=emit, clock=lambda: 1.0, storage=storage)
     return ImmediateCompaction(compactor=made, writer=writer, store=store, leases=RedisLeases(store.ask), emit=emit)
 

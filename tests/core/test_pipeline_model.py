@@ -69,7 +69,7 @@ class Tenant:
         given = PlanInput(
             messages=request,
             tokens=[size(one) for one in request],
-            fixed=FIXED,
+            other_tokens=FIXED,
             budget=budget,
             policy=self.profile.policy,
             summary=summary,

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.app import create_app
+from proxy.app import build_dialects, create_app
 from proxy.config import load
 from proxy.core.conversation.request import Dialect
 from proxy.store.codec import Codec
@@ -113,7 +113,12 @@ def benched(store_url: str, folder: Path) -> Iterator[Bench]:
             path.write_text(text.format(base=f"{served.url}/v1", window=window, strategy=strategy, more=more))
             settings = load(path, {"TIDEMARK_DATA_DIR": str(folder)})
             app = create_app(
-                settings, store_url=store, secret=SECRET, warn=lambda _: None, codec=codec, dialects=dialects
+                settings,
+                store_url=store,
+                secret=SECRET,
+                warn=lambda _: None,
+                codec=codec,
+                dialects={**build_dialects(), **(dialects or {})},
             )
             server = stack.enter_context(Serving(app))
             servers.append(server)

@@ -14,7 +14,7 @@ from proxy.core.errors import ImportLimit, StoreFull, StoreUnavailable
 from proxy.store import usage
 from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
-from proxy.store.usage import A_DAY_SECONDS, MEGABYTE, TURN_BYTES, UNPROVEN_BYTES, UNPROVEN_BYTES_A_DAY, TenantUsage
+from proxy.store.usage import A_DAY_SECONDS, MEGABYTE, TURN_BYTES, UNPROVEN_BYTES, UNPROVEN_BYTES_A_DAY, OwnerUsage
 from tests.store.turns import assistant, turn_of, user
 
 Open = Callable[[], RedisStore]
@@ -154,7 +154,7 @@ async def test_many_turns_are_one_write(anyio_backend: str, monkeypatch: pytest.
     async def weigh(_: str) -> int:
         return 0
 
-    counting = TenantUsage(ask, weigh, max_bytes=None, keep_seconds=100)
+    counting = OwnerUsage(ask, weigh, max_bytes=None, keep_seconds=100)
     for _ in range(1000):
         counting.note("busy", 10, accepted=True)
     await counting.aclose()
@@ -175,7 +175,7 @@ async def test_what_the_store_did_not_take_is_written_later(anyio_backend: str) 
     async def weigh(_: str) -> int:
         return 0
 
-    counting = TenantUsage(ask, weigh, max_bytes=None, keep_seconds=100)
+    counting = OwnerUsage(ask, weigh, max_bytes=None, keep_seconds=100)
     counting.note("patient", 10, accepted=True)
     await counting.settle()
     counting.note("patient", 10, accepted=True)

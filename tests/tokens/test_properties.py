@@ -78,7 +78,7 @@ def test_what_a_summary_changes_of_all_else_is_known_before_it_is_written(
     head = next((place for place, one in enumerate(asked.messages) if not one.is_system), len(values))
     summarized = replace(asked, messages=(*asked.messages[:head], render_text(told, 3), *asked.messages[head:]))
     plain, changed = (asyncio.run(COUNTER.count(one, model)) for one in (asked, summarized))
-    assert changed.fixed == plain.fixed + plain.summary_first
+    assert changed.other_tokens == plain.other_tokens + plain.first_summary_tokens
 
 
 @settings(max_examples=150, deadline=None)
@@ -164,7 +164,7 @@ def test_a_schema_of_any_depth_is_counted(depth: int, key: str) -> None:
     deep = type(found)(
         b"", {"tools": b"[]" + str(depth).encode()}, "m", found.messages, found.dialect, billed_members=counted
     )
-    assert asyncio.run(LocalTokenCounter().count(deep, "gpt-4o")).fixed > min(depth, 5_000)
+    assert asyncio.run(LocalTokenCounter().count(deep, "gpt-4o")).other_tokens > min(depth, 5_000)
 
 
 def test_types_named_twice_are_rendered_once() -> None:

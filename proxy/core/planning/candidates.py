@@ -39,7 +39,9 @@ class Candidates:
         self.client_messages = [plan_input.messages[place] for place in self.places]
         self.total = plan_input.total
         self.head_end = self.places[0] if self.places else len(plan_input.messages)
-        self.head_tokens = plan_input.fixed + plan_input.summary_first + sum(plan_input.tokens[: self.head_end])
+        self.head_tokens = (
+            plan_input.other_tokens + plan_input.first_summary_tokens + sum(plan_input.tokens[: self.head_end])
+        )
         self.summary = self._usable_summary()
         self.start = self.summary.covered if self.summary else 0
         self.absorbed = frozenset(self.summary.absorbed if self.summary else ())

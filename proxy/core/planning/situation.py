@@ -27,7 +27,7 @@ class PlanInput:
     messages: Sequence[Message]
     tokens: Sequence[int]
     """Tokens of each message."""
-    fixed: int
+    other_tokens: int
     """Tokens of everything besides the messages: tools, response_format, priming."""
     budget: Budget
     policy: CompactionPolicy
@@ -38,13 +38,13 @@ class PlanInput:
     prepared: PrefixSummary | None = None
     """A summary that was made in the background, for use at the high water."""
     prepared_tokens: int = 0
-    summary_first: int = 0
-    """By how many tokens ``fixed`` changes when the request has a summary."""
+    first_summary_tokens: int = 0
+    """How much ``other_tokens`` changes when the request has a summary."""
 
     @property
     def total(self) -> int:
         """Return the tokens of the request as it came."""
-        return self.fixed + sum(self.tokens)
+        return self.other_tokens + sum(self.tokens)
 
 
 @value

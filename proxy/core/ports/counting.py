@@ -16,7 +16,7 @@ class RequestCount:
 
     messages: tuple[int, ...]
     """Tokens of each message in order, with its overhead."""
-    fixed: int
+    other_tokens: int
     """Tokens of everything else: tools, response_format, priming of the reply."""
     encoding: str
     """The tokenizer's name."""
@@ -25,13 +25,13 @@ class RequestCount:
 
     scheme: str = ""
     """The mark of the counting rules, to be stored with the count; empty where the count must not be reused."""
-    summary_first: int = 0
-    """By how much ``fixed`` changes where a summary becomes the first system message, which includes the tools."""
+    first_summary_tokens: int = 0
+    """How much ``other_tokens`` changes where a summary becomes the first system message, which has the tools."""
 
     @property
     def total(self) -> int:
         """Return the tokens of the whole request."""
-        return self.fixed + sum(self.messages)
+        return self.other_tokens + sum(self.messages)
 
 
 Stored = Callable[[str, int], Awaitable[Sequence[tuple[Message, int]]]]

@@ -104,7 +104,7 @@ class ConversationEndpoints:
         return StreamingResponse(lines, media_type=JSON_LINES)
 
     async def _import(self, request: Request) -> Response:
-        caller = self.access.tenant(request)
+        caller = self.access.credential_caller(request)
         model, name = request.query_params.get("model", ""), request.query_params.get("name")
         if not model:
             raise InvalidRequest(
