@@ -36,7 +36,10 @@ class DurationCounts:
 
 
 class RequestTotals:
-    """The totals of requests with equal labels; token series have the model only, but a model has few kinds."""
+    """The totals of requests with equal labels.
+
+    Series of tokens have the model as their only label; the few totals of one model are added up for them.
+    """
 
     __slots__ = ("after", "before", "cached", "completion", "first_byte", "number", "overhead", "prompt", "seconds")
 

@@ -100,7 +100,7 @@ class LiteLLMUpstream:
                 return await self.wire.send(route, body, caller, path=dialect.path)
             case "translate":
                 if dialect.path != CHAT_PATH:
-                    raise _not_served(route, dialect.path)
+                    raise _not_served(route, f"{dialect.path} (the format {dialect.name!r})")
                 return await self._translate.send(route, body, caller, stream=stream)
             case _:
                 assert_never(route.lane)

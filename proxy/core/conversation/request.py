@@ -51,7 +51,7 @@ class ModelRequest:
     body: bytes
     """The whole body, as received."""
     fields: Mapping[str, bytes]
-    """Every top-level member except its raw JSON, in the client's order."""
+    """The raw JSON of every top-level member, by name, in the client's order."""
     model: str
     messages: tuple[Message, ...]
     dialect: Dialect
@@ -146,9 +146,10 @@ class RequestFormat(Protocol):
         ...
 
     def cached_members(self, request: ModelRequest) -> Mapping[str, bytes] | None:
-        """Return the members that belong to the prompt cache, as a chat request has them.
+        """Return the members that a provider caches together with the messages.
 
-        None where a model could not answer such a request with a summary: it demands JSON or the call of a tool.
+        A summarizer is asked in chat completions, so they must be members of that format, and a dialect without them
+        returns None. None also where a model could not answer with a summary: the request demands JSON or a tool call.
         """
         ...
 
@@ -205,7 +206,7 @@ class Dialect(RequestFormat, ReplyFormat, AnswerFormat, Protocol):
     """A client format. Chat completions is the first one (``dialects/chat/dialect.py``)."""
 
     name: str
-    """Short and stable, for logs and records: ``chat``."""
+    """Short and stable, for error messages: ``chat``."""
     path: str
     """The path of the upstream's endpoint below its base URL: ``/chat/completions``."""
     messages_member: str

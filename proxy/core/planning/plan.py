@@ -17,7 +17,10 @@ from proxy.core.planning.situation import CannotFit, Compact, CompactionPlan, Mo
 
 _UNKNOWN = SummaryRecipe("extractive", "", 0)
 FAR_RATIO = 0.25
-"""The excess, as a share of what must stay, above which a prepared summary is replaced; at most a turn."""
+"""A prepared summary is replaced where more than this share of what must stay is left beside it.
+
+Where a turn is smaller than that share, a turn is enough.
+"""
 GAIN_RATIO = 0.75
 """The share of the excess that another preparation must remove, since each may ask a model."""
 LAST_GAIN_RATIO = 0.5
@@ -98,7 +101,7 @@ def _next(candidates: Candidates, coming: int) -> Compact | None:
     choices = [covered for covered in candidates.candidates() if candidates.keeps_last_messages(covered - 1)]
     after = candidates.client_tokens_after
     within = [covered for covered in choices if after(covered) <= retention - coming] or choices[-1:]
-    # One cut more is offered, so that at the high water the retention is left after it.
+    # One cut before those within the retention is offered too, so that the retention is left at the high water.
     return candidates.compact_ahead(choices[max(len(choices) - len(within) - (coming < retention), 0) :], coming)
 
 
