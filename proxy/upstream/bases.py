@@ -16,8 +16,10 @@ def trimmed(base_url: str) -> str:
 def endpoint(base_url: str, path: str, *, without: str = "") -> str:
     """Return the URL of an endpoint: the base's path, then ``path``, then the base's query.
 
-    :param path: begins with a slash
+    :param path: begins with a slash, and may have a query of its own
     :param without: an end of the base's path, such as ``/v1``, that is removed first
     """
     base_path, mark, query = trimmed(base_url).partition("?")
+    if mark and "?" in path:
+        mark = "&"
     return base_path.removesuffix(without) + path + mark + query

@@ -14,6 +14,7 @@ from proxy.catalog.probe import Probe
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.request import CachedPrefix
 from proxy.core.errors import (
+    DialectNotServed,
     SummaryRejected,
     UpstreamBroken,
     UpstreamError,
@@ -737,6 +738,37 @@ async def test_large_bodies_travel_whole(wire: WireLane) -> None:
         assert server.last.header("transfer-encoding") == []
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [("POST", "/embeddings", ODD), ("GET", "/files?limit=2&after=a%20b", b""), ("DELETE", "/files/f%2Fg", b"")],
+    ids=["a body", "a query", "an escape"],
+)
+async def test_a_request_that_is_not_understood_is_carried_as_it_came(
+    wire: WireLane, method: str, path: str, body: bytes
+) -> None:
+    """Method, path, query and bytes; the credential is the route's, or else the caller's."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(b"{}")
+
+    async with serving(script) as server:
+        assert await everything(await wire.forward(route_to(server), method, path, body, calling(BEARER))) == b"{}"
+        assert server.last.line == f"{method} /v1{path} HTTP/1.1"
+        assert server.last.body == body
+        assert server.last.header("authorization") == [BEARER[1]]
+        configured = route_to(server, api_key="sk-configured")
+        await everything(await wire.forward(configured, method, path, body, calling(BEARER)))
+        assert server.last.header("authorization") == ["Bearer sk-configured"]
+
+
+async def test_litellm_carries_no_unknown_request() -> None:
+    """The error names the path, and the way to serve it."""
+    upstream = LiteLLMUpstream([{"model_name": "c", "litellm_params": {"model": "anthropic/claude-sonnet-4-5"}}])
+    route = await upstream.resolve("c")
+    with pytest.raises(DialectNotServed, match=r"does not serve /embeddings.*lane: wire"):
+        await upstream.forward(route, "POST", "/embeddings", b"{}", calling(BEARER))
+
+
 @pytest.mark.parametrize("base", ["{}?sig=SIG1&v=2/", "{}/?sig=SIG1&v=2/", "{}?sig=SIG1&v=2/#part"])
 async def test_a_query_of_the_base_stays_behind_the_path(wire: WireLane, base: str) -> None:
     """Gateways sign whole addresses; the query goes along with every request, and into no log."""
@@ -754,6 +786,8 @@ async def test_a_query_of_the_base_stays_behind_the_path(wire: WireLane, base: s
         await Probe(wire).window(route, calling())
         asked = [one.line.split()[1] for one in server.exchanges[1:]]
         assert asked == ["/v1/models?sig=SIG1&v=2/", "/props?sig=SIG1&v=2/"]
+        await everything(await upstream.forward(route, "GET", "/files?limit=2", b"", calling()))
+        assert server.last.line == "GET /v1/files?limit=2&sig=SIG1&v=2/ HTTP/1.1"
     assert "SIG1" not in repr(route)
     assert "PASSWORD1" not in repr(route)
     with pytest.raises(UpstreamUnreachable) as gone:
