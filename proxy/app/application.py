@@ -32,7 +32,7 @@ from proxy.store.codec import Codec
 from proxy.telemetry.logging import FactLog
 from proxy.telemetry.metrics import Metrics
 
-_NOT_FOUND = "Tidemark has no {method} {path}. It serves POST /v1/chat/completions and GET /v1/models."
+_NOT_FOUND = "Tidemark has no {method} {path}. It serves POST {dialects} and GET /v1/models."
 
 
 def create_app(
@@ -95,7 +95,8 @@ class _Application(Starlette):
 
     def __init__(self, endpoints: Mapping[str, ASGIApp], browsers: BrowserAccess, **options: Any) -> None:
         super().__init__(**options)
-        self._endpoints = endpoints
+        self.dialects = endpoints
+        """The endpoint of each dialect, by its path."""
         self._browsers = browsers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,7 +107,7 @@ class _Application(Starlette):
 
     def _serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "http" and scope["method"] == "POST":
-            endpoint = self._endpoints.get(scope["path"])
+            endpoint = self.dialects.get(scope["path"])
             if endpoint is not None:
                 return endpoint(scope, receive, send)
         return super().__call__(scope, receive, send)
@@ -114,7 +115,8 @@ class _Application(Starlette):
 
 async def _missing(request: Request, error: Exception) -> Response:
     """Answer a request whose path or method is not served, in OpenAI's envelope."""
-    message = _NOT_FOUND.format(method=request.method, path=request.url.path)
+    dialects = ", ".join(request.app.dialects)
+    message = _NOT_FOUND.format(method=request.method, path=request.url.path, dialects=dialects)
     missing = InvalidRequest(message, code="unknown_url")
     status, allow = (error.status_code, error.headers) if isinstance(error, HTTPException) else (404, None)
     return Response(OPENAI_ERRORS.error(missing), status, allow, media_type="application/json")

@@ -152,7 +152,7 @@ class Transfer:
         is_counted = await self._quota.admit(owner, size, now, trusted=trusted)
         try:
             yield
-        except BaseException:
+        except BaseException:  # cancelled, too: nothing was stored, so nothing counts
             if is_counted:
                 with contextlib.suppress(StoreError):
                     await self._quota.withdraw(owner, size, now)

@@ -86,7 +86,7 @@ class SharedSummaries:
         self._stored: StoredParts | None = None
         try:
             self._place = self._submit(self._open(settings, model, lines)).result()
-        except BaseException:
+        except BaseException:  # interrupted, too: no caller has this object, so its thread must end here
             self.close()
             raise
 

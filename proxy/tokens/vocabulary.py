@@ -168,7 +168,7 @@ def _load(encoding: str, folder: Path | None) -> Vocabulary:
     ranks = _SAME_RANKS.get(encoding, encoding)
     try:
         import tiktoken  # noqa: PLC0415 - where it cannot be imported, ``tokenizer.on_failure`` says what follows
-    except Exception as error:
+    except Exception as error:  # a broken binary raises more than ImportError
         raise TokenizerFailed(
             f"tiktoken cannot be imported, so tokens cannot be counted. {_REMEDY}", internal=repr(error)
         ) from error
@@ -183,7 +183,7 @@ def _load(encoding: str, folder: Path | None) -> Vocabulary:
         if not threading.current_thread().name.startswith("tidemark-tokens"):
             OWNER.submit(encoder.encode_ordinary, "first").result()
         return Vocabulary(encoding, encoder)
-    except Exception as error:
+    except Exception as error:  # tiktoken has no error of its own for a file that it cannot use
         raise _unusable(ranks, repr(error)) from error
     finally:
         if before is not None:

@@ -48,7 +48,7 @@ class StreamedReply:
         """Wait for the first chunk; a refusal of the provider is raised here, as litellm's exception."""
         try:
             self._first = await self._next()
-        except BaseException:
+        except BaseException:  # cancelled, too: no other code has the provider's stream
             await self.close()
             raise
 
@@ -71,7 +71,7 @@ class StreamedReply:
             yield DONE
         except (UpstreamBroken, GeneratorExit, asyncio.CancelledError):
             raise
-        except Exception as error:
+        except Exception as error:  # litellm raises errors of all kinds in the middle of a stream
             raise self._broken(error) from error
         finally:
             await self.close()

@@ -115,7 +115,7 @@ class TranslateLane:
             raise timed_out(route, request.timeout_seconds) from error
         except UpstreamError:
             raise
-        except Exception as error:
+        except Exception as error:  # litellm raises errors of all kinds for a provider's refusal
             refusal = refusal_of(error, route)
             raise refused(route, refusal.status, refusal.body) from error
         return text_of(plain(answer), route)

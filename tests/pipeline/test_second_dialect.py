@@ -195,6 +195,13 @@ def test_a_provider_that_does_not_speak_the_dialect_is_named(bench: Bench, reque
     assert "lane: wire" in answer.json()["problem"]["text"]
 
 
+def test_an_unknown_path_is_answered_with_those_of_all_dialects(talker: Talker) -> None:
+    """The list follows the wiring."""
+    answer = talker.client.http.post("/v1/responses", json={})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_url")
+    assert "It serves POST /v1/chat/completions, /v1/talk and GET /v1/models." in answer.json()["error"]["message"]
+
+
 def test_chat_completions_go_on_beside_it(bench: Bench, talker: Talker) -> None:
     """Each path has a dialect of its own."""
     answer = talker.client.chat([user("Hi.")])

@@ -34,7 +34,7 @@ class ClientConnection(RequestReader):
         self._pending_refusal: TidemarkError | None = None
         """The refusal that follows the answers of earlier requests."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
         """Called by the event loop."""
         super().connection_made(transport)
         self._since = self.loop.time()

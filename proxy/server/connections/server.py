@@ -41,5 +41,5 @@ class Server(uvicorn.Server):
         )
         for listener in sockets or ():
             acceptor = Acceptor(listener, make, self.load)
-            self.servers.append(acceptor)  # type: ignore[arg-type]
+            self.servers.append(acceptor)  # type: ignore[arg-type] # has what uvicorn asks of a server
             acceptor.resume()

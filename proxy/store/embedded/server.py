@@ -92,7 +92,7 @@ class EmbeddedValkey:
             _end_stale(self._socket)
             self.launch()
             self.wait_for_answer()
-        except BaseException:
+        except BaseException:  # interrupted, too: the server must not outlive this process
             self.stop()
             raise
         return self
