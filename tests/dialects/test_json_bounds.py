@@ -14,15 +14,16 @@ from hypothesis import strategies as st
 
 from proxy.core.conversation import digest as meaning
 from proxy.core.conversation import messages
+from proxy.core.conversation.messages import Message
 from proxy.core.errors import InvalidRequest
 from proxy.dialects import json_bounds as bounds
 from proxy.dialects import json_steps as steps
 from proxy.dialects import raw_json as members
+from proxy.dialects import request_parser as bodies
 from proxy.dialects.chat import message as chat
-from proxy.dialects.chat import request as bodies
 from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.chat.message import parse_message
-from proxy.dialects.chat.request import RequestParser
+from proxy.dialects.chat.request import ChatElements
 from proxy.dialects.json_bounds import (
     LIGHT_BYTES,
     MAX_MEMBER_VALUES,
@@ -33,6 +34,7 @@ from proxy.dialects.json_bounds import (
     is_utf8,
 )
 from proxy.dialects.json_steps import decode_in_steps, end_of_value
+from proxy.dialects.request_parser import RequestParser
 
 TEXTS = st.text(st.sampled_from(list('ab"\\ {}[],:é漢\ud83d\ude00\N{GRINNING FACE}')), max_size=30)
 VALUES = st.recursive(
@@ -219,12 +221,12 @@ async def test_much_that_is_new_is_parsed_while_the_loop_goes_on() -> None:
     """Of a conversation that goes on only its end is new, so its next turn needs no thread."""
     threads: set[int] = set()
 
-    class Watched(RequestParser):
+    class Watched(RequestParser[Message]):
         def _parse_all(self, raws: Any, first: int) -> Any:
             threads.add(threading.get_ident())
             return super()._parse_all(raws, first)
 
-    parser, talk = Watched(ChatDialect()), texts(*["some words"] * 4_000)
+    parser, talk = Watched(ChatDialect(), ChatElements()), texts(*["some words"] * 4_000)
     assert len(request(talk)) > 2 * LIGHT_BYTES
     reading = asyncio.create_task(parser.parse(request(talk)))
     await reading

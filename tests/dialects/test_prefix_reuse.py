@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxy.core.conversation.messages import Message
 from proxy.core.conversation.request import ModelRequest
 from proxy.core.errors import InvalidRequest
 from proxy.dialects import prefix_reuse
 from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.chat.request import RequestParser, read_messages
+from proxy.dialects.chat.request import read_messages
 from proxy.dialects.raw_json import read_elements, read_members
+from proxy.dialects.request_parser import RequestParser
 
 TEXTS = st.text(alphabet=st.sampled_from('ab "\\/\n\t[]{}:,é😀'), max_size=12)
 TALK = st.lists(TEXTS, min_size=1, max_size=8)
@@ -109,7 +111,7 @@ def test_what_comes_after_the_known_part_may_change_everything(end: bytes) -> No
     start = body(conversation_of(["a", "b"]), {})[:-1]
     parser.parse_now(start + b"}")
 
-    def outcome(one: RequestParser) -> object:
+    def outcome(one: RequestParser[Message]) -> object:
         try:
             return content_of(one.parse_now(start + end))
         except InvalidRequest as error:

@@ -75,6 +75,10 @@ class ToyDialect:
         """Return the JSON of each message."""
         return [message.raw or turn(NAMES[message.role], message.text) for message in messages]
 
+    def write(self, message: Message) -> bytes:
+        """Write a message of any dialect."""
+        return turn(NAMES[message.role], message.text)
+
     def without(self, request: ModelRequest, places: Collection[int]) -> ModelRequest:
         """Remove the messages at these places."""
         after = array_without(request.fields["turns"], request.messages, places)

@@ -62,6 +62,10 @@ class ModelRequest:
     """Decoded members that the provider bills as input: tools, response_format and others."""
     parsed: ReuseHints | None = field(default=None, compare=False, repr=False)
     """Present where the request is a long one."""
+    continues: str | None = None
+    """The id of an earlier response whose conversation goes on: ``previous_response_id`` of OpenAI's Responses."""
+    left_to_upstream: str = ""
+    """Why the provider is to compact the request itself, for the client's warning; empty where Tidemark does it."""
 
     @property
     def hints(self) -> ReuseHints | None:
@@ -127,6 +131,10 @@ class RequestFormat(Protocol):
 
     def raws_of(self, messages: Sequence[Message]) -> list[bytes]:
         """Return the JSON of each message, also of those that Tidemark made."""
+        ...
+
+    def write(self, message: Message) -> bytes:
+        """Write a message of any dialect in this one, from its role, text, calls and media."""
         ...
 
     def without(self, request: ModelRequest, places: Collection[int]) -> ModelRequest:

@@ -25,9 +25,11 @@ from proxy.dialects.chat.jsonl import read_lines
 from proxy.dialects.chat.message import is_message
 from proxy.dialects.chat.prompt_cache import cached_members
 from proxy.dialects.chat.reply import fold_body
-from proxy.dialects.chat.request import CACHE_BYTES, RequestParser, read_messages
+from proxy.dialects.chat.request import ChatElements, read_messages
 from proxy.dialects.chat.stream import StreamFold
+from proxy.dialects.chat.writing import write_message
 from proxy.dialects.openai_errors import OpenAIErrors
+from proxy.dialects.request_parser import CACHE_BYTES, RequestParser
 
 MAX_COUNT = 2**53
 """The largest number of tokens that is believed: larger whole numbers cannot be added up exactly."""
@@ -47,7 +49,7 @@ class ChatDialect(OpenAIErrors):
     tool_members: tuple[str, ...] = ("tools", "functions")
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
-        self.parser = RequestParser(self, cache_bytes)
+        self.parser = RequestParser(self, ChatElements(), cache_bytes)
 
     def parse(self, body: bytes, *, anonymous: bool = False, bounded: bool = True) -> Awaitable[ModelRequest]:
         """Parse a body; in a thread where much of it is new."""
@@ -84,6 +86,10 @@ class ChatDialect(OpenAIErrors):
     def raws_of(self, messages: Sequence[Message]) -> list[bytes]:
         """Return the JSON of each message; those that Tidemark made have none yet."""
         return [message.raw or system_json(message.text) for message in messages]
+
+    def write(self, message: Message) -> bytes:
+        """Write a message of any dialect as a chat message."""
+        return write_message(message)
 
     def without(self, request: ModelRequest, places: Collection[int]) -> ModelRequest:
         """Remove the messages at these places; all other bytes stay, those between messages too."""
