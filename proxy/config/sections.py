@@ -32,6 +32,8 @@ def takes(kind: kinds.Kind[Any]) -> Mapping[str, kinds.Kind[Any]]:
 Preset = Literal["library", "agent", "chat-app", "rule-based"]
 """The files of ``config/presets/``: each reproduces the numbers of one of the requirements' sources."""
 Transport = Literal["own", "library"]
+DialectName = Literal["chat", "responses", "messages"]
+"""The client formats: chat completions, OpenAI's Responses and Anthropic's Messages."""
 EMBEDDED = Address("embedded")
 STORE_URL = kinds.address("redis", "rediss", "redis+cluster", "rediss+cluster", "unix", words=(EMBEDDED,))
 
@@ -104,6 +106,11 @@ class CompactionSettings:
     loses its middle, because a refused agent could not go on; ``error``: 400, as for any other message."""
     commands: bool = field(default=True, metadata=takes(kinds.flag()))
     """Whether Tidemark answers ``/context`` and ``/summarize`` as whole messages (S2-5)."""
+    command_dialects: tuple[DialectName, ...] = field(
+        default=("chat",), metadata=takes(kinds.several(kinds.choice(DialectName)))
+    )
+    """The client formats in which it does. Chat completions alone, because agents speak the others, and a message of
+    theirs that looks like a command is meant for their model."""
     calibrate: bool = field(default=False, metadata=takes(kinds.flag()))
     """Learn a factor from the provider's own counts. Off, because FR-1.1.5 decides by local counts only."""
     summarizer: SummarizerSettings = field(default_factory=SummarizerSettings)

@@ -82,7 +82,7 @@ class Commands:
         :raises InvalidRequest: nothing is in the request but commands and their answers
         """
         answered, unanswered = command_places(request, self._mark_for(caller.fingerprint))
-        if unanswered and (await profile(request, caller)).policy.commands:
+        if unanswered and (await profile(request, caller)).policy.answers_commands(request.dialect.name):
             answered |= unanswered
         request = without_places(request, answered)
         newest = command_in(request.messages)

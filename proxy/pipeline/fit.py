@@ -66,7 +66,7 @@ class BudgetFitter:
         planned = _plan_at_once(context) or await self._planned(context)
         if isinstance(planned, NoCompaction):
             unchanged = self._unchanged(context, planned)
-            if not is_full(context, planned.tokens):
+            if planned.reason == "left_to_upstream" or not is_full(context, planned.tokens):
                 return unchanged
             return self._with_full_warning(context, unchanged, planned.reason)
         fitted = await self._fit_clipped(context, planned, progress)
@@ -85,6 +85,8 @@ class BudgetFitter:
             return None
         stored = context.stored
         if stored.degraded or stored.preparing_count or context.controls.retention is not None:
+            return None
+        if context.request.left_to_upstream:
             return None
 
         async def prepare(conversation: str) -> None:
@@ -259,6 +261,8 @@ class BudgetFitter:
 
 def _plan_at_once(context: RequestContext) -> NoCompaction | None:
     """Decide without a look at the messages; None where that is not possible."""
+    if context.request.left_to_upstream and context.controls.mode != "off":
+        return NoCompaction("left_to_upstream", context.count.total)
     is_summarized = context.stored.summary is not None
     return plan_at_once(
         context.count.total,

@@ -27,6 +27,8 @@ FULL_RATIO = 0.95
 
 def not_done_warning(context: RequestContext, reason: Reason) -> str | None:
     """Say why no summary was made; None where nobody waited for one."""
+    if reason == "left_to_upstream":
+        return f"left to the upstream: {context.request.left_to_upstream}"
     if reason != "retained":
         return WARNINGS.get(reason)
     least = context.profile.policy.keep_last_messages

@@ -100,7 +100,7 @@ class Pipeline:
             request, command = await self._commands.taken_out(request, caller, self.profile)
             if command is not None:
                 context = await self.identify(command.rest, caller, replace(controls, mode=command.mode))
-                if context.profile.policy.commands:
+                if context.profile.policy.answers_commands(request.dialect.name):
                     return await self._commands.answer(command, context, progress)
         context = await self.identify(request, caller, controls)
         result = await self._send(context, progress)
@@ -170,7 +170,15 @@ class Pipeline:
             return answer
         budget = budget_for(profile, context.request.max_output_tokens, context.controls.retention)
         measure = replace(context.measure, budget=budget, factor=max(context.measure.factor, profile.density))
-        smaller = replace(context, profile=profile, measure=measure, started=self._timer(), put_in_use=refused.summary)
+        request = replace(context.request, left_to_upstream="")  # the upstream had its turn
+        smaller = replace(
+            context,
+            request=request,
+            profile=profile,
+            measure=measure,
+            started=self._timer(),
+            put_in_use=refused.summary,
+        )
         if not self._fitter.could_shrink(smaller):
             return answer
         resent = await self._send(smaller, progress)

@@ -35,9 +35,12 @@ class Talker:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         return self.client.http.post(TALK, content=content, headers=self.client.headers(**asked))
 
-    def talk(self, turns: list[dict[str, str]], *, live: bool = False, **asked: str) -> httpx.Response:
+    def talk(
+        self, turns: list[dict[str, str]], *, live: bool = False, yours: bool = False, **asked: str
+    ) -> httpx.Response:
         """Send turns."""
-        return self.post({"model": "small", "turns": turns, "live": live, "at_most": 100}, **asked)
+        body = {"model": "small", "turns": turns, "live": live, "at_most": 100}
+        return self.post({**body, "yours": True} if yours else body, **asked)
 
 
 def human(text: str) -> dict[str, str]:
@@ -141,9 +144,20 @@ def test_a_summary_is_made_where_the_client_asks_for_one(bench: Bench, talker: T
     assert bench.upstream.last.json["turns"][1]["says"].startswith(OPENING)
 
 
+class TypingDialect(ToyDialect):
+    """The toy under the name of a dialect that the setting knows."""
+
+    name = "responses"
+
+
 @pytest.mark.parametrize("live", [False, True])
-def test_a_command_is_answered_in_the_dialect_and_leaves_no_trace(bench: Bench, talker: Talker, *, live: bool) -> None:
+def test_a_command_is_answered_where_it_is_switched_on_and_leaves_no_trace(
+    bench: Bench, request: pytest.FixtureRequest, *, live: bool
+) -> None:
     """Later requests go out without the command and its answer."""
+    bench.upstream.script = speaking
+    more = ", command_dialects: [chat, responses]"
+    talker = Talker(bench.client(request.node.nodeid, more=more, dialects={TALK: TypingDialect()}))
     asked = [human("How is the weather?"), bot("Fine weather."), human("/context")]
     answer = talker.talk(asked, live=live)
     text = str(next(events_in(answer.content))[1]["w"]) if live else answer.json()["bot"]
@@ -153,19 +167,59 @@ def test_a_command_is_answered_in_the_dialect_and_leaves_no_trace(bench: Bench, 
     assert bench.upstream.last.json["turns"] == [asked[0], asked[1], human("And the tide?")]
 
 
+def test_a_command_reaches_the_model_where_it_is_not_switched_on(bench: Bench, talker: Talker) -> None:
+    """Commands are chat completions' alone; there they stay answered."""
+    assert talker.talk([human("/context")]).json()["bot"] == "Fine weather."
+    assert bench.upstream.last.json["turns"] == [human("/context")]
+    assert "Total tokens" in talker.client.chat([user("/context")]).json()["choices"][0]["message"]["content"]
+    assert len(bench.upstream.received) == 1
+
+
+def with_a_small_window(request: Received) -> Answer:
+    """An upstream whose window is smaller than known."""
+    if len(request.body) > 4000:
+        text = "This model's maximum context length is 1000 tokens. However, your messages resulted in 1500 tokens."
+        return error(400, text, code="context_length_exceeded")
+    return talked(request)
+
+
 def test_an_overflow_is_replayed_smaller(bench: Bench, talker: Talker) -> None:
     """The upstream's window is smaller than known."""
-
-    def small(request: Received) -> Answer:
-        if len(request.body) > 4000:
-            text = "This model's maximum context length is 1000 tokens. However, your messages resulted in 1500 tokens."
-            return error(400, text, code="context_length_exceeded")
-        return talked(request)
-
-    bench.upstream.script = small
+    bench.upstream.script = with_a_small_window
     answer = talker.talk(long_talk(8))
     assert (answer.status_code, answer.json()["bot"]) == (200, "Fine weather.")
     assert "tokens and sent again" in answer.headers["x-tidemark-warning"]
+
+
+@pytest.mark.parametrize("summarize", ["auto", "force"])
+def test_a_request_that_is_left_to_the_upstream_goes_out_as_it_came(
+    bench: Bench, talker: Talker, summarize: str
+) -> None:
+    """However long it is, and though a summary stands in the store; a warning says so, and nothing is prepared."""
+    talk = long_talk(18)
+    talker.talk(talk)
+    answer = talker.talk([*talk, bot("Fine weather."), human("And later?")], yours=True, summarize=summarize)
+    assert answer.headers["x-tidemark-action"] == "none"
+    assert answer.headers["x-tidemark-warning"] == "left to the upstream: 'yours' asks the provider to compact"
+    assert bench.upstream.last.json["turns"] == [*talk, bot("Fine weather."), human("And later?")]
+    bench.settle()
+    assert len(bench.upstream.received) == 2
+
+
+def test_switched_off_is_off_also_for_what_is_left_to_the_upstream(talker: Talker) -> None:
+    """``X-Tidemark-Summarize: off`` says what was done, as ever."""
+    answer = talker.talk(long_talk(18), yours=True, summarize="off")
+    assert answer.headers["x-tidemark-action"] == "bypassed"
+
+
+def test_an_overflow_of_what_is_left_to_the_upstream_is_replayed(bench: Bench, talker: Talker) -> None:
+    """The provider did not compact, so Tidemark does; the member that asked stays in the request."""
+    bench.upstream.script = with_a_small_window
+    answer = talker.talk(long_talk(8), yours=True)
+    assert (answer.status_code, answer.json()["bot"]) == (200, "Fine weather.")
+    assert answer.headers["x-tidemark-action"] == "compacted"
+    assert "tokens and sent again" in answer.headers["x-tidemark-warning"]
+    assert bench.upstream.last.json["yours"] is True
 
 
 def test_errors_are_written_in_the_dialect(talker: Talker) -> None:

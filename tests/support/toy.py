@@ -2,6 +2,8 @@
 
     {"model": "small", "turns": [{"who": "human", "says": "Hi."}], "live": true, "at_most": 100}
 
+``"yours": true`` leaves compaction to the provider.
+
 A whole reply is ``{"bot": text, "why": "done", "spent": {"in": N, "out": N}}``. A stream has an event ``word`` for each
 piece of text, and ``over`` at its end. An error is ``{"problem": {"text": ..., "code": ...}}``.
 """
@@ -43,7 +45,8 @@ class ToyDialect:
         messages = self.parse_messages(read_elements(fields["turns"]))
         at_most = decode_value(fields["at_most"], "at_most") if "at_most" in fields else None
         limit = at_most if isinstance(at_most, int) else None
-        return ModelRequest(body, fields, model, messages, self, flag_of(fields, "live"), limit)
+        left = "'yours' asks the provider to compact" if flag_of(fields, "yours") else ""
+        return ModelRequest(body, fields, model, messages, self, flag_of(fields, "live"), limit, left_to_upstream=left)
 
     def parse_messages(self, raws: Sequence[bytes]) -> tuple[Message, ...]:
         """Parse single messages."""

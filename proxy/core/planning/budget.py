@@ -86,8 +86,17 @@ class CompactionPolicy:
     """What to do with a tool result that is too large even for a compacted request (``core/planning/clip.py``)."""
     commands: bool = True
     """Whether ``/context`` and ``/summarize`` are answered (``pipeline/command_text.py``)."""
+    command_dialects: tuple[str, ...] = ("chat",)
+    """The dialects in which they are answered; agents that speak the others send no chat commands."""
     calibrate: bool = False
     """Whether the marks follow the provider's own counts (``core/planning/calibration.py``); FR-1.1.5 says no."""
+
+    def answers_commands(self, dialect: str) -> bool:
+        """Return whether commands in a dialect are answered.
+
+        :param dialect: the dialect's name
+        """
+        return self.commands and dialect in self.command_dialects
 
 
 @dataclass(frozen=True, slots=True)

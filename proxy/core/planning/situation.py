@@ -16,8 +16,11 @@ from proxy.core.values import value
 
 Mode = Literal["auto", "force", "off"]
 """``X-Tidemark-Summarize``."""
-Reason = Literal["fits", "off", "disabled", "below_minimum", "small_gain", "nothing_to_summarize", "retained"]
-"""``retained``: all messages must stay (FR-2.2.1); ``nothing_to_summarize``: no cut is allowed."""
+Reason = Literal[
+    "fits", "off", "disabled", "below_minimum", "small_gain", "nothing_to_summarize", "retained", "left_to_upstream"
+]
+"""``retained``: all messages must stay (FR-2.2.1); ``nothing_to_summarize``: no cut is allowed; ``left_to_upstream``:
+the client asks the provider to compact."""
 
 
 @value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
+from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for, reply_reserve
 from tests.core.histories import profiles
 
 
@@ -50,6 +50,19 @@ def test_the_reserve_is_what_the_request_asks_for_within_the_longest_reply_and_h
     assert marks(ModelWindow(8000, 8000), 8000)["limit"] == 8000 - 4000 - 400
     assert marks(ModelWindow(32_768, 4096), 32_000)["limit"] == 32_768 - 4096 - 1638, "the longest reply"
     assert marks(ModelWindow(40_000, 1000), 32_000)["limit"] == 37_000
+
+
+@given(
+    st.integers(1000, 2_000_000),
+    st.none() | st.integers(1, 200_000),
+    st.integers(0, 200_000) | st.sampled_from([32_000]),
+)
+def test_the_reserve_is_at_most_the_longest_reply_and_half_of_the_window(
+    window: int, longest: int | None, asked: int
+) -> None:
+    """Agents send 32,000 (opencode, Claude Code) or 16,384 (pydantic-ai) with every request, whatever the model."""
+    reserve = reply_reserve(ModelWindow(window, longest), asked)
+    assert reserve == min(asked, window // 2 if longest is None else min(longest, window // 2))
 
 
 def test_a_window_that_must_hold_the_whole_reply_keeps_all_of_it_free() -> None:
