@@ -16,8 +16,8 @@ help: ## Show this list
 
 install: $(VENV)/local.stamp ## Install the proxy and its local model into .venv
 
-demo: $(VENV)/local.stamp ## Show a long conversation being compacted; needs no key and no network
-	@$(BIN)/tidemark demo
+demo: $(VENV)/local.stamp ## Show a long conversation being compacted; no key, no network; ARGS="--dialect responses"
+	@$(BIN)/tidemark demo $(ARGS)
 
 # Compiled modules are kept even where the environment forbids it: five processes would each rewrite every test's asserts.
 # A file stays with one process, for its fixtures; in the order of their names, since by their size the slow ones came last.

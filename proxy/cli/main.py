@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NoReturn, get_args
+from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn, get_args
 
 import click
 
@@ -74,11 +74,18 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
 @click.option(
     "--turns", type=click.IntRange(1, 1000), default=40, show_default=True, help="Length of the conversation."
 )
-def demo(stay: bool, turns: int) -> None:
+@click.option(
+    "--dialect",
+    type=click.Choice(["chat", "responses", "messages"]),
+    default="chat",
+    show_default=True,
+    help="The client's format: chat completions, OpenAI's Responses, or Anthropic's messages.",
+)
+def demo(stay: bool, turns: int, dialect: Literal["chat", "responses", "messages"]) -> None:
     """Show how a real model's conversation fails at its window, and goes on through Tidemark."""
     from proxy.demo.run import main as run
 
-    sys.exit(run(turns=turns, serve=stay))
+    sys.exit(run(turns=turns, serve=stay, dialect=dialect))
 
 
 @cli.command()

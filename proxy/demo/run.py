@@ -36,6 +36,7 @@ from proxy.demo.screen import (
 from proxy.demo.script import Question, script
 
 if TYPE_CHECKING:
+    from proxy.demo.clients import DialectName
     from proxy.demo.talk import Talker
 
 _WATCH_SECONDS = 0.5
@@ -77,19 +78,20 @@ def main(
     turns: int = 40,
     serve: bool = False,  # noqa: FBT001, FBT002 - two flags of one command line
     *,
+    dialect: DialectName = "chat",
     window_tokens: int = llama.WINDOW_TOKENS,
 ) -> int:
     """Run the demo and return the exit code.
 
     With `serve`, start both servers, print their addresses, and wait for Ctrl-C or SIGTERM without a conversation.
-    Without it, run the conversation of `turns` turns twice. Exit code 0 then means that it overflowed directly and was
-    finished through Tidemark.
+    Without it, run the conversation of `turns` turns twice, in the client format `dialect`. Exit code 0 then means that
+    it overflowed directly and was finished through Tidemark.
     """
     try:
         llama.weights()
         with children.ended_by_signals(), tempfile.TemporaryDirectory(prefix="tidemark-demo-") as folder:
             start = Start(Path(folder), window_tokens)
-            return _serve(start) if serve else _compare(start, script(turns))
+            return _serve(start) if serve else _compare(start, script(turns), dialect)
     except (llama.ExtraMissingError, children.ChildError) as error:
         print(error, file=sys.stderr)  # noqa: T201 - the demo prints its results
         return 1
@@ -127,6 +129,8 @@ def _serve(start: Start) -> int:
         out.say(f"Tidemark is running in front of {llama.MODEL} with a window of {start.window_tokens} tokens.")
         out.say(f"export OPENAI_BASE_URL={base}")
         out.say("export OPENAI_API_KEY=unused")
+        out.say(f"export ANTHROPIC_BASE_URL={base.removesuffix('/v1')}")
+        out.say("export ANTHROPIC_API_KEY=unused")
         out.say(f"curl -N {base}/chat/completions -H 'Content-Type: application/json' -d '{body}'")
         out.say("Ctrl-C stops both.")
         with contextlib.suppress(KeyboardInterrupt):
@@ -137,24 +141,22 @@ def _serve(start: Start) -> int:
     return 0
 
 
-def _compare(start: Start, questions: Sequence[Question]) -> int:
+def _compare(start: Start, questions: Sequence[Question], dialect: DialectName) -> int:
     plain = PlainScreen()
     started = time.monotonic()
     plain.say(f"Starting {llama.MODEL} on llama.cpp, window {start.window_tokens} tokens, and Tidemark in front of it.")
     with _servers(start, children.free_port()) as servers:
-        from proxy.demo.talk import talker  # noqa: PLC0415 - imports openai, while Tidemark starts
+        from proxy.demo.talk import talker  # noqa: PLC0415 - imports the clients, while Tidemark starts
 
         servers.proxy.wait_ready(servers.proxy_port, READY_PATH)
         plain.say(f"Both answer after {time.monotonic() - started:.1f} s.")
         with screen() as out:
             out.say(f"\nStraight to the model's server, {len(questions)} turns:")
-            direct = _run_conversation(
-                talker("direct", servers.model_port, llama.MODEL), questions, out, start.window_tokens
-            )
+            straight = talker("direct", servers.model_port, llama.MODEL, dialect)
+            direct = _run_conversation(straight, questions, out, start.window_tokens)
             out.say("\nThe same person through Tidemark:")
-            proxied = _run_conversation(
-                talker("tidemark", servers.proxy_port, llama.MODEL), questions, out, start.window_tokens
-            )
+            through = talker("tidemark", servers.proxy_port, llama.MODEL, dialect)
+            proxied = _run_conversation(through, questions, out, start.window_tokens)
         if proxied.failure:
             plain.say(servers.proxy.last_lines())
     outcome = verdict(direct, proxied)

@@ -9,14 +9,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from proxy.demo import children, llama
+from proxy.demo.clients import REPLY_TOKENS, DialectName, openai_client
 from proxy.demo.screen import AnsweredTurn, Failed
 from proxy.demo.script import Question
-from proxy.demo.talk import REPLY_TOKENS, converse, talker
+from proxy.demo.talk import converse, talker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("real_model")]
 
@@ -33,6 +35,9 @@ with children.ended_by_signals(), children.child("model", llama.command(port), P
 """
 
 
+DIALECTS = pytest.mark.parametrize("dialect", ["chat", "responses", "messages"])
+
+
 @pytest.fixture(scope="module")
 def model_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """Run the real server for the tests of this file; yield its port."""
@@ -45,18 +50,19 @@ def model_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 def test_the_server_offers_the_model_with_its_window(model_port: int) -> None:
     """The model is listed under the demo's name, with the small window."""
-    with talker("direct", model_port, llama.MODEL).client as client:
+    with openai_client(model_port) as client:
         (model,) = client.models.list().data
     assert model.id == llama.MODEL
     assert model.model_extra is not None
     assert model.model_extra["meta"]["n_ctx"] == llama.WINDOW_TOKENS
 
 
-def test_a_conversation_is_answered_from_the_prompt_cache(model_port: int) -> None:
+@DIALECTS
+def test_a_conversation_is_answered_from_the_prompt_cache(model_port: int, dialect: DialectName) -> None:
     """The second turn streams an answer, and most of its prompt comes from the server's cache."""
-    to = talker("direct", model_port, llama.MODEL)
+    to = talker("direct", model_port, llama.MODEL, dialect)
     heard: list[str] = []
-    with to.client:
+    with closing(to.client):
         turns = list(converse(to, [Question("Hello, boat!"), Question("Where to?")], heard.append))
     second = turns[1]
     assert isinstance(second, AnsweredTurn)
@@ -65,10 +71,11 @@ def test_a_conversation_is_answered_from_the_prompt_cache(model_port: int) -> No
     assert heard[-1] == second.answer
 
 
-def test_a_full_window_is_refused_in_the_servers_own_words(model_port: int) -> None:
+@DIALECTS
+def test_a_full_window_is_refused_in_the_servers_own_words(model_port: int, dialect: DialectName) -> None:
     """A prompt longer than the window fails as an overflow with its size; the conversation stops there."""
-    to = talker("direct", model_port, llama.MODEL)
-    with to.client:
+    to = talker("direct", model_port, llama.MODEL, dialect)
+    with closing(to.client):
         (turn,) = converse(to, [Question("sea " * 2100), Question("never asked")], lambda _answer: None)
     assert isinstance(turn, Failed)
     assert turn.overflow
