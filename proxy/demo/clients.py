@@ -41,7 +41,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class Client(Protocol):
+class DemoClient(Protocol):
     """Asks one question after the other, and always sends the whole history."""
 
     def ask(self, question: str, listen: Listen) -> Answer:
@@ -179,7 +179,7 @@ class MessagesClient:
         self._client.close()
 
 
-def client_of(dialect: DialectName, port: int, model: str, system: str) -> Client:
+def client_of(dialect: DialectName, port: int, model: str, system: str) -> DemoClient:
     """Return a client of the server on `port` of this machine; it never tries again, since the demo shows failures."""
     base = f"http://127.0.0.1:{port}"
     if dialect == "messages":

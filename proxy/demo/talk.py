@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from proxy.demo.clients import Answer, Client, ClientError, DialectName, Listen, client_of, facts_of
+from proxy.demo.clients import Answer, ClientError, DemoClient, DialectName, Listen, client_of, facts_of
 from proxy.demo.screen import AnsweredTurn, Failed, Side
 from proxy.demo.script import SYSTEM, Question
 
@@ -20,7 +20,7 @@ class Talker:
     """The client of one side."""
 
     side: Side
-    client: Client
+    client: DemoClient
 
 
 def talker(side: Side, port: int, model: str, dialect: DialectName = "chat") -> Talker:
