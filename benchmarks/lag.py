@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.speed.load import HOST
-from benchmarks.speed.systems import PATH, TIDEMARK, UPSTREAM, start
-from benchmarks.speed.work import NARROW, WIDE
+from benchmarks.speed.systems import TIDEMARK, UPSTREAM, start
+from benchmarks.speed.work import CHAT_PATH, NARROW, WIDE
 
 LIMIT_MS = 50.0
 """The longest time that a body within the limits may block the event loop."""
@@ -155,18 +155,18 @@ CASES = (
     Case("200,000 messages", asking(talk(200_000, b"word")), (COUNT, COMPACT)),
     Case("30 million numbers in an unknown member", beside),
     # what is served
-    Case("20,000 messages", asking(talk(20_000, b"word")), (COUNT, COMPACT, PATH)),
-    Case("20,000 messages that do not fit", asking(talk(20_000, b"some words that are many"), NARROW), (PATH,)),
-    Case("20,000 messages with half a character", asking(talk(20_000, HALF)), (COUNT, PATH)),
-    Case("3,900 images in one message", asking(single(images(3_900))), (COUNT, PATH)),
-    Case("19,000 members in one part", asking(single(numbered(19_000))), (COUNT, PATH)),
-    Case("tools of 20 MB", with_tools(tools(1_000, 4_000)), (COUNT, PATH)),
-    Case("4,000 tools", with_tools(tools(4_000, 20)), (COUNT, PATH)),
-    Case("a text of 60 MB", asking(single(text(b"words and\\nlines ", 60))), (COUNT, PATH)),
+    Case("20,000 messages", asking(talk(20_000, b"word")), (COUNT, COMPACT, CHAT_PATH)),
+    Case("20,000 messages that do not fit", asking(talk(20_000, b"some words that are many"), NARROW), (CHAT_PATH,)),
+    Case("20,000 messages with half a character", asking(talk(20_000, HALF)), (COUNT, CHAT_PATH)),
+    Case("3,900 images in one message", asking(single(images(3_900))), (COUNT, CHAT_PATH)),
+    Case("19,000 members in one part", asking(single(numbered(19_000))), (COUNT, CHAT_PATH)),
+    Case("tools of 20 MB", with_tools(tools(1_000, 4_000)), (COUNT, CHAT_PATH)),
+    Case("4,000 tools", with_tools(tools(4_000, 20)), (COUNT, CHAT_PATH)),
+    Case("a text of 60 MB", asking(single(text(b"words and\\nlines ", 60))), (COUNT, CHAT_PATH)),
     Case("a text of 60 MB with an emoji", asking(single(text(ACCENTS, 60)))),
     Case("a text of 20 MB with half a character", asking(single(text(HALF, 20)))),
-    Case("an image of 60 MB", asking(single(picture)), (COUNT, PATH)),
-    Case("arguments of 50 MB", asking(call(50)), (COUNT, PATH)),
+    Case("an image of 60 MB", asking(single(picture)), (COUNT, CHAT_PATH)),
+    Case("arguments of 50 MB", asking(call(50)), (COUNT, CHAT_PATH)),
 )
 
 

@@ -66,6 +66,11 @@ def _cpu_ms(work: str, system: str = OURS) -> Callable[[Report], Number]:
     return _of(work, lambda figures: figures.cpu_ms, system)
 
 
+def _dialect(work: str) -> Callable[[Report], Number]:
+    """Measure a dialect's small request as a multiple of the one in chat completions."""
+    return _over(_cpu_ms(work), _cpu_ms("small"))
+
+
 def _p50(work: str, system: str = OURS) -> Callable[[Report], Number]:
     return _of(work, lambda figures: figures.first_p50_ms, system)
 
@@ -108,6 +113,9 @@ def _small(work: str, title: str) -> list[Goal]:
 GOALS = [
     *_small("small", "small request"),
     *_small("small-1000", "the same, 1,000 in a row"),
+    Goal("small request of Responses: CPU, times that of chat", _dialect("small-responses"), _constant(1.2)),
+    Goal("small request of messages: CPU, times that of chat", _dialect("small-messages"), _constant(1.2)),
+    Goal("a request that is only carried: CPU, times the floor", _cpu("carried"), _constant(1.3)),
     Goal("100 chunks, paced: CPU, times the floor", _cpu("stream-100-paced"), _constant(1.5)),
     Goal(
         "100 chunks, paced: LiteLLM's CPU, times ours",

@@ -18,9 +18,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.speed import load, work
-from benchmarks.speed.systems import FLOOR, LIBRARIES, PATH, SKETCH, TIDEMARK, UPSTREAM, System, start
+from benchmarks.speed import load
+from benchmarks.speed.systems import FLOOR, LIBRARIES, SKETCH, TIDEMARK, UPSTREAM, System, start
+from benchmarks.speed.work import Work, dialects, small
 
+CHAT = Work("small", "small request", small(100))
 COUNTED: Sequence[System] = (FLOOR, SKETCH, TIDEMARK)
 WARM_REQUESTS = 200
 """The requests before the counted ones: Python specialises its bytecode, connections open and caches fill."""
@@ -34,16 +36,17 @@ def counted(system: System, valgrind: str, folder: Path) -> System:
     return replace(system, command=lambda place: [*tool, *system.command(place)])
 
 
-def instructions(system: System, valgrind: str, upstream: str, folder: Path, requests: int) -> float:
+def instructions(system: System, valgrind: str, upstream: str, folder: Path, kind: Work, *, requests: int) -> float:
     """Return the instructions of one small request in user space.
 
+    :param kind: makes the requests, in one format
     :raises RuntimeError: the system did not start
     """
     running = start(counted(system, valgrind, folder), upstream, folder)
     try:
-        _drive(running.port, "warm", WARM_REQUESTS)
+        _drive(running.port, "warm", WARM_REQUESTS, kind)
         _count(running.pid, "on")
-        _drive(running.port, "counted", requests)
+        _drive(running.port, "counted", requests, kind)
         _count(running.pid, "off")
     finally:
         running.stop()
@@ -51,13 +54,23 @@ def instructions(system: System, valgrind: str, upstream: str, folder: Path, req
     return max(map(int, totals)) / requests
 
 
-def _drive(port: int, tag: str, requests: int) -> None:
-    bodies = work.small(requests)(tag).measured
-    asyncio.run(load.drive(port, [load.request(PATH, body) for body in bodies], 1, LIMIT_SECONDS))
+def _drive(port: int, tag: str, requests: int, kind: Work) -> None:
+    bodies: list[bytes] = []
+    while len(bodies) < requests:
+        bodies += kind.make(f"{tag}-{len(bodies)}").measured
+    asyncio.run(load.drive(port, [load.request(kind.path, body) for body in bodies[:requests]], 1, LIMIT_SECONDS))
 
 
 def _count(pid: int, switch: str) -> None:
     subprocess.run(["callgrind_control", "-i", switch, str(pid)], check=True, capture_output=True)  # noqa: S607
+
+
+def _counted(options: argparse.Namespace) -> list[tuple[System, Work]]:
+    """Return what is counted; all are compared with the first."""
+    if options.dialects:
+        kinds = dialects()
+        return [(TIDEMARK, CHAT), *((TIDEMARK, kind) for kind in kinds), (FLOOR, kinds[-1])]
+    return [(system, CHAT) for system in ((TIDEMARK, *LIBRARIES) if options.libraries else COUNTED)]
 
 
 def main() -> None:
@@ -65,6 +78,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--requests", type=int, default=200, help="how many are counted (default: 200)")
     parser.add_argument("--libraries", action="store_true", help="Tidemark, and with each library in place of our code")
+    parser.add_argument(
+        "--dialects", action="store_true", help="Tidemark in each dialect, and the relay and Tidemark carrying"
+    )
     options = parser.parse_args()
     valgrind = shutil.which("valgrind")
     if valgrind is None:
@@ -74,11 +90,13 @@ def main() -> None:
         upstream = start(UPSTREAM, "", folder / "upstream")
         try:
             floor = 0.0
-            for system in (TIDEMARK, *LIBRARIES) if options.libraries else COUNTED:
+            for system, kind in _counted(options):
                 url = f"http://{load.HOST}:{upstream.port}"
-                count = instructions(system, valgrind, url, folder / system.name, options.requests)
+                place = folder / f"{system.name}-{kind.name}"
+                count = instructions(system, valgrind, url, place, kind, requests=options.requests)
                 floor = floor or count
-                print(f"{system.name:<12}{count / 1000:>8,.0f} thousand{count / floor:>8.2f} x", flush=True)
+                name = system.name if kind is CHAT else f"{system.name} {kind.name}"
+                print(f"{name:<28}{count / 1000:>8,.0f} thousand{count / floor:>8.2f} x", flush=True)
         finally:
             upstream.stop()
 

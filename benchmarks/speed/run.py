@@ -18,7 +18,7 @@ import uvloop
 
 from benchmarks.speed import load, machine
 from benchmarks.speed.systems import UPSTREAM, Running, System, start
-from benchmarks.speed.work import COLD, Batch, Work
+from benchmarks.speed.work import CHAT_PATH, COLD, Batch, Work
 
 DIRECT = "direct"
 """The upstream without a proxy, whose latency is subtracted from the others'."""
@@ -149,7 +149,7 @@ def suits(work: Work, system: System) -> bool:
 
 
 async def _measured(running: Running, work: Work, batch: Batch) -> Measured:
-    path = running.system.path
+    path = running.system.path if work.path == CHAT_PATH else work.path
     before = [load.request(path, body) for body in batch.before]
     data = [load.request(path, body) for body in batch.measured]
     if before:

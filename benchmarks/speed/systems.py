@@ -16,13 +16,12 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.speed.load import HOST, REPLY, request
-from benchmarks.speed.work import NARROW, NARROW_TOKENS, WIDE, WIDE_TOKENS
+from benchmarks.speed.work import CHAT_PATH, NARROW, NARROW_TOKENS, WIDE, WIDE_TOKENS
 
 ROOT = Path(__file__).parents[2]
 LEASH = ROOT / "proxy" / "store" / "embedded" / "die_with_parent.py"
 """The program that ends a system when the benchmark ends, in any way."""
 START_SECONDS = 120.0
-PATH = "/v1/chat/completions"
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class System:
     title: str
     command: Callable[[Place], list[str]]
     environ: Callable[[Place], Mapping[str, str]] = lambda _: {}
-    path: str = PATH
+    path: str = CHAT_PATH
     is_peer: bool = False
     only: frozenset[str] = frozenset()
     """The works that it performs; empty for all."""

@@ -39,6 +39,47 @@ def _whole(text: str) -> bytes:
 
 
 WHOLE = _whole(REPLY)
+RESPONSE = json.dumps(
+    {
+        "id": "resp_bench",
+        "object": "response",
+        "created_at": 1,
+        "status": "completed",
+        "model": "bench",
+        "output": [
+            {
+                "id": "msg_bench",
+                "type": "message",
+                "role": "assistant",
+                "status": "completed",
+                "content": [{"type": "output_text", "text": REPLY, "annotations": []}],
+            }
+        ],
+        "usage": {"input_tokens": 11, "output_tokens": 12, "total_tokens": 23},
+    }
+).encode()
+MESSAGE = json.dumps(
+    {
+        "id": "msg_bench",
+        "type": "message",
+        "role": "assistant",
+        "model": "bench",
+        "content": [{"type": "text", "text": REPLY}],
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": 11, "output_tokens": 12},
+    }
+).encode()
+EMBEDDING = json.dumps(
+    {
+        "object": "list",
+        "model": "bench",
+        "data": [{"object": "embedding", "index": 0, "embedding": [0.25] * 64, "note": REPLY}],
+        "usage": {"prompt_tokens": 11, "total_tokens": 11},
+    }
+).encode()
+"""The note is none of the API's: the client knows a whole answer by it."""
+WHOLE_BY_PATH = {"/v1/responses": RESPONSE, "/v1/messages": MESSAGE, "/v1/embeddings": EMBEDDING}
+"""The answers to small requests; every other path gets a chat completion."""
 MODELS = json.dumps({"object": "list", "data": [{"id": "bench", "object": "model", "owned_by": "bench"}]}).encode()
 
 
@@ -82,7 +123,7 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
         await _once(send, MODELS)
         return
     if not chunks:
-        await _once(send, WHOLE)
+        await _once(send, WHOLE_BY_PATH.get(scope["path"], WHOLE))
         return
     if not _STREAM.search(body):  # a proxy that turns a stream into one answer
         await asyncio.sleep(chunks * pace)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from benchmarks.speed.upstream import REPLY
 
 WIDE, NARROW = "bench", "bench-narrow"
 """Two names of the scripted model: one with a window for everything, and one with ``NARROW_TOKENS``."""
 WIDE_TOKENS, NARROW_TOKENS = 1_000_000, 64_000
+CHAT_PATH = "/v1/chat/completions"
 TEXT = """
 the a to of and in that for with on this as are be from was by an have not or which can when will more if one all
 about up time there into only new some could these two may then first other do any should after how work use need
@@ -45,7 +46,9 @@ class Work:
     limit_seconds: float = 60.0
     """The time limit in seconds; a slower system is measured by its answers within it."""
     action: str = "none"
-    """The action that Tidemark must report."""
+    """The action that Tidemark must report; empty where it only carries."""
+    path: str = CHAT_PATH
+    """The path of its requests; peers know that of chat completions only."""
     ours: bool = False
     """Whether only Tidemark and its bounds perform the work, because peers lack the feature or would take hours."""
     repeats: int = 1
@@ -100,6 +103,20 @@ def small(count: int) -> Callable[[str], Batch]:
             talk = Talk(f"{tag}-{place}")
             talk.say("user", talk.text(60))
             bodies.append(talk.body())
+        return Batch(bodies)
+
+    return make
+
+
+def small_in(member: str, more: str = "") -> Callable[[str], Batch]:
+    """Make the same requests in another format, whose text stands in ``member``."""
+
+    def make(tag: str) -> Batch:
+        bodies = []
+        for place in range(100):
+            text = json.dumps(Talk(f"{tag}-{place}").text(60))
+            value = text if member == "input" else f'[{{"role": "user", "content": {text}}}]'
+            bodies.append(f'{{"model": "{WIDE}", {more}"{member}": {value}}}'.encode())
         return Batch(bodies)
 
     return make
@@ -173,7 +190,18 @@ def works(*, quick: bool) -> list[Work]:
         Work("history-1000", "467 KB, 1,000 messages, one turn more each", history(1000, 467, 1, 12), repeats=2),
         Work("stream-100-paced", "100 chunks at 20 ms, 10 streams at once", streams(10, 100, 20), 10),
     ]
-    return batches if quick else [*batches, *_latency(), *_compaction(), *_endurance()]
+    return batches if quick else [*batches, *dialects(), *_latency(), *_compaction(), *_endurance()]
+
+
+def dialects() -> list[Work]:
+    """Return the small request in the other dialects, and one that is only carried."""
+    messages = small_in("messages", '"max_tokens": 1000, ')
+    inputs = Work("carried", "small embedding, carried", small_in("input"), path="/v1/embeddings", ours=True, repeats=4)
+    return [
+        replace(inputs, name="small-responses", title="small request of Responses", path="/v1/responses"),
+        replace(inputs, name="small-messages", title="small request of messages", path="/v1/messages", make=messages),
+        replace(inputs, action=""),
+    ]
 
 
 def _latency() -> list[Work]:

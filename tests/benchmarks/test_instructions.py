@@ -29,7 +29,9 @@ def test_what_is_counted_is_one_request(tmp_path: Path, monkeypatch: pytest.Monk
     upstream = start(UPSTREAM, "", tmp_path / "upstream")
     try:
         url = f"http://{HOST}:{upstream.port}"
-        found = instructions.instructions(FLOOR, str(shutil.which("valgrind")), url, tmp_path / "floor", 20)
+        found = instructions.instructions(
+            FLOOR, str(shutil.which("valgrind")), url, tmp_path / "floor", instructions.CHAT, requests=20
+        )
     finally:
         upstream.stop()
     assert 100_000 < found < 1_500_000
