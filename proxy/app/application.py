@@ -21,12 +21,13 @@ from proxy.app.endpoints import Endpoints
 from proxy.app.flushing import Flushing
 from proxy.app.parts import Engine, StoredParts
 from proxy.config import Settings
-from proxy.core.conversation.request import Dialect
+from proxy.core.conversation.request import Dialect, ErrorFormat
 from proxy.core.errors import InvalidRequest, TidemarkError
 from proxy.core.events import Event, Listener, TurnStored
 from proxy.dialects.openai_errors import OPENAI_ERRORS
 from proxy.pipeline.relay import Relay
 from proxy.server.browsers import BrowserAccess
+from proxy.server.capabilities import allowed_methods, errors_of, offers_websocket, refuse_websocket, send_allowed
 from proxy.server.errors import status_of
 from proxy.store.codec import Codec
 from proxy.telemetry.logging import FactLog
@@ -79,6 +80,7 @@ def create_app(
     app = _Application(
         endpoints.dialects,
         BrowserAccess(settings.server.host, settings.server.allowed_origins, warn),
+        stored.parts.dialects,
         routes=endpoints.routes(),
         lifespan=lifespan,
         exception_handlers={404: _missing, 405: _missing, 500: _failed},
@@ -93,10 +95,18 @@ class _Application(Starlette):
     It decides before any endpoint whether a web page may send a request, so that no endpoint can omit that.
     """
 
-    def __init__(self, endpoints: Mapping[str, ASGIApp], browsers: BrowserAccess, **options: Any) -> None:
+    def __init__(
+        self,
+        endpoints: Mapping[str, ASGIApp],
+        browsers: BrowserAccess,
+        formats: Mapping[str, ErrorFormat],
+        **options: Any,
+    ) -> None:
         super().__init__(**options)
         self.dialects = endpoints
         """The endpoint of each dialect, by its path."""
+        self.formats = formats
+        """The error format of each dialect, by its path."""
         self._browsers = browsers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,10 +116,15 @@ class _Application(Starlette):
             await self._serve(scope, receive, send)
 
     def _serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        if scope["type"] == "http" and scope["method"] == "POST":
+        method = scope["method"] if scope["type"] == "http" else ""
+        if method == "POST":
             endpoint = self.dialects.get(scope["path"])
             if endpoint is not None:
                 return endpoint(scope, receive, send)
+        elif method == "GET" and offers_websocket(scope):
+            return refuse_websocket(scope, send, errors_of(scope["path"], self.formats))
+        elif method == "OPTIONS" and (methods := allowed_methods(scope, self.routes)):
+            return send_allowed(send, methods)
         return super().__call__(scope, receive, send)
 
 
@@ -118,8 +133,11 @@ async def _missing(request: Request, error: Exception) -> Response:
     dialects = ", ".join(request.app.dialects)
     message = _NOT_FOUND.format(method=request.method, path=request.url.path, dialects=dialects)
     missing = InvalidRequest(message, code="unknown_url")
-    status, allow = (error.status_code, error.headers) if isinstance(error, HTTPException) else (404, None)
-    return Response(OPENAI_ERRORS.error(missing), status, allow, media_type="application/json")
+    status = error.status_code if isinstance(error, HTTPException) else 404
+    methods = allowed_methods(request.scope, request.app.routes) if status == 405 else ()
+    headers = {"allow": ", ".join(methods)} if methods else None
+    body = errors_of(request.url.path, request.app.formats).error(missing)
+    return Response(body, status, headers, media_type="application/json")
 
 
 async def _failed(_: Request, __: Exception) -> Response:

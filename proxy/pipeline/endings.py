@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from proxy.core.conversation.reply import EMPTY_REPLY, Reply
-from proxy.core.errors import TurnNotStored, UpstreamBroken
+from proxy.core.errors import StoreUnavailable, TurnNotStored, UpstreamBroken
 from proxy.pipeline.values import Ending, PendingTurn
 
 _NOT_STORED = (
@@ -47,5 +47,6 @@ def with_storage(ending: Ending, turn: PendingTurn, reply: Reply | None, *, stor
         return ending
     if turn.give_up is not None and ending.error is None and ending.outcome == "complete":
         error = TurnNotStored(_NOT_READ if reply is None else _NOT_STORED)
+        error.retry_after = 0.0 if reply is None else StoreUnavailable.retry_after
         return replace(ending, outcome="error", error=error, stored=False)
     return replace(ending, stored=stored)

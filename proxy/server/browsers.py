@@ -24,7 +24,7 @@ from proxy.server.credentials import has_own_credential
 ANOTHER_SITE = frozenset({b"cross-site", b"same-site"})
 """Values of ``Sec-Fetch-Site`` for pages of other origins; ``same-site`` is another port of this machine. A page cannot
 set this header."""
-METHODS = b"GET, POST, PUT, DELETE"
+METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE"
 PREFLIGHT_SECONDS = 7200
 """How long a browser may cache a preflight's answer; Chromium allows no more."""
 MAX_HOSTS = 64

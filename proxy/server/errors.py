@@ -20,6 +20,7 @@ STATUS: dict[type[errors.TidemarkError], HTTPStatus] = {
     errors.ConversationConflict: HTTPStatus.CONFLICT,
     errors.BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     errors.UnsupportedEncoding: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    errors.UpgradeRequired: HTTPStatus.UPGRADE_REQUIRED,
     errors.VersionUnknown: HTTPStatus.HTTP_VERSION_NOT_SUPPORTED,
     errors.CodingUnknown: HTTPStatus.NOT_IMPLEMENTED,
     errors.HeadTooLarge: HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
@@ -52,4 +53,6 @@ def error_lines(error: errors.TidemarkError) -> list[tuple[bytes, bytes]]:
         lines.append((b"www-authenticate", b"Bearer"))  # RFC 9110, section 15.5.2: a 401 names the scheme
     if isinstance(error, errors.UnsupportedEncoding):
         lines.append((b"accept-encoding", ", ".join(ENCODINGS).encode()))  # RFC 9110, section 15.5.16
+    if isinstance(error, errors.UpgradeRequired):  # RFC 9110, sections 15.5.22 and 7.8
+        lines += [(b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade")]
     return lines

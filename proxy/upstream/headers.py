@@ -12,7 +12,7 @@ from functools import lru_cache
 from proxy.core.http_headers import KEYS
 from proxy.core.ports import Caller, Headers, Route
 
-RETURNED_HEADERS = frozenset({"request-id", "retry-after", "retry-after-ms", "x-request-id"})
+RETURNED_HEADERS = frozenset({"request-id", "retry-after", "retry-after-ms", "x-request-id", "x-should-retry"})
 """Headers of a provider's answer that a client acts on."""
 RETURNED_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
 FRAMING = frozenset({b"content-length", b"transfer-encoding"})

@@ -18,6 +18,7 @@ from proxy.core.conversation.request import Dialect
 from proxy.store.codec import Codec
 from proxy.store.embedded.server import EmbeddedValkey
 from proxy.upstream.litellm import load as load_litellm
+from tests.server.connections.served import Served
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import NO_TLS, Serving
 
@@ -107,6 +108,7 @@ def benched(store_url: str, folder: Path) -> Iterator[Bench]:
             config: str = "",
             codec: Codec | None = None,
             dialects: Mapping[str, Dialect] | None = None,
+            own: bool = False,
         ) -> str:
             path = folder / "tidemark.yaml"
             text = config or WINDOW
@@ -120,6 +122,8 @@ def benched(store_url: str, folder: Path) -> Iterator[Bench]:
                 codec=codec,
                 dialects={**build_dialects(), **(dialects or {})},
             )
+            if own:  # Tidemark's own transport, which its users have; uvicorn's is quicker to start and to settle
+                return f"http://127.0.0.1:{stack.enter_context(Served(app, lifespan='on')).port}"
             server = stack.enter_context(Serving(app))
             servers.append(server)
             return server.url

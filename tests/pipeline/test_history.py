@@ -239,6 +239,7 @@ def test_without_the_store_there_is_no_stored_history(bench: Bench) -> None:
     client = bench.client("no-store", store="redis://127.0.0.1:1")
     got = client.chat([user("Hello.")], conversation="c", **STORED)
     assert (got.status_code, got.json()["error"]["code"]) == (503, "store_unavailable")
+    assert got.headers["retry-after"] == "1"
     assert client.chat([user("Hello.")], conversation="c").status_code == 200
 
 

@@ -214,7 +214,7 @@ def test_only_post_is_served(client: Client, path: str) -> None:
     got = client.http.get(path)
     assert got.status_code == 405
     assert got.json()["error"]["code"] == "unknown_url"
-    assert got.headers["allow"] == "POST"
+    assert got.headers["allow"] == "POST, OPTIONS"
 
 
 def test_nothing_is_stored_and_nothing_is_sent(bench: Bench, client: Client, store_url: str) -> None:

@@ -67,6 +67,7 @@ def error_of(got: httpx.Response, *, stream: bool) -> Any:
         assert "[DONE]" not in got.text
         return events(got.content)[-1]["error"]
     assert got.status_code == 503
+    assert got.headers["retry-after"] == "1"
     assert got.headers["x-tidemark-store"] == "degraded"
     return got.json()["error"]
 

@@ -71,7 +71,9 @@ class Serving:
 
     def __init__(self, app: Any) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
-        config = uvicorn.Config(app, log_config=None, access_log=False, server_header=False, date_header=False)
+        config = uvicorn.Config(
+            app, log_config=None, access_log=False, server_header=False, date_header=False, ws="none"
+        )
         self._server = _Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
 

@@ -10,6 +10,7 @@
             * ``CodingUnknown``
             * ``HeadTooLarge``
             * ``RequestTimedOut``
+        * ``UpgradeRequired``
         * ``NotAuthenticated``
         * ``Forbidden``
             * ``ForeignPage``
@@ -70,6 +71,7 @@ from proxy.core.errors.client import (
     NotAuthenticated,
     RequestTimedOut,
     UnsupportedEncoding,
+    UpgradeRequired,
     VersionUnknown,
 )
 from proxy.core.errors.service import (
@@ -136,6 +138,7 @@ __all__ = [
     "TokenizerFailed",
     "TurnNotStored",
     "UnsupportedEncoding",
+    "UpgradeRequired",
     "UpstreamBroken",
     "UpstreamError",
     "UpstreamStalled",

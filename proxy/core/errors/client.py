@@ -68,6 +68,12 @@ class RequestTimedOut(InvalidHttp):
     code = "request_timeout"
 
 
+class UpgradeRequired(ClientError):
+    """The client offers a WebSocket, and Tidemark speaks HTTP only."""
+
+    code = "upgrade_required"
+
+
 class NotAuthenticated(ClientError):
     """The operator's token is missing or wrong."""
 

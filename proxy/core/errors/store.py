@@ -13,10 +13,14 @@ class StoreUnavailable(StoreError):
     """The store did not answer in time; requests are served without it."""
 
     code = "store_unavailable"
+    retry_after = 1.0
+    """A store that failed is asked twice a second whether it is back (``store/connection/probing.py``)."""
 
 
 class StoreRefuses(StoreUnavailable):
     """The store answers and takes no writes: its disk or memory is full, or it is a read-only replica."""
+
+    retry_after = 0.0
 
 
 class RecordUnreadable(StoreError):

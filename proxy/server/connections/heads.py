@@ -42,11 +42,15 @@ def check_head(version: str, url: bytes, lines: Lines) -> None:
 
 
 def without_offers(lines: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the lines without those that offer another protocol."""
+    """Yield the lines without those that offer another protocol.
+
+    An offer of WebSocket stays without its option in ``Connection``, so that the parser goes on and the application
+    sees it: that client cannot go on as if it had not offered anything.
+    """
     for name, value in lines:
         if name == b"connection":
             yield name, b",".join(option for option in value.split(b",") if option.strip().lower() not in OFFERS)
-        elif name not in OFFERS:
+        elif name not in OFFERS or (name == b"upgrade" and b"websocket" in value.lower()):
             yield name, value
 
 

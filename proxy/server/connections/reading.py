@@ -207,7 +207,8 @@ class RequestReader(HttpToolsProtocol):
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    # An offer to continue in another protocol (``Upgrade: h2c``) is ignored, as RFC 9110, section 7.8, allows. Every
+    # An offer to continue in another protocol (``Upgrade: h2c``) is ignored, as RFC 9110, section 7.8, allows; the
+    # application answers that of a WebSocket (``server/capabilities.py``). Every
     # Java HttpClient makes that offer with each request, and uvicorn then drops the body (Kludex/uvicorn#2722). So
     # the head is read once more, by a new parser and without the offer.
 

@@ -25,7 +25,8 @@ def run(app: Any, listener: socket.socket, bounds: Bounds | None, *, workers: in
     :param options: further options of ``uvicorn.Config``
     """
     if bounds is None:
-        library = uvicorn.Config(app, http="httptools", factory=workers > 1, workers=workers, **options)
+        # Without a WebSocket library a handshake reaches the application, which refuses it by itself.
+        library = uvicorn.Config(app, http="httptools", ws="none", factory=workers > 1, workers=workers, **options)
         if workers > 1:
             Multiprocess(library, sockets=[listener]).run()
         else:
