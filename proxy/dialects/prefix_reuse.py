@@ -87,7 +87,7 @@ class PrefixReuse:
 
     def add(self, body: bytes, fields: dict[str, bytes], messages: tuple[Message, ...]) -> ReuseHints | None:
         """Cache a body that was parsed as a whole, and return its hints; None where it is not cached."""
-        if not LONG_BYTES <= len(body) <= self._max_bytes:
+        if not LONG_BYTES <= len(body) <= self._max_bytes or not messages:
             return None
         array = fields[self._member]
         matches = self._array.finditer(body)

@@ -78,10 +78,19 @@ class RequestParser(Generic[Element]):
 
     Its state is the cache of elements, oldest first, and that of earlier bodies. A read takes no lock, because each
     step is one operation of a dict.
+
+    :param stands_in: members with which the array may be missing or empty, because the provider has the conversation
     """
 
-    def __init__(self, dialect: Dialect, elements: ElementFormat[Element], cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(
+        self,
+        dialect: Dialect,
+        elements: ElementFormat[Element],
+        cache_bytes: int = CACHE_BYTES,
+        stands_in: tuple[str, ...] = (),
+    ) -> None:
         self._dialect = dialect
+        self._stands_in = stands_in
         self._format = elements
         self._billed = frozenset(elements.billed)
         self._elements: SizedCache[bytes, Element] = SizedCache(cache_bytes, elements.size_of)
@@ -136,12 +145,16 @@ class RequestParser(Generic[Element]):
     def _continued(self, continuation: Continuation, *, bounded: bool) -> tuple[Message, ...]:
         """Return all messages of a body that continues an earlier one.
 
-        There are none where the first new element belongs to the last earlier message.
+        There are none where the first new element belongs to the last earlier message, or where an element cannot be
+        read: the parse of the whole array knows its place.
         """
         earlier_messages = continuation.earlier.hints.messages
         if bounded:
             check_messages(len(earlier_messages) + len(continuation.new_messages), self._format.member)
-        new = self._parse_all(continuation.new_messages, len(earlier_messages))
+        try:
+            new = self._parse_all(continuation.new_messages, len(earlier_messages))
+        except InvalidRequest:
+            return ()
         if new and self._format.continues(earlier_messages[-1], new[0]):
             return ()
         return (*earlier_messages, *self._format.messages_of(new))
@@ -149,7 +162,10 @@ class RequestParser(Generic[Element]):
     def _read_array(self, fields: dict[str, bytes], *, bounded: bool) -> list[Element]:
         """Read the member with the messages as a whole."""
         member = self._format.member
+        may_be_empty = any(fields.get(name, b"null") != b"null" for name in self._stands_in)
         if member not in fields:
+            if may_be_empty:
+                return []
             raise InvalidRequest(
                 f"Missing required parameter: '{member}'.", param=member, code="missing_required_parameter"
             )
@@ -157,7 +173,7 @@ class RequestParser(Generic[Element]):
             raws = self._format.raws_of(fields[member])
         except (ValueError, RecursionError) as error:
             raise InvalidRequest(f"'{member}' must be an array.", param=member, code="invalid_type") from error
-        if not raws:
+        if not raws and not may_be_empty:
             raise InvalidRequest(f"'{member}' must hold at least one message.", param=member, code="empty_array")
         if bounded:
             check_messages(len(raws), member)

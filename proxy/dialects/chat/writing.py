@@ -12,7 +12,10 @@ from proxy.core.conversation.messages import JsonValue, Message
 
 
 def write_message(message: Message) -> bytes:
-    """Write a message; its text comes before its media, and its digest stays the same."""
+    """Write a message; its text comes before its media, and its digest stays the same.
+
+    An assistant's media are no input of chat completions: they are reasoning and the items of built-in tools.
+    """
     value: dict[str, JsonValue] = {"role": message.role}
     if message.name is not None:
         value["name"] = message.name
@@ -24,14 +27,14 @@ def write_message(message: Message) -> bytes:
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
             for call in message.calls
         ]
-        if not message.text and not message.media:
+        if not message.text:
             value["content"] = None
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _content(message: Message) -> JsonValue:
     """Return a plain text where there is no media, else a list of parts."""
-    if not message.media:
+    if not message.media or message.role == "assistant":
         return message.text
     texts = [{"type": "text", "text": message.text}] if message.text else []
     return [*texts, *message.media]

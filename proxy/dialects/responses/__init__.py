@@ -1,0 +1,1 @@
+"""OpenAI's Responses API as a dialect (``dialect.py``): requests, replies, streams, errors and answers of our own."""

@@ -1,0 +1,105 @@
+"""Writes an answer of Tidemark's own as a response, streamed or not.
+
+Source: OpenAI API reference, "The response object" and "Streaming events".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from proxy.core.conversation.messages import JsonValue
+from proxy.core.conversation.request import ModelRequest
+from proxy.core.report import OwnAnswer
+from proxy.dialects.raw_json import decode_value
+from proxy.dialects.responses.writing import encode_json
+
+ID = "resp_tidemark_"
+MESSAGE_ID = "msg_tidemark_"
+NO_TOKENS: Mapping[str, JsonValue] = {
+    "input_tokens": 0,
+    "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+    "output_tokens": 0,
+    "output_tokens_details": {"reasoning_tokens": 0},
+    "total_tokens": 0,
+}
+"""The usage of an answer that no model gave, so nothing is billed."""
+_DEFAULTS: Mapping[str, JsonValue] = {
+    "instructions": None,
+    "max_output_tokens": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "previous_response_id": None,
+    "reasoning": {"effort": None, "summary": None},
+    "store": False,
+    "temperature": 1.0,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_p": 1.0,
+    "truncation": "disabled",
+}
+"""Members of the request that a response repeats, with their defaults."""
+
+
+def response_body(request: ModelRequest, answer: OwnAnswer) -> bytes:
+    """Write the answer as one response."""
+    return encode_json(_response(request, answer, "completed"))
+
+
+def event_stream(request: ModelRequest, answer: OwnAnswer) -> bytes:
+    """Write the answer as a whole event stream, in the order of a response with one message."""
+    item, part = _item(answer, "in_progress"), _part("")
+    in_item: dict[str, JsonValue] = {"item_id": item["id"], "output_index": 0, "content_index": 0}
+    events: list[tuple[str, Mapping[str, JsonValue]]] = [
+        ("response.created", {"response": _response(request, answer, "in_progress")}),
+        ("response.in_progress", {"response": _response(request, answer, "in_progress")}),
+        ("response.output_item.added", {"output_index": 0, "item": {**item, "content": []}}),
+        ("response.content_part.added", {**in_item, "part": part}),
+        ("response.output_text.delta", {**in_item, "delta": answer.text, "logprobs": []}),
+        ("response.output_text.done", {**in_item, "text": answer.text, "logprobs": []}),
+        ("response.content_part.done", {**in_item, "part": _part(answer.text)}),
+        ("response.output_item.done", {"output_index": 0, "item": _item(answer, "completed")}),
+        ("response.completed", {"response": _response(request, answer, "completed")}),
+    ]
+    return b"".join([_event(kind, number, members) for number, (kind, members) in enumerate(events)])
+
+
+def _event(kind: str, number: int, members: Mapping[str, JsonValue]) -> bytes:
+    body = encode_json({"type": kind, "sequence_number": number, **members})
+    return b"event: " + kind.encode() + b"\ndata: " + body + b"\n\n"
+
+
+def _response(request: ModelRequest, answer: OwnAnswer, status: str) -> dict[str, JsonValue]:
+    is_over = status == "completed"
+    repeated = {
+        name: decode_value(request.fields[name], name) if name in request.fields else default
+        for name, default in _DEFAULTS.items()
+    }
+    return {
+        "id": ID + answer.id,
+        "object": "response",
+        "created_at": int(answer.created_at),
+        "status": status,
+        "background": False,
+        "error": None,
+        "incomplete_details": None,
+        "model": request.model,
+        "output": [_item(answer, status)] if is_over else [],
+        **{name: _DEFAULTS[name] if member is None else member for name, member in repeated.items()},
+        "usage": NO_TOKENS if is_over else None,
+    }
+
+
+def _item(answer: OwnAnswer, status: str) -> dict[str, JsonValue]:
+    content = [_part(answer.text)] if status == "completed" else []
+    return {
+        "id": MESSAGE_ID + answer.id,
+        "type": "message",
+        "status": status,
+        "role": "assistant",
+        "content": content,
+    }
+
+
+def _part(text: str) -> dict[str, JsonValue]:
+    return {"type": "output_text", "annotations": [], "logprobs": [], "text": text}

@@ -1,0 +1,128 @@
+"""Reads the items of a Responses request and the members beside them, for ``dialects/request_parser.py``.
+
+Source: OpenAI API reference, "Create a model response".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from proxy.core.conversation.messages import JsonValue, Message
+from proxy.core.errors import InvalidRequest
+from proxy.dialects.json_bounds import MAX_PART_VALUES
+from proxy.dialects.message_bytes import ENTRY_BYTES, message_bytes
+from proxy.dialects.raw_json import decode_value, read_elements
+from proxy.dialects.responses.items import InputItem, read_item
+from proxy.dialects.responses.turns import messages_of
+
+MAX_OUTPUT_TOKENS = 100_000_000
+"""A client that sends a larger reply length made a mistake."""
+STANDS_IN = ("previous_response_id", "conversation", "prompt")
+"""Members with which the provider has the conversation, so that ``input`` may be missing."""
+COMPACTED_BY_PROVIDER = "the request asks the provider to compact ('{member}')"
+"""Why Tidemark leaves the context to the upstream."""
+
+
+class InputItems:
+    """``ElementFormat`` of Responses: an element is an item, and an assistant's turn is several."""
+
+    member = "input"
+    billed: tuple[str, ...] = ("instructions", "tools", "tool_choice", "text")
+
+    def read(self, raw: bytes, index: int) -> InputItem:
+        """Parse one item."""
+        where = f"input[{index}]"
+        value = decode_value(raw, where, most_values=MAX_PART_VALUES)
+        try:
+            return read_item(raw, value, where)
+        except RecursionError as error:
+            raise InvalidRequest(f"{where} is nested too deeply.", param=where, code="invalid_json") from error
+
+    def raws_of(self, array: bytes) -> list[bytes]:
+        """Return the items' bytes; a string is one message of the user."""
+        start = array.lstrip()[:1]
+        if start == b'"':
+            return [b'{"role":"user","content":' + array + b"}"]
+        return [] if array == b"null" else read_elements(array)
+
+    def messages_of(self, elements: list[InputItem]) -> list[Message]:
+        """Join the items of each turn."""
+        return messages_of(elements)
+
+    def continues(self, message: Message, element: InputItem) -> bool:
+        """Return whether both are of the assistant, and so one message."""
+        return message.role == "assistant" and element.pieces is not None
+
+    def max_output(self, fields: Mapping[str, bytes]) -> int | None:
+        """Read the longest reply that the client allows."""
+        value = decode_value(fields.get("max_output_tokens", b"null"), "max_output_tokens")
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int):
+            _refuse("max_output_tokens", "a whole number")
+        if not 0 <= value <= MAX_OUTPUT_TOKENS:
+            raise InvalidRequest(
+                f"'max_output_tokens' must be between 0 and the model's maximum, not {value}.",
+                param="max_output_tokens",
+            )
+        return value
+
+    def size_of(self, element: InputItem) -> int:
+        """Return the memory that an item takes; its pieces share their texts with its message."""
+        return message_bytes(element.message) + (ENTRY_BYTES if element.pieces else 0)
+
+
+def earlier_response(fields: Mapping[str, bytes]) -> str | None:
+    """Return the id of the response whose conversation the request goes on with (``previous_response_id``).
+
+    :raises InvalidRequest: the member has another type
+    """
+    value = decode_value(fields.get("previous_response_id", b"null"), "previous_response_id")
+    if value is not None and not isinstance(value, str):
+        _refuse("previous_response_id", "a string")
+    return value or None
+
+
+def left_to_upstream(fields: Mapping[str, bytes]) -> str:
+    """Return why the provider is to compact the request itself; empty where Tidemark does it.
+
+    Of ``context_management`` only an entry that compacts counts: clients send other edits with every request.
+    """
+    for name in ("truncation", "context_management"):
+        if name in fields and _asks_to_compact(decode_value(fields[name], name)):
+            return COMPACTED_BY_PROVIDER.format(member=name)
+    if b'"compaction_trigger"' in fields.get("input", b"")[-200:]:
+        return COMPACTED_BY_PROVIDER.format(member="compaction_trigger")
+    return ""
+
+
+def _asks_to_compact(value: JsonValue) -> bool:
+    if isinstance(value, list):
+        kinds = [entry.get("type") for entry in value if isinstance(entry, dict)]
+        return any(isinstance(kind, str) and kind.startswith("compact") for kind in kinds)
+    return value == "auto"
+
+
+def read_stored(raws: Sequence[bytes]) -> tuple[Message, ...]:
+    """Parse stored messages, each of which is the items of one turn, in any thread.
+
+    :raises InvalidRequest: the bytes are not the items of one message
+    """
+    return tuple([_read_stored(raw, place) for place, raw in enumerate(raws)])
+
+
+def _read_stored(raw: bytes, place: int) -> Message:
+    try:
+        elements = read_elements(b"[" + raw + b"]")
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"input[{place}] is not JSON.", param=f"input[{place}]", code="invalid_json") from error
+    items = InputItems()
+    messages = messages_of([items.read(element, place) for element in elements])
+    if len(messages) != 1:
+        raise InvalidRequest(f"input[{place}] is not one message.", param=f"input[{place}]", code="invalid_type")
+    return messages[0]
+
+
+def _refuse(member: str, wanted: str) -> NoReturn:
+    raise InvalidRequest(f"'{member}' must be {wanted}.", param=member, code="invalid_type")
