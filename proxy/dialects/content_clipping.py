@@ -1,6 +1,7 @@
-"""Clips the content of a message in any dialect: a mark replaces the middle of its text, all other bytes stay.
+"""Clips the content of a message in any dialect.
 
-The dialects call it; ``core/planning/clip.py`` decides which messages to clip, and where.
+A mark replaces the middle of its text, and all other bytes stay. The dialects call it; ``core/planning/clip.py``
+decides which messages to clip, and where.
 """
 
 from __future__ import annotations

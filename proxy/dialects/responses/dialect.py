@@ -26,7 +26,7 @@ from proxy.dialects.responses.items import ROLES
 from proxy.dialects.responses.removal import array_without
 from proxy.dialects.responses.reply import fold_body
 from proxy.dialects.responses.request import STANDS_IN, InputItems, earlier_response, left_to_upstream, read_stored
-from proxy.dialects.responses.stream import StreamFold, before_end
+from proxy.dialects.responses.stream import EventStreamFold, before_end
 from proxy.dialects.responses.writing import system_item, write_message
 
 MAX_COUNT = 2**53
@@ -120,9 +120,9 @@ class ResponsesDialect(ResponsesErrors):
         """Read a response."""
         return fold_body(data)
 
-    def fold_stream(self) -> StreamFold:
+    def fold_stream(self) -> EventStreamFold:
         """Begin to read a stream of events."""
-        return StreamFold()
+        return EventStreamFold()
 
     def before_end(self, data: bytes) -> bytes:
         """Return the events before the last one."""

@@ -1,7 +1,8 @@
-"""Writes errors of the Responses API: OpenAI's envelope as a body, and the event ``error`` in a stream that has begun.
+"""Writes errors of the Responses API.
 
-The endpoint calls it through the dialect. Source: OpenAI API reference, "Streaming events", ``error``; the fields of
-the SDK's ``ResponseErrorEvent``.
+They are OpenAI's envelope as a body, and the event ``error`` in a stream that has begun. The endpoint calls it through
+the dialect. Source: OpenAI API reference, "Streaming events", ``error``; the fields of the SDK's
+``ResponseErrorEvent``.
 """
 
 from __future__ import annotations

@@ -180,8 +180,8 @@ def _message(
 
 def _significant(value: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     """Return the members that every echo of an item has."""
-    kept = {name: item for name, item in value.items() if name not in ("id", "status") and item is not None}
-    return value if value.get("type") in (None, "item_reference") else kept
+    members = {name: item for name, item in value.items() if name not in ("id", "status") and item is not None}
+    return value if value.get("type") in (None, "item_reference") else members
 
 
 def _is_by_server(value: Mapping[str, JsonValue], kind: str) -> bool:

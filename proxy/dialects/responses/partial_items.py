@@ -38,7 +38,7 @@ class PartialItems:
 
     def __init__(self) -> None:
         self._done: dict[int, dict[str, JsonValue]] = {}
-        self._begun: dict[int, dict[str, JsonValue]] = {}
+        self._open_items: dict[int, dict[str, JsonValue]] = {}
         self._pieces: dict[int, dict[tuple[int, str], list[str]]] = {}
         """Pieces by the item's place, and by the part's place and kind."""
 
@@ -49,14 +49,14 @@ class PartialItems:
             self._done[place] = event.item
             self._pieces.pop(place, None)
         elif kind == "response.output_item.added" and isinstance(event.item, dict):
-            self._begun[place] = event.item
+            self._open_items[place] = event.item
         else:
             self._add_piece(kind, place, event)
 
     def output(self) -> list[dict[str, JsonValue]]:
         """Return the items in order; those without an end have what came of them."""
-        places = sorted(self._done.keys() | self._begun.keys() | self._pieces.keys())
-        return [self._done[place] if place in self._done else self._begun_item(place) for place in places]
+        places = sorted(self._done.keys() | self._open_items.keys() | self._pieces.keys())
+        return [self._done[place] if place in self._done else self._open_item(place) for place in places]
 
     def _add_piece(self, kind: str, place: int, event: ItemEvent) -> None:
         name, _, phase = kind.rpartition(".")
@@ -72,9 +72,9 @@ class PartialItems:
             if isinstance(whole, str):
                 pieces[:] = [whole]
 
-    def _begun_item(self, place: int) -> dict[str, JsonValue]:
+    def _open_item(self, place: int) -> dict[str, JsonValue]:
         """Return an item that was not ended, with its pieces."""
-        item = dict(self._begun.get(place) or {"type": "message", "role": "assistant"})
+        item = dict(self._open_items.get(place) or {"type": "message", "role": "assistant"})
         content: list[JsonValue] = []
         for (_, kind), pieces in sorted(self._pieces.get(place, {}).items()):
             text = "".join(pieces)

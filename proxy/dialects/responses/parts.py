@@ -1,7 +1,8 @@
-"""Reads the content of an item: its texts, and all other parts in the form that chat completions has for them.
+"""Reads the content of an item as texts and other parts.
 
-``items.py`` calls it for each new item of a request. One form for each medium lets a conversation that is told in two
-dialects have one digest. Source: OpenAI API reference, "Create a model response", ``input``.
+The other parts have the form of chat completions where there is one. ``items.py`` calls it for each new item of a
+request. One form for each medium lets a conversation that is told in two dialects have one digest. Source: OpenAI API
+reference, "Create a model response", ``input``.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def content_parts(content: JsonValue, where: str) -> list[Part]:
 
 
 def _part(part: Mapping[str, JsonValue]) -> Part:
-    """Return a part as a text, or in chat completions' form; a part without such a form stays as it is."""
+    """Return a part as a text, or in the form of chat completions, if it has one there."""
     kind = part.get("type")
     text = part.get(TEXTS[kind]) if isinstance(kind, str) and kind in TEXTS else None
     if isinstance(text, str):
@@ -86,7 +87,7 @@ def _file(part: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
 
 
 def item_part(part: Mapping[str, JsonValue]) -> JsonValue:
-    """Return a medium of any dialect as a part of a Responses item; one without a form here stays as it is."""
+    """Return a medium of any dialect as a part of an item, if it has a form there."""
     body = part.get("image_url") if part.get("type") == "image_url" else part.get("file")
     if part.get("type") == "image_url" and isinstance(body, dict) and isinstance(body.get("url"), str):
         return {"type": "input_image", "image_url": body["url"], "detail": body.get("detail", "auto")}

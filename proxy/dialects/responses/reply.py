@@ -23,7 +23,7 @@ from proxy.dialects.responses.writing import encode_json
 ENDED = ("completed", "incomplete")
 """The states of a reply that came to its end. A reply that reached its longest length is ``incomplete``."""
 _FINAL = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
-_FAILED: Mapping[str, JsonValue] = {"code": "server_error", "message": "The response failed."}
+_FAILED: Mapping[str, JsonValue] = {"message": "The response failed."}
 Form = TypeVar("Form", bound=msgspec.Struct)
 
 

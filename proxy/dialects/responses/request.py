@@ -20,7 +20,7 @@ MAX_OUTPUT_TOKENS = 100_000_000
 """A client that sends a larger reply length made a mistake."""
 STANDS_IN = ("previous_response_id", "conversation", "prompt")
 """Members with which the provider has the conversation, so that ``input`` may be missing."""
-COMPACTED_BY_PROVIDER = "the request asks the provider to compact ('{member}')"
+COMPACTED_BY_PROVIDER = "the request asks the provider to compact (`{member}`)"
 """Why Tidemark leaves the context to the upstream."""
 
 

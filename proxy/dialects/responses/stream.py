@@ -19,7 +19,7 @@ _FINAL = re.compile(rb'"response\.(?:completed|incomplete|failed|cancelled)"')
 _EVENT_END = re.compile(rb"\r?\n\r?\n|\r\r")
 
 
-class StreamFold:
+class EventStreamFold:
     """Folds an event stream while it comes. It buffers ``MAX_WAITING_BYTES`` and one unfinished event at most.
 
     The pieces may end anywhere. An event that cannot be read is skipped: the client has received it anyway. Everything
