@@ -251,9 +251,10 @@ def test_a_provider_that_does_not_speak_the_dialect_is_named(bench: Bench, reque
 
 def test_an_unknown_path_is_answered_with_those_of_all_dialects(talker: Talker) -> None:
     """The list follows the wiring."""
-    answer = talker.client.http.post("/v1/responses", json={})
+    answer = talker.client.http.post("/v1/nowhere", json={})
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_url")
-    assert "It serves POST /v1/chat/completions, /v1/talk and GET /v1/models." in answer.json()["error"]["message"]
+    message = answer.json()["error"]["message"]
+    assert all(path in message for path in ("/v1/chat/completions", "/v1/responses", "/v1/talk", "GET /v1/models"))
 
 
 def test_chat_completions_go_on_beside_it(bench: Bench, talker: Talker) -> None:
