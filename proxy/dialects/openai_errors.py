@@ -27,8 +27,8 @@ class OpenAIErrors:
         body = {"message": str(error), "type": _type_of(error), "param": param, "code": error.code}
         return json.dumps({"error": body}, ensure_ascii=False).encode()
 
-    def error_event(self, error: errors.TidemarkError) -> bytes:
-        """Write an error as an event of a stream that has begun."""
+    def error_event(self, error: errors.TidemarkError, _previous: bytes = b"") -> bytes:
+        """Write an error as an event of a stream that has begun; its events have no numbers."""
         return event(self.error(error))
 
     def late_reply_event(self, status: int, body: bytes) -> bytes:

@@ -116,6 +116,8 @@ class Response:
         self.status: int | None = None
         """None until the status line was handed to the server; nothing can follow where that was cancelled."""
         self.ended = False
+        self._last_piece = b""
+        """The newest piece that was sent. An error that follows goes on with the numbers of its events."""
 
     async def start(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
         """Send status and headers."""
@@ -126,6 +128,7 @@ class Response:
     async def send_piece(self, data: bytes) -> None:
         """Send a piece of the body at once."""
         if self.status is not None:
+            self._last_piece = data
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self, data: bytes = b"") -> None:
@@ -144,7 +147,7 @@ class Response:
         if not self._is_started:
             await self.send_whole(status_of(error), [JSON, *error_lines(error), *headers], self._errors.error(error))
         else:
-            await self.end(self._errors.error_event(error))
+            await self.end(self._errors.error_event(error, self._last_piece))
 
 
 def _too_large(max_bytes: int) -> BodyTooLarge:

@@ -23,6 +23,8 @@ _LINE = re.compile(
     r"(?P<speaker>User(?: \([^)\n]{1,64}\))?|Assistant|System|Tool(?: [\w.-]{1,64})?|Earlier|Open request"
     r"|Rule|Fact|Error|Decision|Files|Commands|Links|Identifiers|Numbers): (?P<text>.*)"
 )
+_UNSEEN = frozenset({"reasoning", "compaction", "compaction_summary"})
+"""Parts that only the provider can read."""
 _MARKUP = re.compile(r"^\s*(?:[-*•]\s+|\d+[.)]\s+)")
 _ARGUMENT_CHARS = 80
 _CALL_CHARS = 240
@@ -57,7 +59,8 @@ def utterances(messages: Sequence[Message]) -> Iterator[Utterance]:
     names: dict[str, str] = {}
     for message in messages:
         names.update({call.id: call.name for call in message.calls})
-        text = " ".join([message.text, *map(_media_note, message.media)]).strip()
+        notes = [_media_note(part) for part in message.media if part.get("type") not in _UNSEEN]
+        text = " ".join([message.text, *notes]).strip()
         if text:
             yield Utterance(_speaker(message, names), text)
         for call in message.calls:

@@ -7,7 +7,7 @@ the requests it was measured against.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,7 +17,7 @@ from proxy.core.conversation.summary import render_text
 from proxy.dialects.chat.message import LEGACY_CALL
 from proxy.tokens.families import Family, family_for
 from proxy.tokens.images import ImagePricing, image_tokens, pricing_for
-from proxy.tokens.media import IMAGES, kind_of, part_text
+from proxy.tokens.media import IMAGES, kind_of, part_text, sealed_tokens
 from proxy.tokens.tools import render_namespace, serialised, split_tools, words
 
 RULES = 3
@@ -41,7 +41,7 @@ CHOICES = {"tool_choice": 7, "function_call": 4}
 """The tokens for choosing one function, beside those of its name."""
 _TAIL_CHARS = 400
 _SUMMARY = render_text("", 0).text
-_KNOWN = frozenset({"tools", "functions", "response_format", *CHOICES})
+_KNOWN = frozenset({"tools", "functions", "response_format", "text", "instructions", *CHOICES})
 
 BARE = (PRIMING, 0)
 """The result of ``fixed_tokens`` for a request that consists of messages only."""
@@ -94,7 +94,11 @@ def message_tokens(message: Message, text: Tally, scheme: Scheme) -> int:
     elif message.answers:
         count += LEGACY_RESULT
     for part in message.media:
-        count += image_tokens(part, scheme.images) if kind_of(part) in IMAGES else text(part_text(part))
+        if kind_of(part) in IMAGES:
+            count += image_tokens(part, scheme.images)
+        else:
+            sealed = sealed_tokens(part)
+            count += text(part_text(part)) if sealed is None else sealed
     return count
 
 
@@ -112,22 +116,40 @@ def fixed_tokens(request: ModelRequest, text: Tally) -> tuple[int, int]:
 
 def _fixed_tokens(request: ModelRequest, text: Tally) -> tuple[int, int]:
     count, change = PRIMING, 0
+    instructions = request.billed_members.get("instructions")
+    first = instructions if isinstance(instructions, str) else _first_system(request)
+    if instructions is not None:
+        own = first if isinstance(instructions, str) else serialised(instructions)
+        count += PER_MESSAGE + PER_ROLE + text(own or "")
     tools, others = split_tools(request.billed_members.get("tools") or [])
     functions, unknown = split_tools(request.billed_members.get("functions") or [])
     others += unknown
     if tools or functions:
         count += NAMESPACE + text(render_namespace(tools + functions, legacy=not tools))
-        system = next((message.text for message in request.messages if message.is_system), None)
-        shared = 0 if system is None else _shared_system(system, text)
+        shared = 0 if first is None else _shared_system(first, text)
         count += shared
         change = _shared_system(_SUMMARY, text) - shared
     for name, function_tokens in CHOICES.items():
         count += _choice(request.billed_members.get(name), function_tokens, text)
-    schema = request.billed_members.get("response_format")
-    if isinstance(schema, dict) and schema.get("json_schema"):
-        others.append(schema["json_schema"])
+    others += _schemas(request.billed_members)
     others += [value for name, value in request.billed_members.items() if name not in _KNOWN]
     return count + sum(text(serialised(other)) for other in others), change
+
+
+def _first_system(request: ModelRequest) -> str | None:
+    return next((message.text for message in request.messages if message.is_system), None)
+
+
+def _schemas(members: Mapping[str, JsonValue]) -> list[JsonValue]:
+    """Return the schema of ``response_format``, or of ``text.format`` in the Responses API."""
+    chat, text = members.get("response_format"), members.get("text")
+    schemas: list[JsonValue] = []
+    if isinstance(chat, dict) and chat.get("json_schema"):
+        schemas.append(chat["json_schema"])
+    output = text.get("format") if isinstance(text, dict) else None
+    if isinstance(output, dict) and output.get("schema"):
+        schemas.append(output)
+    return schemas
 
 
 def _shared_system(first: str, text: Tally) -> int:

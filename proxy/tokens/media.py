@@ -12,6 +12,8 @@ from proxy.core.conversation.messages import JsonValue
 from proxy.tokens.tools import serialised
 
 IMAGES = frozenset({"image_url", "input_image", "image"})
+SEAL_BYTES = 650
+BYTES_A_TOKEN = 4
 _ATTACHMENTS = frozenset({"file", "input_file", "document"}) | frozenset(
     {"audio", "audio_url", "input_audio", "video", "video_url", "input_video"}
 )
@@ -30,6 +32,16 @@ def part_text(part: Mapping[str, JsonValue]) -> str:
     if kind_of(part) in _ATTACHMENTS:
         return _metadata(part)
     return serialised(part)
+
+
+def sealed_tokens(part: Mapping[str, JsonValue]) -> int | None:
+    """Return about how many tokens are in content that only the provider can read; None for any other part.
+
+    Reasoning and compaction items have it (OpenAI API reference, ``encrypted_content``). Base64 has 3 bytes in 4
+    characters, some 650 bytes are the envelope, and a token takes 4 bytes.
+    """
+    sealed = part.get("encrypted_content")
+    return max(len(sealed) * 3 // 4 - SEAL_BYTES, 0) // BYTES_A_TOKEN if isinstance(sealed, str) else None
 
 
 def _metadata(part: Mapping[str, JsonValue]) -> str:

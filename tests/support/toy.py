@@ -138,7 +138,7 @@ class ToyDialect:
         """Write an error."""
         return json.dumps({"problem": {"text": str(error), "code": error.code}}).encode()
 
-    def error_event(self, error: TidemarkError) -> bytes:
+    def error_event(self, error: TidemarkError, _previous: bytes = b"") -> bytes:
         """Write an error as an event."""
         return b"event: problem\ndata: " + self.error(error) + b"\n\n"
 

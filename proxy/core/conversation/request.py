@@ -189,8 +189,11 @@ class ErrorFormat(Protocol):
         """Write an error as a body."""
         ...
 
-    def error_event(self, error: TidemarkError) -> bytes:
-        """Write an error as an event of a stream that has begun."""
+    def error_event(self, error: TidemarkError, previous: bytes = b"") -> bytes:
+        """Write an error as an event of a stream that has begun.
+
+        :param previous: the piece that the stream sent last, for a dialect whose events are numbered
+        """
         ...
 
 

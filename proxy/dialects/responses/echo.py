@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from proxy.dialects.responses.parts import TEXTS
+from proxy.dialects.responses.parts import TEXTS, without_nulls
 from proxy.dialects.responses.writing import encode_json
 
 _WITH_STATUS = frozenset({"message", "function_call", "custom_tool_call", "reasoning"})
@@ -49,7 +49,9 @@ def _is_left_out(item: dict[str, Any]) -> bool:
 def _sendable(item: dict[str, Any], *, is_encrypted: bool) -> dict[str, Any]:
     """Return the members of an item that a request may have."""
     kind = item.get("type")
-    members = {name: _without_nulls(value) for name, value in item.items() if value is not None}
+    members = {name: value for name, value in item.items() if value is not None}
+    if "content" in members:
+        members["content"] = without_nulls(members["content"])
     if kind in _WITH_STATUS:
         members.pop("status", None)
     if is_encrypted:
@@ -71,11 +73,3 @@ def _plain_text(content: Any) -> str | None:
             return None
         texts.append(text)
     return "\n".join(texts)
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {name: _without_nulls(item) for name, item in value.items() if item is not None}

@@ -15,7 +15,7 @@ from proxy.core.conversation.digest import Part, long_meaning, meaning
 from proxy.core.conversation.messages import STEP_CHARS, JsonValue, Message, Role, ToolCall, printable
 from proxy.core.errors import InvalidRequest
 from proxy.dialects.raw_json import SURROGATE
-from proxy.dialects.responses.parts import content_parts, printable_parts
+from proxy.dialects.responses.parts import content_parts, printable_parts, without_nulls
 
 ROLES: Mapping[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 IMAGE_CHARS = 90_000
@@ -180,7 +180,9 @@ def _message(
 
 def _significant(value: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     """Return the members that every echo of an item has."""
-    members = {name: item for name, item in value.items() if name not in ("id", "status") and item is not None}
+    members = {
+        name: without_nulls(item) for name, item in value.items() if name not in ("id", "status") and item is not None
+    }
     return value if value.get("type") in (None, "item_reference") else members
 
 

@@ -99,3 +99,12 @@ def item_part(part: Mapping[str, JsonValue]) -> JsonValue:
 def printable_parts(parts: list[Mapping[str, JsonValue]]) -> list[Mapping[str, JsonValue]]:
     """Return the parts with U+FFFD for each unpaired surrogate."""
     return [json.loads(printable(json.dumps(part, ensure_ascii=False))) for part in parts]
+
+
+def without_nulls(value: JsonValue) -> JsonValue:
+    """Return a value without the members that are null, at any depth."""
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {name: without_nulls(item) for name, item in value.items() if item is not None}
