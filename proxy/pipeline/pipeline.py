@@ -24,6 +24,7 @@ from proxy.pipeline.commands import Commands
 from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Identifier
 from proxy.pipeline.notices import replay_warning
+from proxy.pipeline.plain_replies import decode_whole
 from proxy.pipeline.stored_history import StoredHistory
 from proxy.pipeline.values import (
     NO_PROGRESS,
@@ -161,7 +162,7 @@ class Pipeline:
             context.caller,
             context.profile,
             status=refused.reply.status,
-            body=body,
+            body=decode_whole(refused.reply.headers, body) or body,
             sent_tokens=refused.report.local_tokens,
             factor=context.measure.factor,
             asked_tokens=context.request.max_output_tokens,

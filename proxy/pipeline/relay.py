@@ -8,9 +8,10 @@ still gets its bytes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
+from proxy.codings.decoders import DECODE_ERRORS
 from proxy.core.conversation.records import TurnRecord
 from proxy.core.conversation.reply import EMPTY_REPLY, Reply, ReplyFold
 from proxy.core.errors import UpstreamBroken
@@ -18,9 +19,10 @@ from proxy.core.events import Listener
 from proxy.core.ports import ConversationStore, TokenCounter, UpstreamReply
 from proxy.dialects.sse import WholeEvents
 from proxy.pipeline.endings import stream_ending, unreadable_ending, whole_ending, with_storage
+from proxy.pipeline.plain_replies import DecodedReply, ReplyDecoder, are_known, codings_of, decode_whole
 from proxy.pipeline.record import Recorder
 from proxy.pipeline.reply_reader import LARGE_BYTES, ReplyReader
-from proxy.pipeline.values import Ending, Learn, PendingTurn
+from proxy.pipeline.values import Ending, Learn, LeaveOut, PendingTurn
 
 Deliver = Callable[[bytes], Awaitable[None]]
 """Takes bytes to the client; raises or is cancelled when the client is gone."""
@@ -61,9 +63,12 @@ class Relay:
             raise
         finally:
             await reply.close()
-        if len(data) > LARGE_BYTES and _is_readable(reply):
-            return data, await self._large(reply, turn, data)
-        content = self._read(turn, data) if _is_readable(reply) else None
+        plain: bytes | None = data
+        if codings_of(reply.headers):
+            plain = await asyncio.to_thread(decode_whole, reply.headers, data)
+        if plain is not None and len(plain) > LARGE_BYTES:
+            return data, await self._large(reply, turn, plain)
+        content = self._read(turn, plain) if plain is not None else None
         if reply.status >= 400:
             return data, Ending("refused", content or EMPTY_REPLY)
         stored = await self._store(turn, content)
@@ -75,9 +80,10 @@ class Relay:
         An upstream that ends its stream early is a failure: the ending has the error to send, no closing event is
         made up, and the turn is stored as incomplete. An event that was cut short gives way to the error.
         """
-        if turn.give_up is not None and not _is_readable(reply):  # no reader finds our event in packed bytes later
+        codings = codings_of(reply.headers)
+        if turn.give_up is not None and codings:  # no reader finds our event in packed bytes later
             return await self._unreadable(reply, turn)
-        stream = _Stream(turn.dialect.fold_stream() if _is_readable(reply) else None, self._on_failure)
+        stream = _Stream(turn.dialect.fold_stream() if are_known(codings) else None, self._on_failure, codings)
         reader = stream.reader
         broken: UpstreamBroken | None = None
         try:
@@ -85,13 +91,15 @@ class Relay:
                 await self._forward(reply, turn, deliver, stream)
             except UpstreamBroken as error:
                 broken = error
+            if turn.give_up is not None and isinstance(reply, DecodedReply) and reply.is_unreadable:
+                return await self._unreadable(reply, turn)
             if not stream.ended:
                 stream.ended = True
                 stream.stored = await self._end(turn, reader)
             content = reader.reply()
             ending = with_storage(stream_ending(content, broken), turn, content, stored=stream.stored)
-            if stream.events.pending and ending.error is None:
-                await deliver(bytes(stream.events.pending))
+            if ending.error is None and (rest := _without(turn.leave_out, bytes(stream.events.pending))):
+                await deliver(rest)
         except (asyncio.CancelledError, OSError):
             if not stream.ended:
                 self._end_without_client(turn, reader)
@@ -109,19 +117,22 @@ class Relay:
 
         Where the client relies on a turn that could not be stored, that event is not released.
         """
-        fold, reader, events = stream.fold, stream.reader, stream.events
+        fold, reader, events, leave_out = stream.fold, stream.reader, stream.events, turn.leave_out
         async for chunk in reply.body():
             if fold:
-                if (reading := reader.feed(fold, chunk)) is not None:
+                reading = reader.feed(fold, chunk) if stream.is_plain else stream.read_coded(fold, chunk)
+                if reading is not None:
                     await reading
                 if fold.ended and not stream.ended:
                     stream.ended = True
                     stream.stored = await self._end(turn, reader)
                     if not stream.stored and turn.give_up is not None:
-                        if rest := turn.dialect.before_end(events.feed(chunk)):
+                        if rest := _without(leave_out, turn.dialect.before_end(events.feed(chunk))):
                             await deliver(rest)
                         return
-            ready = events.feed(chunk) if fold else chunk
+            ready = events.feed(chunk) if stream.is_plain else chunk
+            if leave_out is not None and stream.is_plain:
+                ready = leave_out(ready)
             if ready:
                 await deliver(ready)
 
@@ -219,29 +230,44 @@ class Relay:
 
 
 class _Stream:
-    """A stream on its way: its content, the ends of its events, and its turn."""
+    """A stream on its way: its content, the ends of its events, and its turn.
 
-    def __init__(self, fold: ReplyFold | None, on_failure: Callable[[Exception], None]) -> None:
-        """:param fold: None where the bytes are not plain, and are carried only"""
+    :param fold: None where nothing can read the bytes, and they are carried only
+    :param codings: the codings of the bytes, in the order in which they were applied
+    """
+
+    def __init__(self, fold: ReplyFold | None, on_failure: Callable[[Exception], None], codings: Sequence[str]) -> None:
         self.fold = fold
         self.reader = ReplyReader(fold.reply if fold else lambda: None, on_failure)
         self.events = WholeEvents()
+        self.is_plain = not codings
+        """Whether the bytes are events as they come. Others are carried in the pieces that they come in."""
         self.ended = False
         """Whether the end of the turn has begun."""
         self.stored = False
         """Whether the turn is in the store."""
+        self._decoder = ReplyDecoder(codings) if fold and codings else None
+
+    async def read_coded(self, fold: ReplyFold, chunk: bytes) -> None:
+        """Read bytes that have a coding; bytes that cannot be decoded are not read from then on."""
+        if self._decoder is None:
+            return
+        try:
+            for piece in self._decoder.pieces(chunk):
+                if (reading := self.reader.feed(fold, piece)) is not None:
+                    await reading
+                await asyncio.sleep(0)  # one chunk may become many pieces
+        except DECODE_ERRORS as error:
+            self._decoder = None
+            self.reader.give_up(error)
+
+
+def _without(leave_out: LeaveOut | None, events: bytes) -> bytes:
+    """Return events without what the client did not ask for."""
+    return events if leave_out is None or not events else leave_out(events)
 
 
 async def _without_reply(recording: Awaitable[bool]) -> bool:
     """Record a turn without its reply, which is not what the client was promised."""
     await recording
     return False
-
-
-def _is_readable(reply: UpstreamReply) -> bool:
-    """Return whether the bytes are plain: an upstream that compresses unasked is carried, and not read."""
-    plain = True
-    for name, coding in reply.headers:
-        if name == b"content-encoding":
-            plain = plain and coding.lower() == b"identity"
-    return plain

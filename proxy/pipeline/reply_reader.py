@@ -45,7 +45,7 @@ class ReplyReader:
             try:
                 fold.feed(chunk)
             except Exception as error:  # noqa: BLE001 - see the class
-                self._fail(error)
+                self.give_up(error)
         return None
 
     async def _feed_in_thread(self, feed: Callable[[bytes], None], chunk: bytes) -> None:
@@ -64,7 +64,7 @@ class ReplyReader:
             try:
                 self._reply = await asyncio.to_thread(self._read)
             except Exception as error:  # noqa: BLE001 - see the class
-                self._fail(error)
+                self.give_up(error)
         return self._reply
 
     def reply(self) -> Reply | None:
@@ -74,7 +74,7 @@ class ReplyReader:
             try:
                 self._reply = self._read()
             except Exception as error:  # noqa: BLE001 - see the class
-                self._fail(error)
+                self.give_up(error)
         return self._reply
 
     def _note_failure(self) -> None:
@@ -82,8 +82,9 @@ class ReplyReader:
         reading, self._reading = self._reading, None
         error = reading.exception() if reading is not None else None
         if isinstance(error, Exception) and not self._over:
-            self._fail(error)
+            self.give_up(error)
 
-    def _fail(self, error: Exception) -> None:
+    def give_up(self, error: Exception) -> None:
+        """Read nothing more, for this reason."""
         self._over = True
         self._on_failure(error)

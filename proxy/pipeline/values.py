@@ -30,6 +30,8 @@ Learn = Callable[[Reply], Awaitable[None]]
 """Learns from the usage of a complete reply, where the model is calibrated."""
 Prepare = Callable[[str], Awaitable[None]]
 """Begins to prepare the next summary; takes the id that the turn was stored under."""
+LeaveOut = Callable[[bytes], bytes]
+"""Takes whole events of a stream, and returns them without what the client did not ask for."""
 GiveUp = Callable[[TurnRecord], None]
 """Takes a record of stored history that could not be stored."""
 
@@ -180,6 +182,8 @@ class PendingTurn:
     """Present where the next summary is due."""
     give_up: GiveUp | None = None
     """Present where the client keeps no messages itself (stored history)."""
+    leave_out: LeaveOut | None = None
+    """Present where the upstream reports what Tidemark asked for and the client did not."""
 
     def record_with(self, reply: Reply, counter: TokenCounter) -> TurnRecord:
         """Return the record with the reply; an incomplete reply is not among its messages."""

@@ -18,6 +18,7 @@ from proxy.core.events import Listener, Outcome
 from proxy.core.ports import Headers
 from proxy.core.report import Report
 from proxy.pipeline.pipeline import Pipeline
+from proxy.pipeline.plain_replies import codings_of, plain_where_needed
 from proxy.pipeline.relay import Relay
 from proxy.pipeline.values import CommandAnswer, Exchange, Refused, Result
 from proxy.server.access import ConversationAccess
@@ -136,7 +137,10 @@ class DialectEndpoint:
     ) -> Outcome:
         """Send an upstream's reply, as the stream or the body that it is."""
         reply = exchange.reply
-        if reply.status < 400 and _is_stream(reply.headers, is_requested=request.stream):
+        is_stream = reply.status < 400 and _is_stream(reply.headers, is_requested=request.stream)
+        if codings_of(reply.headers):
+            exchange = await _in_order(exchange, log.response, keepalive, is_stream=is_stream)
+        if is_stream:
             return await self._send_stream(log, exchange, keepalive or KeepAlive(log.response, 0, log.facts))
         if keepalive is not None:
             try:
@@ -166,7 +170,8 @@ class DialectEndpoint:
         await keepalive.stop()
         if ending.error is not None:
             log.note_error(ending.error)
-            await response.send_error(ending.error, log.facts())
+            if response.status is None or not codings_of(lines):  # else the connection ends: nobody could read an event
+                await response.send_error(ending.error, log.facts())
             return ending.outcome
         if response.status is None:
             await response.start(reply.status, [*lines, *log.facts()])
@@ -218,6 +223,19 @@ class _StreamProgress:
         """Note the report; no summary is waited for any more."""
         self._keepalive.on_summarized()
         self._log.on_planned(report)
+
+
+async def _in_order(
+    exchange: Exchange, response: Response, keepalive: KeepAlive | None, *, is_stream: bool
+) -> Exchange:
+    """Return an exchange whose reply has a coding, such that no byte of ours comes between its bytes."""
+    if keepalive is not None:
+        try:
+            await keepalive.stop()
+        except BaseException:  # the client disconnected during a comment, and nothing else closes the reply
+            await exchange.reply.close()
+            raise
+    return plain_where_needed(exchange, is_begun=response.status is not None, is_stream=is_stream)
 
 
 def _is_stream(headers: Headers, *, is_requested: bool) -> bool:
