@@ -27,6 +27,7 @@ from proxy.store.lifetimes import Lifetimes, lifetime
 from proxy.store.listing import Listing, Used
 from proxy.store.records import RecordReader
 from proxy.store.references import pack_reference, prepared_for, recipe_digest
+from proxy.store.responses import RedisResponses
 from proxy.store.turn_parts import TurnParts, part_turn
 from proxy.store.turns import RedisTurns
 from proxy.store.usage import FULL, OUT_OF_MEMORY, STORE_FULL, OwnerUsage
@@ -79,6 +80,7 @@ class RedisStore(RecordReader):
         self._stored_systems: BoundedCache[tuple[str, bytes], bool] = BoundedCache(STORED_SYSTEMS)
         longest = self._lifetimes.longest
         self.turns = RedisTurns(sender, self.described)
+        self.responses = RedisResponses(sender, codec, longest)
         self.listing = Listing(self.ask, longest)
         self.usage = OwnerUsage(self.ask, self._weigh, max_bytes=max_tenant_bytes, keep_seconds=longest)
 
@@ -148,6 +150,9 @@ class RedisStore(RecordReader):
         for system in parts.systems:
             self._stored_systems.put((conversation, system.digest), value=True)
         self.usage.note(owner, parts.size, accepted=not turn.imported)
+        if turn.response is not None:
+            response = replace(turn.response, conversation=conversation)
+            await self.responses.keep(owner, response, self._lifetimes.of(turn.tenant).idle)
         return conversation
 
     async def keep_summary(

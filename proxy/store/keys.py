@@ -25,10 +25,13 @@ key                      type     content
 ``tm:{F}:f``             string   the number of the last lease
 ``tm:{F}:b:OWN``         set      the conversations that forked from it
 ``tm:{F}:d``             string   of a family that its client named: the conversation that the name leads to
+``tm:{F}:o:OWN``         hash     response id -> its record (``responses.py``); digest -> a long member of responses
 ``tm:{F}:x:OWN``         string   when it was forgotten; for ten minutes, so that no turn under way restores it
 ``tm:i:OWNER``           zset     a credential's conversations by time of last use; in a slot of its own
 ``tm:i:all``             zset     the conversations of all credentials, for the operator
 ``tm:n:DIGEST``          string   digest of a client's name for a conversation and of its credential -> the id
+``tm:o:DIGEST``          string   digest of a credential and of the id of a response or of an item of its output -> the
+                                  conversation's id, then the response's
 ``tm:u:OWNER``           hash     bytes that a credential has stored and imported; whether an upstream accepted it
 ``tm:uw:OWNER``          string   a mark that its conversations were weighed a moment ago
 ``tm:up:DAY``            string   bytes that credentials imported on a day before any upstream accepted them
@@ -77,6 +80,11 @@ def owner_index(owner: str) -> str:
 def name(owner: str, text: str) -> str:
     """Return the key of a name that a credential's client gave a conversation; it holds a digest of the name."""
     return f"tm:n:{digest_of(owner.encode(), text.encode()).hex()}"
+
+
+def response(owner: str, identifier: str) -> str:
+    """Return the key that leads from an id of a response, or of an item of it, to its conversation."""
+    return f"tm:o:{digest_of(owner.encode(), identifier.encode()).hex()}"
 
 
 def head(family: str) -> str:
@@ -168,6 +176,11 @@ def turn_list(conversation: str) -> str:
 def system_hash(conversation: str) -> str:
     """Return the key of a conversation's system messages."""
     return _part("y", conversation)
+
+
+def response_hash(conversation: str) -> str:
+    """Return the key of a conversation's responses."""
+    return _part("o", conversation)
 
 
 def _part(kind: str, conversation: str) -> str:

@@ -18,6 +18,7 @@ from proxy.core.conversation.digest import meaning
 from proxy.core.conversation.messages import JsonValue, Message, Role
 from proxy.core.conversation.reply import EMPTY_REPLY, Reply
 from proxy.core.conversation.request import ModelRequest
+from proxy.core.conversation.responses import ResponseFormat
 from proxy.core.errors import InvalidRequest, TidemarkError
 from proxy.core.report import OwnAnswer, Usage
 from proxy.dialects.bodies import array_of, array_without, body_of
@@ -35,6 +36,7 @@ class ToyDialect:
     path = "/talk"
     messages_member = "turns"
     tool_members: tuple[str, ...] = ()
+    responses: ResponseFormat | None = None
 
     async def parse(self, body: bytes, *, anonymous: bool = False, bounded: bool = True) -> ModelRequest:
         """Parse a body."""

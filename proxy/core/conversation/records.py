@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from proxy.core.conversation.messages import Message, digest_of
 from proxy.core.conversation.prefix import OWN_CHARACTERS, PrefixChain, conversation_id
+from proxy.core.conversation.responses import ResponseRecord
 from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.values import value
 
@@ -98,6 +99,8 @@ class TurnRecord:
     """The value of that lease."""
     imported: bool = False
     """Whether the conversation took place elsewhere, so that no upstream has answered here."""
+    response: ResponseRecord | None = None
+    """Present where the client may ask for the response again by its id."""
 
     def with_reply(self, reply: Message, tokens: int, usage: Mapping[str, object]) -> TurnRecord:
         """Return the record of the same turn with its complete reply.

@@ -25,6 +25,8 @@ class Reply:
     """The provider's own counts, as it wrote them; the dialect reads them."""
     error: JsonValue = None
     """The upstream's own error, sent within the stream."""
+    original: bytes = b""
+    """The response object as the upstream wrote it, where the dialect has responses that can be asked for again."""
 
 
 EMPTY_REPLY = Reply(None, complete=False)

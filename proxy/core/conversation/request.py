@@ -12,6 +12,7 @@ from typing import Protocol
 
 from proxy.core.conversation.messages import JsonValue, Message
 from proxy.core.conversation.reply import Reply, ReplyFold
+from proxy.core.conversation.responses import ResponseFormat
 from proxy.core.errors import TidemarkError
 from proxy.core.report import OwnAnswer, Usage
 from proxy.core.values import value
@@ -66,12 +67,28 @@ class ModelRequest:
     """The id of an earlier response whose conversation goes on: ``previous_response_id`` of OpenAI's Responses."""
     left_to_upstream: str = ""
     """Why the provider is to compact the request itself, for the client's warning; empty where Tidemark does it."""
+    continuation: ContinuedRequest | None = None
+    """Present where an earlier response or item was resolved, or only the upstream can resolve it."""
 
     @property
     def hints(self) -> ReuseHints | None:
         """Hints for exactly these messages; None where messages were removed after the parse."""
         parsed = self.parsed
         return parsed if parsed is not None and parsed.messages is self.messages else None
+
+
+@value
+class ContinuedRequest:
+    """How a request goes on from an earlier response (``pipeline/continuing.py``)."""
+
+    received: ModelRequest | None = None
+    """The client's own request, which goes out where nothing has to change: the upstream has the rest itself."""
+    earlier_count: int = 0
+    """How many of the request's non-system messages Tidemark has put before the client's own."""
+    earlier_systems: int = 0
+    """How many of its system messages."""
+    upstream_has: str = ""
+    """The earlier response, or the conversation, that only the upstream has; empty where nothing is missing here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,3 +241,5 @@ class Dialect(RequestFormat, ReplyFormat, AnswerFormat, Protocol):
     """The member that has the messages; errors name it."""
     tool_members: tuple[str, ...]
     """The members that declare tools."""
+    responses: ResponseFormat | None
+    """Present where a client can go on from an earlier response by its id."""

@@ -15,6 +15,7 @@ from proxy.core.ports.store import (
     LeaseStore,
     ModelStore,
     RequestHeads,
+    ResponseStore,
     StartedTurn,
     TurnStore,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "QueueState",
     "RequestCount",
     "RequestHeads",
+    "ResponseStore",
     "Route",
     "StartedTurn",
     "Stored",

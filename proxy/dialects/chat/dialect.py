@@ -16,6 +16,7 @@ import msgspec
 from proxy.core.conversation.messages import JsonValue, Message
 from proxy.core.conversation.reply import Reply
 from proxy.core.conversation.request import ModelRequest
+from proxy.core.conversation.responses import ResponseFormat
 from proxy.core.report import OwnAnswer, Usage
 from proxy.dialects.bodies import array_of, array_without, body_of
 from proxy.dialects.chat.clipping import replace_middle
@@ -47,6 +48,7 @@ class ChatDialect(OpenAIErrors):
     path: str = "/chat/completions"
     messages_member = "messages"
     tool_members: tuple[str, ...] = ("tools", "functions")
+    responses: ResponseFormat | None = None
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self.parser = RequestParser(self, ChatElements(), cache_bytes)

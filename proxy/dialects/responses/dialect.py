@@ -15,6 +15,7 @@ import msgspec
 from proxy.core.conversation.messages import JsonValue, Message
 from proxy.core.conversation.reply import Reply
 from proxy.core.conversation.request import ModelRequest
+from proxy.core.conversation.responses import ResponseFormat
 from proxy.core.report import OwnAnswer, Usage
 from proxy.dialects.bodies import array_of, body_of
 from proxy.dialects.request_parser import CACHE_BYTES, RequestParser
@@ -26,6 +27,7 @@ from proxy.dialects.responses.items import ROLES
 from proxy.dialects.responses.removal import array_without
 from proxy.dialects.responses.reply import fold_body
 from proxy.dialects.responses.request import STANDS_IN, InputItems, earlier_response, left_to_upstream, read_stored
+from proxy.dialects.responses.state import StoredResponseFormat
 from proxy.dialects.responses.stream import EventStreamFold, before_end
 from proxy.dialects.responses.writing import system_item, write_message
 
@@ -43,6 +45,7 @@ class ResponsesDialect(ResponsesErrors):
     path: str = "/responses"
     messages_member = "input"
     tool_members: tuple[str, ...] = ("tools",)
+    responses: ResponseFormat | None = StoredResponseFormat()
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self.parser = RequestParser(self, InputItems(), cache_bytes, STANDS_IN)

@@ -68,6 +68,7 @@ def fold_body(data: bytes) -> Reply:
         complete=status in ENDED and output is not None,
         usage=response.usage if isinstance(response.usage, dict) else {},
         error=response.error,
+        original=data,
     )
 
 
@@ -84,6 +85,7 @@ class EventFold:
         self._final: ResponseObject | None = None
         self._complete = False
         self._error: JsonValue = None
+        self._original = b""
 
     def add(self, name: bytes, payload: bytes) -> None:
         """Take in one event.
@@ -111,11 +113,13 @@ class EventFold:
             complete=self._complete and self._error is None,
             usage=final.usage if isinstance(final.usage, dict) else {},
             error=self._error,
+            original=self._original,
         )
 
     def _end(self, kind: str, event: StreamEvent) -> None:
         self.ended = True
-        self._final = final = read_struct(bytes(event.response), ResponseObject) or ResponseObject()
+        self._original = bytes(event.response)
+        self._final = final = read_struct(self._original, ResponseObject) or ResponseObject()
         self._complete = kind.removeprefix("response.") in ENDED
         if not self._complete:
             self._error = final.error or self._error or _FAILED

@@ -32,7 +32,7 @@ local function drop(of, branch, keep)  -- its messages after the first `keep` of
       end
     end
   end
-  redis.call('DEL', key('t', of), key('y', of), key('l', of), key('l', 'turn:' .. of))
+  redis.call('DEL', key('t', of), key('y', of), key('o', of), key('l', of), key('l', 'turn:' .. of))
   if keep == 0 then
     for _, from in ipairs(redis.call('SMEMBERS', key('e', of))) do redis.call('DEL', key('a', from)) end
     redis.call('DEL', key('e', of))

@@ -120,13 +120,13 @@ end
 if holder == lease_value then call('DEL', key('l', lease)) end
 for pos = math.max(1, N - 1, W + 1), N do call('SET', key('n', chain(pos)), own, unpack(lasting)) end
 
-local rare = call('EXISTS', key('y', own), key('r', own), key('q', own), key('b', own))  -- keys that few have
+local rare = call('EXISTS', key('y', own), key('r', own), key('q', own), key('b', own), key('o', own))  -- keys that few have
 set('summaries', rare > 0 and call('LLEN', key('r', own)) or 0)
 call('HSET', key('c', own), unpack(fields))
 if seconds <= 0 then return own end
 
 for _, kind in ipairs({'c', 'h', 'm', 't'}) do call('EXPIRE', key(kind, own), seconds) end
-for _, kind in ipairs({'y', 'r', 'q', 'b'}) do
+for _, kind in ipairs({'y', 'r', 'q', 'b', 'o'}) do
   if rare == 0 then break end
   rare = rare - call('EXPIRE', key(kind, own), seconds)
 end
@@ -136,7 +136,7 @@ if now() - tonumber(touched) >= math.min(seconds / 8, 86400) then  -- its parent
   local up = open(parent)
   while up do
     local remaining = span(up.own, ttl)
-    for _, kind in ipairs(remaining > 0 and {'c', 'h', 'm', 't', 'y', 'r', 'q', 'b'} or {}) do
+    for _, kind in ipairs(remaining > 0 and {'c', 'h', 'm', 't', 'y', 'r', 'q', 'b', 'o'} or {}) do
       call('EXPIRE', key(kind, up.own), remaining)
     end
     up = open(up.parent)

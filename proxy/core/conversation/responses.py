@@ -1,0 +1,117 @@
+"""Responses that can be asked for again: what is stored of each, and how a dialect reads and writes them.
+
+OpenAI's Responses API lets a client go on from an earlier response by its id, and refer to earlier items by theirs. The
+pipeline resolves both from what is stored (``pipeline/continuing.py``). Source: OpenAI API reference, "Responses".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Protocol
+
+from proxy.core.values import value
+
+OUTPUT = "output"
+"""The member of a response that is not stored with it: the conversation has it as the assistant's message."""
+
+
+@value
+class OutputItem:
+    """The name of an item of a response."""
+
+    type: str
+    id: str
+    """Empty where the upstream gave none."""
+
+
+@value
+class ResponseRecord:
+    """What is stored of one response. Its conversation has the messages."""
+
+    id: str
+    message_count: int
+    """Non-system messages of the conversation up to this response; the last one is its output."""
+    model: str
+    """As the client named it."""
+    created_at: float
+    tenant: str = ""
+    """Whose request it answered: only at its upstream may it be gone on from."""
+    tip: bytes = b""
+    """The chain hash at ``message_count``: the conversation's messages are this response's only where it agrees."""
+    conversation: str = ""
+    """The conversation that has the messages; empty until it is stored."""
+    systems: Sequence[tuple[int, bytes]] = ()
+    """Each system message of the request: how many other messages stand before it, and a digest of its bytes."""
+    earlier_count: int = 0
+    """How many of the messages were there before the request's own input."""
+    earlier_systems: int = 0
+    """How many of ``systems`` were."""
+    head: Mapping[str, bytes] = field(default_factory=dict)
+    """The raw members of the response object, in order; that of ``OUTPUT`` is empty."""
+    items: Sequence[OutputItem] = ()
+    """Those of the output, in order."""
+    upstream_has: str = ""
+    """The id of what only the upstream has before this response; empty where nothing is missing here."""
+    background: bool = False
+    """Whether the upstream makes the response in the background, and has to be asked for it."""
+
+
+@value
+class InputReference:
+    """An element of a request that stands for something that is stored or sealed."""
+
+    place: int
+    """Its place in the array of elements."""
+    text: str
+    """The id of an item, or a sealed text."""
+
+
+class ResponseFormat(Protocol):
+    """How a dialect with stored responses reads and writes what belongs to them. It takes raw members by name."""
+
+    def is_kept(self, fields: Mapping[str, bytes]) -> bool:
+        """Return whether the client lets the response of this request be stored."""
+        ...
+
+    def conversation_at_upstream(self, fields: Mapping[str, bytes]) -> str:
+        """Return the name of the conversation that the upstream has for this request; empty without one."""
+        ...
+
+    def references(self, fields: Mapping[str, bytes]) -> Sequence[InputReference]:
+        """Return the elements that refer to stored items by their ids."""
+        ...
+
+    def sealed_summaries(self, fields: Mapping[str, bytes]) -> Sequence[InputReference]:
+        """Return the elements that are sealed summaries, whoever made them."""
+        ...
+
+    def summary_element(self, text: str) -> bytes:
+        """Write an opened summary as an element."""
+        ...
+
+    def rewritten(
+        self, fields: Mapping[str, bytes], replaced: Mapping[int, Sequence[bytes]], earlier: Sequence[bytes] | None
+    ) -> bytes:
+        """Write a body with other elements at some places, and with earlier messages before them.
+
+        :param replaced: the elements by place; none removes the one that is there
+        :param earlier: None leaves the member that names the earlier response; else that member is removed
+        """
+        ...
+
+    def response_of(self, original: bytes) -> tuple[str, Mapping[str, bytes]] | None:
+        """Read an upstream's response object: its id and raw members, that of ``OUTPUT`` empty; None for another."""
+        ...
+
+    def items_of(self, raw: bytes) -> Sequence[tuple[OutputItem, bytes]]:
+        """Return the items of a stored message, each with its bytes."""
+        ...
+
+    def refuses_continuation(self, body: bytes) -> bool:
+        """Return whether an upstream's error says that it cannot go on from an earlier response."""
+        ...
+
+    def repeats_continuation(self, head: Mapping[str, bytes], earlier: str) -> bool:
+        """Return whether a response says that it goes on from ``earlier``, so its upstream has looked that up."""
+        ...

@@ -1,0 +1,123 @@
+"""Reads and writes what belongs to stored responses: ids of earlier ones, references to items, sealed summaries.
+
+The pipeline and the endpoints of stored responses reach it through ``Dialect.responses``. Source: OpenAI API reference,
+"Create a model response" (``previous_response_id``, ``item_reference``, ``compaction``) and "The response object".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from proxy.core.conversation.messages import JsonValue
+from proxy.core.conversation.responses import OUTPUT, InputReference, OutputItem
+from proxy.core.errors import InvalidRequest
+from proxy.dialects.bodies import array_of, body_of
+from proxy.dialects.raw_json import decode_value, read_elements, read_members
+from proxy.dialects.responses.request import InputItems
+from proxy.dialects.responses.writing import system_item
+
+_EARLIER = "previous_response_id"
+_SEALED = ("compaction", "compaction_summary")
+_INPUT = InputItems()
+
+
+class StoredResponseFormat:
+    """``ResponseFormat`` of the Responses API; it has no state."""
+
+    def is_kept(self, fields: Mapping[str, bytes]) -> bool:
+        """Return whether the client lets the response be stored, as it does without ``store: false``."""
+        return fields.get("store") != b"false"
+
+    def conversation_at_upstream(self, fields: Mapping[str, bytes]) -> str:
+        """Return the id in ``conversation``, which the provider keeps itself; empty without one."""
+        value = decode_value(fields.get("conversation", b"null"), "conversation")
+        name = value.get("id") if isinstance(value, dict) else value
+        return name if isinstance(name, str) else ""
+
+    def references(self, fields: Mapping[str, bytes]) -> Sequence[InputReference]:
+        """Return the items of the type ``item_reference``."""
+        if b'"item_reference"' not in fields.get("input", b""):
+            return ()
+        elements = _elements(fields, b'"item_reference"')
+        return [
+            InputReference(place, item["id"])
+            for place, item in elements
+            if item.get("type") == "item_reference" and isinstance(item.get("id"), str)
+        ]
+
+    def sealed_summaries(self, fields: Mapping[str, bytes]) -> Sequence[InputReference]:
+        """Return the items of the type ``compaction`` with their ``encrypted_content``."""
+        if b'"compaction' not in fields.get("input", b""):
+            return ()
+        elements = _elements(fields, b'"compaction')
+        return [
+            InputReference(place, item["encrypted_content"])
+            for place, item in elements
+            if item.get("type") in _SEALED and isinstance(item.get("encrypted_content"), str)
+        ]
+
+    def summary_element(self, text: str) -> bytes:
+        """Write an opened summary as a system item."""
+        return system_item(text)
+
+    def rewritten(
+        self, fields: Mapping[str, bytes], replaced: Mapping[int, Sequence[bytes]], earlier: Sequence[bytes] | None
+    ) -> bytes:
+        """Write a body with other items at some places, and with earlier ones before them."""
+        raws = _INPUT.raws_of(fields["input"]) if "input" in fields else []
+        items = list(earlier or ())
+        for place, raw in enumerate(raws):
+            items += replaced.get(place, (raw,))
+        members = {name: raw for name, raw in fields.items() if name != _EARLIER or earlier is None}
+        return body_of(members, {"input": array_of(items)})
+
+    def response_of(self, original: bytes) -> tuple[str, Mapping[str, bytes]] | None:
+        """Read a response object."""
+        try:
+            members = read_members(original, bounded=False)
+            identifier = decode_value(members.get("id", b"null"), "id")
+        except InvalidRequest:
+            return None
+        if not isinstance(identifier, str) or not identifier or OUTPUT not in members:
+            return None
+        return identifier, {**members, OUTPUT: b""}
+
+    def items_of(self, raw: bytes) -> Sequence[tuple[OutputItem, bytes]]:
+        """Return the items of an assistant's turn, or the one item of any other message."""
+        items: list[tuple[OutputItem, bytes]] = []
+        for item in read_elements(b"[" + raw + b"]"):
+            value = json.loads(item)
+            kind, name = value.get("type") or "message", value.get("id")
+            items.append((OutputItem(str(kind), name if isinstance(name, str) else ""), item))
+        return items
+
+    def refuses_continuation(self, body: bytes) -> bool:
+        """Return whether an error is about the earlier response, by whatever words a server has for it."""
+        return b"previous_response" in body or b"Previous response" in body
+
+    def repeats_continuation(self, head: Mapping[str, bytes], earlier: str) -> bool:
+        """Return whether a response repeats the id that it goes on from."""
+        return _value(head.get(_EARLIER, b"null")) == earlier
+
+
+def _elements(fields: Mapping[str, bytes], mark: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the items that hold some bytes, decoded, with their places."""
+    try:
+        raws = _INPUT.raws_of(fields["input"])
+    except (ValueError, RecursionError):  # the parser of the request raises the right error
+        return
+    for place, raw in enumerate(raws):
+        if mark in raw:
+            value = decode_value(raw, f"input[{place}]")
+            if isinstance(value, dict):
+                yield place, value
+
+
+def _value(raw: bytes) -> JsonValue:
+    try:
+        value: JsonValue = json.loads(raw)
+    except ValueError:
+        return None
+    return value

@@ -1,0 +1,249 @@
+"""Stores responses that clients ask for again by their ids: the adapter of ``ResponseStore``.
+
+A response is stored after its turn (``conversations.py``), in its conversation's slot, so that deleting the
+conversation deletes it too. It holds no message: its output is the conversation's. Long members, such as the tools that
+every response repeats, are stored once for each conversation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Iterable, Mapping
+from dataclasses import replace
+
+import msgspec
+
+from proxy.core.bounded import BoundedCache
+from proxy.core.conversation.messages import digest_of
+from proxy.core.conversation.prefix import FAMILY_CHARACTERS, OWN_CHARACTERS, split_id
+from proxy.core.conversation.responses import OutputItem, ResponseRecord
+from proxy.core.errors import RecordUnreadable
+from proxy.store import keys, scripts
+from proxy.store.codec import VERSION, Codec, unreadable
+from proxy.store.commands import CommandSender
+
+LONG_BYTES = 256
+"""Longer members of a response are stored apart, once for each conversation."""
+MAX_ITEMS = 256
+"""Items of one response that can be referred to."""
+STORED_MEMBERS = 10_000
+"""Digests of long members that the store has. What is removed here is only sent again."""
+_ID_CHARACTERS = FAMILY_CHARACTERS + OWN_CHARACTERS
+_MARK = b"#"
+"""Before the digest of a long member, so that it is no response's id."""
+_MISSING = -1
+"""The script's answer where a long member that was not sent is not stored."""
+
+
+class _Response(msgspec.Struct, array_like=True, frozen=True):
+    message_count: int
+    model: str
+    created_at: float
+    tenant: str
+    tip: bytes
+    systems: list[tuple[int, bytes]]
+    earlier_count: int
+    earlier_systems: int
+    head: list[tuple[str, bytes, bytes]]
+    """Name, raw member, and in its place the digest of a long one."""
+    items: list[tuple[str, str]]
+    upstream_has: str
+    background: bool
+
+
+_pack = msgspec.msgpack.Encoder().encode
+_DECODER = msgspec.msgpack.Decoder(_Response)
+
+
+class RedisResponses:
+    """Responses in Redis. Its state is the digests of long members that the store has."""
+
+    def __init__(self, sender: CommandSender, codec: Codec, keep_seconds: int) -> None:
+        """Send nothing yet.
+
+        :param keep_seconds: how long an id leads to its response after its last use; 0 for no limit
+        """
+        self._sender = sender
+        self._codec = codec
+        self._keep_seconds = keep_seconds
+        self._stored: BoundedCache[tuple[str, bytes], bool] = BoundedCache(STORED_MEMBERS)
+
+    async def keep(self, owner: str, response: ResponseRecord, seconds: int) -> None:
+        """Store a response, and what leads to it from its id and those of its items.
+
+        :param seconds: the lifetime of the conversation; 0 for no limit
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        head, long = _split(response.head)
+        packed = self._codec.seal(VERSION + _pack(_packable(response, head)))
+        target = response.conversation + response.id
+        leading = [self._lead(owner, name, target) for name in _names(response)]
+        await asyncio.gather(self._keep(response, seconds, packed, long), *leading)
+
+    async def find(self, owner: str, identifier: str) -> ResponseRecord | None:
+        """Return the response with this id, or with an item of this id; None where the owner has none.
+
+        Its long members are empty until ``with_head`` reads them. What was asked for lives on as if it were new.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        at = keys.response(owner, identifier)
+        target = await self._sender.ask("GET", at)
+        if target is None:
+            return None
+        conversation, response_id = target[:_ID_CHARACTERS].decode(), target[_ID_CHARACTERS:].decode()
+        reading = self._sender.ask("HGET", keys.response_hash(conversation), response_id)
+        packed, _ = await asyncio.gather(reading, self._renew(at))
+        if packed is None:
+            return None
+        try:
+            return _record(response_id, conversation, self._read(packed))
+        except RecordUnreadable:
+            return None
+
+    async def with_head(self, response: ResponseRecord) -> ResponseRecord:
+        """Return the response with its long members; one that cannot be read is null.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        at = keys.response_hash(response.conversation)
+        packed = await self._sender.ask("HGET", at, response.id)
+        if packed is None:
+            return response
+        head = self._read(packed).head
+        digests = [digest for _, _, digest in head if digest]
+        sealed = await self._sender.ask("HMGET", at, *[_MARK + digest for digest in digests]) if digests else ()
+        long = {digest: self._opened(member) for digest, member in zip(digests, sealed, strict=True)}
+        return replace(response, head={name: long[digest] if digest else raw for name, raw, digest in head})
+
+    async def system_messages(self, response: ResponseRecord) -> Mapping[bytes, bytes]:
+        """Return the bytes of the response's system messages by their digests; those that are gone are missing.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        digests = list(dict.fromkeys(digest for _, digest in response.systems))
+        if not digests:
+            return {}
+        sealed = await self._sender.ask("HMGET", keys.system_hash(response.conversation), *digests)
+        messages: dict[bytes, bytes] = {}
+        for digest, message in zip(digests, sealed, strict=True):
+            if message is not None:
+                with contextlib.suppress(RecordUnreadable):
+                    messages[digest] = self._codec.open(message)
+        return messages
+
+    async def forget(self, owner: str, response: ResponseRecord) -> None:
+        """Delete a response; its conversation stays.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        names = [keys.response(owner, name) for name in _names(response)]
+        await asyncio.gather(
+            self._sender.ask("HDEL", keys.response_hash(response.conversation), response.id),
+            *[self._sender.ask("DEL", name) for name in names],
+        )
+
+    async def _keep(self, response: ResponseRecord, seconds: int, packed: bytes, long: Mapping[bytes, bytes]) -> None:
+        conversation = response.conversation
+        new = {digest: raw for digest, raw in long.items() if (conversation, digest) not in self._stored}
+        if await self._write(response, seconds, packed, new, long.keys() - new) == _MISSING:
+            await self._write(response, seconds, packed, long, ())
+        for digest in long:
+            self._stored.put((conversation, digest), value=True)
+
+    async def _write(
+        self,
+        response: ResponseRecord,
+        seconds: int,
+        packed: bytes,
+        new: Mapping[bytes, bytes],
+        withheld: Iterable[bytes],
+    ) -> int:
+        """Write a response with its long members, but for those that the store has."""
+        family, own = split_id(response.conversation)
+        members: list[bytes] = []
+        for digest, raw in new.items():
+            members += (_MARK + digest, self._codec.seal(raw))
+        members += [_MARK + digest for digest in withheld]
+        facts = (own, seconds, response.id, packed, len(new))
+        with self._sender.recording:
+            return int(await self._sender.run(scripts.KEEP_RESPONSE, family, b"", 0, *facts, *members))
+
+    def _lead(self, owner: str, name: str, target: str) -> Awaitable[object]:
+        lasting = ("EX", self._keep_seconds) if self._keep_seconds else ()
+        return self._sender.ask("SET", keys.response(owner, name), target, *lasting)
+
+    def _renew(self, at: str) -> Awaitable[object]:
+        seconds = self._keep_seconds
+        return self._sender.ask("EXPIRE", at, seconds) if seconds else self._sender.ask("PERSIST", at)
+
+    def _read(self, packed: bytes) -> _Response:
+        plain = self._codec.open(packed)
+        if plain[:1] != VERSION:
+            raise unreadable(f"record version {plain[:1].hex()}, this program reads {VERSION.hex()}")
+        try:
+            return _DECODER.decode(memoryview(plain)[1:])
+        except msgspec.MsgspecError as error:
+            raise unreadable(str(error)) from error
+
+    def _opened(self, member: bytes | None) -> bytes:
+        try:
+            return b"null" if member is None else self._codec.open(member)
+        except RecordUnreadable:
+            return b"null"
+
+
+def _names(response: ResponseRecord) -> list[str]:
+    """Return the ids that lead to a response: its own, and those of its items."""
+    return [response.id, *(item.id for item in response.items[:MAX_ITEMS] if item.id)]
+
+
+def _split(head: Mapping[str, bytes]) -> tuple[list[tuple[str, bytes, bytes]], dict[bytes, bytes]]:
+    """Return the members as they are packed, and the long ones by their digests."""
+    packed: list[tuple[str, bytes, bytes]] = []
+    long: dict[bytes, bytes] = {}
+    for name, raw in head.items():
+        if len(raw) <= LONG_BYTES:
+            packed.append((name, raw, b""))
+            continue
+        digest = digest_of(raw)
+        long[digest] = raw
+        packed.append((name, b"", digest))
+    return packed, long
+
+
+def _packable(response: ResponseRecord, head: list[tuple[str, bytes, bytes]]) -> _Response:
+    return _Response(
+        response.message_count,
+        response.model,
+        response.created_at,
+        response.tenant,
+        response.tip,
+        list(response.systems),
+        response.earlier_count,
+        response.earlier_systems,
+        head,
+        [(item.type, item.id) for item in response.items[:MAX_ITEMS]],
+        response.upstream_has,
+        response.background,
+    )
+
+
+def _record(response_id: str, conversation: str, stored: _Response) -> ResponseRecord:
+    return ResponseRecord(
+        id=response_id,
+        message_count=stored.message_count,
+        model=stored.model,
+        created_at=stored.created_at,
+        tenant=stored.tenant,
+        tip=stored.tip,
+        conversation=conversation,
+        systems=stored.systems,
+        earlier_count=stored.earlier_count,
+        earlier_systems=stored.earlier_systems,
+        head={name: raw for name, raw, _ in stored.head},
+        items=[OutputItem(kind, name) for kind, name in stored.items],
+        upstream_has=stored.upstream_has,
+        background=stored.background,
+    )
