@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from proxy.app.parts import Engine, StoredParts
+from proxy.app.parts import RESPONSES, Engine, StoredParts
 from proxy.archive import ArchiveAccess, ContextView, ConversationReader, StandingSummaries, Transfer
 from proxy.archive.search_index import MessageSearch
 from proxy.archive.summarize import ManualCompaction
+from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.request import Dialect
 from proxy.core.events import Listener
 from proxy.core.ports import Authenticator
@@ -24,6 +25,7 @@ from proxy.pipeline.commands import Commands
 from proxy.pipeline.pipeline import Pipeline
 from proxy.pipeline.relay import Relay
 from proxy.pipeline.stored_history import StoredHistory, TurnRules
+from proxy.pipeline.token_count import InputTokenCounting
 from proxy.server.access import ConversationAccess
 from proxy.server.auth import MAX_CACHED_CALLERS, PassthroughAuth
 from proxy.server.endpoints.conversations import ConversationEndpoints
@@ -31,8 +33,18 @@ from proxy.server.endpoints.dialect import DialectEndpoint, EndpointLimits
 from proxy.server.endpoints.offline import OfflineEndpoints
 from proxy.server.endpoints.operations import OperationsEndpoints, RenderMetrics
 from proxy.server.endpoints.registry import RegistryEndpoints
+from proxy.server.endpoints.token_count import TokenCountEndpoint
 from proxy.server.operator import OperatorAccess
 from proxy.store.leases import RedisLeases
+from proxy.upstream.providers import COUNTING_BASES
+
+TOKEN_COUNTS: Mapping[str, tuple[str, Callable[[int], Mapping[str, JsonValue]]]] = {
+    RESPONSES: (
+        "/responses/input_tokens",
+        lambda tokens: {"object": "response.input_tokens", "input_tokens": tokens},
+    ),
+}
+"""By the path of a dialect: where its requests are counted, and the answer for a number of tokens."""
 
 
 class Endpoints:
@@ -83,6 +95,7 @@ class Endpoints:
                 metrics=self._metrics,
                 count_resting=self._engine.writer.resting,
             ).routes(),
+            *self._token_counts(),
             *OfflineEndpoints(parts.offline_service(), self._auth, self._max_body_bytes).routes(),
             *RegistryEndpoints(self._stored.registry, self._auth, self._operator).routes(),
             *self._conversations().routes(),
@@ -99,6 +112,16 @@ class Endpoints:
             emit=emit,
             timer=time.perf_counter,
         )
+
+    def _token_counts(self) -> list[BaseRoute]:
+        """Return a route for each dialect whose requests can be counted before they are sent."""
+        parts = self._stored.parts
+        counting = InputTokenCounting(parts.upstream, parts.counter, lambda route: route.base_url in COUNTING_BASES)
+        return [
+            TokenCountEndpoint(parts.dialects[served], path, answer, counting, self._auth, self._max_body_bytes).route()
+            for served, (path, answer) in TOKEN_COUNTS.items()
+            if served in parts.dialects
+        ]
 
     def _conversations(self) -> ConversationEndpoints:
         """Return the endpoints of stored conversations; each part of the archive gets its own collaborators."""

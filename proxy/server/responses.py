@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from proxy.core.conversation.messages import JsonValue
+from proxy.core.conversation.request import ErrorFormat
 from proxy.core.errors import TidemarkError
 from proxy.dialects.openai_errors import OPENAI_ERRORS
 from proxy.server.asgi import CLIENT_GONE, ClientGone
@@ -22,14 +23,14 @@ Handler = Callable[[Request], Awaitable[Response]]
 """Answers one request of one path and method."""
 
 
-def with_error_envelope(handler: Handler) -> Handler:
-    """Return a handler that answers with OpenAI's envelope where the given one raises an error of Tidemark."""
+def with_error_envelope(handler: Handler, errors: ErrorFormat = OPENAI_ERRORS) -> Handler:
+    """Return a handler that answers with an error's envelope where the given one raises an error of Tidemark."""
 
     async def answer(request: Request) -> Response:
         try:
             return await handler(request)
         except TidemarkError as error:
-            response = Response(OPENAI_ERRORS.error(error), status_of(error), media_type=JSON_TYPE)
+            response = Response(errors.error(error), status_of(error), media_type=JSON_TYPE)
             response.raw_headers.extend(error_lines(error))
             return response
         except ClientGone:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 OPENAI_BASE = "https://api.openai.com/v1"
+COUNTING_BASES = frozenset({OPENAI_BASE})
+"""Addresses where a provider counts the tokens of a request itself (OpenAI API reference, "Get input token counts")."""
 DEFAULT_BASES: Mapping[str, str] = {
     "openai": OPENAI_BASE,
     "anthropic": "https://api.anthropic.com",

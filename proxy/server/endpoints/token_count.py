@@ -1,0 +1,51 @@
+"""The endpoint that counts the input of a dialect's requests, such as ``POST /v1/responses/input_tokens``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from proxy.core.conversation.messages import JsonValue
+from proxy.core.conversation.request import Dialect
+from proxy.core.ports import Authenticator
+from proxy.pipeline.token_count import InputTokenCounting
+from proxy.server.encodings import read_plain_body
+from proxy.server.headers import returned_lines
+from proxy.server.responses import JSON_TYPE, with_error_envelope
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCountEndpoint:
+    """Serves one path in one dialect."""
+
+    dialect: Dialect
+    path: str
+    """Below the base URL, the client's and the provider's: ``/responses/input_tokens``."""
+    answer: Callable[[int], Mapping[str, JsonValue]]
+    """Returns the dialect's answer for a number of tokens."""
+    counting: InputTokenCounting
+    auth: Authenticator
+    max_body_bytes: int
+
+    def route(self) -> BaseRoute:
+        """Return the route of the path."""
+        return Route("/v1" + self.path, with_error_envelope(self._count, self.dialect), methods=["POST"])
+
+    async def _count(self, request: Request) -> Response:
+        body = await read_plain_body(request, self.max_body_bytes)
+        caller = self.auth.caller(request.headers.raw)
+        counted = await self.counting.count(self.dialect, body, caller, self.path)
+        if isinstance(counted, int):
+            return Response(json.dumps(self.answer(counted)), media_type=JSON_TYPE)
+        try:
+            data = b"".join([chunk async for chunk in counted.body()])
+        finally:
+            await counted.close()
+        response = Response(data, counted.status)
+        response.raw_headers.extend(returned_lines(counted.headers))
+        return response
