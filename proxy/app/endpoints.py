@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from proxy.app.parts import RESPONSES, Engine, StoredParts
+from proxy.app.parts import MESSAGES, RESPONSES, Engine, StoredParts
 from proxy.archive import ArchiveAccess, ContextView, ConversationReader, StandingSummaries, Transfer
 from proxy.archive.search_index import MessageSearch
 from proxy.archive.summarize import ManualCompaction
@@ -45,6 +45,9 @@ TOKEN_COUNTS: Mapping[str, tuple[str, Callable[[int], Mapping[str, JsonValue]]]]
     ),
 }
 """By the path of a dialect: where its requests are counted, and the answer for a number of tokens."""
+
+OTHER_PATHS = {f"/v1{MESSAGES}": MESSAGES}
+"""Paths that mean another one: Anthropic's SDKs add ``/v1`` themselves, also to a base URL that ends in it."""
 
 
 class Endpoints:
@@ -82,6 +85,9 @@ class Endpoints:
             path: self._dialect_endpoint(dialect, relay, emit) for path, dialect in stored.parts.dialects.items()
         }
         """The endpoint of each dialect, by its path."""
+        for path, meant in OTHER_PATHS.items():
+            if meant in self.dialects:
+                self.dialects[path] = self.dialects[meant]
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of all endpoints."""

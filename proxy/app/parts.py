@@ -25,6 +25,7 @@ from proxy.core.events import Event, Listener
 from proxy.core.planning.budget import ModelProfile
 from proxy.core.ports import Caller, ChooseSummarizer, DeletionHook, LearnedWindowStore, MemoryFlush, Route, Summarizer
 from proxy.dialects.chat.dialect import ChatDialect
+from proxy.dialects.messages.dialect import MessagesDialect
 from proxy.dialects.responses.dialect import ResponsesDialect
 from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Identifier
@@ -49,6 +50,7 @@ from proxy.upstream.wire import WireLane
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
+MESSAGES = "/v1/messages"
 SECONDS_A_DAY = 86_400
 BYTES_A_MEGABYTE = 1_048_576
 
@@ -258,7 +260,7 @@ class Engine:
 
 def build_dialects() -> dict[str, Dialect]:
     """Return the dialects, by the path that each is served at. A new dialect is one line here."""
-    return {CHAT: ChatDialect(), RESPONSES: ResponsesDialect()}
+    return {CHAT: ChatDialect(), RESPONSES: ResponsesDialect(), MESSAGES: MessagesDialect()}
 
 
 def build_codec(dialects: Iterable[Dialect]) -> Codec:

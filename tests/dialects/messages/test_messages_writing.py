@@ -1,0 +1,176 @@
+"""Messages are written as providers want them: pieces of one turn together, and the summary in its place."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from proxy.core.conversation.messages import Message, system_message
+from proxy.core.conversation.request import ModelRequest
+from proxy.dialects.messages.dialect import MessagesDialect
+from tests.dialects.messages.anthropic_talk import CACHED, PARAMS, asked, assistant, calls, result, text, thinking, user
+
+DIALECT = MessagesDialect()
+SUMMARY = system_message("Summary of earlier turns.")
+BLOCK = text(SUMMARY.text)
+HOUR = {"type": "ephemeral", "ttl": "1h"}
+
+
+def parsed(*messages: Any, **members: Any) -> ModelRequest:
+    """The request that these messages are."""
+    return asyncio.run(DIALECT.parse(asked(messages, **members)))
+
+
+def written(request: ModelRequest, *messages: Message) -> list[dict[str, Any]]:
+    """The messages that go out."""
+    body = json.loads(DIALECT.body_with(request, messages, model="other"))
+    assert body["model"] == "other"
+    sent: list[dict[str, Any]] = body["messages"]
+    PARAMS.validate_python([message for message in sent if message["role"] != "system"])
+    return sent
+
+
+def test_pieces_of_one_turn_go_out_as_one_message() -> None:
+    """All results of parallel calls must be in the message after them."""
+    turn = user(result("a", "A"), result("b", "B"), text("Well?"))
+    request = parsed(user("Go."), assistant(calls("f", "a"), calls("f", "b")), turn)
+    assert written(request, *request.messages) == json.loads(request.fields["messages"])
+    raws = [message.raw for message in request.messages]
+    assert json.loads(DIALECT.body_with_raw(request, raws))["messages"] == json.loads(request.fields["messages"])
+
+
+def test_results_of_one_turn_and_the_next_are_not_joined() -> None:
+    """An answer stands between them."""
+    request = parsed(
+        user("Go."),
+        assistant(calls("f", "a")),
+        user(result("a", "A")),
+        assistant(calls("f", "b")),
+        user(result("b", "B")),
+    )
+    assert len(written(request, *request.messages)) == 5
+
+
+def test_two_user_messages_stay_two() -> None:
+    """The client's own messages are not joined."""
+    request = parsed(user("One."), user(text("Two.")))
+    assert written(request, *request.messages) == [user("One."), user(text("Two."))]
+
+
+def test_the_summary_is_the_first_block_of_the_next_user_message() -> None:
+    """Some templates want the roles to alternate."""
+    plain = parsed(user("And now?"))
+    assert written(plain, SUMMARY, *plain.messages) == [user(BLOCK, text("And now?"))]
+    blocks = parsed(user(text("And"), text("now?")))
+    assert written(blocks, SUMMARY, *blocks.messages) == [user(BLOCK, text("And"), text("now?"))]
+
+
+def test_the_summary_is_a_message_of_its_own_before_an_answer() -> None:
+    """No user message follows that could take it."""
+    request = parsed(assistant("Fine."), user("And now?"))
+    assert written(request, SUMMARY, *request.messages) == [user(BLOCK), assistant("Fine."), user("And now?")]
+
+
+def test_system_messages_among_the_others_stay_in_their_place() -> None:
+    """The summary comes before those that stood inside the turns."""
+    inner = {"role": "system", "content": "Be brief."}
+    request = parsed(inner, user("And now?"))
+    assert written(request, SUMMARY, *request.messages) == [user(BLOCK), inner, user("And now?")]
+
+
+@pytest.mark.parametrize(
+    ("marks_in_system", "message_marks", "mark"),
+    [
+        ([], [], None),
+        ([CACHED], [], CACHED),
+        ([], [CACHED], CACHED),
+        ([CACHED, CACHED], [CACHED], CACHED),
+        ([CACHED, CACHED], [CACHED, CACHED], None),
+        ([HOUR], [CACHED], CACHED),
+        ([HOUR], [HOUR], HOUR),
+        ([HOUR], [], HOUR),
+    ],
+)
+def test_the_summary_is_marked_where_the_client_caches(
+    marks_in_system: list[Any], message_marks: list[Any], mark: Any
+) -> None:
+    """At most four marks in all, and never a longer one after a shorter one."""
+    system = [text("Be brief.", cache_control=marked) for marked in marks_in_system] or [text("Be brief.")]
+    asks = [text("And now?", cache_control=marked) for marked in message_marks] or [text("And now?")]
+    request = parsed(user(*asks), system=system)
+    sent = written(request, SUMMARY, *request.messages)
+    assert sent[0]["content"][0].get("cache_control") == mark
+    assert sent[0]["content"][1:] == asks
+
+
+def test_a_cache_mark_of_the_whole_request_counts_too() -> None:
+    """Automatic caching takes one of the four."""
+    system = [text("Be brief.", cache_control=CACHED)] * 3
+    request = parsed(user("And now?"), system=system, cache_control=CACHED)
+    assert written(request, SUMMARY, *request.messages)[0]["content"][0] == BLOCK
+    alone = parsed(user("And now?"), cache_control=CACHED)
+    assert written(alone, SUMMARY, *alone.messages)[0]["content"][0]["cache_control"] == CACHED
+
+
+def test_the_middle_of_a_result_is_replaced_and_all_else_stays() -> None:
+    """In a string and in blocks."""
+    for content in ("abcdefgh", [text("abcdefgh", cache_control=CACHED)]):
+        block = {**result("a", content), "is_error": True}
+        clipped = DIALECT.replace_middle(parsed(user(block)).messages[0], 2, 6, "[cut]")
+        assert (clipped.text, clipped.answers, clipped.role) == ("ab\n[cut]\ngh", "a", "tool")
+        after = "ab\n[cut]\ngh" if isinstance(content, str) else [text("ab\n[cut]\ngh", cache_control=CACHED)]
+        assert json.loads(clipped.raw) == user({**block, "content": after})
+
+
+def test_a_removed_message_leaves_all_other_bytes() -> None:
+    """Also those between messages."""
+    body = b'{"model":"m", "messages" : [ {"role":"user","content":"A"} ,\n {"role":"user","content":"B"} ]}'
+    request = asyncio.run(DIALECT.parse(body))
+    assert DIALECT.without(request, {1}).body == b'{"model":"m", "messages" : [ {"role":"user","content":"A"} ]}'
+
+
+def test_a_removed_piece_leaves_the_others_of_its_turn() -> None:
+    """They are still one message."""
+    request = parsed(assistant(calls("f", "a"), calls("f", "b")), user(result("a", "A"), result("b", "B"), text("C")))
+    rest = DIALECT.without(request, {3})
+    assert json.loads(rest.body)["messages"][1] == user(result("a", "A"), result("b", "B"))
+    assert len(rest.messages) == 3
+
+
+def test_a_stored_answer_goes_out_without_nulls_and_empty_texts() -> None:
+    """Thinking keeps its signature, and a call's input its nulls."""
+    stored = assistant(thinking("Hm."), text("Yes.", citations=None), text(""), calls("f", "a", x=None))
+    sent = assistant(thinking("Hm."), text("Yes."), calls("f", "a", x=None))
+    assert json.loads(DIALECT.as_sent(json.dumps(stored).encode())) == sent
+    plain = b'{"role": "assistant",  "content": "Yes."}'
+    assert DIALECT.as_sent(plain) == plain
+    question = json.dumps(user(text("the assistant", citations=None))).encode()
+    assert DIALECT.as_sent(question) == question
+
+
+@pytest.mark.parametrize(
+    ("raw", "is_one"),
+    [
+        (b'{"role":"user","content":"Hi."}', True),
+        (b'{"role":"assistant","content":[]}', True),
+        (b'{"role":"user","content":"\\ud83d"}', True),
+        (b'{"role":"assistant","content":null}', False),
+        (b'{"role":"tool","tool_call_id":"a","content":"A"}', False),
+        (b'{"role":"user"}', False),
+        (b"[1]", False),
+        (b"{", False),
+    ],
+)
+def test_stored_bytes_are_known_by_their_shape(raw: bytes, *, is_one: bool) -> None:
+    """A role of this format, and a content."""
+    assert DIALECT.is_message(raw) == is_one
+
+
+def test_an_import_names_the_line_that_is_no_message() -> None:
+    """And reads the others as messages of a request."""
+    assert [message.text for message in DIALECT.parse_lines(b'{"role":"user","content":"A"}\n\n')] == ["A"]
+    with pytest.raises(Exception, match="line 2: Unknown role 'wizard'"):
+        DIALECT.parse_lines(b'{"role":"user","content":"A"}\n{"role":"wizard","content":"B"}')
