@@ -85,9 +85,9 @@ class Endpoints:
             path: self._dialect_endpoint(dialect, relay, emit) for path, dialect in stored.parts.dialects.items()
         }
         """The endpoint of each dialect, by its path."""
-        for path, meant in OTHER_PATHS.items():
-            if meant in self.dialects:
-                self.dialects[path] = self.dialects[meant]
+        for path, target in OTHER_PATHS.items():
+            if target in self.dialects:
+                self.dialects[path] = self.dialects[target]
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of all endpoints."""

@@ -1,4 +1,4 @@
-"""Cuts an event stream with named events into its events, and gives each to a fold that knows what it means.
+"""Cuts a stream into named events, and gives each to a fold that knows its meaning.
 
 Dialects read streamed replies with it, after the upstream, while the client gets the bytes. Source: the event-stream
 format of the WHATWG HTML standard, section 9.2.
@@ -18,7 +18,7 @@ LARGE_EVENT_BYTES = 2**17
 _EVENT_END = re.compile(rb"\r?\n\r?\n|\r\r")
 
 
-class EventFold(Protocol):
+class NamedEventFold(Protocol):
     """Folds the events of one dialect."""
 
     ended: bool
@@ -42,7 +42,7 @@ class EventStream:
     :param final: matches bytes that stand in the event which ends a stream
     """
 
-    def __init__(self, fold: EventFold, final: re.Pattern[bytes]) -> None:
+    def __init__(self, fold: NamedEventFold, final: re.Pattern[bytes]) -> None:
         self.ended = False
         self._fold = fold
         self._final = final

@@ -19,6 +19,8 @@ CONNECTION = b"connection"
 PLAIN_CONNECTIONS = frozenset({b"keep-alive", b"close"})
 """Values of ``Connection`` that name no header; any other value may name one."""
 COOKIE = b"cookie"
+API_KEY = b"x-api-key"
+"""The header of Anthropic's SDKs for the key that OpenAI's send as ``Authorization: Bearer``."""
 BALANCER_COOKIES = (b"AWSALB", b"ARRAffinity", b"GCLB", b"INGRESSCOOKIE", b"SERVERID", b"__cf_bm", b"_cfuvid")
 """Beginnings of names of cookies that identify servers, not users. AWS changes its own with every answer, and an SDK's
 cookie jar sends it back: such a client would be another tenant in each turn."""
@@ -40,6 +42,7 @@ class _HeadLayout(NamedTuple):
     """Lines whose values identify the caller, without cookies."""
     connections: tuple[int, ...]
     has_cookies: bool
+    has_api_key: bool
     is_lower_case: bool
     """Whether all names are in lower case, as ASGI has them."""
 
@@ -79,6 +82,8 @@ class PassthroughAuth:
                 return self.caller(forwarded_lines(received))
         lines = [received[place] for place in layout.forwarded]
         credentials = [received[place] for place in layout.credentials]
+        if layout.has_api_key:
+            credentials = list({_as_bearer(line) for line in credentials})
         if layout.has_cookies:
             credentials += _cookies(received)
         credentials.sort()
@@ -97,6 +102,7 @@ class PassthroughAuth:
             tuple(place for place, name in enumerate(names) if name in passing and self._identifies(name)),
             tuple(place for place, name in enumerate(names) if name == CONNECTION),
             COOKIE in names,
+            API_KEY in names,
             all(name == name.lower() for name in names),
         )
         if sum(map(len, names)) <= MAX_HEAD_BYTES:
@@ -114,6 +120,12 @@ class PassthroughAuth:
 
     def __repr__(self) -> str:
         return "PassthroughAuth(secret=***)"
+
+
+def _as_bearer(line: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+    """Return the line of a key as every dialect's clients mean it: one key is one caller, in whichever header."""
+    name, value = line
+    return (b"authorization", b"Bearer " + value) if name == API_KEY and value else line
 
 
 def _cookies(lines: Headers) -> list[tuple[bytes, bytes]]:

@@ -48,6 +48,15 @@ def test_the_order_of_the_lines_does_not_matter() -> None:
     assert tenant((b"cookie", b"b=2; a=1")) == tenant((b"cookie", b"a=1"), (b"cookie", b"b=2"))
 
 
+def test_one_key_is_one_caller_in_the_headers_of_openai_and_anthropic() -> None:
+    """A conversation goes on in the other dialect's client; a client of both may send both."""
+    bearer, own = (b"authorization", b"Bearer k"), (b"x-api-key", b"k")
+    assert tenant(own) == tenant(bearer) == tenant(own, bearer)
+    assert tenant(own, (b"authorization", b"Bearer other")) != tenant(own)
+    assert tenant((b"x-api-key", b"other")) != tenant(own)
+    assert tenant((b"authorization", b"k")) != tenant(own)
+
+
 def test_a_credential_in_another_header_is_another_credential() -> None:
     """The name counts: one value under two names may be two things to an upstream."""
     assert tenant((b"x-api-key", b"k")) != tenant((b"api-key", b"k"))

@@ -40,6 +40,7 @@ class MessagesDialect(MessagesErrors):
     path: str = "/messages"
     messages_member = "messages"
     tool_members: tuple[str, ...] = ("tools",)
+    responses = None
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self.parser = RequestParser(self, MessagesElements(), cache_bytes)

@@ -1,4 +1,6 @@
-"""Rewrites a stored answer as a client would send it back: without members and blocks that a request may not have.
+"""Rewrites a stored answer as a client would send it back.
+
+It leaves out members and blocks that a request may not have.
 
 The store has an answer as the upstream wrote it. With stored history, later requests send it as an earlier message. Its
 meaning does not change, so neither does its place in the prefix chain. Source: Anthropic API reference, "Create a

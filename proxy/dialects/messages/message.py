@@ -1,4 +1,4 @@
-"""Reads one message of the Messages API as core messages: one for each tool result, and one for all other blocks.
+"""Reads a message of the Messages API as core messages: each tool result is one of its own.
 
 ``request.py`` calls it for each new message of a request, and ``reply.py`` for each reply. Chat completions has a
 message of its own for each tool result, and a conversation must be the same in both. So a user message with results is
@@ -26,14 +26,14 @@ RESULT = "tool_result"
 USER_START, USER_END = b'{"role":"user","content":[', b"]}"
 
 
-class _Head(msgspec.Struct):
+class _MessageHead(msgspec.Struct):
     """A message, of which only the role and the kind of content are decoded."""
 
     role: str
     content: msgspec.Raw
 
 
-_HEAD = msgspec.json.Decoder(_Head)
+_HEAD = msgspec.json.Decoder(_MessageHead)
 Block = Mapping[str, JsonValue]
 
 

@@ -55,7 +55,7 @@ def read_usage(usage: Mapping[str, JsonValue]) -> Usage:
 
 
 class MessageFold:
-    """``EventFold`` of the Messages API."""
+    """``NamedEventFold`` of the Messages API."""
 
     def __init__(self) -> None:
         self.ended = False

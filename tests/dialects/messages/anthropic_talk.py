@@ -15,9 +15,9 @@ EVENTS: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
 CACHED = {"type": "ephemeral"}
 
 
-def text(said: str, **members: Any) -> Json:
+def text(words: str, **members: Any) -> Json:
     """A text block."""
-    return {"type": "text", "text": said, **members}
+    return {"type": "text", "text": words, **members}
 
 
 def calls(name: str, call: str, **arguments: Any) -> Json:
@@ -51,7 +51,7 @@ def assistant(*blocks: Json | str) -> dict[str, Any]:
     return {**user(*blocks), "role": "assistant"}
 
 
-def asked(messages: Sequence[Any], **members: Any) -> bytes:
+def request_body(messages: Sequence[Any], **members: Any) -> bytes:
     """A request's body; its messages are those that the SDK may send."""
     return json.dumps({"model": "claude-x", "max_tokens": 100, "messages": messages, **members}).encode()
 
@@ -103,8 +103,8 @@ def streamed_reply(*blocks: Sequence[bytes], reason: str = "end_turn", stops: bo
     return [*pieces, event("message_stop")] if stops else pieces
 
 
-def streamed_text(said: str, index: int = 0) -> list[bytes]:
+def streamed_text(words: str, index: int = 0) -> list[bytes]:
     """The events of one text block, word by word."""
-    words = [word if place == 0 else " " + word for place, word in enumerate(said.split(" "))]
+    pieces = [word if place == 0 else " " + word for place, word in enumerate(words.split(" "))]
     start = event("content_block_start", index=index, content_block={"type": "text", "text": ""})
-    return [start, *(delta(index, "text_delta", text=word) for word in words)]
+    return [start, *(delta(index, "text_delta", text=word) for word in pieces)]

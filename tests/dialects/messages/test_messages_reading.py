@@ -14,10 +14,10 @@ from proxy.dialects.messages.dialect import MessagesDialect
 from tests.dialects.messages.anthropic_talk import (
     CACHED,
     PARAMS,
-    asked,
     assistant,
     calls,
     image,
+    request_body,
     result,
     text,
     thinking,
@@ -28,7 +28,7 @@ from tests.dialects.messages.anthropic_talk import (
 def parsed(*messages: Any, **members: Any) -> ModelRequest:
     """The request that these messages are."""
     PARAMS.validate_python(list(messages))
-    return asyncio.run(MessagesDialect().parse(asked(messages, **members)))
+    return asyncio.run(MessagesDialect().parse(request_body(messages, **members)))
 
 
 def refusal(body: bytes) -> InvalidRequest:
@@ -88,7 +88,9 @@ def test_thinking_is_counted_and_is_no_part_of_what_is_meant() -> None:
 
 def test_a_system_message_among_the_messages_stays_one() -> None:
     """Claude Code sends some; they are in no chain."""
-    request = asyncio.run(MessagesDialect().parse(asked([user("Hi."), {"role": "system", "content": "Be brief."}])))
+    request = asyncio.run(
+        MessagesDialect().parse(request_body([user("Hi."), {"role": "system", "content": "Be brief."}]))
+    )
     assert [message.is_system for message in request.messages] == [False, True]
 
 
@@ -103,8 +105,10 @@ def test_a_system_message_among_the_messages_stays_one() -> None:
 )
 def test_other_blocks_are_carried_as_media(block: dict[str, Any]) -> None:
     """They are part of the message; the nulls that an SDK adds are not."""
-    request = asyncio.run(MessagesDialect().parse(asked([user("Hi."), assistant(block)])))
-    echoed = asyncio.run(MessagesDialect().parse(asked([user("Hi."), assistant({**block, "cache_control": None})])))
+    request = asyncio.run(MessagesDialect().parse(request_body([user("Hi."), assistant(block)])))
+    echoed = asyncio.run(
+        MessagesDialect().parse(request_body([user("Hi."), assistant({**block, "cache_control": None})]))
+    )
     assert request.messages[1].media == (block,)
     assert request.messages[1].digest == echoed.messages[1].digest
 
@@ -132,18 +136,18 @@ def test_system_tools_and_schemas_are_billed() -> None:
         (b'{"model":"m"}', "messages", "missing_required_parameter"),
         (b'{"model":"m","messages":[]}', "messages", "empty_array"),
         (b'{"messages":[{"role":"user","content":"Hi."}]}', "model", "missing_required_parameter"),
-        (asked([user("Hi.")], max_tokens="many"), "max_tokens", "invalid_type"),
-        (asked([user("Hi.")], max_tokens=-1), "max_tokens", "invalid_value"),
-        (asked([user("Hi.")], stream="yes"), "stream", "invalid_type"),
-        (asked([user("Hi."), 7]), "messages.1", "invalid_type"),
-        (asked([{"role": "tool", "content": "Hi."}]), "messages.0.role", "invalid_value"),
-        (asked([user("Hi."), assistant(7)]), "messages.1.content.0", "invalid_type"),  # type: ignore[arg-type]
-        (asked([{"role": "user", "content": 7}]), "messages.0.content", "invalid_type"),
-        (asked([user({"text": "Hi."})]), "messages.0.content.0.type", "missing_required_parameter"),
-        (asked([user({"type": "text", "text": 7})]), "messages.0.content.0.text", "invalid_type"),
-        (asked([user(text("A"), {"type": "tool_result"})]), "messages.0.content.1.tool_use_id", None),
-        (asked([user(result("a", [text("A"), 7]))]), "messages.0.content.0.content.1", "invalid_type"),
-        (asked([assistant({"type": "tool_use", "id": "a"})]), "messages.0.content.0.name", None),
+        (request_body([user("Hi.")], max_tokens="many"), "max_tokens", "invalid_type"),
+        (request_body([user("Hi.")], max_tokens=-1), "max_tokens", "invalid_value"),
+        (request_body([user("Hi.")], stream="yes"), "stream", "invalid_type"),
+        (request_body([user("Hi."), 7]), "messages.1", "invalid_type"),
+        (request_body([{"role": "tool", "content": "Hi."}]), "messages.0.role", "invalid_value"),
+        (request_body([user("Hi."), assistant(7)]), "messages.1.content.0", "invalid_type"),  # type: ignore[arg-type]
+        (request_body([{"role": "user", "content": 7}]), "messages.0.content", "invalid_type"),
+        (request_body([user({"text": "Hi."})]), "messages.0.content.0.type", "missing_required_parameter"),
+        (request_body([user({"type": "text", "text": 7})]), "messages.0.content.0.text", "invalid_type"),
+        (request_body([user(text("A"), {"type": "tool_result"})]), "messages.0.content.1.tool_use_id", None),
+        (request_body([user(result("a", [text("A"), 7]))]), "messages.0.content.0.content.1", "invalid_type"),
+        (request_body([assistant({"type": "tool_use", "id": "a"})]), "messages.0.content.0.name", None),
     ],
 )
 def test_a_bad_member_is_named(body: bytes, param: str, code: str | None) -> None:
@@ -157,9 +161,9 @@ def test_a_bad_message_at_the_end_of_a_long_body_is_named_by_its_place() -> None
     """Also where the beginning is not parsed again, and has more messages than elements."""
     dialect = MessagesDialect()
     talk = [user("Go."), assistant(calls("f", "a"), calls("g", "b")), user(result("a", "x" * 20_000), result("b", "y"))]
-    asyncio.run(dialect.parse(asked(talk)))
+    asyncio.run(dialect.parse(request_body(talk)))
     with pytest.raises(InvalidRequest) as caught:
-        asyncio.run(dialect.parse(asked([*talk, {"role": "wizard", "content": ""}])))
+        asyncio.run(dialect.parse(request_body([*talk, {"role": "wizard", "content": ""}])))
     assert caught.value.param == "messages.3.role"
 
 
@@ -167,8 +171,8 @@ def test_only_new_messages_of_a_long_body_are_parsed() -> None:
     """The hints say how many leading messages the earlier body had."""
     dialect = MessagesDialect()
     talk = [user("Go."), assistant(calls("f", "a"), calls("g", "b")), user(result("a", "x" * 20_000), result("b", "y"))]
-    asyncio.run(dialect.parse(asked(talk)))
-    request = asyncio.run(dialect.parse(asked([*talk, assistant("Done."), user("Thanks.")])))
+    asyncio.run(dialect.parse(request_body(talk)))
+    request = asyncio.run(dialect.parse(request_body([*talk, assistant("Done."), user("Thanks.")])))
     assert request.hints is not None
     assert request.hints.shared_count == 4
     assert [message.role for message in request.messages] == ["user", "assistant", "tool", "tool", "assistant", "user"]
@@ -185,5 +189,5 @@ def test_only_new_messages_of_a_long_body_are_parsed() -> None:
 )
 def test_only_a_compaction_is_left_to_the_provider(edits: Any, *, is_left: bool) -> None:
     """Claude Code always sends an edit of thinking."""
-    body = asked([user("Hi.")], context_management={"edits": edits})
+    body = request_body([user("Hi.")], context_management={"edits": edits})
     assert bool(asyncio.run(MessagesDialect().parse(body)).left_to_upstream) == is_left

@@ -11,7 +11,17 @@ import pytest
 from proxy.core.conversation.messages import Message, system_message
 from proxy.core.conversation.request import ModelRequest
 from proxy.dialects.messages.dialect import MessagesDialect
-from tests.dialects.messages.anthropic_talk import CACHED, PARAMS, asked, assistant, calls, result, text, thinking, user
+from tests.dialects.messages.anthropic_talk import (
+    CACHED,
+    PARAMS,
+    assistant,
+    calls,
+    request_body,
+    result,
+    text,
+    thinking,
+    user,
+)
 
 DIALECT = MessagesDialect()
 SUMMARY = system_message("Summary of earlier turns.")
@@ -21,10 +31,10 @@ HOUR = {"type": "ephemeral", "ttl": "1h"}
 
 def parsed(*messages: Any, **members: Any) -> ModelRequest:
     """The request that these messages are."""
-    return asyncio.run(DIALECT.parse(asked(messages, **members)))
+    return asyncio.run(DIALECT.parse(request_body(messages, **members)))
 
 
-def written(request: ModelRequest, *messages: Message) -> list[dict[str, Any]]:
+def sent_messages(request: ModelRequest, *messages: Message) -> list[dict[str, Any]]:
     """The messages that go out."""
     body = json.loads(DIALECT.body_with(request, messages, model="other"))
     assert body["model"] == "other"
@@ -37,7 +47,7 @@ def test_pieces_of_one_turn_go_out_as_one_message() -> None:
     """All results of parallel calls must be in the message after them."""
     turn = user(result("a", "A"), result("b", "B"), text("Well?"))
     request = parsed(user("Go."), assistant(calls("f", "a"), calls("f", "b")), turn)
-    assert written(request, *request.messages) == json.loads(request.fields["messages"])
+    assert sent_messages(request, *request.messages) == json.loads(request.fields["messages"])
     raws = [message.raw for message in request.messages]
     assert json.loads(DIALECT.body_with_raw(request, raws))["messages"] == json.loads(request.fields["messages"])
 
@@ -51,34 +61,34 @@ def test_results_of_one_turn_and_the_next_are_not_joined() -> None:
         assistant(calls("f", "b")),
         user(result("b", "B")),
     )
-    assert len(written(request, *request.messages)) == 5
+    assert len(sent_messages(request, *request.messages)) == 5
 
 
 def test_two_user_messages_stay_two() -> None:
     """The client's own messages are not joined."""
     request = parsed(user("One."), user(text("Two.")))
-    assert written(request, *request.messages) == [user("One."), user(text("Two."))]
+    assert sent_messages(request, *request.messages) == [user("One."), user(text("Two."))]
 
 
 def test_the_summary_is_the_first_block_of_the_next_user_message() -> None:
     """Some templates want the roles to alternate."""
     plain = parsed(user("And now?"))
-    assert written(plain, SUMMARY, *plain.messages) == [user(BLOCK, text("And now?"))]
+    assert sent_messages(plain, SUMMARY, *plain.messages) == [user(BLOCK, text("And now?"))]
     blocks = parsed(user(text("And"), text("now?")))
-    assert written(blocks, SUMMARY, *blocks.messages) == [user(BLOCK, text("And"), text("now?"))]
+    assert sent_messages(blocks, SUMMARY, *blocks.messages) == [user(BLOCK, text("And"), text("now?"))]
 
 
 def test_the_summary_is_a_message_of_its_own_before_an_answer() -> None:
     """No user message follows that could take it."""
     request = parsed(assistant("Fine."), user("And now?"))
-    assert written(request, SUMMARY, *request.messages) == [user(BLOCK), assistant("Fine."), user("And now?")]
+    assert sent_messages(request, SUMMARY, *request.messages) == [user(BLOCK), assistant("Fine."), user("And now?")]
 
 
 def test_system_messages_among_the_others_stay_in_their_place() -> None:
     """The summary comes before those that stood inside the turns."""
     inner = {"role": "system", "content": "Be brief."}
     request = parsed(inner, user("And now?"))
-    assert written(request, SUMMARY, *request.messages) == [user(BLOCK), inner, user("And now?")]
+    assert sent_messages(request, SUMMARY, *request.messages) == [user(BLOCK), inner, user("And now?")]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +111,7 @@ def test_the_summary_is_marked_where_the_client_caches(
     system = [text("Be brief.", cache_control=marked) for marked in marks_in_system] or [text("Be brief.")]
     asks = [text("And now?", cache_control=marked) for marked in message_marks] or [text("And now?")]
     request = parsed(user(*asks), system=system)
-    sent = written(request, SUMMARY, *request.messages)
+    sent = sent_messages(request, SUMMARY, *request.messages)
     assert sent[0]["content"][0].get("cache_control") == mark
     assert sent[0]["content"][1:] == asks
 
@@ -110,9 +120,9 @@ def test_a_cache_mark_of_the_whole_request_counts_too() -> None:
     """Automatic caching takes one of the four."""
     system = [text("Be brief.", cache_control=CACHED)] * 3
     request = parsed(user("And now?"), system=system, cache_control=CACHED)
-    assert written(request, SUMMARY, *request.messages)[0]["content"][0] == BLOCK
+    assert sent_messages(request, SUMMARY, *request.messages)[0]["content"][0] == BLOCK
     alone = parsed(user("And now?"), cache_control=CACHED)
-    assert written(alone, SUMMARY, *alone.messages)[0]["content"][0]["cache_control"] == CACHED
+    assert sent_messages(alone, SUMMARY, *alone.messages)[0]["content"][0]["cache_control"] == CACHED
 
 
 def test_the_middle_of_a_result_is_replaced_and_all_else_stays() -> None:
