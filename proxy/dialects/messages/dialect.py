@@ -14,6 +14,7 @@ from http import HTTPStatus
 from proxy.core.conversation.messages import JsonValue, Message
 from proxy.core.conversation.reply import Reply
 from proxy.core.conversation.request import ModelRequest
+from proxy.core.conversation.responses import ResponseFormat
 from proxy.core.errors import BadImport, InvalidRequest
 from proxy.core.report import OwnAnswer, Usage
 from proxy.dialects.bodies import array_of, array_without, body_of
@@ -40,7 +41,7 @@ class MessagesDialect(MessagesErrors):
     path: str = "/messages"
     messages_member = "messages"
     tool_members: tuple[str, ...] = ("tools",)
-    responses = None
+    responses: ResponseFormat | None = None
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self.parser = RequestParser(self, MessagesElements(), cache_bytes)
