@@ -1,4 +1,4 @@
-"""Edits JSON text in place: one member's value or single elements change, and all other text stays.
+"""Edits JSON text in place: single values and elements change, or a member goes, and all other text stays.
 
 Dialects clip messages with it. The text must be JSON.
 """
@@ -24,6 +24,18 @@ def with_member(raw: str, name: str, change: Callable[[str], str]) -> str:
             pieces += [raw[done:start], change(raw[start:end])]
             done = end
     return "".join([*pieces, raw[done:]])
+
+
+def without_member(raw: str, name: str) -> str:
+    """Return an object without a member and its comma; all other text stays."""
+    before = raw.index("{") + 1
+    is_first = True
+    for member, _, end in _members(raw):
+        if member == name:
+            after = _skip_space(raw, end)
+            return raw[:before] + raw[_skip_space(raw, after + 1) if is_first and raw[after] == "," else end :]
+        before, is_first = end, False
+    return raw
 
 
 def _members(raw: str) -> Iterator[tuple[str, int, int]]:

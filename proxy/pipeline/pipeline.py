@@ -17,7 +17,6 @@ from proxy.core.conversation.request import ModelRequest
 from proxy.core.errors import UpstreamError
 from proxy.core.events import ContextFull, Listener
 from proxy.core.planning.budget import ModelProfile, budget_for
-from proxy.core.planning.calibration import CalibrationKey
 from proxy.core.ports import CalibrationStore, Caller, Clock, ModelCatalog, Upstream
 from proxy.core.report import Report
 from proxy.pipeline.commands import Commands
@@ -25,14 +24,15 @@ from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Identifier
 from proxy.pipeline.notices import replay_warning
 from proxy.pipeline.plain_replies import decode_whole
+from proxy.pipeline.sending import RequestSender
 from proxy.pipeline.stored_history import StoredHistory
 from proxy.pipeline.values import (
     NO_PROGRESS,
     BufferedReply,
     Controls,
     Exchange,
-    FittedRequest,
     Learn,
+    LeaveOut,
     PendingTurn,
     Progress,
     Refused,
@@ -65,6 +65,7 @@ class Pipeline:
         self._identifier = identifier
         self._fitter = fitter
         self._upstream = upstream
+        self._sender = RequestSender(upstream)
         self._calibrations = calibrations
         self._emit = emit
         self._clock = clock
@@ -136,14 +137,13 @@ class Pipeline:
         if fitted.full:
             self._emit(ContextFull(report.conversation, context.profile.name, report.tokens_after, report.limit))
         progress.on_planned(report)
-        request = context.request
+        learn = self._learner(context, report.local_tokens)
         try:
-            reply = await self._upstream.send(
-                context.route, _body(context, fitted), context.caller, dialect=request.dialect, stream=request.stream
-            )
+            reply, leave_out = await self._sender.send(context, fitted, with_counts=learn is not None)
         except UpstreamError as error:
             return Refused(error, report)
-        return Exchange(reply, self._turn(context, report), report, None if report.degraded else fitted.summary)
+        turn = self._turn(context, report, learn, leave_out)
+        return Exchange(reply, turn, report, None if report.degraded else fitted.summary)
 
     async def _replay(self, context: RequestContext, refused: Exchange, progress: Progress) -> Exchange | Refused:
         """Send a request once more, smaller, after the upstream refused it as too long.
@@ -186,7 +186,9 @@ class Pipeline:
         warning = replay_warning(context.profile, profile, resent.report.warning)
         return replace(resent, report=replace(resent.report, warning=warning))
 
-    def _turn(self, context: RequestContext, report: Report) -> PendingTurn:
+    def _turn(
+        self, context: RequestContext, report: Report, learn: Learn | None, leave_out: LeaveOut | None
+    ) -> PendingTurn:
         """Return what the store will get of the request when its reply has ended."""
         request, count = context.request, context.count
         record = TurnRecord(  # in the fields' order: see ``TurnRecord.with_reply``
@@ -208,14 +210,14 @@ class Pipeline:
             owner_of(context.caller.fingerprint),
             context.controls.conversation or "",
         )
-        key = context.measure.key
-        learn = None if key is None else self._learner(key, request, report.local_tokens)
         prepare = self._fitter.prepare_after(context, report)
-        return PendingTurn(record, context.route.upstream_model, request.dialect, learn, prepare)
+        model = context.route.upstream_model
+        return PendingTurn(record, model, request.dialect, learn, prepare, leave_out=leave_out)
 
-    def _learner(self, key: CalibrationKey, request: ModelRequest, counted: int) -> Learn | None:
+    def _learner(self, context: RequestContext, counted: int) -> Learn | None:
         """Return what learns from the upstream's own count; that of images and files tells nothing of a tokenizer."""
-        if any(message.media for message in request.messages):
+        key, request = context.measure.key, context.request
+        if key is None or any(message.media for message in request.messages):
             return None
 
         async def learn(reply: Reply) -> None:
@@ -224,11 +226,3 @@ class Pipeline:
                 await self._calibrations.learn(key, counted, tokens, self._clock())
 
         return learn
-
-
-def _body(context: RequestContext, fitted: FittedRequest) -> bytes:
-    """Return the bytes to send: the client's own where nothing changes (promise 1)."""
-    request, model = context.request, context.route.upstream_model
-    if fitted.changed:
-        return request.dialect.body_with(request, fitted.messages, model=model)
-    return request.body if model == request.model else request.dialect.body_with_model(request, model)

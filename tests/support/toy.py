@@ -2,7 +2,7 @@
 
     {"model": "small", "turns": [{"who": "human", "says": "Hi."}], "live": true, "at_most": 100}
 
-``"yours": true`` leaves compaction to the provider.
+``"yours": true`` leaves compaction to the provider, and ``"tally": true`` asks for an event with the counts.
 
 A whole reply is ``{"bot": text, "why": "done", "spent": {"in": N, "out": N}}``. A stream has an event ``word`` for each
 piece of text, and ``over`` at its end. An error is ``{"problem": {"text": ..., "code": ...}}``.
@@ -37,6 +37,11 @@ class ToyDialect:
     messages_member = "turns"
     tool_members: tuple[str, ...] = ()
     responses: ResponseFormat | None = None
+
+    @property
+    def stream_counts(self) -> ToyCounts:
+        """Return how the counts of a stream are asked for."""
+        return ToyCounts()
 
     async def parse(self, body: bytes, *, anonymous: bool = False, bounded: bool = True) -> ModelRequest:
         """Parse a body."""
@@ -156,6 +161,26 @@ class ToyDialect:
         return Message(raw, role, text, meaning(role, [text], (), answers="", name="", audio=""))
 
 
+class ToyCounts:
+    """``StreamCounts`` of the toy."""
+
+    def asking(self, request: ModelRequest) -> ModelRequest | None:
+        """Return a request that asks, unless the client's does."""
+        if "tally" in request.fields:
+            return None
+        fields = {**request.fields, "tally": b"true"}
+        return replace(request, fields=fields, body=body_of(fields, {}))
+
+    def leave_out(self, events: bytes) -> bytes:
+        """Return the events but those with counts."""
+        whole = [event for event in events.split(b"\n\n") if event and not event.startswith(b"event: tally")]
+        return b"".join([event + b"\n\n" for event in whole])
+
+    def is_refused(self, body: bytes) -> bool:
+        """Return whether a refusal names the member."""
+        return b"tally" in body
+
+
 class ToyFold:
     """Reads a stream of the toy."""
 
@@ -179,7 +204,8 @@ class ToyFold:
         text = "".join([str(data["w"]) for name, data in events if name == "word"])
         over = [data for name, data in events if name == "over"]
         problem = next((data for name, data in events if name == "problem"), None)
-        spent = over[0].get("spent") if over else None
+        tally = next((data for name, data in events if name == "tally"), None)
+        spent = tally or (over[0].get("spent") if over else None)
         message = self._dialect.parse_messages([turn("bot", text)])[0]
         return Reply(message, bool(over), spent if isinstance(spent, dict) else {}, problem)
 

@@ -199,6 +199,28 @@ class ReplyFormat(Protocol):
         ...
 
 
+class StreamCounts(Protocol):
+    """How an upstream is asked for its counts of a stream, where streams have them on request only.
+
+    A client that did not ask sees nothing of it.
+    """
+
+    def asking(self, request: ModelRequest) -> ModelRequest | None:
+        """Return a request that asks for the counts; None where the client's asks, or cannot be changed."""
+        ...
+
+    def leave_out(self, events: bytes) -> bytes:
+        """Return whole events without the counts and without what else the question brings in.
+
+        It is called for every piece of a stream, so it must not decode every event.
+        """
+        ...
+
+    def is_refused(self, body: bytes) -> bool:
+        """Return whether an upstream's refusal is about the question."""
+        ...
+
+
 class ErrorFormat(Protocol):
     """How a dialect writes errors."""
 
@@ -243,3 +265,8 @@ class Dialect(RequestFormat, ReplyFormat, AnswerFormat, Protocol):
     """The members that declare tools."""
     responses: ResponseFormat | None
     """Present where a client can go on from an earlier response by its id."""
+
+    @property
+    def stream_counts(self) -> StreamCounts | None:
+        """Return how the counts of a stream are asked for; None where every stream has them."""
+        ...

@@ -28,6 +28,7 @@ from proxy.dialects.chat.prompt_cache import cached_members
 from proxy.dialects.chat.reply import fold_body
 from proxy.dialects.chat.request import ChatElements, read_messages
 from proxy.dialects.chat.stream import StreamFold
+from proxy.dialects.chat.stream_counts import ChatStreamCounts
 from proxy.dialects.chat.writing import write_message
 from proxy.dialects.openai_errors import OpenAIErrors
 from proxy.dialects.request_parser import CACHE_BYTES, RequestParser
@@ -49,6 +50,7 @@ class ChatDialect(OpenAIErrors):
     messages_member = "messages"
     tool_members: tuple[str, ...] = ("tools", "functions")
     responses: ResponseFormat | None = None
+    stream_counts = ChatStreamCounts()
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self.parser = RequestParser(self, ChatElements(), cache_bytes)

@@ -42,6 +42,7 @@ class MessagesDialect(MessagesErrors):
     messages_member = "messages"
     tool_members: tuple[str, ...] = ("tools",)
     responses: ResponseFormat | None = None
+    stream_counts = None
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self.parser = RequestParser(self, MessagesElements(), cache_bytes)

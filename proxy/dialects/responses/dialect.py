@@ -46,6 +46,7 @@ class ResponsesDialect(ResponsesErrors):
     messages_member = "input"
     tool_members: tuple[str, ...] = ("tools",)
     responses: ResponseFormat | None = StoredResponseFormat()
+    stream_counts = None
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self.parser = RequestParser(self, InputItems(), cache_bytes, STANDS_IN)
