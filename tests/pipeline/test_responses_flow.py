@@ -133,7 +133,7 @@ def test_stored_history_supplies_the_earlier_turns(bench: Bench, responder: Resp
         responder.ask([item("user", text)], history="stored", conversation="harbour")
     assert bench.upstream.last.json["input"] == [
         item("user", "How is the weather?"),
-        item("assistant", TEXT),
+        {"type": "message", **item("assistant", TEXT)},
         item("user", "And the tide?"),
     ]
 

@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from proxy.dialects.responses.parts import TEXTS, without_nulls
-from proxy.dialects.responses.writing import encode_json
+from proxy.dialects.responses.writing import assistant_message, encode_json
 
 _WITH_STATUS = frozenset({"message", "function_call", "custom_tool_call", "reasoning"})
 """Items whose ``status`` a request may leave out; other calls require it."""
@@ -59,16 +59,17 @@ def _sendable(item: dict[str, Any], *, is_encrypted: bool) -> dict[str, Any]:
     if kind in _NAMED:
         members.pop("id", None)
     text = _plain_text(item.get("content")) if kind == "message" else None
-    return members if text is None else {"role": "assistant", "content": text}
+    return members if text is None else assistant_message(text)
 
 
 def _plain_text(content: Any) -> str | None:
-    """Return the text of a content that is texts only; None for a refusal and for any other part."""
+    """Return the text of a content that is texts and refusals only; None for any other part."""
     if not isinstance(content, list) or not content:
         return None
     texts: list[str] = []
     for part in content:
-        text = part.get("text") if isinstance(part, dict) and part.get("type") in TEXTS else None
+        member = TEXTS.get(part.get("type", "")) if isinstance(part, dict) else None
+        text = part.get(member) if member else None
         if not isinstance(text, str):
             return None
         texts.append(text)

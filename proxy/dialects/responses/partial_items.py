@@ -14,6 +14,7 @@ class ItemEvent(Protocol):
     """The members of an event that belong to one item."""
 
     item: Any
+    item_id: Any
     output_index: Any
     content_index: Any
     delta: Any
@@ -37,6 +38,8 @@ class PartialItems:
     """The items of a stream so far. A whole item replaces its pieces."""
 
     def __init__(self) -> None:
+        self._places: dict[str, int] = {}
+        """The places of items by id, for upstreams that do not number them (llama.cpp)."""
         self._done: dict[int, dict[str, JsonValue]] = {}
         self._open_items: dict[int, dict[str, JsonValue]] = {}
         self._pieces: dict[int, dict[tuple[int, str], list[str]]] = {}
@@ -44,7 +47,7 @@ class PartialItems:
 
     def add(self, kind: str, event: ItemEvent) -> None:
         """Take in one event; those without a part of an item say nothing that a later event does not."""
-        place = event.output_index if isinstance(event.output_index, int) else 0
+        place = self._place_of(event)
         if kind == "response.output_item.done" and isinstance(event.item, dict):
             self._done[place] = event.item
             self._pieces.pop(place, None)
@@ -52,6 +55,12 @@ class PartialItems:
             self._open_items[place] = event.item
         else:
             self._add_piece(kind, place, event)
+
+    def _place_of(self, event: ItemEvent) -> int:
+        if isinstance(event.output_index, int):
+            return event.output_index
+        item_id = event.item.get("id") if isinstance(event.item, dict) else event.item_id
+        return self._places.setdefault(item_id, len(self._places)) if isinstance(item_id, str) else 0
 
     def output(self) -> list[dict[str, JsonValue]]:
         """Return the items in order; those without an end have what came of them."""

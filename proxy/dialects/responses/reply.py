@@ -43,8 +43,9 @@ class StreamEvent(msgspec.Struct):
     type: Any = None
     response: msgspec.Raw = msgspec.Raw()
     item: Any = None
-    output_index: Any = 0
-    content_index: Any = 0
+    item_id: Any = None
+    output_index: Any = None
+    content_index: Any = None
     delta: Any = None
     text: Any = None
     refusal: Any = None

@@ -37,11 +37,19 @@ def write_message(message: Message) -> bytes:
         return encode_json({"role": message.role, "content": _parts(message) if message.media else message.text})
     items: list[bytes] = []
     if message.text or not message.calls:
-        items.append(encode_json({"role": "assistant", "content": message.text}))
+        items.append(encode_json(assistant_message(message.text)))
     for call in message.calls:
         members = {"call_id": call.id, "name": call.name, "arguments": call.arguments}
         items.append(encode_json({"type": "function_call", **members}))
     return b",".join(items)
+
+
+def assistant_message(text: str) -> dict[str, JsonValue]:
+    """Return an assistant's text as the message that every server accepts.
+
+    llama.cpp demands the type, and vLLM refuses parts of text without an id and a status (vLLM issue 54224).
+    """
+    return {"type": "message", "role": "assistant", "content": text}
 
 
 def _parts(message: Message) -> JsonValue:

@@ -17,7 +17,7 @@ from proxy.dialects.responses.dialect import ResponsesDialect
 from tests.dialects.responses.events import CALL, CUSTOM, REASONING, USAGE, events_of, response, sse, text_item
 
 RESPONSES = ResponsesDialect()
-OUTPUT = [REASONING, text_item("Fine weather, \N{SNOWMAN} and a \u2028 line."), CALL, CUSTOM]
+OUTPUT: list[dict[str, Any]] = [REASONING, text_item("Fine weather, \N{SNOWMAN} and a \u2028 line."), CALL, CUSTOM]
 STREAM = sse(events_of(OUTPUT))
 
 
@@ -87,6 +87,16 @@ def test_items_come_from_their_events_where_the_last_event_is_thin(output: Any) 
     """Some upstreams do not repeat them."""
     reply = folded(sse(events_of(OUTPUT)[:-1]), sse([{"type": "response.completed", "response": response(output)}]))
     assert_whole(reply)
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_items_are_told_apart_by_their_ids_where_they_have_no_places(*, done: bool) -> None:
+    """llama.cpp numbers neither events nor items."""
+    events = [event for event in events_of(OUTPUT) if done or not event["type"].endswith("item.done")]
+    events[-1]["response"]["output"] = []
+    unnumbered = [{name: member for name, member in event.items() if not name.endswith("_index")} for event in events]
+    assert items_of(folded(sse(unnumbered)))[1]["content"][0]["text"] == OUTPUT[1]["content"][0]["text"]
+    assert len(items_of(folded(sse(unnumbered)))) == len(OUTPUT)
 
 
 def test_items_come_from_their_pieces_where_no_event_has_them_whole() -> None:

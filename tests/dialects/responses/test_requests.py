@@ -16,6 +16,7 @@ from tests.dialects.responses.events import CALL, CUSTOM, REASONING, text_item
 RESPONSES = ResponsesDialect()
 OUTPUT = {"type": "function_call_output", "call_id": "call_1", "output": "found"}
 USER = {"role": "user", "content": "Hi."}
+SENT = {"type": "message", "role": "assistant", "content": "Yes."}
 SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": None}}
 
 
@@ -190,11 +191,12 @@ async def test_the_middle_of_a_result_gives_way_to_a_mark(item: dict[str, Any]) 
     [
         ([USER], [USER]),
         ([{**OUTPUT, "status": "completed", "id": "o"}], [{**OUTPUT, "status": "completed", "id": "o"}]),
-        ([text_item("Yes.")], [{"role": "assistant", "content": "Yes."}]),
+        ([text_item("Yes.")], [SENT]),
+        ([{**SENT, "content": [{"type": "refusal", "refusal": "Yes."}]}], [SENT]),
         (
             [REASONING | {"encrypted_content": None}, text_item("Yes."), CALL],
             [
-                {"role": "assistant", "content": "Yes."},
+                SENT,
                 {name: value for name, value in CALL.items() if name not in ("id", "status")},
             ],
         ),
@@ -203,7 +205,7 @@ async def test_the_middle_of_a_result_gives_way_to_a_mark(item: dict[str, Any]) 
             [REASONING, {name: value for name, value in CALL.items() if name != "status"}],
         ),
         ([CUSTOM | {"id": None}], [{name: value for name, value in CUSTOM.items() if name != "id"}]),
-        ([SEARCH, text_item("Yes.")], [SEARCH, {"role": "assistant", "content": "Yes."}]),
+        ([SEARCH, text_item("Yes.")], [SEARCH, SENT]),
     ],
 )
 async def test_a_stored_answer_goes_out_as_a_client_would_send_it(items: list[Any], sent: list[Any]) -> None:
