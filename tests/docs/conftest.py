@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -16,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.dialects.responses.events import response, text_item
 from tests.docs.pages import ROOT
-from tests.support.scripted import ScriptedUpstream
+from tests.support.scripted import Answer, Received, ScriptedUpstream, says
 from tests.support.serving import Serving
 
 START_SECONDS = 60.0
@@ -78,6 +80,13 @@ def _address(process: subprocess.Popen[bytes], log: Path) -> str:
     return found[1]
 
 
+def answered(request: Received) -> Answer:
+    """The reader's upstream speaks chat completions and responses."""
+    if request.path.endswith("/responses"):
+        return Answer([json.dumps(response([text_item("Hello there.")])).encode()])
+    return says("Hello there.")(request)
+
+
 @pytest.fixture(scope="session")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     """The environment holds nothing of this machine's but the path."""
@@ -88,7 +97,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     command.chmod(0o755)
     path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
     environ = {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", "OPENAI_API_KEY": "sk-of-the-tests"}
-    with Serving(ScriptedUpstream()) as upstream:
+    with Serving(ScriptedUpstream(answered)) as upstream:
         someone = Reader(environ, upstream.url.removeprefix("http://"))
         folder = tmp_path_factory.mktemp("serving")
         with someone.serving(f"TIDEMARK_UPSTREAM={upstream.url}/v1 tidemark serve", folder) as url:
