@@ -254,6 +254,7 @@ class Engine:
             emit=emit,
             clock=time.time,
             timer=time.perf_counter,
+            read_stored=parts.chat.parse_messages,
             full=store.usage.full,
         )
 

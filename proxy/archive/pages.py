@@ -66,6 +66,8 @@ class MessageEntry:
     state: MessageState
     count: ProviderCount | None = None
     """The provider's count, where the message is an answer (FR-4.1.1)."""
+    original: StoredMessage | None = None
+    """The answer as it was given, where the client repeats it in other words since (docs/adr/0019)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 from proxy.archive.access import ArchiveAccess
@@ -114,11 +115,17 @@ class ConversationReader:
         turns = await self._store.all_turns(record.id)
         counts = {turn.last: _provider_count(turn) for turn in turns if turn.complete and not turn.beyond}
         shown = messages[: page.limit]
+        originals = await self._store.originals(record.id)
         return ConversationPage(
             record,
             covered,
             _usage_total(turns),
-            tuple(_entry(message, covered, counts.get(message.position)) for message in shown),
+            tuple(
+                replace(
+                    _entry(message, covered, counts.get(message.position)), original=originals.get(message.position)
+                )
+                for message in shown
+            ),
             cursor_after(start, shown, more=len(messages) > page.limit),
         )
 

@@ -1,6 +1,7 @@
 """The step ``identify`` finds a request's tenant, its stored conversation, its size and its budget.
 
-It comes after the catalog and before any decision. It makes one round trip to the store, and counts what is new.
+It comes after the catalog and before any decision. It makes one round trip to the store, and counts
+what is new. A request that repeats an answer in other words takes one more (``changed_echoes.py``).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from proxy.core.ports import (
     TokenCounter,
 )
 from proxy.pipeline.caches import BudgetCache, ChainCache
+from proxy.pipeline.changed_echoes import EchoFinder, ReadStored, leaves_at_answer
 from proxy.pipeline.values import Controls, RequestContext, StoredPlace
 
 
@@ -47,6 +49,7 @@ def _tenant(fingerprint: bytes, provider: str, base_url: str) -> str:
 class Identifier:
     """Builds the context of a request. Its only state is caches.
 
+    :param read_stored: reads stored messages of any dialect; without it every changed answer begins a fork
     :param full: owners for whom nothing more is stored; read with each request
     """
 
@@ -60,9 +63,11 @@ class Identifier:
         emit: Listener,
         clock: Clock,
         timer: Clock,
+        read_stored: ReadStored | None = None,
         full: Collection[str] = (),
     ) -> None:
         self._full = full
+        self._echoes = None if read_stored is None else EchoFinder(store, read_stored)
         self._store = store
         self._calibrations = calibrations
         self._counter = counter
@@ -105,6 +110,8 @@ class Identifier:
             measure = replace(measure, factor=factor, key=key)
         else:
             stored = await self._recall(chain, recipe, systems)
+        if stored.diverges and place is None:
+            stored = await self._with_changed_answers(stored, request, chain)
         if self._full and owner_of(caller.fingerprint) in self._full:
             stored = replace(stored, full=True)
         if stored.conversation is None or not stored.stored_count:
@@ -123,6 +130,18 @@ class Identifier:
         except StoreError as error:
             self._emit(StoreDegraded("recall", error.internal or str(error)))
             return StoredState(degraded=True)
+
+    async def _with_changed_answers(
+        self, stored: StoredState, request: ModelRequest, chain: PrefixChain
+    ) -> StoredState:
+        """Return the state of the conversation whose answers the request repeats in other words, if there is one."""
+        if self._echoes is None or not leaves_at_answer(stored, request.messages, len(chain)):
+            return stored
+        try:
+            return await self._echoes.find(stored, request.messages, chain)
+        except StoreError as error:
+            self._emit(StoreDegraded("branches", error.internal or str(error)))
+            return stored
 
     def _count_new(
         self, request: ModelRequest, conversation: str, stored_count: int, model: str

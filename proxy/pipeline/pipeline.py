@@ -209,6 +209,7 @@ class Pipeline:
             {},
             owner_of(context.caller.fingerprint),
             context.controls.conversation or "",
+            echo=context.stored.echo,
         )
         prepare = self._fitter.prepare_after(context, report)
         model = context.route.upstream_model

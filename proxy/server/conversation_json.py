@@ -110,14 +110,17 @@ def _message(entry: MessageEntry) -> JsonObject:
     fields: JsonObject = {"position": message.position, "id": message.message_id, "state": entry.state}
     if entry.state == "unreadable":
         return {**fields, "tokens": 0, "created_at": None, "message": None}
-    return {
-        **fields,
+    fields |= {
         "tokens": message.tokens,
         "input_tokens": count.input_tokens if count else None,
         "output_tokens": count.output_tokens if count else None,
         "created_at": message.created_at,
         "message": json.loads(message.raw),
     }
+    original = entry.original
+    if original is not None and not original.unreadable:
+        fields |= {"original": json.loads(original.raw)}
+    return fields
 
 
 def _summary(entry: SummaryEntry) -> JsonObject:

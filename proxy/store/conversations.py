@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from proxy.core.bounded import BoundedCache
+from proxy.core.conversation.echoes import StoredBranch
 from proxy.core.conversation.prefix import PrefixChain, split_id
 from proxy.core.conversation.records import StoredState, TurnRecord
 from proxy.core.conversation.summary import NO_SYSTEMS, InnerSystems, PrefixSummary, SummaryRecipe
@@ -116,6 +117,27 @@ class RedisStore(RecordReader):
             preparing_lease=name.decode() if lease else "",
         )
         return replace(stored_state, unwritable=True) if self._sender.backoff.refuses_writes else stored_state
+
+    async def branches(self, chain: PrefixChain, conversation: str, shared: int) -> Sequence[StoredBranch]:
+        """Return the conversations that go on otherwise after a chain's first messages, newest first.
+
+        Those are left out that the chain could not repeat as a whole, and those with a message that cannot be read.
+
+        :param conversation: the one that ``recall`` found
+        :param shared: how many messages the chain shares with it, at least 1
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        with self._recalling:
+            answer = await self._run(
+                scripts.BRANCHES, chain.family, *scripts.branches_arguments(chain, conversation, shared)
+            )
+        branches: list[StoredBranch] = []
+        for own, count, tip, entries in zip(*[iter(answer)] * 4, strict=True):
+            messages = [self._codec.readable_message(entry, shared + i, tip) for i, entry in enumerate(entries, 1)]
+            if not any(message.unreadable for message in messages):
+                raws = tuple([message.raw for message in messages])
+                branches.append(StoredBranch(chain.family + own.decode(), count, tip, raws))
+        return branches
 
     async def record(self, turn: TurnRecord) -> str:
         """Append what a turn adds, in one atomic write; writing it twice changes nothing.

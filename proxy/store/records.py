@@ -58,7 +58,7 @@ class RecordReader:
         return record
 
     async def messages(self, conversation: str, *, start: int = 1, stop: int | None = None) -> Sequence[StoredMessage]:
-        """Return the original messages from ``start`` to ``stop``, both included, a fork's earlier ones too.
+        """Return the messages from ``start`` to ``stop``, both included, a fork's earlier ones too.
 
         A message that cannot be read keeps its place and has no bytes, and ``unreadable`` says why.
         """
@@ -74,6 +74,18 @@ class RecordReader:
             if message.unreadable:
                 self._emit(RecordBroken(conversation, f"message {message.position}", message.unreadable))
         return messages
+
+    async def originals(self, conversation: str) -> Mapping[int, StoredMessage]:
+        """Return the answers that the client repeats in other words since, as they were answered, by position."""
+        originals: dict[int, StoredMessage] = {}
+        last = sys.maxsize
+        for holder, base, _ in await self._path(conversation):
+            for field, entry in (await self.ask("HGETALL", keys.answer_hash(holder))).items():
+                position = int(field)
+                if position <= last and position not in originals:
+                    originals[position] = self._codec.readable_message(entry, position, b"")
+            last = min(last, base)
+        return originals
 
     async def message_ids(self, conversation: str, stop: int) -> Sequence[str]:
         """Return the ids of the messages up to position ``stop``, a fork's earlier ones too, oldest first."""

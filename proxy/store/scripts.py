@@ -24,6 +24,11 @@ from proxy.store.turn_parts import TurnParts
 NEAR = 64
 """Prefixes that are sent at first, newest first: a turn adds two or three. ``tree.lua`` has the same number."""
 
+MOST_BRANCH_MESSAGES = 256
+"""Messages that a conversation may have after those that it shares with a request, to be compared with it."""
+MOST_BRANCH_BYTES = 8_000_000
+"""Bytes of the messages of all conversations that are compared; the first one is read whole."""
+
 Argument = str | bytes | float
 _pack = msgspec.msgpack.Encoder().encode
 _FOLDER = Path(__file__).with_name("lua")
@@ -43,7 +48,8 @@ def _script(*parts: str) -> Script:
 
 
 RECALL = _script("recall_first", "tree", "recall")
-RECORD = _script("facts", "record_first", "tree", "record")
+RECORD = _script("facts", "record_first", "tree", "echo", "record")
+BRANCHES = _script("tree", "branches")
 KEEP_SUMMARY = _script("tree", "keep_summary")
 REPLACE_SUMMARY = _script("tree", "replace_summary")
 KEEP_RESPONSE = _script("tree", "keep_response")
@@ -74,6 +80,16 @@ def recall_arguments(
     own = chain.hashes[0].hex()[:OWN_CHARACTERS] if len(chain.hashes) == 1 else ""
     positions = pack_systems(systems) if systems else b""
     return (*chain_arguments(chain, before), recipe_digest(recipe), own, positions)
+
+
+def branches_arguments(chain: PrefixChain, conversation: str, shared: int) -> Sequence[Argument]:
+    """Return the arguments of ``branches.lua``.
+
+    :param conversation: the one that ``recall.lua`` found
+    :param shared: how many messages the chain shares with it, at least 1
+    """
+    _, own = split_id(conversation)
+    return (*chain_arguments(chain, shared - 1), own, shared, MOST_BRANCH_MESSAGES, MOST_BRANCH_BYTES)
 
 
 def record_arguments(
@@ -113,6 +129,7 @@ def record_arguments(
             turn.lease_name,
             len(new),
             len(parts.systems) - len(new),
+            _echo_arguments(turn),
         )
     )
     hashes = chain_arguments(turn.chain, max(0, skip - NEAR))
@@ -122,3 +139,9 @@ def record_arguments(
     pack, created_at, scheme = codec.pack_message, turn.created_at, turn.scheme
     arguments += [pack(message, tokens, created_at, scheme) for message, tokens in parts.new]
     return arguments
+
+
+def _echo_arguments(turn: TurnRecord) -> Sequence[object]:
+    """Return what ``echo.lua`` needs to put the client's wording in place of stored answers; nothing most often."""
+    echo = turn.echo
+    return () if echo is None else (turn.stored_count, echo.count, echo.tip.hex(), echo.positions)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from proxy.core.conversation.messages import Message, Role, digest_of
 from proxy.core.conversation.prefix import PrefixChain, chain_of, conversation_id
 from proxy.core.conversation.records import StoredState, TurnRecord
 from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe, inner_systems
+from proxy.pipeline.changed_echoes import EchoFinder, leaves_at_answer
 from proxy.store.conversations import RedisStore
 
 RECIPE = SummaryRecipe("extractive", "general", 1)
@@ -41,6 +42,11 @@ def system(text: str) -> Message:
 def dialogue(count: int, words: str = "message") -> list[Message]:
     """``count`` messages in turn, the first a user's."""
     return [(user, assistant)[i % 2](f"{words} {i + 1}") for i in range(count)]
+
+
+def read_said(raws: Sequence[bytes]) -> list[Message]:
+    """The messages of ``say`` again, read from their bytes."""
+    return [say(message["role"], message["content"]) for message in map(json.loads, raws)]
 
 
 def counted(messages: Sequence[Message]) -> list[int]:
@@ -120,6 +126,18 @@ class Client:
         """What the store knows of a request."""
         return await self.store.recall(chain_of(self.tenant, messages), RECIPE, inner_systems(messages))
 
+    async def identify(self, messages: Sequence[Message]) -> StoredState:
+        """What the store knows of a request that may repeat answers in other words."""
+        stored = await self.recall(messages)
+        others = [message for message in messages if not message.is_system]
+        if not leaves_at_answer(stored, messages, len(others)):
+            return stored
+        return await EchoFinder(self.store, read_said).find(stored, messages, chain_of(self.tenant, messages))
+
+    async def go_on(self, messages: Sequence[Message], reply: Message | None) -> str:
+        """One turn of a client that may repeat answers in other words."""
+        return await self.finish(messages, reply, await self.identify(messages))
+
     async def send(self, messages: Sequence[Message], reply: Message | None) -> str:
         """One turn; returns the id of the conversation that holds it."""
         memory = await self.recall(messages)
@@ -132,9 +150,8 @@ class Client:
         told = memory.conversation if goes_on and memory.conversation else conversation_id(chain, memory.stored_count)
         self.told.append(told)
         whole = [*messages, reply] if reply else list(messages)
-        return await self.store.record(
-            turn_of(self.tenant, whole, known=memory.stored_count, conversation=told, complete=reply is not None)
-        )
+        turn = turn_of(self.tenant, whole, known=memory.stored_count, conversation=told, complete=reply is not None)
+        return await self.store.record(replace(turn, echo=memory.echo))
 
     async def read(self, conversation: str) -> list[bytes]:
         """All messages of a conversation, as bytes."""

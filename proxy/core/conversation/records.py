@@ -7,8 +7,9 @@ The store returns a ``StoredState`` before a request is forwarded, in one round 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from proxy.core.conversation.echoes import ChangedEcho
 from proxy.core.conversation.messages import Message, digest_of
 from proxy.core.conversation.prefix import OWN_CHARACTERS, PrefixChain, conversation_id
 from proxy.core.conversation.responses import ResponseRecord
@@ -42,6 +43,12 @@ class StoredState:
     """Whether the store takes no writes now. The fields above are right, but this turn will not be stored."""
     full: bool = False
     """Whether nothing more is stored for the caller."""
+    echo: ChangedEcho | None = None
+    """Present where the request repeats answers of the conversation in other words, after ``stored_count``."""
+
+    def repeating(self, echo: ChangedEcho) -> StoredState:
+        """Return the state of a request that goes on with a conversation although its wording differs."""
+        return replace(self, conversation=echo.conversation, diverges=False, echo=echo)
 
 
 def response_conversation_id(stored_state: StoredState, chain: PrefixChain, now: float) -> str:
@@ -101,6 +108,8 @@ class TurnRecord:
     """Whether the conversation took place elsewhere, so that no upstream has answered here."""
     response: ResponseRecord | None = None
     """Present where the client may ask for the response again by its id."""
+    echo: ChangedEcho | None = None
+    """Present where the messages after ``stored_count`` take the place of stored ones."""
 
     def with_reply(self, reply: Message, tokens: int, usage: Mapping[str, object]) -> TurnRecord:
         """Return the record of the same turn with its complete reply.
@@ -130,6 +139,8 @@ class TurnRecord:
             self.lease_name,
             self.lease_value,
             self.imported,
+            self.response,
+            self.echo,
         )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from proxy.core.conversation.echoes import StoredBranch
 from proxy.core.conversation.prefix import PrefixChain
 from proxy.core.conversation.records import StoredConversation, StoredMessage, StoredState, TurnRecord
 from proxy.core.conversation.responses import ResponseRecord
@@ -31,10 +32,22 @@ class ConversationStore(Protocol):
         """
         ...
 
+    async def branches(self, chain: PrefixChain, conversation: str, shared: int) -> Sequence[StoredBranch]:
+        """Return the conversations that go on otherwise after a chain's first messages, newest first.
+
+        They are at most some thirty, and a conversation that the chain could not repeat as a whole is left out.
+
+        :param conversation: the one that ``recall`` found
+        :param shared: how many messages the chain shares with it, at least 1
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        ...
+
     async def record(self, turn: TurnRecord) -> str:
         """Append what a turn adds, in one atomic write; writing it twice changes nothing.
 
-        A conversation that went on otherwise meanwhile is left as it is, and the turn becomes a fork of it.
+        A conversation that went on otherwise meanwhile is left as it is, and the turn becomes a fork of it. Where the
+        turn repeats answers in other words (``TurnRecord.echo``), its wording takes the place of the stored one.
 
         :returns: the id of the conversation that holds the turn now
         :raises StoreUnavailable: the store did not answer in time
@@ -86,7 +99,7 @@ class ConversationStore(Protocol):
         ...
 
     async def messages(self, conversation: str, *, start: int = 1, stop: int | None = None) -> Sequence[StoredMessage]:
-        """Return the original messages ``start`` to ``stop``, both included, a fork's earlier ones too (promise 6).
+        """Return the messages ``start`` to ``stop``, both included, a fork's earlier ones too (promise 6).
 
         A message that cannot be read keeps its place and has no bytes, and ``unreadable`` says why.
         """

@@ -21,7 +21,7 @@ local function drop(of, branch, keep)  -- its messages after the first `keep` of
   local h = redis.call('GET', key('h', of)) or ''
   for from = 16 * keep + 1, #h, 16 do
     local hash = h:sub(from, from + 15)
-    redis.call('DEL', key('n', hash), key('a', hex(hash)))
+    redis.call('DEL', key('n', hash), key('a', hex(hash)), key('g', hash))
   end
   for _, kind in ipairs({'r', 'q'}) do
     for _, ref in ipairs(redis.call('LRANGE', key(kind, of), 0, -1)) do
@@ -36,10 +36,14 @@ local function drop(of, branch, keep)  -- its messages after the first `keep` of
   if keep == 0 then
     for _, from in ipairs(redis.call('SMEMBERS', key('e', of))) do redis.call('DEL', key('a', from)) end
     redis.call('DEL', key('e', of))
-    redis.call('DEL', key('c', of), key('h', of), key('m', of), key('r', of), key('q', of), key('b', of))
+    redis.call('DEL', key('c', of), key('h', of), key('m', of), key('r', of), key('q', of), key('b', of),
+      key('v', of))
   else
     redis.call('SET', key('h', of), h:sub(1, 16 * keep), 'KEEPTTL')
     redis.call('LTRIM', key('m', of), 0, keep - 1)
+    for _, pos in ipairs(redis.call('HKEYS', key('v', of))) do
+      if tonumber(pos) > branch.base + keep then redis.call('HDEL', key('v', of), pos) end
+    end
   end
 end
 

@@ -1,9 +1,9 @@
 -- Arguments: hashes, before, facts, turn, its lease's value, n x (digest, system message), messages skip + 1 to N.
 -- Answer: own; nil where earlier messages are gone, so that all must be sent, or where the conversation was forgotten
 -- meanwhile. Facts: expected id, skip, ttl, age, created, tenant, owner, model, tokens, the client's name, the head
--- it goes on from, its lease, n, and how many system messages are not sent because the expected conversation has
--- them.
-local expected, skip, ttl, age, created, tenant, owner, model, total, client_name, head, lease, systems, withheld = unpack(facts)
+-- it goes on from, its lease, n, how many system messages are not sent because the expected conversation has them,
+-- and for a conversation whose answers the client repeats in other words the arguments of `shortened`.
+local expected, skip, ttl, age, created, tenant, owner, model, total, client_name, head, lease, systems, withheld, echo = unpack(facts)
 local turn, lease_value = ARGV[4], ARGV[5]
 local first = 6 + 2 * systems  -- the argument of message skip + 1
 
@@ -15,8 +15,11 @@ local holder, at = lease ~= '' and answers[3], answers[4]
 aliases[expected] = answers[5]
 local lost = holder and holder ~= lease_value  -- another turn is under way, and this one must not come between
 
-local conv, k = locate(expected, skip)
-if conv then conv, k = settle(conv, k) else k = 0 end
+local conv, k = #echo > 0 and shortened(expected, unpack(echo)) or nil, echo[1]
+local is_repeated = conv ~= nil
+if not is_repeated then conv, k = locate(expected, skip) end
+if conv and not is_repeated then conv, k = settle(conv, k) end
+k = conv and k or 0
 if k < skip then return false end  -- earlier messages are gone: all must be sent
 local function rest(of) return call('HMGET', key('c', of), 'stem', 'owner', 'created', 'dies', 'turns') end
 local before = conv and rest(conv.own)
@@ -82,6 +85,9 @@ if begins then
     local remaining = span(conv.own, ttl)
     if remaining > 0 then call('EXPIRE', key('b', conv.own), remaining) end
     inherit(conv.own, own)
+    call('LPUSH', key('g', chain(k)), own)  -- the newest that left the parent here, for branches.lua
+    call('LTRIM', key('g', chain(k)), 0, 15)
+    if seconds > 0 then call('EXPIRE', key('g', chain(k)), seconds) end
   end
   if k < N then alias(name(k + 1), own) end
 end
@@ -90,6 +96,7 @@ if expected ~= '' and expected ~= own and not open(expected) then
   alias(expected, own)
 end
 
+if is_repeated and k == conv.base then alias(name(k + 1), own) end
 if begins or k < N then set('count', N) end
 if k < N then
   call('APPEND', key('h', own), H:sub(16 * (k - W) + 1))
@@ -120,13 +127,13 @@ end
 if holder == lease_value then call('DEL', key('l', lease)) end
 for pos = math.max(1, N - 1, W + 1), N do call('SET', key('n', chain(pos)), own, unpack(lasting)) end
 
-local rare = call('EXISTS', key('y', own), key('r', own), key('q', own), key('b', own), key('o', own))  -- keys that few have
+local rare = call('EXISTS', key('y', own), key('r', own), key('q', own), key('b', own), key('o', own), key('v', own))  -- few have them
 set('summaries', rare > 0 and call('LLEN', key('r', own)) or 0)
 call('HSET', key('c', own), unpack(fields))
 if seconds <= 0 then return own end
 
 for _, kind in ipairs({'c', 'h', 'm', 't'}) do call('EXPIRE', key(kind, own), seconds) end
-for _, kind in ipairs({'y', 'r', 'q', 'b', 'o'}) do
+for _, kind in ipairs({'y', 'r', 'q', 'b', 'o', 'v'}) do
   if rare == 0 then break end
   rare = rare - call('EXPIRE', key(kind, own), seconds)
 end
@@ -136,7 +143,7 @@ if now() - tonumber(touched) >= math.min(seconds / 8, 86400) then  -- its parent
   local up = open(parent)
   while up do
     local remaining = span(up.own, ttl)
-    for _, kind in ipairs(remaining > 0 and {'c', 'h', 'm', 't', 'y', 'r', 'q', 'b', 'o'} or {}) do
+    for _, kind in ipairs(remaining > 0 and {'c', 'h', 'm', 't', 'y', 'r', 'q', 'b', 'o', 'v'} or {}) do
       call('EXPIRE', key(kind, up.own), remaining)
     end
     up = open(up.parent)

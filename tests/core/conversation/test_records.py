@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
+from proxy.core.conversation.echoes import ChangedEcho
 from proxy.core.conversation.prefix import chain_of
 from proxy.core.conversation.records import TurnRecord
+from proxy.core.conversation.responses import ResponseRecord
 from tests.core.histories import message
 
 ASKED = message(role="user", content="Where?")
@@ -31,6 +33,8 @@ RECORD = TurnRecord(
     lease_name="l",
     lease_value=b"v",
     imported=True,
+    response=ResponseRecord("r", 2, "m", 1.5),
+    echo=ChangedEcho("cd", 2, b"t", (2,)),
 )
 
 

@@ -1,0 +1,167 @@
+"""Changed echoes: finds the stored answers that a request repeats in other words.
+
+Clients take reasoning out of an answer, change its line ends, cut it off or add a footer before they send it back. The
+step ``identify`` asks this module where a request leaves its stored conversation at an answer (docs/adr/0019).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+from proxy.core.conversation.messages import Message
+from proxy.core.values import value
+
+_WINDOW = 2_000
+"""Characters of both ends of a text that are compared. The comparison takes a millisecond."""
+_READ = 8 * _WINDOW
+"""Characters of each end from which reasoning is taken out before that."""
+_GRAM = 8
+"""Characters of a piece. Texts of one language share many shorter pieces by chance."""
+_TELLING = 40
+"""Pieces of a text that can tell one answer from another. A text of fewer is a greeting, or the mark of a cut."""
+_OTHER = 0.1
+"""Two texts that share a smaller part of their pieces are two answers, and not one that was changed."""
+_REASONING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+_REASONING_END = re.compile(r"\A.*</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
+_SPACE = re.compile(r"\s+")
+
+
+@value
+class StoredBranch:
+    """A stored conversation that shares its beginning with a request, and has other messages after it."""
+
+    conversation: str
+    count: int
+    """How many messages it has."""
+    tip: bytes
+    """The chain hash over all of them."""
+    raws: tuple[bytes, ...]
+    """Its messages after those that it shares with the request."""
+
+
+@value
+class ChangedEcho:
+    """A conversation some of whose answers a request repeats in other words.
+
+    The write of the turn puts the request's words in place of these answers, if the conversation is still the same.
+    """
+
+    conversation: str
+    count: int
+    """How many messages the conversation had when the request came."""
+    tip: bytes
+    """The chain hash over all of them."""
+    positions: tuple[int, ...]
+    """The positions of the changed answers; 1 is the first message that is no system message."""
+
+
+def repeated_branch(
+    messages: Sequence[Message], branches: Sequence[Sequence[Message]]
+) -> tuple[int, tuple[int, ...]] | None:
+    """Find the branch that a request goes on with, although it repeats some of its answers in other words.
+
+    The request must have everything that the branch was asked with, at the same places, and something after it. Of
+    several branches the one with the most similar answers is taken, of equally similar ones the first.
+
+    :param messages: the request's messages after the shared ones; none is a system message
+    :param branches: the messages after the shared ones of stored conversations, newest conversation first
+    :returns: the branch's index and the places in ``messages`` of the changed answers; None where no branch is meant
+    """
+    best: tuple[int, tuple[int, ...]] | None = None
+    highest = -1.0
+    for index, branch in enumerate(branches):
+        places = _changed_places(messages, branch)
+        if not places:
+            continue
+        compared = [similarity(branch[place], messages[place]) for place in {places[0], places[-1]}]
+        likeness = min(compared)
+        if likeness >= 0 and sum(compared) > highest * len(compared):
+            best, highest = (index, places), sum(compared) / len(compared)
+    return best
+
+
+def similarity(answer: Message, echo: Message) -> float:
+    """Return which part of the shorter answer is in the longer one, from 0 to 1.
+
+    It is -1 where they are two answers. Answers that call other tools are two, and so are texts that share nearly
+    nothing although they are long enough to tell. Reasoning in the text, white space and letters' case do not count.
+    """
+    related = _share_calls(answer, echo)
+    if related is False:
+        return -1.0
+    stored, repeated = _significant(answer.text), _significant(echo.text)
+    if stored == repeated or related:
+        return 1.0
+    if not stored or not repeated:
+        return 0.0
+    pieces, other_pieces = _pieces(stored), _pieces(repeated)
+    least = min(len(pieces), len(other_pieces))
+    part = len(pieces & other_pieces) / least if least else float(stored in repeated or repeated in stored)
+    if part < _OTHER and least >= _TELLING:
+        return -1.0
+    return max(part, _common_beginning(stored[:_WINDOW], repeated[:_WINDOW]) / min(len(stored), len(repeated)))
+
+
+def _changed_places(messages: Sequence[Message], branch: Sequence[Message]) -> tuple[int, ...]:
+    """Return where a request changed a branch's answers; none where the branch was asked with anything else."""
+    if not 0 < len(branch) < len(messages):
+        return ()
+    places: list[int] = []
+    for place, stored in enumerate(branch):
+        repeated = messages[place]
+        if stored.digest == repeated.digest:
+            continue
+        if stored.role != "assistant" or repeated.role != "assistant" or _share_calls(stored, repeated) is False:
+            return ()
+        places.append(place)
+    return tuple(places)
+
+
+def _share_calls(answer: Message, echo: Message) -> bool | None:
+    """Return whether both call one tool the same; None where one of them calls none.
+
+    A client may number the calls anew, so the same arguments are the same call too.
+    """
+    if not answer.calls or not echo.calls:
+        return None
+    if {call.id for call in answer.calls if call.id} & {call.id for call in echo.calls}:
+        return True
+    return bool(
+        {(call.name, _arguments(call.arguments)) for call in answer.calls}
+        & {(call.name, _arguments(call.arguments)) for call in echo.calls}
+    )
+
+
+def _arguments(text: str) -> str:
+    """Return arguments in one form; long ones, and what is no JSON, as they are."""
+    if len(text) > _READ:
+        return text
+    try:
+        return json.dumps(json.loads(text or "{}"), sort_keys=True)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _significant(text: str) -> str:
+    """Return what counts of a text: both ends of a long one, without reasoning, with single spaces."""
+    if len(text) <= 2 * _READ:
+        return _normal(text)
+    return f"{_normal(text[:_READ])} {_normal(_REASONING_END.sub('', text[-_READ:]))}".strip()
+
+
+def _normal(text: str) -> str:
+    return _SPACE.sub(" ", _REASONING.sub("", text)).strip().casefold()
+
+
+def _pieces(text: str) -> set[str]:
+    """Return all pieces of ``_GRAM`` characters of both ends of a text."""
+    ends = [text] if len(text) <= 2 * _WINDOW else [text[:_WINDOW], text[-_WINDOW:]]
+    return {end[at : at + _GRAM] for end in ends for at in range(len(end) - _GRAM + 1)}
+
+
+def _common_beginning(first: str, second: str) -> int:
+    """Return how many characters two texts begin with in common."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(first), len(second)))
