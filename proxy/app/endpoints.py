@@ -16,12 +16,14 @@ from proxy.app.parts import MESSAGES, RESPONSES, Engine, StoredParts
 from proxy.archive import ArchiveAccess, ContextView, ConversationReader, StandingSummaries, Transfer
 from proxy.archive.search_index import MessageSearch
 from proxy.archive.summarize import ManualCompaction
+from proxy.compaction.sealing import TenantSeal
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.request import Dialect
 from proxy.core.events import Listener
 from proxy.core.ports import Authenticator
 from proxy.pipeline.command_text import mark_of
 from proxy.pipeline.commands import Commands
+from proxy.pipeline.continuing import ContinuedRequests
 from proxy.pipeline.pipeline import Pipeline
 from proxy.pipeline.relay import Relay
 from proxy.pipeline.stored_history import StoredHistory, TurnRules
@@ -208,8 +210,12 @@ def _pipeline(stored: StoredParts, engine: Engine, secret: bytes, emit: Listener
         full=store.usage.full,
     )
     commands = Commands(fitter=engine.fitter, store=store, mark_for=_marks(secret), emit=emit, clock=time.time)
+    continued = ContinuedRequests(
+        upstream=parts.upstream, responses=store.responses, store=store, seal=TenantSeal(secret)
+    )
     return Pipeline(
         history=history,
+        continued=continued,
         commands=commands,
         catalog=parts.catalog,
         identifier=engine.identifier,

@@ -20,8 +20,10 @@ from proxy.core.planning.budget import ModelProfile, budget_for
 from proxy.core.ports import CalibrationStore, Caller, Clock, ModelCatalog, Upstream
 from proxy.core.report import Report
 from proxy.pipeline.commands import Commands
+from proxy.pipeline.continuing import ContinuedRequests
 from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Identifier
+from proxy.pipeline.kept_responses import response_keeping
 from proxy.pipeline.notices import replay_warning
 from proxy.pipeline.plain_replies import decode_whole
 from proxy.pipeline.sending import RequestSender
@@ -49,6 +51,7 @@ class Pipeline:
         self,
         *,
         history: StoredHistory,
+        continued: ContinuedRequests,
         commands: Commands,
         catalog: ModelCatalog,
         identifier: Identifier,
@@ -60,6 +63,7 @@ class Pipeline:
         timer: Clock,
     ) -> None:
         self._history = history
+        self._continued = continued
         self._commands = commands
         self._catalog = catalog
         self._identifier = identifier
@@ -78,8 +82,30 @@ class Pipeline:
 
         :raises ModelNotFound, TokenizerFailed: before anything is known of the conversation
         :raises ConversationNotFound, ConversationConflict, StoreFull, StoreUnavailable: stored history cannot go on
-        :raises InvalidRequest: nothing is in the request but commands and their answers
+        :raises InvalidRequest: nothing is in the request but commands and their answers, or it goes on from a response
+            that nobody knows
         """
+        if request.dialect.responses is not None:
+            return self._run_continued(request, caller, controls, progress)
+        return self._run_from_history(request, caller, controls, progress)
+
+    async def _run_continued(
+        self, request: ModelRequest, caller: Caller, controls: Controls, progress: Progress
+    ) -> Result:
+        """Run a request that may go on from an earlier response."""
+        whole = await self._continued.resolve(request, caller)
+        result = await self._run_from_history(whole, caller, controls, progress)
+        if whole.continuation is None:
+            return result
+        checked = await self._continued.checked(whole, result)
+        if isinstance(checked, ModelRequest):
+            return await self._run_from_history(checked, caller, controls, progress)
+        return checked
+
+    def _run_from_history(
+        self, request: ModelRequest, caller: Caller, controls: Controls, progress: Progress
+    ) -> Coroutine[Any, Any, Result]:
+        """Run a request whose earlier messages the client sends, or the store has under the conversation's name."""
         if controls.history == "stored" and controls.conversation is not None:
             return self._run_stored(request, caller, controls, progress)
         return self._run(request, caller, controls, progress)
@@ -99,7 +125,7 @@ class Pipeline:
     async def _run(self, request: ModelRequest, caller: Caller, controls: Controls, progress: Progress) -> Result:
         """Walk the steps of a request that has all its messages."""
         if not self._commands.is_free_of_commands(request, caller):
-            request, command = await self._commands.taken_out(request, caller, self.profile)
+            request, command = await self._commands.taken_out(_without_received(request), caller, self.profile)
             if command is not None:
                 context = await self.identify(command.rest, caller, replace(controls, mode=command.mode))
                 if context.profile.policy.answers_commands(request.dialect.name):
@@ -212,14 +238,24 @@ class Pipeline:
             echo=context.stored.echo,
         )
         prepare = self._fitter.prepare_after(context, report)
-        model = context.route.upstream_model
-        return PendingTurn(record, model, request.dialect, learn, prepare, leave_out=leave_out)
+        keep_response = response_keeping(context)
+        return PendingTurn(
+            record,
+            context.route.upstream_model,
+            request.dialect,
+            learn,
+            prepare,
+            leave_out=leave_out,
+            keep_response=keep_response,
+        )
 
     def _learner(self, context: RequestContext, counted: int) -> Learn | None:
         """Return what learns from the upstream's own count; that of images and files tells nothing of a tokenizer."""
         key, request = context.measure.key, context.request
         if key is None or any(message.media for message in request.messages):
             return None
+        if request.continuation is not None and request.continuation.upstream_has:
+            return None  # the upstream counts what only it has
 
         async def learn(reply: Reply) -> None:
             tokens = request.dialect.usage(reply.usage).input_tokens
@@ -227,3 +263,11 @@ class Pipeline:
                 await self._calibrations.learn(key, counted, tokens, self._clock())
 
         return learn
+
+
+def _without_received(request: ModelRequest) -> ModelRequest:
+    """Return a request that will be changed, and so cannot go out as its client sent it."""
+    continuation = request.continuation
+    if continuation is None or continuation.received is None:
+        return request
+    return replace(request, continuation=replace(continuation, received=None))

@@ -65,4 +65,7 @@ def _body(context: RequestContext, request: ModelRequest, fitted: FittedRequest)
     model = context.route.upstream_model
     if fitted.changed:
         return request.dialect.body_with(request, fitted.messages, model=model)
+    continuation = request.continuation
+    if continuation is not None and continuation.received is not None:  # the upstream has the earlier messages itself
+        request = continuation.received
     return request.body if model == request.model else request.dialect.body_with_model(request, model)

@@ -74,17 +74,21 @@ class StoredConversationReader:
 
         :raises ConversationNotFound: some have expired
         """
-        messages = await self.messages(record, gaps=True)
-        raws = [message.raw for message in messages]
+        return [raw for _, raw in await sendable_places(await self.messages(record, gaps=True), dialect)]
 
-        def read() -> list[bytes]:
-            places: Sequence[int] = range(len(messages))
-            if any(message.unreadable for message in messages):
-                parsed = iter(dialect.parse_messages([raw for raw in raws if raw]))
-                places = places_without_gaps([None if message.unreadable else next(parsed) for message in messages])
-            return [dialect.as_sent(raws[place]) for place in places]
 
-        return await offloaded(read, raws)
+async def sendable_places(messages: Sequence[StoredMessage], dialect: Dialect) -> Sequence[tuple[int, bytes]]:
+    """Return the readable ones of stored messages as a client would send them, each with its place among them."""
+    raws = [message.raw for message in messages]
+
+    def read() -> list[tuple[int, bytes]]:
+        places: Sequence[int] = range(len(messages))
+        if any(message.unreadable for message in messages):
+            parsed = iter(dialect.parse_messages([raw for raw in raws if raw]))
+            places = places_without_gaps([None if message.unreadable else next(parsed) for message in messages])
+        return [(place, dialect.as_sent(raws[place])) for place in places]
+
+    return await offloaded(read, raws)
 
 
 def chain_of_stored(conversation: str, messages: Sequence[StoredMessage]) -> PrefixChain:

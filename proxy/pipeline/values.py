@@ -32,6 +32,8 @@ Prepare = Callable[[str], Awaitable[None]]
 """Begins to prepare the next summary; takes the id that the turn was stored under."""
 LeaveOut = Callable[[bytes], bytes]
 """Takes whole events of a stream, and returns them without what the client did not ask for."""
+KeepResponse = Callable[[TurnRecord, Reply], TurnRecord]
+"""Adds to a turn's record what is stored of its response."""
 GiveUp = Callable[[TurnRecord], None]
 """Takes a record of stored history that could not be stored."""
 
@@ -184,13 +186,17 @@ class PendingTurn:
     """Present where the client keeps no messages itself (stored history)."""
     leave_out: LeaveOut | None = None
     """Present where the upstream reports what Tidemark asked for and the client did not."""
+    keep_response: KeepResponse | None = None
+    """Present where the client may ask for the response again by its id."""
 
     def record_with(self, reply: Reply, counter: TokenCounter) -> TurnRecord:
         """Return the record with the reply; an incomplete reply is not among its messages."""
         message = reply.message
         if message is None or not reply.complete:
-            return replace(self.record, complete=reply.complete, usage=reply.usage)
-        return self.record.with_reply(message, counter.count_message(message, self.counted_as), reply.usage)
+            record = replace(self.record, complete=reply.complete, usage=reply.usage)
+        else:
+            record = self.record.with_reply(message, counter.count_message(message, self.counted_as), reply.usage)
+        return record if self.keep_response is None else self.keep_response(record, reply)
 
 
 @value

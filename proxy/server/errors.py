@@ -11,6 +11,8 @@ ENCODINGS = ("gzip", "deflate", "br", "zstd")
 """Codings that a request's body may have (``server/encodings.py``)."""
 STATUS: dict[type[errors.TidemarkError], HTTPStatus] = {
     errors.InvalidRequest: HTTPStatus.BAD_REQUEST,
+    errors.ItemNotFound: HTTPStatus.NOT_FOUND,
+    errors.ResponseNotFound: HTTPStatus.NOT_FOUND,
     errors.ContextLengthExceeded: HTTPStatus.BAD_REQUEST,
     errors.ClientError: HTTPStatus.BAD_REQUEST,
     errors.NotAuthenticated: HTTPStatus.UNAUTHORIZED,

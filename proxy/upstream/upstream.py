@@ -20,7 +20,7 @@ from proxy.upstream.fields import CONFIGURED_FOR_LITELLM
 from proxy.upstream.naming import why_closed
 from proxy.upstream.routes import Destination, find, read_entries, served_at
 from proxy.upstream.translate import TranslateLane
-from proxy.upstream.wire import CHAT_PATH, WireLane
+from proxy.upstream.wire import CHAT_PATH, WireLane, is_openai
 
 MAX_CACHED_ROUTES = 1024
 """Resolved names that are cached; clients choose names, so there must be a bound."""
@@ -118,6 +118,12 @@ class LiteLLMUpstream:
                 raise _not_served(route, path)
             case _:
                 assert_never(route.lane)
+
+    def keeps_responses(self, route: Route) -> bool | None:
+        """Return whether a route's upstream keeps responses: OpenAI does, and litellm's bridges do not."""
+        if route.lane == "translate":
+            return False
+        return True if is_openai(route.base_url) else None
 
     async def complete(self, route: Route, request: TextRequest, caller: Caller) -> str:
         """Return one short text for a summarizer.

@@ -85,6 +85,7 @@ def _exchanged(controls: Controls) -> tuple[Exchange, Any]:
     commands = Commands(fitter=fitting, store=ports, mark_for=lambda _: "mark", emit=ports, clock=ports.timer)
     pipeline = Pipeline(
         history=ports,
+        continued=ports,
         commands=commands,
         upstream=ports,
         catalog=ports,

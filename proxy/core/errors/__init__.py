@@ -3,6 +3,8 @@
 * ``TidemarkError``
     * ``ClientError``: the request is at fault, and the message says how to fix it (``client.py``)
         * ``InvalidRequest``
+            * ``ItemNotFound``
+        * ``ResponseNotFound``
         * ``BodyTooLarge``
         * ``UnsupportedEncoding``
         * ``InvalidHttp``
@@ -67,9 +69,11 @@ from proxy.core.errors.client import (
     ImportLimit,
     InvalidHttp,
     InvalidRequest,
+    ItemNotFound,
     ModelNotFound,
     NotAuthenticated,
     RequestTimedOut,
+    ResponseNotFound,
     UnsupportedEncoding,
     UpgradeRequired,
     VersionUnknown,
@@ -121,10 +125,12 @@ __all__ = [
     "ImportLimit",
     "InvalidHttp",
     "InvalidRequest",
+    "ItemNotFound",
     "ModelNotFound",
     "NotAuthenticated",
     "RecordUnreadable",
     "RequestTimedOut",
+    "ResponseNotFound",
     "ServerBusy",
     "ServiceError",
     "StoreError",

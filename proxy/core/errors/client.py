@@ -20,6 +20,19 @@ class InvalidRequest(ClientError):
         self.code = code
 
 
+class ItemNotFound(InvalidRequest):
+    """The request refers to an item that is not stored for this caller; the message names it."""
+
+    def __init__(self, message: str, *, param: str) -> None:
+        super().__init__(message, param=param, code="item_not_found")
+
+
+class ResponseNotFound(ClientError):
+    """The response is not stored, or is another caller's; the answer does not say which (promise 8)."""
+
+    code = "response_not_found"
+
+
 class BodyTooLarge(ClientError):
     """The body is longer than ``server.max_body_mb``."""
 

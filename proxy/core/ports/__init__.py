@@ -19,7 +19,7 @@ from proxy.core.ports.store import (
     StartedTurn,
     TurnStore,
 )
-from proxy.core.ports.summarizing import ChooseSummarizer, Summarizer, SummaryTask
+from proxy.core.ports.summarizing import ChooseSummarizer, Summarizer, SummarySeal, SummaryTask
 from proxy.core.ports.upstream import (
     NO_CREDENTIAL,
     Caller,
@@ -61,6 +61,7 @@ __all__ = [
     "StartedTurn",
     "Stored",
     "Summarizer",
+    "SummarySeal",
     "SummaryTask",
     "TextRequest",
     "TokenCounter",

@@ -132,6 +132,13 @@ class Upstream(Protocol):
         """
         ...
 
+    def keeps_responses(self, route: Route) -> bool | None:
+        """Return whether a route's upstream keeps responses, so that requests can go on from their ids.
+
+        None where nobody knows beforehand.
+        """
+        ...
+
     async def complete(self, route: Route, request: TextRequest, caller: Caller) -> str:
         """Return one short text for a summarizer.
 

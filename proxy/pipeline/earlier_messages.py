@@ -1,0 +1,76 @@
+"""Reads the messages of a stored response: those that led to it, and its output.
+
+The step ``continue`` (``continuing.py``) puts them before a request, and the endpoints of stored responses show them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proxy.core.conversation.records import StoredMessage
+from proxy.core.conversation.request import Dialect
+from proxy.core.conversation.responses import ResponseRecord
+from proxy.core.ports import ConversationStore, ResponseStore
+from proxy.pipeline.stored_conversation import sendable_places
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierMessages:
+    """Reads; it holds no state."""
+
+    store: ConversationStore
+    responses: ResponseStore
+
+    async def of(self, record: ResponseRecord, dialect: Dialect) -> tuple[Sequence[bytes], int] | None:
+        """Return all messages up to a response, as a client would send them; None where some are gone.
+
+        :returns: the messages, system messages in their places; and how many are none
+        """
+        messages, systems = await asyncio.gather(
+            self.store.messages(record.conversation, stop=record.message_count),
+            self.responses.system_messages(record),
+        )
+        if not _are_those_of(record, messages, first=1):
+            return None
+        sendable = await sendable_places(messages, dialect)
+        raws: list[bytes] = []
+        waiting = [(position, systems[digest]) for position, digest in record.systems if digest in systems]
+        for place, raw in sendable:
+            while waiting and waiting[0][0] <= place:
+                raws.append(waiting.pop(0)[1])
+            raws.append(raw)
+        raws += [raw for _, raw in waiting]
+        return raws, len(sendable)
+
+    async def output(self, record: ResponseRecord) -> bytes:
+        """Return the bytes of a response's output; empty where it is gone."""
+        count = record.message_count
+        messages = await self.store.messages(record.conversation, start=count, stop=count)
+        return messages[0].raw if _are_those_of(record, messages, first=count) else b""
+
+    async def own_input(self, record: ResponseRecord) -> Sequence[bytes]:
+        """Return the messages that the answered request brought itself; none where one is gone."""
+        first = record.earlier_count + 1
+        messages, systems = await asyncio.gather(
+            self.store.messages(record.conversation, start=first, stop=record.message_count),
+            self.responses.system_messages(record),
+        )
+        if not _are_those_of(record, messages, first=first):
+            return ()
+        own = record.systems[record.earlier_systems :]
+        waiting = [(position, systems[digest]) for position, digest in own if digest in systems]
+        raws: list[bytes] = []
+        for message in messages[: None if record.background else -1]:
+            while waiting and waiting[0][0] < message.position:
+                raws.append(waiting.pop(0)[1])
+            raws.append(message.raw)
+        return [*raws, *(raw for _, raw in waiting)]
+
+
+def _are_those_of(record: ResponseRecord, messages: Sequence[StoredMessage], *, first: int) -> bool:
+    """Return whether all messages from ``first`` on are there, and the last one is the response's."""
+    if [message.position for message in messages] != list(range(first, record.message_count + 1)):
+        return False
+    return bool(messages) and messages[-1].message_id == record.tip.hex()

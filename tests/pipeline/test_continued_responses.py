@@ -1,0 +1,348 @@
+"""``previous_response_id`` and ``item_reference``: Tidemark supplies what the upstream does not keep."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import httpx
+import pytest
+
+from proxy.core.conversation.summary import OPENING
+from tests.pipeline.conftest import Bench, Client
+from tests.support.scripted import Answer, Received, error
+
+WORDS = "The harbour opens at seven, and the ferry to the islands leaves when the tide allows it. "
+LIMITED = "This model's maximum context length is 900 tokens. However, your messages resulted in 1400 tokens."
+
+
+def items(text: str, number: int, *, reasoning: bool = False) -> list[dict[str, Any]]:
+    """The output of a response."""
+    message = {
+        "id": f"msg_{number}",
+        "type": "message",
+        "status": "completed",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": text, "annotations": []}],
+    }
+    thought = {"id": f"rs_{number}", "type": "reasoning", "summary": [], "encrypted_content": "sealed by the provider"}
+    return [thought, message] if reasoning else [message]
+
+
+def response(number: int, output: list[dict[str, Any]], **members: Any) -> dict[str, Any]:
+    """A response object."""
+    return {
+        "id": f"resp_{number}",
+        "object": "response",
+        "created_at": 1,
+        "status": "completed",
+        "model": "scripted",
+        "output": output,
+        "usage": {"input_tokens": 11, "output_tokens": 5, "total_tokens": 16},
+        **members,
+    }
+
+
+@dataclass
+class StatelessUpstream:
+    """Answers responses and keeps nothing, as llama.cpp does."""
+
+    numbers: Any = field(default_factory=lambda: count(1))
+    text: str = "Fine weather."
+
+    def __call__(self, received: Received) -> Answer:
+        """Answer one request."""
+        body = received.json
+        if body.get("previous_response_id"):
+            return error(400, "llama.cpp does not support 'previous_response_id'.")
+        number = next(self.numbers)
+        return Answer([json.dumps(response(number, items(f"{self.text} ({number})", number))).encode()])
+
+
+@dataclass
+class StatefulUpstream:
+    """Keeps every response, as OpenAI does."""
+
+    numbers: Any = field(default_factory=lambda: count(1))
+    known: set[str] = field(default_factory=lambda: {"resp_before"})
+    most_bytes: int = 10**9
+    """A longer body is refused as too long."""
+
+    def __call__(self, received: Received) -> Answer:
+        """Answer one request."""
+        body = received.json
+        earlier = body.get("previous_response_id")
+        if earlier and earlier not in self.known:
+            return error(400, f"Previous response with id '{earlier}' not found.", code="previous_response_not_found")
+        if len(received.body) > self.most_bytes or earlier == "resp_too_long":
+            return error(400, LIMITED, code="context_length_exceeded")
+        number = next(self.numbers)
+        self.known.add(f"resp_{number}")
+        return Answer(
+            [json.dumps(response(number, items(f"Fine. ({number})", number), previous_response_id=earlier)).encode()]
+        )
+
+
+@dataclass
+class Asking:
+    """A client of the Responses API."""
+
+    client: Client
+
+    def post(self, **members: Any) -> httpx.Response:
+        """Send a request."""
+        body = {"model": "small", "max_output_tokens": 100, **members}
+        return self.client.http.post("/v1/responses", json=body, headers=self.client.headers())
+
+    def say(self, text: str, earlier: str | None = None, **members: Any) -> dict[str, Any]:
+        """Say something, going on from an earlier response, and return the response."""
+        going_on = {"previous_response_id": earlier} if earlier else {}
+        answer = self.post(input=text, **going_on, **members)
+        assert answer.status_code == 200, answer.text
+        body: dict[str, Any] = answer.json()
+        return body
+
+
+@pytest.fixture
+def asking(client: Client) -> Asking:
+    """A client of a Tidemark whose model has a window of 2,000 tokens."""
+    return Asking(client)
+
+
+@pytest.fixture
+def stateless(bench: Bench) -> StatelessUpstream:
+    """An upstream that keeps nothing."""
+    bench.upstream.script = made = StatelessUpstream()
+    return made
+
+
+@pytest.fixture
+def stateful(bench: Bench) -> StatefulUpstream:
+    """An upstream that keeps everything."""
+    bench.upstream.script = made = StatefulUpstream()
+    return made
+
+
+def user(text: str) -> dict[str, str]:
+    """A message of the user."""
+    return {"role": "user", "content": text}
+
+
+def assistant(text: str) -> dict[str, str]:
+    """An answer as a client would send it back."""
+    return {"role": "assistant", "content": text}
+
+
+@pytest.mark.usefixtures("stateless")
+def test_a_stateless_upstream_gets_the_earlier_messages(bench: Bench, asking: Asking) -> None:
+    """It is sent what a client that keeps the conversation would send."""
+    first = asking.say("How is the weather?")
+    asking.say("And the tide?", first["id"])
+    assert "previous_response_id" not in bench.upstream.last.json
+    assert bench.upstream.last.json["input"] == [
+        user("How is the weather?"),
+        assistant("Fine weather. (1)"),
+        user("And the tide?"),
+    ]
+
+
+@pytest.mark.usefixtures("stateless")
+def test_the_conversation_is_one_and_the_same(asking: Asking) -> None:
+    """Continued by id, its id is the one that a client gets that sends all messages."""
+    first = asking.post(input="How is the weather?")
+    second = asking.post(input="And the tide?", previous_response_id=first.json()["id"])
+    name = "x-tidemark-conversation"
+    assert second.headers[name] == first.headers[name]
+
+
+@pytest.mark.usefixtures("stateless")
+def test_fourteen_turns_by_id_cross_the_high_water(bench: Bench, asking: Asking) -> None:
+    """The summary is made and used as for any conversation."""
+    earlier, actions = "", []
+    for number in range(14):
+        answer = asking.post(
+            input=f"{number}: {WORDS * 10}", instructions="Be brief.", previous_response_id=earlier or None
+        )
+        assert answer.status_code == 200, answer.text
+        actions.append(answer.headers["x-tidemark-action"])
+        earlier = answer.json()["id"]
+    assert {"compacted", "reused"} <= set(actions)
+    forwarded = bench.upstream.last.json
+    assert forwarded["instructions"] == "Be brief."
+    assert forwarded["input"][0]["role"] == "system"
+    assert forwarded["input"][0]["content"].startswith(OPENING)
+    assert forwarded["input"][-1]["content"].startswith("13: ")
+
+
+@pytest.mark.usefixtures("stateless")
+def test_two_continuations_of_one_response_are_forks(bench: Bench, asking: Asking) -> None:
+    """Each sees what led to the response, and nothing of the other."""
+    first = asking.say("How is the weather?")
+    left = asking.say("And the tide?", first["id"])
+    right = asking.say("And the wind?", first["id"])
+    asking.say("Left?", left["id"])
+    assert [item["content"] for item in bench.upstream.last.json["input"]] == [
+        "How is the weather?",
+        "Fine weather. (1)",
+        "And the tide?",
+        "Fine weather. (2)",
+        "Left?",
+    ]
+    asking.say("Right?", right["id"])
+    assert [item["content"] for item in bench.upstream.last.json["input"]][2:] == [
+        "And the wind?",
+        "Fine weather. (3)",
+        "Right?",
+    ]
+
+
+@pytest.mark.usefixtures("stateless")
+def test_system_items_stay_where_the_client_put_them(bench: Bench, asking: Asking) -> None:
+    """The provider would have them in the conversation, too."""
+    rules = {"role": "developer", "content": "Speak as a sailor."}
+    first = asking.post(input=[rules, user("How is the weather?")]).json()
+    second = asking.post(
+        input=[{"role": "system", "content": "Be brief."}, user("And the tide?")], previous_response_id=first["id"]
+    ).json()
+    asking.say("And the wind?", second["id"])
+    assert [item["content"] for item in bench.upstream.last.json["input"]] == [
+        "Speak as a sailor.",
+        "How is the weather?",
+        "Fine weather. (1)",
+        "Be brief.",
+        "And the tide?",
+        "Fine weather. (2)",
+        "And the wind?",
+    ]
+
+
+@pytest.mark.usefixtures("stateless")
+def test_another_worker_goes_on_from_a_response(bench: Bench, asking: Asking) -> None:
+    """No worker has to remember it."""
+    first = asking.say("How is the weather?")
+    other = Asking(bench.client(asking.client.key))
+    other.say("And the tide?", first["id"])
+    assert len(bench.upstream.last.json["input"]) == 3
+
+
+@pytest.mark.usefixtures("stateless")
+def test_the_id_of_another_tenant_is_unknown(bench: Bench, asking: Asking) -> None:
+    """Promise 8: nothing tells it from an id that nobody ever had."""
+    first = asking.say("How is the weather?")
+    stranger = Asking(bench.client("somebody else"))
+    answers = [stranger.post(input="And?", previous_response_id=name) for name in (first["id"], "resp_nobody")]
+    for answer in answers:
+        assert answer.status_code == 400
+        problem = answer.json()["error"]
+        assert (problem["code"], problem["param"]) == ("previous_response_not_found", "previous_response_id")
+        assert "Send the whole conversation" in problem["message"]
+
+
+def test_an_upstream_that_keeps_nothing_is_asked_once(
+    bench: Bench, asking: Asking, stateless: StatelessUpstream
+) -> None:
+    """The next unknown id is refused without a call."""
+    for _ in range(3):
+        assert asking.post(input="And?", previous_response_id="resp_nobody").status_code == 400
+    assert len(bench.upstream.received) == 1
+    del stateless
+
+
+@pytest.mark.usefixtures("stateless")
+def test_what_must_not_be_stored_cannot_be_gone_on_from(asking: Asking) -> None:
+    """``store: false`` holds for the response, and may itself go on from a stored one."""
+    first = asking.say("How is the weather?")
+    second = asking.say("And the tide?", first["id"], store=False)
+    answer = asking.post(input="And the wind?", previous_response_id=second["id"])
+    assert answer.json()["error"]["code"] == "previous_response_not_found"
+
+
+@pytest.mark.usefixtures("stateless")
+def test_a_deleted_conversation_takes_its_responses_along(asking: Asking) -> None:
+    """Its ids are unknown."""
+    first = asking.post(input="How is the weather?")
+    conversation = first.headers["x-tidemark-conversation"]
+    deleted = asking.client.http.delete(f"/tidemark/conversations/{conversation}", headers=asking.client.headers())
+    assert deleted.status_code == 200
+    answer = asking.post(input="And the tide?", previous_response_id=first.json()["id"])
+    assert answer.json()["error"]["code"] == "previous_response_not_found"
+
+
+@pytest.mark.usefixtures("stateful")
+def test_a_stateful_upstream_gets_the_clients_own_body(bench: Bench, asking: Asking) -> None:
+    """Once it was seen to keep responses: nothing is added, and the id travels."""
+    asking.say("Hello?", "resp_before")
+    first = asking.say("How is the weather?")
+    asking.say("And the tide?", first["id"])
+    assert bench.upstream.last.json["input"] == "And the tide?"
+    assert bench.upstream.last.json["previous_response_id"] == first["id"]
+
+
+@pytest.mark.usefixtures("stateful")
+def test_what_only_the_upstream_has_is_left_to_it(bench: Bench, asking: Asking) -> None:
+    """Tidemark has a part of that conversation, and never takes it for the whole."""
+    first = asking.say("Hello?", "resp_before")
+    second = asking.say("And the tide?", first["id"])
+    asking.say("And the wind?", second["id"])
+    assert bench.upstream.last.json["input"] == "And the wind?"
+    assert bench.upstream.last.json["previous_response_id"] == second["id"]
+
+
+def test_a_response_that_the_upstream_lost_is_gone_on_from_all_the_same(
+    bench: Bench, asking: Asking, stateful: StatefulUpstream
+) -> None:
+    """It forgets after some days, or in a restart."""
+    asking.say("Hello?", "resp_before")
+    first = asking.say("How is the weather?")
+    stateful.known.clear()
+    asking.say("And the tide?", first["id"])
+    assert "previous_response_id" not in bench.upstream.last.json
+    assert len(bench.upstream.last.json["input"]) == 3
+
+
+def test_an_overflow_at_a_stateful_upstream_is_mended(bench: Bench, asking: Asking) -> None:
+    """Above the high water Tidemark supplies the history, compacted, in place of the id."""
+    bench.upstream.script = StatefulUpstream()
+    asking.say("Hello?", "resp_before")
+    earlier, action = "", ""
+    for number in range(14):
+        answer = asking.post(input=f"{number}: {WORDS * 10}", previous_response_id=earlier or None)
+        assert answer.status_code == 200, answer.text
+        earlier, action = answer.json()["id"], answer.headers["x-tidemark-action"]
+    assert action in ("compacted", "reused")
+    assert "previous_response_id" not in bench.upstream.last.json
+    assert bench.upstream.last.json["input"][0]["content"].startswith(OPENING)
+
+
+@pytest.mark.usefixtures("stateless")
+def test_references_to_items_are_resolved_and_counted(bench: Bench, asking: Asking) -> None:
+    """As the AI SDK sends them: the answer by its id, the question as it was."""
+    bench.upstream.script = lambda _: Answer([json.dumps(response(7, items("Fine.", 7, reasoning=True))).encode()])
+    first = asking.post(input="How is the weather?")
+    references = [{"type": "item_reference", "id": name} for name in ("rs_7", "msg_7")]
+    second = asking.post(input=[user("How is the weather?"), *references, user("And the tide?")])
+    assert second.headers["x-tidemark-conversation"] == first.headers["x-tidemark-conversation"]
+    kinds = [item.get("type", "message") for item in bench.upstream.last.json["input"]]
+    assert kinds == ["message", "reasoning", "message", "message"]
+
+
+@pytest.mark.usefixtures("stateless")
+def test_an_unknown_reference_is_named(asking: Asking) -> None:
+    """With its place and the mend."""
+    answer = asking.post(input=[user("Hi."), {"type": "item_reference", "id": "msg_nobody"}, user("And?")])
+    assert answer.status_code == 404
+    problem = answer.json()["error"]
+    assert (problem["code"], problem["param"]) == ("item_not_found", "input[1]")
+    assert "msg_nobody" in problem["message"]
+
+
+@pytest.mark.usefixtures("stateful")
+def test_references_travel_where_the_upstream_keeps_items(bench: Bench, asking: Asking) -> None:
+    """The client's own body goes out."""
+    asking.say("Hello?", "resp_before")
+    asking.say("How is the weather?")
+    sent = [user("How is the weather?"), {"type": "item_reference", "id": "msg_2"}, user("And the tide?")]
+    asking.post(input=sent)
+    assert bench.upstream.last.json["input"] == sent
