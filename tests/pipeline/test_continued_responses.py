@@ -132,7 +132,7 @@ def user(text: str) -> dict[str, str]:
 
 def assistant(text: str) -> dict[str, str]:
     """An answer as a client would send it back."""
-    return {"role": "assistant", "content": text}
+    return {"type": "message", "role": "assistant", "content": text}
 
 
 @pytest.mark.usefixtures("stateless")
