@@ -1,129 +1,132 @@
-"""Scripted upstreams: small OpenAI-compatible servers that do what a test asks, and record what they got.
+"""Scripted upstreams: small servers that do what a test asks in each dialect, and record what they got.
 
-`ScriptedUpstream` is an ASGI application for `tests/support/serving.py` and speaks in whole answers. `serving` runs on
-the test's own loop and sends exactly the bytes that a test wants sent, for what no well-behaved server would send.
+`ScriptedUpstream` is an ASGI application for `tests/support/serving.py`. It speaks chat completions, responses and
+messages, and echoes every other request under ``/v1``. `serving` runs on the test's own loop and sends exactly the
+bytes that a test wants sent, for what no well-behaved server would send.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
-Headers = list[tuple[bytes, bytes]]
-JSON_HEADERS: Headers = [(b"content-type", b"application/json"), (b"x-request-id", b"req_1")]
-SSE_HEADERS: Headers = [(b"content-type", b"text/event-stream"), (b"x-request-id", b"req_1")]
+from tests.support import chat_answers, messages_answers, responses_answers
+from tests.support.answers import JSON_HEADERS, SSE_HEADERS, Answer, Call, Headers, Received, Script, Turn
+from tests.support.chat_answers import chunk, error, streamed, whole
+from tests.support.other_answers import OtherEndpoints, echo
 
+__all__ = [
+    "JSON_HEADERS",
+    "SSE_HEADERS",
+    "Answer",
+    "ByteScript",
+    "Call",
+    "Exchange",
+    "Headers",
+    "Received",
+    "Script",
+    "ScriptedServer",
+    "ScriptedUpstream",
+    "Turn",
+    "calls_tools",
+    "chunk",
+    "error",
+    "fails_after",
+    "refuses",
+    "says",
+    "serving",
+    "streamed",
+    "tells",
+    "whole",
+]
 
-@dataclass
-class Received:
-    """One request as the upstream got it."""
-
-    path: str
-    body: bytes
-    headers: Mapping[str, str]
-    left: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the caller closed the connection before the end."""
-    gone: bool = False
-
-    @property
-    def json(self) -> Any:
-        """The body, decoded."""
-        return json.loads(self.body)
-
-    @property
-    def messages(self) -> list[dict[str, Any]]:
-        """The forwarded messages."""
-        messages: list[dict[str, Any]] = self.json["messages"]
-        return messages
-
-
-@dataclass
-class Answer:
-    """What the upstream does with one request: status, headers, then pieces; a number is a pause in seconds."""
-
-    pieces: Sequence[bytes | float]
-    status: int = 200
-    headers: Headers = field(default_factory=lambda: list(JSON_HEADERS))
-    breaks: bool = False
-    """Whether the connection is cut after the last piece."""
-    before_headers: float = 0.0
-    """Seconds until the status line."""
-
-
-Script = Callable[[Received], Answer]
+DIALECTS: dict[str, ModuleType] = {
+    "chat": chat_answers,
+    "responses": responses_answers,
+    "messages": messages_answers,
+}
 
 
 def says(text: str, *, usage: bool = True) -> Script:
-    """Answer with one text, streamed or not as asked."""
+    """Answer with one text in the request's dialect, streamed or not as asked."""
 
     def answer(request: Received) -> Answer:
-        if request.json.get("stream"):
+        if request.dialect != "chat":
+            return tells(Turn(text))(request)
+        if request.streams:
             return streamed(text)
         return whole(text, usage=usage)
 
     return answer
 
 
-def whole(text: str, *, usage: bool = True, **message: Any) -> Answer:
-    """A chat completion that is not streamed."""
-    said = {"role": "assistant", "content": text, "refusal": None, "annotations": [], **message}
-    body = {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "scripted",
-        "choices": [{"index": 0, "message": said, "logprobs": None, "finish_reason": "stop"}],
-        "unknown_field": {"kept": True},
-    }
-    if usage:
-        counts = {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}
-        body["usage"] = {**counts, "prompt_tokens_details": {"cached_tokens": 7}}
-    return Answer([json.dumps(body, indent=1).encode()])
+def tells(turn: Turn) -> Script:
+    """Answer with one turn in the request's dialect, streamed or not as asked; echo what is no generation."""
+
+    def answer(request: Received) -> Answer:
+        if not request.dialect:
+            return echo(request)
+        told: Answer = DIALECTS[request.dialect].tell(turn, request)
+        return told
+
+    return answer
 
 
-def chunk(**choice: Any) -> bytes:
-    """One event of a stream."""
-    event = {
-        "id": "chatcmpl-1",
-        "object": "chat.completion.chunk",
-        "created": 1,
-        "model": "scripted",
-        "choices": [{"index": 0, **choice}],
-    }
-    return b"data: " + json.dumps(event).encode() + b"\n\n"
+def calls_tools(turn: Turn, then: Turn) -> Script:
+    """Answer with the calls of ``turn``, and with ``then`` after their results or where there are no tools."""
+
+    def answer(request: Received) -> Answer:
+        is_over = request.has_results or not request.json.get("tools")
+        return tells(then if is_over else turn)(request)
+
+    return answer
 
 
-def streamed(text: str, *, pace: float = 0.0, done: bool = True, finish: bool = True) -> Answer:
-    """A stream of the words of ``text``."""
-    pieces: list[bytes | float] = [chunk(delta={"role": "assistant", "content": ""}, finish_reason=None)]
-    for place, word in enumerate(text.split(" ")):
-        pieces.append(chunk(delta={"content": f" {word}" if place else word}, finish_reason=None))
-        if pace:
-            pieces.append(pace)
-    if finish:
-        pieces.append(chunk(delta={}, finish_reason="stop"))
-    if done:
-        pieces.append(b"data: [DONE]\n\n")
-    return Answer(pieces, headers=list(SSE_HEADERS))
+def refuses(status: int, message: str, *, code: str | None = None) -> Script:
+    """Answer with an error in the request's dialect."""
+
+    def answer(request: Received) -> Answer:
+        refusal: Answer = DIALECTS[request.dialect or "chat"].error(status, message, code=code)
+        return refusal
+
+    return answer
 
 
-def error(status: int, message: str, *, code: str | None = None, headers: Headers | None = None) -> Answer:
-    """An error in OpenAI's envelope."""
-    body = {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}}
-    return Answer([json.dumps(body, indent=2).encode()], status, [*JSON_HEADERS, *(headers or [])])
+def fails_after(pieces: int, turn: Turn, message: str) -> Script:
+    """Stream the first pieces of a turn, and then an error as the request's dialect tells it."""
+
+    def answer(request: Received) -> Answer:
+        told = tells(turn)(request).cut(pieces)
+        return Answer([*told.pieces, DIALECTS[request.dialect].failure(message)], headers=told.headers)
+
+    return answer
 
 
 class ScriptedUpstream:
-    """The ASGI application. ``script`` may be replaced at any time; ``received`` grows."""
+    """The ASGI application. ``script`` may be replaced at any time; ``received`` grows.
+
+    ``dialects`` are those that it serves; a path of another one is a 404 that names no model. ``others.kept = None``
+    makes it an upstream that stores no responses.
+    """
 
     def __init__(self, script: Script | None = None) -> None:
         self.script: Script = script or says("Hello there.")
         self.received: list[Received] = []
-        self.models: Any = {"object": "list", "data": [{"id": "scripted", "object": "model", "owned_by": "tests"}]}
+        self.dialects = set(DIALECTS)
+        self.others = OtherEndpoints()
+
+    @property
+    def models(self) -> Any:
+        """The body of ``GET /v1/models``."""
+        return self.others.models
+
+    @models.setter
+    def models(self, models: Any) -> None:
+        self.others.models = models
 
     @property
     def last(self) -> Received:
@@ -140,15 +143,12 @@ class ScriptedUpstream:
             body += event.get("body", b"")
             if not event.get("more_body"):
                 break
-        if scope["method"] == "GET":
-            status = 200 if scope["path"].endswith("/models") else 404
-            await send({"type": "http.response.start", "status": status, "headers": JSON_HEADERS})
-            await send({"type": "http.response.body", "body": json.dumps(self.models).encode()})
-            return
         headers = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
-        received = Received(scope["path"], body, headers)
-        self.received.append(received)
-        answering = asyncio.create_task(self._answer(received, send))
+        received = Received(scope["path"], body, headers, scope["method"], scope["query_string"].decode("latin-1"))
+        fixed = self._fixed(received)
+        if fixed is None or received.method not in ("GET", "HEAD"):
+            self.received.append(received)
+        answering = asyncio.create_task(self._answer(received, fixed, send))
         leaving = asyncio.create_task(_disconnect(receive))
         await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not answering.done():
@@ -158,8 +158,17 @@ class ScriptedUpstream:
         await asyncio.gather(leaving, return_exceptions=True)
         await asyncio.gather(answering, return_exceptions=not answering.done() or received.gone)
 
-    async def _answer(self, received: Received, send: Any) -> None:
-        answer = self.script(received)
+    def _fixed(self, received: Received) -> Answer | None:
+        """The answer that no script gives, if any."""
+        if received.dialect and received.dialect not in self.dialects:
+            return Answer([b'{"detail":"Not Found"}'], 404)
+        return self.others.answer(received)
+
+    async def _answer(self, received: Received, fixed: Answer | None, send: Any) -> None:
+        answer = fixed
+        if answer is None:
+            answer = self.script(received)
+            self.others.keep(received, answer)
         await asyncio.sleep(answer.before_headers)
         await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
         for piece in answer.pieces:

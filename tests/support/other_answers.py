@@ -1,0 +1,106 @@
+"""The scripted upstream's other endpoints: counts, stored responses, models, and an echo for the rest of ``/v1``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from tests.support import messages_answers, responses_answers
+from tests.support.answers import SSE_HEADERS, Answer, Json, Received, sse
+from tests.support.chat_answers import error
+
+COUNT = 42
+"""The count of every request that asks for one."""
+ECHOED = {
+    *("audio", "batches", "containers", "conversations", "embeddings", "evals", "files", "fine_tuning", "images"),
+    *("moderations", "rerank", "skills", "threads", "uploads", "vector_stores", "videos"),
+}
+"""The first segments after ``/v1/`` of paths that are echoed for every method; others are for ``POST`` only."""
+
+
+def tail(request: Received) -> str:
+    """The path after ``/v1/``."""
+    return request.path.partition("/v1/")[2]
+
+
+def echo(request: Received) -> Answer:
+    """What the upstream got, as JSON; as three events for JSON that asks for a stream, and bytes for other bytes."""
+    kind = request.headers.get("content-type", "")
+    seen = {
+        "object": "echo",
+        "method": request.method,
+        "path": request.path,
+        "query": request.query,
+        "content_type": kind,
+        "length": len(request.body),
+        "sha256": hashlib.sha256(request.body).hexdigest(),
+    }
+    if kind == "application/octet-stream":
+        return Answer([request.body], headers=[(b"content-type", b"application/octet-stream")])
+    if kind == "application/json" and request.body and request.json.get("stream"):
+        pieces = [sse("echo", {**seen, "number": number}) for number in range(3)]
+        return Answer([*pieces, b"data: [DONE]\n\n"], headers=list(SSE_HEADERS))
+    return Answer([json.dumps(seen).encode()])
+
+
+class OtherEndpoints:
+    """Answers what is no generation.
+
+    ``kept`` holds the responses that a script answered with, by id; None for an upstream that keeps none.
+    """
+
+    def __init__(self) -> None:
+        self.models: Json = {"object": "list", "data": [{"id": "scripted", "object": "model", "owned_by": "tests"}]}
+        self.kept: dict[str, Json] | None = {}
+
+    def answer(self, request: Received) -> Answer | None:
+        """The answer, or None for what the script answers."""
+        path = tail(request)
+        first, _, rest = path.partition("/")
+        fixed = _COUNTS.get(path)
+        if fixed is not None:
+            return fixed(COUNT)
+        if first == "responses" and rest:
+            return self._stored(request.method, *rest.partition("/")[::2])
+        if first == "responses" and self.kept is None and request.json.get("previous_response_id"):
+            return error(400, "previous_response_id is not supported.")
+        if request.method == "POST":
+            return None
+        if first in ECHOED:
+            return echo(request)
+        return Answer([json.dumps(self.models).encode()], 200 if path.endswith("models") else 404)
+
+    def keep(self, request: Received, answer: Answer) -> None:
+        """Remember a response that is not streamed, unless it is not to be stored."""
+        if request.dialect != "responses" or self.kept is None or answer.status != 200:
+            return
+        if request.json.get("store") is False:
+            return
+        pieces = b"".join(piece for piece in answer.pieces if isinstance(piece, bytes))
+        if request.streams:
+            datas = [json.loads(line[6:]) for line in pieces.splitlines() if line.startswith(b"data: {")]
+            told = next((data["response"] for data in datas if data.get("type") == "response.completed"), None)
+        else:
+            told = json.loads(pieces)
+        if told:
+            self.kept[told["id"]] = {**told, "input_items": request.messages}
+
+    def _stored(self, method: str, response_id: str, rest: str) -> Answer:
+        """What the upstream keeps of a response."""
+        found = (self.kept or {}).get(response_id)
+        if found is None:
+            return error(404, f"Response with id '{response_id}' not found.")
+        if method == "DELETE" and self.kept is not None:
+            del self.kept[response_id]
+            deleted = {"id": response_id, "object": "response", "deleted": True}
+            return Answer([json.dumps(deleted).encode()])
+        if rest == "input_items":
+            items = [{"id": f"item_{n}", "type": "message", **item} for n, item in enumerate(found["input_items"])]
+            ends = {"first_id": items[0]["id"], "last_id": items[-1]["id"], "has_more": False}
+            return Answer([json.dumps({"object": "list", "data": items, **ends}).encode()])
+        if rest == "cancel":
+            return error(400, "Only background responses can be cancelled.")
+        return Answer([json.dumps({name: value for name, value in found.items() if name != "input_items"}).encode()])
+
+
+_COUNTS = {"messages/count_tokens": messages_answers.counted, "responses/input_tokens": responses_answers.counted}
