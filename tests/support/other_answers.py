@@ -78,8 +78,8 @@ class OtherEndpoints:
             return
         pieces = b"".join(piece for piece in answer.pieces if isinstance(piece, bytes))
         if request.streams:
-            datas = [json.loads(line[6:]) for line in pieces.splitlines() if line.startswith(b"data: {")]
-            told = next((data["response"] for data in datas if data.get("type") == "response.completed"), None)
+            events = [json.loads(line[6:]) for line in pieces.splitlines() if line.startswith(b"data: {")]
+            told = next((data["response"] for data in events if data.get("type") == "response.completed"), None)
         else:
             told = json.loads(pieces)
         if told:
