@@ -18,6 +18,7 @@ from proxy.core.conversation.request import ModelRequest
 from proxy.core.conversation.responses import ResponseFormat
 from proxy.core.report import OwnAnswer, Usage
 from proxy.dialects.bodies import array_of, body_of
+from proxy.dialects.event_stream import EventStream, before_final
 from proxy.dialects.request_parser import CACHE_BYTES, RequestParser
 from proxy.dialects.responses.answer import event_stream, response_body
 from proxy.dialects.responses.clipping import replace_middle
@@ -28,7 +29,7 @@ from proxy.dialects.responses.removal import array_without
 from proxy.dialects.responses.reply import fold_body
 from proxy.dialects.responses.request import STANDS_IN, InputItems, earlier_response, left_to_upstream, read_stored
 from proxy.dialects.responses.state import StoredResponseFormat
-from proxy.dialects.responses.stream import EventStreamFold, before_end
+from proxy.dialects.responses.stream import FINAL, stream_fold
 from proxy.dialects.responses.writing import system_item, write_message
 
 MAX_COUNT = 2**53
@@ -124,13 +125,13 @@ class ResponsesDialect(ResponsesErrors):
         """Read a response."""
         return fold_body(data)
 
-    def fold_stream(self) -> EventStreamFold:
+    def fold_stream(self) -> EventStream:
         """Begin to read a stream of events."""
-        return EventStreamFold()
+        return stream_fold()
 
     def before_end(self, data: bytes) -> bytes:
         """Return the events before the last one."""
-        return before_end(data)
+        return before_final(data, FINAL)
 
     def usage(self, usage: Mapping[str, JsonValue]) -> Usage:
         """Read the counts of input, cached input and output."""

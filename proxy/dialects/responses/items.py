@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from proxy.core.conversation.digest import Part, long_meaning, meaning
-from proxy.core.conversation.messages import STEP_CHARS, JsonValue, Message, Role, ToolCall, printable
+from proxy.core.conversation.messages import STEP_CHARS, JsonValue, Message, Role, ToolCall, framed, hashed, printable
 from proxy.core.errors import InvalidRequest
+from proxy.core.values import value
 from proxy.dialects.raw_json import SURROGATE
 from proxy.dialects.responses.parts import content_parts, printable_parts, without_nulls
 
 ROLES: Mapping[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+_PLAIN = frozenset({"input_text", "output_text", "text"})
+_DIGEST_STARTS = {role: framed(role.encode(), b"text") for role in ROLES.values()}
+_DIGEST_END = framed(b"calls", b"", b"", b"")
+"""What the digest of a message with one text hashes before and after the text; ``meaning`` has the whole rule."""
 IMAGE_CHARS = 90_000
 """Characters of a generated image that are kept for its count: its size stands in its first bytes."""
 _PROGRAM = frozenset({"program", "program_output"})
@@ -26,7 +30,7 @@ _FRAME = frozenset({"type", "id", "call_id", "status", "caller", "created_by"})
 """Members of a call that say nothing about what is called."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TurnPieces:
     """What one item adds to an assistant's turn, not yet printable."""
 
@@ -38,7 +42,7 @@ class TurnPieces:
     """What a built-in tool's item means. It is in the digest of a turn that has neither texts nor calls."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class InputItem:
     """One item."""
 
@@ -48,13 +52,20 @@ class InputItem:
     """Present for an item of an assistant's turn."""
 
 
-def read_item(raw: bytes, value: JsonValue, where: str) -> InputItem:
+def read_item(raw: bytes, decoded: JsonValue, where: str) -> InputItem:
     """Read an item.
 
     :param raw: the item's own JSON, which stays as it is
+    :param decoded: the same, decoded
     :param where: its place, for the error's ``param``
     :raises InvalidRequest: the item is no object, has neither a role nor a type, or a known member of another type
     """
+    plain = _read_plain(raw, decoded) if isinstance(decoded, dict) and len(raw) <= STEP_CHARS else None
+    return plain or _read(raw, decoded, where)
+
+
+def _read(raw: bytes, value: JsonValue, where: str) -> InputItem:
+    """Read any item."""
     if not isinstance(value, dict):
         raise InvalidRequest(f"Each item must be an object; {where} is not.", param=where, code="invalid_type")
     kind = _text_of(value, "type", where)
@@ -75,6 +86,31 @@ def read_item(raw: bytes, value: JsonValue, where: str) -> InputItem:
         answers = _text_of(value, "call_id", where) or _text_of(value, "id", where)
         return InputItem(_message(raw, "tool", _output_parts(value, where), answers=answers))
     return turn_of(raw, _pieces(value, kind, where))
+
+
+def _read_plain(raw: bytes, value: Mapping[str, JsonValue]) -> InputItem | None:
+    """Read a message that is one text, as nearly every message is; None for any other item.
+
+    The result is that of ``_read_message``, in a third of the time.
+    """
+    name, text = value.get("role"), value.get("content")
+    role = ROLES.get(name) if isinstance(name, str) else None
+    if role is None or value.get("type", "message") != "message":
+        return None
+    if isinstance(text, list) and len(text) == 1 and isinstance(text[0], dict):
+        kind = text[0].get("type")
+        text = text[0].get("text") if isinstance(kind, str) and kind in _PLAIN else None
+    if not isinstance(text, str) or not text:
+        return None
+    significant = text.strip() if role == "assistant" else text
+    try:
+        encoded = significant.encode()
+    except UnicodeEncodeError:
+        return None  # an unpaired surrogate
+    if not encoded:
+        return None
+    digest = hashed(b"".join((_DIGEST_STARTS[role], len(encoded).to_bytes(8, "little"), encoded, _DIGEST_END)))
+    return InputItem(Message(raw, role, text, digest), TurnPieces((text,)) if role == "assistant" else None)
 
 
 def turn_of(raw: bytes, pieces: TurnPieces) -> InputItem:

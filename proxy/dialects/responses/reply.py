@@ -88,18 +88,15 @@ class EventFold:
         self._error: JsonValue = None
         self._original = b""
 
-    def add(self, name: bytes, payload: bytes) -> None:
-        """Take in one event.
-
-        :param name: that of the line ``event:``; empty without one
-        """
+    def add(self, payload: bytes) -> None:
+        """Take in the data of one event."""
         event = read_struct(payload, StreamEvent)
         if event is None:
             return
         kind = event.type if isinstance(event.type, str) else ""
         if kind in _FINAL:
             self._end(kind, event)
-        elif kind == "error" or name == b"error" or event.error:
+        elif event.error or (event.message and not kind.startswith("response.")):  # each server has a type of its own
             members = {"code": event.code, "message": event.message, "param": event.param}
             self._error = event.error or members
         else:

@@ -41,8 +41,7 @@ class InputItems:
 
     def raws_of(self, array: bytes) -> list[bytes]:
         """Return the items' bytes; a string is one message of the user."""
-        start = array.lstrip()[:1]
-        if start == b'"':
+        if array.startswith(b'"'):
             return [b'{"role":"user","content":' + array + b"}"]
         return [] if array == b"null" else read_elements(array)
 
@@ -56,7 +55,9 @@ class InputItems:
 
     def max_output(self, fields: Mapping[str, bytes]) -> int | None:
         """Read the longest reply that the client allows."""
-        value = decode_value(fields.get("max_output_tokens", b"null"), "max_output_tokens")
+        if "max_output_tokens" not in fields:
+            return None
+        value = decode_value(fields["max_output_tokens"], "max_output_tokens")
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int):
@@ -78,7 +79,9 @@ def earlier_response(fields: Mapping[str, bytes]) -> str | None:
 
     :raises InvalidRequest: the member has another type
     """
-    value = decode_value(fields.get("previous_response_id", b"null"), "previous_response_id")
+    if "previous_response_id" not in fields:
+        return None
+    value = decode_value(fields["previous_response_id"], "previous_response_id")
     if value is not None and not isinstance(value, str):
         _refuse("previous_response_id", "a string")
     return value or None

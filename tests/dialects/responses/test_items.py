@@ -168,6 +168,8 @@ def test_an_assistants_turn_is_one_message_in_the_clients_bytes() -> None:
         ({"id": "msg_1"}, "assistant", None, None),
         ({"type": "additional_tools", "role": "developer", "tools": []}, "system", None, None),
         ({"type": "invented_later", "anything": [1]}, "assistant", None, None),
+        ({"role": "user", "content": [{"type": ["odd"], "text": "a"}]}, "user", None, None),
+        ({"role": "assistant", "content": [{"type": "invented_later"}], "type": None}, "assistant", None, None),
     ],
 )
 def test_every_item_is_carried_as_it_is(item: dict[str, Any], role: str, call: str | None, answers: str | None) -> None:
@@ -176,7 +178,7 @@ def test_every_item_is_carried_as_it_is(item: dict[str, Any], role: str, call: s
     assert json.loads(message.raw) == item
     assert (message.role, message.answers) == (role, answers)
     assert [made.id for made in message.calls] == ([call] if call else [])
-    assert RESPONSES.is_message(message.raw) is ("type" in item)
+    assert RESPONSES.is_message(message.raw) is ("type" in item or "role" in item)
     assert RESPONSES.parse_messages([message.raw])[0].digest == message.digest
 
 
