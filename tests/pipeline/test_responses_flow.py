@@ -212,8 +212,6 @@ def test_tokens_are_counted_without_the_upstream(bench: Bench, responder: Respon
 
 def test_a_provider_that_counts_itself_is_asked(bench: Bench) -> None:
     """At its own address, with the model's name there."""
-    counted = b'{"object": "response.input_tokens", "input_tokens": 77}'
-    bench.upstream.script = lambda _: Answer([counted])
 
     async def count() -> bytes:
         upstream = LiteLLMUpstream(
@@ -234,6 +232,6 @@ def test_a_provider_that_counts_itself_is_asked(bench: Bench) -> None:
         finally:
             await upstream.aclose()
 
-    assert asyncio.run(count()) == counted
+    assert json.loads(asyncio.run(count())) == {"object": "response.input_tokens", "input_tokens": 42}
     assert bench.upstream.last.path == "/v1/responses/input_tokens"
     assert bench.upstream.last.json == {"model": "scripted", "input": "Hi."}
