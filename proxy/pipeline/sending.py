@@ -6,6 +6,8 @@ other request goes out with the client's own members.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.request import ModelRequest
 from proxy.core.ports import Upstream, UpstreamReply
@@ -50,8 +52,8 @@ class RequestSender:
         self._refusing.put(key, None)
         return await self._send(context, request, fitted), None
 
-    async def _send(self, context: RequestContext, request: ModelRequest, fitted: FittedRequest) -> UpstreamReply:
-        return await self._upstream.send(
+    def _send(self, context: RequestContext, request: ModelRequest, fitted: FittedRequest) -> Awaitable[UpstreamReply]:
+        return self._upstream.send(
             context.route,
             _body(context, request, fitted),
             context.caller,
