@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from typing import Any
 
 import aiohttp
 
+from proxy.core.ports import Upload
 from proxy.upstream.http1.answer import LINE_BYTES, require_sendable
 from proxy.upstream.http1.connection import WHOLE_BYTES
 from proxy.upstream.http1.failures import AnswerBroken, ConnectionGone, ConnectTimedOut
+from proxy.upstream.http1.uploading import pieces_of
 
 _FRESH: ContextVar[bool] = ContextVar("fresh", default=True)
 """Whether the current task's request was sent over a connection that was opened for it."""
@@ -75,7 +78,7 @@ class AiohttpClient:
         method: str,
         url: str,
         headers: Sequence[tuple[bytes, bytes]],
-        body: bytes | None,
+        body: bytes | Upload | None,
         due: float,
         *,
         fresh: bool = False,
@@ -88,13 +91,16 @@ class AiohttpClient:
         :raises ValueError: the request cannot be sent as HTTP
         """
         _FRESH.set(False)
+        lines = [(name.decode("latin-1"), _text(value)) for name, value in headers]
+        if isinstance(body, Upload) and body.length is not None:
+            lines.append(("Content-Length", str(body.length)))
         try:
-            async with asyncio.timeout_at(due):
+            async with asyncio.timeout_at(due) as limit:
                 response = await self._session(fresh=fresh).request(
                     method,
                     url,
-                    data=io.BytesIO(body) if body and len(body) > WHOLE_BYTES else body,
-                    headers=[(name.decode("latin-1"), _text(value)) for name, value in headers],
+                    data=_body_of(body, limit, due - asyncio.get_running_loop().time()),
+                    headers=lines,
                     allow_redirects=False,
                     proxy=self._proxy_for(url),
                 )
@@ -146,6 +152,25 @@ class _Connector(aiohttp.TCPConnector):
     async def _create_connection(self, *args: Any, **kwargs: Any) -> Any:
         _FRESH.set(True)
         return await super()._create_connection(*args, **kwargs)
+
+
+def _body_of(body: bytes | Upload | None, limit: asyncio.Timeout, seconds: float) -> Any:
+    """Return a body as aiohttp takes it: large ones in pieces, an upload while it arrives.
+
+    :param limit: the request's; each piece of an upload gives the server ``seconds`` again
+    """
+    if isinstance(body, Upload):
+        return _pieces(body, limit, seconds)
+    return io.BytesIO(body) if body and len(body) > WHOLE_BYTES else body
+
+
+async def _pieces(upload: Upload, limit: asyncio.Timeout, seconds: float) -> AsyncGenerator[bytes, None]:
+    loop = asyncio.get_running_loop()
+    async with aclosing(pieces_of(upload)) as pieces:
+        async for piece in pieces:
+            yield piece
+            with suppress(RuntimeError):  # the answer has begun, so the limit is over
+                limit.reschedule(loop.time() + seconds)
 
 
 def _text(value: bytes) -> str:

@@ -168,6 +168,19 @@ def find(entries: Sequence[RouteEntry], model: str) -> Destination | None:
     return None
 
 
+def sole_destination(entries: Iterable[RouteEntry]) -> Destination | None:
+    """Return the destination of requests that name no model; None where entries lead to several upstreams, or none.
+
+    Only entries count that need no litellm. They lead to one upstream where address and key are equal.
+    """
+    destinations: dict[tuple[str, str | None], Destination] = {}
+    for entry in entries:
+        destination = Destination(entry.target, entry.params, entry.lane)
+        if destination.is_plain and (parts := destination.without_litellm) is not None:
+            destinations[parts[2] or "", destination.api_key] = destination
+    return next(iter(destinations.values())) if len(destinations) == 1 else None
+
+
 def expand(value: JsonValue) -> JsonValue:
     """Return a configured value with each ``os.environ/NAME`` replaced; None where the variable is not set."""
     if isinstance(value, str) and value.startswith(ENVIRONMENT):

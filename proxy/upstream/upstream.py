@@ -13,17 +13,19 @@ from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import LONGEST_MODEL_NAME, JsonValue
 from proxy.core.conversation.request import Dialect
 from proxy.core.errors import DialectNotServed, ModelNotFound
-from proxy.core.ports import Caller, Lane, Route, TextRequest, UpstreamReply
+from proxy.core.ports import Caller, Lane, Route, TextRequest, Upload, UpstreamReply
 from proxy.upstream import litellm, providers
 from proxy.upstream.bases import trimmed
 from proxy.upstream.fields import CONFIGURED_FOR_LITELLM
 from proxy.upstream.naming import why_closed
-from proxy.upstream.routes import Destination, find, read_entries, served_at
+from proxy.upstream.routes import Destination, find, read_entries, served_at, sole_destination
 from proxy.upstream.translate import TranslateLane
 from proxy.upstream.wire import CHAT_PATH, WireLane, is_openai
 
 MAX_CACHED_ROUTES = 1024
 """Resolved names that are cached; clients choose names, so there must be a bound."""
+ANY_MODEL = "*"
+"""The model's name in the route of requests that name none."""
 MAX_NAMES_IN_ERRORS = 20
 """Configured models that an error's message lists."""
 
@@ -105,7 +107,23 @@ class LiteLLMUpstream:
             case _:
                 assert_never(route.lane)
 
-    async def forward(self, route: Route, method: str, path: str, body: bytes, caller: Caller) -> UpstreamReply:
+    def sole_route(self) -> Route | None:
+        """Return the route to the only upstream, for requests that name no model.
+
+        It is ``TIDEMARK_UPSTREAM``, else the one address that the entries of ``model_list`` on the wire lane share.
+        """
+        if self.upstream_base_url:
+            base = self.upstream_base_url
+            return Route("wire", ANY_MODEL, ANY_MODEL, "openai", base, params={"api_base": base})
+        destination = sole_destination(self.entries)
+        if destination is None or destination.without_litellm is None:
+            return None
+        _, provider, address = destination.without_litellm
+        return _route("wire", (ANY_MODEL, ANY_MODEL), provider, address, destination)
+
+    async def forward(
+        self, route: Route, method: str, path: str, body: bytes | Upload, caller: Caller
+    ) -> UpstreamReply:
         """Send a request that Tidemark does not understand, and wait for status and headers.
 
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
@@ -168,18 +186,7 @@ class LiteLLMUpstream:
             raise self._not_found(name, f"{provider} needs litellm_params.api_base")
         if by_client and (reason := why_closed(name, provider, lane, base)):
             raise self._not_found(name, reason)
-        return Route(
-            lane,
-            name,
-            model,
-            provider,
-            trimmed(base or ""),
-            entry.api_key,
-            entry.headers,
-            entry.params,
-            entry.timeout_seconds,
-            entry.silence_seconds,
-        )
+        return _route(lane, (name, model), provider, base, entry)
 
     async def _by_name(self, name: str, *, by_operator: bool) -> Route:
         """Return the route of a name that nothing is configured for; the caller's own credential is used."""
@@ -221,6 +228,15 @@ class LiteLLMUpstream:
             f"The model {name[:200]!r} does not exist or you do not have access to it"
             f"{f' ({reason})' if reason else ''}. Configured: {listing or 'no models'}. {remedy}"
         )
+
+
+def _route(lane: Lane, names: tuple[str, str], provider: str, base: str | None, entry: Destination) -> Route:
+    """Return the route with everything that an entry says.
+
+    :param names: the model's name as the client uses it, and as the upstream does
+    """
+    key, seconds, silence = entry.api_key, entry.timeout_seconds, entry.silence_seconds
+    return Route(lane, *names, provider, trimmed(base or ""), key, entry.headers, entry.params, seconds, silence)
 
 
 def _not_served(route: Route, path: str) -> DialectNotServed:

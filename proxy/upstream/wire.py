@@ -20,7 +20,7 @@ import msgspec
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import UpstreamError
 from proxy.core.http_headers import end_to_end
-from proxy.core.ports import Caller, Headers, Route, TextRequest, UpstreamReply
+from proxy.core.ports import Caller, Headers, Route, TextRequest, Upload, UpstreamReply
 from proxy.upstream.answers import text_of
 from proxy.upstream.bases import endpoint
 from proxy.upstream.errors import TIMEOUT_REMEDY, broken, refused, stalled, timed_out, unreachable
@@ -48,7 +48,10 @@ LONGEST_ROUND_TRIP_SECONDS = 0.3
 
 CHAT_PATH = "/chat/completions"
 """Summarizers are asked in chat completions, whatever the client speaks."""
+METHODS_WITH_BODY = frozenset({"PATCH", "POST", "PUT"})
+"""Methods whose requests say their length even where it is zero: some servers insist (RFC 9110, section 8.6)."""
 JSON_CONTENT = (b"content-type", b"application/json")
+Body = bytes | Upload
 Lines = Sequence[tuple[bytes, bytes]]
 
 
@@ -83,7 +86,7 @@ class WireClient(Protocol):
     """Sends requests over ``http1``'s pool or over aiohttp."""
 
     async def ask(
-        self, method: str, url: str, headers: Lines, body: bytes | None, due: float, *, fresh: bool = False
+        self, method: str, url: str, headers: Lines, body: Body | None, due: float, *, fresh: bool = False
     ) -> WireAnswer:
         """Send a request, and wait for status and headers of its answer.
 
@@ -158,14 +161,18 @@ class WireLane:
             headers.append(JSON_CONTENT)
         return WireReply(await self._ask(route, "POST", url_of(route.base_url, path), headers, body), route)
 
-    async def forward(self, route: Route, method: str, path: str, body: bytes, caller: Caller) -> UpstreamReply:
+    async def forward(self, route: Route, method: str, path: str, body: Body, caller: Caller) -> UpstreamReply:
         """Send any request as it came, with the credential that its route has.
 
         :param path: below the base URL, with its query
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
         """
         url = endpoint(route.base_url, path)
-        return WireReply(await self._ask(route, method, url, outgoing(route, caller), body or None), route)
+        headers = outgoing(route, caller)
+        if isinstance(body, Upload) and body.encoding:
+            headers.append((b"content-encoding", body.encoding))
+        has_body = bool(body) or method in METHODS_WITH_BODY
+        return WireReply(await self._ask(route, method, url, headers, body if has_body else None), route)
 
     async def complete(self, route: Route, request: TextRequest, caller: Caller) -> str:
         """Return one short text.
@@ -225,14 +232,15 @@ class WireLane:
             raise UpstreamError(f"The upstream of {route.name!r} answered with something that is no JSON.") from error
         return value
 
-    async def _ask(self, route: Route, method: str, url: str, headers: Lines, body: bytes | None) -> WireAnswer:
+    async def _ask(self, route: Route, method: str, url: str, headers: Lines, body: Body | None) -> WireAnswer:
         """Send a request, and wait for status and headers."""
         clock = asyncio.get_running_loop().time
         began = clock()
         due = began + route.timeout_seconds
         try:
             client = self._client_for(url)
-            for attempt in range(1, MAX_ATTEMPTS + 1):
+            # An upload can be read once only, so it goes over a connection that cannot be dead already.
+            for attempt in range(MAX_ATTEMPTS if isinstance(body, Upload) else 1, MAX_ATTEMPTS + 1):
                 try:
                     return await client.ask(method, url, headers, body, due, fresh=attempt == MAX_ATTEMPTS)
                 except ConnectionGone as gone:

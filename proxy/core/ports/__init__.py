@@ -28,6 +28,7 @@ from proxy.core.ports.upstream import (
     ModelCatalog,
     Route,
     TextRequest,
+    Upload,
     Upstream,
     UpstreamReply,
 )
@@ -66,6 +67,7 @@ __all__ = [
     "TextRequest",
     "TokenCounter",
     "TurnStore",
+    "Upload",
     "Upstream",
     "UpstreamReply",
 ]

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -73,6 +73,18 @@ def _shown(base_url: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Upload:
+    """A request's body that is still arriving, and never in memory as a whole."""
+
+    pieces: AsyncGenerator[bytes, None]
+    """Read once, and closed where nobody reads on. It raises ``OSError`` where the body broke off."""
+    length: int | None = None
+    """In bytes; None where the client did not say it. The body then goes out in chunks (RFC 9112, section 7.1)."""
+    encoding: bytes = b""
+    """The body's ``Content-Encoding``, which is passed on with it."""
+
+
+@dataclass(frozen=True, slots=True)
 class TextRequest:
     """A request for one short text, not streamed: what a summarizer sends."""
 
@@ -123,8 +135,16 @@ class Upstream(Protocol):
         """
         ...
 
-    async def forward(self, route: Route, method: str, path: str, body: bytes, caller: Caller) -> UpstreamReply:
+    def sole_route(self) -> Route | None:
+        """Return the route of requests that name no model: to the only upstream; None where there are none or more."""
+        ...
+
+    async def forward(
+        self, route: Route, method: str, path: str, body: bytes | Upload, caller: Caller
+    ) -> UpstreamReply:
         """Send a request that Tidemark does not understand, and wait for status and headers.
+
+        An ``Upload`` is sent while it arrives, and never a second time.
 
         :param path: below the upstream's base URL, with its query: ``/embeddings``
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer

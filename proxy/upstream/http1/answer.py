@@ -58,6 +58,7 @@ class HttpAnswer:
     """Status and headers as they came, and the body as it arrives."""
 
     __slots__ = (
+        "_bodiless",
         "_buffered_bytes",
         "_connection",
         "_error",
@@ -74,12 +75,14 @@ class HttpAnswer:
         "status",
     )
 
-    def __init__(self, connection: AnswerSource, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, connection: AnswerSource, loop: asyncio.AbstractEventLoop, *, bodiless: bool = False) -> None:
+        """:param bodiless: whether it ends with its head, whatever that says, since the request is a HEAD"""
         self.status = 0
         """0 until the whole head has come."""
         self.headers: list[tuple[bytes, bytes]] = []
         self.keeps_connection = False
         """Whether the connection may carry another exchange once this answer is complete."""
+        self._bodiless = bodiless
         self._state = _HEAD
         self._connection: AnswerSource | None = connection
         self._loop = loop
@@ -231,6 +234,8 @@ class HttpAnswer:
             raise AnswerBroken("too long a header")
         self.keeps_connection = self._parser.should_keep_alive()
         self.status, self._state = status, _BODY
+        if self._bodiless:  # the parser cannot know it, and would take the next answer for this one's body
+            self._state, self.keeps_connection = _COMPLETE, False
 
     def on_message_complete(self) -> None:
         """Called by the parser, for interim answers too."""

@@ -11,9 +11,11 @@ from collections.abc import Callable
 from enum import Enum
 from typing import cast
 
+from proxy.core.ports import Upload
 from proxy.upstream.http1.answer import HttpAnswer
-from proxy.upstream.http1.failures import ConnectionGone
+from proxy.upstream.http1.failures import ConnectionGone, UploadBroken
 from proxy.upstream.http1.target import Origin
+from proxy.upstream.http1.uploading import upload_to
 
 JOINED_BYTES = 65_536
 """A body up to this size goes out in one write with its head. Copying more costs more than a second write."""
@@ -71,6 +73,11 @@ class UpstreamConnection(asyncio.Protocol):
         self._round_trip_seconds = round_trip_seconds
         self._unsent: memoryview | None = None
         self._write_paused = False
+        self._writable: asyncio.Future[None] | None = None
+        """What an upload waits for while the server takes no more."""
+        self._upload: asyncio.Task[None] | None = None
+        self._answer_seconds = 0.0
+        """The time that the server has for its answer after each piece of an upload."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = self._due = 0.0
 
@@ -88,18 +95,24 @@ class UpstreamConnection(asyncio.Protocol):
         """Whether a request may be sent over it."""
         return self._state is _IDLE or self._state is _NEW
 
-    async def ask(self, head: bytes, body: bytes | None, due: float) -> HttpAnswer:
+    async def ask(self, head: bytes, body: bytes | Upload | None, due: float, *, bodiless: bool = False) -> HttpAnswer:
         """Send a request and wait for the head of its answer; cancelling the call closes the connection.
 
-        :param due: when to stop waiting, by the loop's clock
+        :param due: when to stop waiting, by the loop's clock; each piece of an upload gives the same time again
+        :param bodiless: whether the answer has no body, as that to a HEAD
         :raises OSError: there was no answer, or none until then
         """
         if self._state is not _IDLE and self._state is not _NEW:
             raise ConnectionGone("closed before the request", reused=self._exchanges > 0)
         self._state = _ACTIVE
-        answer = self._answer = HttpAnswer(self, self._loop)
+        answer = self._answer = HttpAnswer(self, self._loop, bodiless=bodiless)
         try:
-            self._send(head, body or b"")
+            if isinstance(body, Upload):
+                self._answer_seconds = due - self._loop.time()
+                self._send(head, b"")
+                self._upload = self._loop.create_task(self._send_upload(body))
+            else:
+                self._send(head, body or b"")
             await answer.wait_for_more(due)
             answer.require_head()
         except BaseException:  # cancelled, too: what comes now belongs to no request, so the connection is closed
@@ -139,6 +152,21 @@ class UpstreamConnection(asyncio.Protocol):
         """Read again."""
         if self._transport is not None and self._state is not _CLOSED:
             self._transport.resume_reading()
+
+    # What an upload calls.
+
+    async def wait_until_writable(self) -> None:
+        """Wait while the server takes no more."""
+        while self._write_paused and self._state is not _CLOSED:
+            self._writable = self._loop.create_future()
+            await self._writable
+
+    def write_piece(self, data: bytes) -> None:
+        """Write, and give the server the whole of its time again."""
+        if self._transport is None or self._state is _CLOSED:
+            raise ConnectionGone("closed during the upload", reused=False)
+        self._transport.write(data)
+        self._due = self._loop.time() + self._answer_seconds
 
     # What the event loop calls.
 
@@ -189,6 +217,7 @@ class UpstreamConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Called when the server takes more again."""
         self._write_paused = False
+        self._release_upload()
         self._push()
 
     def _send(self, head: bytes, body: bytes) -> None:
@@ -205,6 +234,21 @@ class UpstreamConnection(asyncio.Protocol):
             self._unsent = memoryview(body)
             self._push()
 
+    async def _send_upload(self, upload: Upload) -> None:
+        """Send a body while it arrives; one that breaks off fails the answer."""
+        try:
+            await upload_to(self, upload)
+        except OSError as error:
+            self._upload, answer = None, self._answer
+            if answer is not None:
+                answer.fail(UploadBroken(f"the body broke off: {error!r}"))
+            self.abort()
+        self._upload = None
+
+    def _release_upload(self) -> None:
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+
     def _push(self) -> None:
         """Write the next piece of a long body, and the one after it in the loop's next turn."""
         unsent = self._unsent
@@ -217,7 +261,9 @@ class UpstreamConnection(asyncio.Protocol):
 
     def _is_sent(self) -> bool:
         """Whether the whole request is sent: a server that has answered already may never read the rest."""
-        return self._unsent is None and self._transport is not None and not self._transport.get_write_buffer_size()
+        transport = self._transport
+        is_written = self._unsent is None and self._upload is None
+        return is_written and transport is not None and not transport.get_write_buffer_size()
 
     def _check_due(self) -> None:
         self._timer = None
@@ -234,6 +280,9 @@ class UpstreamConnection(asyncio.Protocol):
         """Allow no further exchange, and return the answer of the one under way."""
         self._state = _CLOSED
         self._unsent = None
+        if self._upload is not None:
+            self._upload.cancel()
+            self._upload = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

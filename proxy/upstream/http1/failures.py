@@ -3,6 +3,7 @@
 - ``ConnectTimedOut``: there was no connection within its time; also a ``TimeoutError``
 - ``ConnectionGone``: the connection ended before the first byte of the answer
 - ``AnswerBroken``: the answer was malformed, too long or incomplete
+- ``UploadBroken``: the request's own body ended early or was too long
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ class ConnectionGone(ConnectionError):
         super().__init__(message)
         self.reused = reused
         self.round_trip_seconds = round_trip_seconds
+
+
+class UploadBroken(ConnectionError):
+    """The request's body was not of the length that its head had announced."""
 
 
 class AnswerBroken(ConnectionError):

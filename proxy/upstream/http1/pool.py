@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
+from proxy.core.ports import Upload
 from proxy.upstream.http1.answer import HttpAnswer
 from proxy.upstream.http1.connection import ConnectionState, UpstreamConnection
 from proxy.upstream.http1.failures import ConnectTimedOut
@@ -44,7 +45,7 @@ class Pool:
         method: str,
         url: str,
         headers: Sequence[tuple[bytes, bytes]],
-        body: bytes | None,
+        body: bytes | Upload | None,
         due: float,
         *,
         fresh: bool = False,
@@ -57,10 +58,13 @@ class Pool:
         :raises ValueError: this is no request that could be sent
         """
         target = target_of(method, url)
-        head = head_of(target, headers, None if body is None else len(body))
+        if isinstance(body, Upload):
+            head = head_of(target, headers, body.length, chunked=body.length is None)
+        else:
+            head = head_of(target, headers, None if body is None else len(body))
         idle = None if fresh else self._take_idle(target.origin)
         connection = idle or await self._open_connection(target.origin, due)
-        return await connection.ask(head, body, due)
+        return await connection.ask(head, body, due, bodiless=method == "HEAD")
 
     async def aclose(self) -> None:
         """Close all connections."""

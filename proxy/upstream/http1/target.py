@@ -77,11 +77,14 @@ def target_of(method: str, url: str) -> Target:
     )
 
 
-def head_of(target: Target, headers: Sequence[tuple[bytes, bytes]], length: int | None) -> bytes:
+def head_of(
+    target: Target, headers: Sequence[tuple[bytes, bytes]], length: int | None, *, chunked: bool = False
+) -> bytes:
     """Return the head of a request.
 
     :param headers: names in lower case; values go out byte by byte
     :param length: of the body, in bytes; None for a request without one
+    :param chunked: whether a body follows in chunks, whose length nobody knows yet
     :raises ValueError: a value would end its line, or the request has a credential beside the URL's
     """
     block = _checked(b"\r\n".join([*map(b": ".join, headers), b""]), len(headers))
@@ -91,7 +94,10 @@ def head_of(target: Target, headers: Sequence[tuple[bytes, bytes]], length: int 
         if any(name == b"authorization" for name, _ in headers):
             raise ValueError("the URL holds a user and a password, and the request a credential of its own")
         block += b"authorization: " + target.authorization + b"\r\n"
-    framing = b"\r\n" if length is None else b"Content-Length: %d\r\n\r\n" % length
+    if chunked:
+        framing = b"Transfer-Encoding: chunked\r\n\r\n"
+    else:
+        framing = b"\r\n" if length is None else b"Content-Length: %d\r\n\r\n" % length
     return b"".join((target.request_line, b"" if has_host else target.host_line, block, framing))
 
 
