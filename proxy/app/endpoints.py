@@ -45,6 +45,7 @@ TOKEN_COUNTS: Mapping[str, tuple[str, Callable[[int], Mapping[str, JsonValue]]]]
         "/responses/input_tokens",
         lambda tokens: {"object": "response.input_tokens", "input_tokens": tokens},
     ),
+    MESSAGES: ("/messages/count_tokens", lambda tokens: {"input_tokens": tokens}),
 }
 """By the path of a dialect: where its requests are counted, and the answer for a number of tokens."""
 
@@ -125,11 +126,23 @@ class Endpoints:
         """Return a route for each dialect whose requests can be counted before they are sent."""
         parts = self._stored.parts
         counting = InputTokenCounting(parts.upstream, parts.counter, lambda route: route.base_url in COUNTING_BASES)
-        return [
-            TokenCountEndpoint(parts.dialects[served], path, answer, counting, self._auth, self._max_body_bytes).route()
-            for served, (path, answer) in TOKEN_COUNTS.items()
-            if served in parts.dialects
-        ]
+        routes: list[BaseRoute] = []
+        for served, (path, answer) in TOKEN_COUNTS.items():
+            if served not in parts.dialects:
+                continue
+            endpoint = TokenCountEndpoint(
+                parts.dialects[served],
+                path,
+                answer,
+                counting,
+                self._auth,
+                self._max_body_bytes,
+                asks_any=served == MESSAGES,
+            )
+            routes.append(endpoint.route())
+            if served in OTHER_PATHS.values():
+                routes.append(endpoint.route("/v1/v1"))
+        return routes
 
     def _conversations(self) -> ConversationEndpoints:
         """Return the endpoints of stored conversations; each part of the archive gets its own collaborators."""

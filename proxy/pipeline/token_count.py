@@ -7,25 +7,39 @@ request: the counter that plans compactions counts for them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from http import HTTPStatus
 
-from proxy.core.conversation.request import Dialect
+from proxy.core.bounded import BoundedCache
+from proxy.core.conversation.request import Dialect, ModelRequest
+from proxy.core.errors import DialectNotServed
 from proxy.core.ports import Caller, Route, TokenCounter, Upstream, UpstreamReply
+from proxy.pipeline.values import BufferedReply
+
+MAX_ADDRESSES = 1024
+"""Addresses that are known not to count; the configuration has few."""
+UNSERVED = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED})
+"""Statuses of an upstream that does not have the endpoint. One that names the model is about the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputTokenCounting:
-    """Counts requests of any dialect; it has no state."""
+    """Counts requests of any dialect. Its state is which upstreams do not count."""
 
     upstream: Upstream
     counter: TokenCounter
     counts_itself: Callable[[Route], bool]
     """Returns whether a route leads to a provider's own address, where requests are counted."""
+    refusing: BoundedCache[tuple[str, str], bool] = field(default_factory=lambda: BoundedCache(MAX_ADDRESSES))
+    """Base URLs and paths that were asked and do not count."""
 
-    async def count(self, dialect: Dialect, body: bytes, caller: Caller, path: str) -> int | UpstreamReply:
+    async def count(
+        self, dialect: Dialect, body: bytes, caller: Caller, path: str, *, asks_any: bool = False
+    ) -> int | UpstreamReply:
         """Return the tokens of a request, or the provider's own answer.
 
-        :param path: of the provider's endpoint, below its base URL
+        :param path: of the provider's endpoint, below its base URL, with its query
+        :param asks_any: whether an upstream of another address is asked, too, until it does not have the endpoint
         :raises InvalidRequest, ModelNotFound, TokenizerFailed: there is nothing to count, or no way to
         :raises UpstreamUnreachable, UpstreamTimedOut: the provider gave no answer
         """
@@ -33,8 +47,26 @@ class InputTokenCounting:
         if not request.model:
             return (await self.counter.count(request, "")).total
         route = await self.upstream.resolve(request.model)
-        if self.counts_itself(route):
-            model = route.upstream_model
-            forwarded = body if model == request.model else dialect.body_with_model(request, model)
-            return await self.upstream.forward(route, "POST", path, forwarded, caller)
+        address = (route.base_url, path.partition("?")[0])
+        if self.counts_itself(route) or (asks_any and address not in self.refusing):
+            reply = await self._ask(request, route, caller, path)
+            if reply is not None:
+                return reply
+            self.refusing.put(address, True)  # noqa: FBT003 - only the key counts
         return (await self.counter.count(request, route.upstream_model)).total
+
+    async def _ask(self, request: ModelRequest, route: Route, caller: Caller, path: str) -> UpstreamReply | None:
+        """Return the provider's answer; None where it does not have the endpoint."""
+        model = route.upstream_model
+        body = request.body if model == request.model else request.dialect.body_with_model(request, model)
+        try:
+            reply = await self.upstream.forward(route, "POST", path, body, caller)
+        except DialectNotServed:
+            return None
+        if reply.status not in UNSERVED:
+            return reply
+        try:
+            refusal = b"".join([chunk async for chunk in reply.body()])
+        finally:
+            await reply.close()
+        return BufferedReply(reply.status, reply.headers, refusal) if b"model" in refusal.lower() else None

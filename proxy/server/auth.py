@@ -20,7 +20,7 @@ PLAIN_CONNECTIONS = frozenset({b"keep-alive", b"close"})
 """Values of ``Connection`` that name no header; any other value may name one."""
 COOKIE = b"cookie"
 API_KEY = b"x-api-key"
-"""The header of Anthropic's SDKs for the key that OpenAI's send as ``Authorization: Bearer``."""
+"""The header of Anthropic's API for a key, which clients also send as ``Authorization: Bearer``."""
 BALANCER_COOKIES = (b"AWSALB", b"ARRAffinity", b"GCLB", b"INGRESSCOOKIE", b"SERVERID", b"__cf_bm", b"_cfuvid")
 """Beginnings of names of cookies that identify servers, not users. AWS changes its own with every answer, and an SDK's
 cookie jar sends it back: such a client would be another tenant in each turn."""

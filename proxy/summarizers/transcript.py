@@ -23,8 +23,8 @@ _LINE = re.compile(
     r"(?P<speaker>User(?: \([^)\n]{1,64}\))?|Assistant|System|Tool(?: [\w.-]{1,64})?|Earlier|Open request"
     r"|Rule|Fact|Error|Decision|Files|Commands|Links|Identifiers|Numbers): (?P<text>.*)"
 )
-_UNSEEN = frozenset({"reasoning", "compaction", "compaction_summary"})
-"""Parts that only the provider can read."""
+_UNSEEN = frozenset({"reasoning", "thinking", "redacted_thinking", "compaction", "compaction_summary"})
+"""Parts that a model wrote for itself or its provider."""
 _MARKUP = re.compile(r"^\s*(?:[-*•]\s+|\d+[.)]\s+)")
 _ARGUMENT_CHARS = 80
 _CALL_CHARS = 240

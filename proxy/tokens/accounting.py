@@ -20,7 +20,7 @@ from proxy.tokens.images import ImagePricing, image_tokens, pricing_for
 from proxy.tokens.media import IMAGES, kind_of, part_text, sealed_tokens
 from proxy.tokens.tools import render_namespace, serialised, split_tools, words
 
-RULES = 3
+RULES = 4
 """The version of the rules, raised with every change. Stored counts of another version are ignored."""
 
 PER_MESSAGE = 3
@@ -39,9 +39,11 @@ SHARED_SYSTEM = -4
 """Functions add a system message. Where the client sends one, the two are joined."""
 CHOICES = {"tool_choice": 7, "function_call": 4}
 """The tokens for choosing one function, beside those of its name."""
+_SYSTEM = ("instructions", "system")
+"""Members that are a system message beside the messages: of the Responses API and of the Messages API."""
 _TAIL_CHARS = 400
 _SUMMARY = render_text("", 0).text
-_KNOWN = frozenset({"tools", "functions", "response_format", "text", "instructions", *CHOICES})
+_KNOWN = frozenset({"tools", "functions", "response_format", "text", "instructions", "system", *CHOICES})
 
 BARE = (PRIMING, 0)
 """The result of ``fixed_tokens`` for a request that consists of messages only."""
@@ -116,11 +118,11 @@ def fixed_tokens(request: ModelRequest, text: Tally) -> tuple[int, int]:
 
 def _fixed_tokens(request: ModelRequest, text: Tally) -> tuple[int, int]:
     count, change = PRIMING, 0
-    instructions = request.billed_members.get("instructions")
-    first = instructions if isinstance(instructions, str) else _first_system(request)
-    if instructions is not None:
-        own = first if isinstance(instructions, str) else serialised(instructions)
-        count += PER_MESSAGE + PER_ROLE + text(own or "")
+    beside = next((request.billed_members[name] for name in _SYSTEM if name in request.billed_members), None)
+    first = _first_system(request)
+    if beside is not None:
+        first = _system_text(beside)
+        count += PER_MESSAGE + PER_ROLE + text(first)
     tools, others = split_tools(request.billed_members.get("tools") or [])
     functions, unknown = split_tools(request.billed_members.get("functions") or [])
     others += unknown
@@ -134,6 +136,16 @@ def _fixed_tokens(request: ModelRequest, text: Tally) -> tuple[int, int]:
     others += _schemas(request.billed_members)
     others += [value for name, value in request.billed_members.items() if name not in _KNOWN]
     return count + sum(text(serialised(other)) for other in others), change
+
+
+def _system_text(value: JsonValue) -> str:
+    """Return the text of a system message that is a member: a string, text blocks, or any other value as JSON."""
+    if isinstance(value, str):
+        return value
+    blocks = value if isinstance(value, list) else [None]
+    texts = [block.get("text") if isinstance(block, dict) else None for block in blocks]
+    known = [part for part in texts if isinstance(part, str)]
+    return "\n".join(known) if len(known) == len(texts) else serialised(value)
 
 
 def _first_system(request: ModelRequest) -> str | None:

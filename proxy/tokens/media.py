@@ -30,18 +30,33 @@ def kind_of(part: Mapping[str, JsonValue]) -> str:
 def part_text(part: Mapping[str, JsonValue]) -> str:
     """Return the text that a part counts as: an attachment's metadata, or an unknown part's own JSON."""
     if kind_of(part) in _ATTACHMENTS:
-        return _metadata(part)
-    return serialised(part)
+        return "\n".join([_metadata(part), *_document_texts(part)])
+    thought = part.get("thinking")
+    return thought if isinstance(thought, str) else serialised(part)
 
 
 def sealed_tokens(part: Mapping[str, JsonValue]) -> int | None:
     """Return about how many tokens are in content that only the provider can read; None for any other part.
 
-    Reasoning and compaction items have it (OpenAI API reference, ``encrypted_content``). Base64 has 3 bytes in 4
+    Reasoning and compaction items have it (OpenAI API reference, ``encrypted_content``), and redacted thinking
+    (Anthropic API reference, ``redacted_thinking``, ``data``). Base64 has 3 bytes in 4
     characters, some 650 bytes are the envelope, and a token takes 4 bytes.
     """
-    sealed = part.get("encrypted_content")
+    sealed = part.get("data" if kind_of(part) == "redacted_thinking" else "encrypted_content")
     return max(len(sealed) * 3 // 4 - SEAL_BYTES, 0) // BYTES_A_TOKEN if isinstance(sealed, str) else None
+
+
+def _document_texts(part: Mapping[str, JsonValue]) -> list[str]:
+    """Return the texts of a document that is no file: Anthropic bills them as they are ("Citations")."""
+    source = part.get("source")
+    if not isinstance(source, dict):
+        return []
+    data, content = source.get("data"), source.get("content")
+    texts = [data] if source.get("type") == "text" and isinstance(data, str) else []
+    if source.get("type") == "content" and content:
+        texts.append(content if isinstance(content, str) else serialised(content))
+    context = part.get("context")
+    return [*texts, context] if isinstance(context, str) else texts
 
 
 def _metadata(part: Mapping[str, JsonValue]) -> str:

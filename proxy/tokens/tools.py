@@ -75,7 +75,7 @@ def split_tools(entries: JsonValue) -> tuple[list[Mapping[str, JsonValue]], list
         body = entry.get("function", entry) if isinstance(entry, dict) else None
         if isinstance(body, dict) and isinstance(body.get("name"), str):
             functions.append(body)
-            schema = body.get("parameters")
+            schema = body.get("parameters") or body.get("input_schema")
             if isinstance(schema, dict):
                 others += [schema[name] for name in _DEFINITIONS if schema.get(name)]
         else:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 OPENAI_BASE = "https://api.openai.com/v1"
-COUNTING_BASES = frozenset({OPENAI_BASE})
-"""Addresses where a provider counts the tokens of a request itself (OpenAI API reference, "Get input token counts")."""
+ANTHROPIC_BASE = "https://api.anthropic.com"
+COUNTING_BASES = frozenset({OPENAI_BASE, ANTHROPIC_BASE, f"{ANTHROPIC_BASE}/v1"})
+"""Addresses where a provider counts the tokens of a request itself (OpenAI API reference, "Get input token counts";
+Anthropic API reference, "Count tokens in a Message")."""
 DEFAULT_BASES: Mapping[str, str] = {
     "openai": OPENAI_BASE,
-    "anthropic": "https://api.anthropic.com",
+    "anthropic": ANTHROPIC_BASE,
     "openrouter": "https://openrouter.ai/api/v1",
 }
 """Base URLs that are never read from the proxy's own environment (``OPENAI_BASE_URL``, ``OPENAI_API_BASE``,

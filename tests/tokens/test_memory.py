@@ -125,4 +125,4 @@ def test_what_stands_for_a_count_is_the_same_in_every_process() -> None:
 
 def test_counts_of_the_key_that_could_be_forged_are_not_taken_over() -> None:
     """Rules are numbered; a stored count has their mark beside it."""
-    assert scheme_for("gpt-4o").key.startswith("3:")
+    assert scheme_for("gpt-4o").key.startswith("4:")

@@ -20,8 +20,8 @@ _NO_MEANING = frozenset({"cache_control", "citations"})
 """Members of a block that clients add or drop on echo."""
 _DATA_URL = "data:"
 _BASE64 = ";base64,"
-_UNWRITTEN = frozenset({"reasoning", "compaction", "compaction_summary"})
-"""Parts of other dialects that only their provider can read."""
+_OWN = frozenset({"document", "image", "search_result", "tool_reference", "container_upload"})
+"""Blocks of this format that a message of the user may have, besides texts."""
 
 
 def content_blocks(content: JsonValue, where: str) -> list[Mapping[str, JsonValue]]:
@@ -101,16 +101,14 @@ def string_of(value: Mapping[str, JsonValue], name: str, where: str) -> str:
     return text
 
 
-def block_of(part: Mapping[str, JsonValue]) -> Mapping[str, JsonValue] | None:
-    """Write a part of any dialect as a block; None where the format has no place for it."""
+def block_of(part: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    """Write a part of a user's message or of a result as a block; a text names what the format has no place for."""
     kind, body = part.get("type"), part.get("image_url") if part.get("type") == "image_url" else part.get("file")
     if kind == "image_url" and isinstance(body, dict):
         return {"type": "image", "source": _image_source(str(body.get("url", "")))}
     if kind == "file" and isinstance(body, dict):
         return _document(body)
-    if kind in ("input_audio", "audio"):
-        return {"type": "text", "text": "[audio]"}  # the format has no audio
-    return None if kind in _UNWRITTEN or kind in REASONING else part
+    return part if kind in _OWN else {"type": "text", "text": f"[{kind}]"}
 
 
 def _url_of(source: Mapping[str, JsonValue]) -> str:

@@ -32,9 +32,12 @@ _ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def write_message(message: Message) -> bytes:
-    """Write a message of any dialect; its text comes before its media and its calls."""
+    """Write a message of any dialect; its text comes before its media and its calls.
+
+    An assistant's media are not written: they are reasoning and items of tools of another provider.
+    """
     texts: list[JsonValue] = [{"type": "text", "text": message.text}] if message.text else []
-    blocks = [*texts, *filter(None, map(block_of, message.media))]
+    blocks = [*texts, *(map(block_of, message.media) if message.role != "assistant" else ())]
     if message.role == "tool":
         content: JsonValue = blocks if len(blocks) != len(texts) else message.text
         result = {"type": RESULT, "tool_use_id": _call_id(message.answers or ""), "content": content}

@@ -44,6 +44,8 @@ class OperationsEndpoints:
     def routes(self) -> list[BaseRoute]:
         """Return a route for each path."""
         return [
+            Route("/", _reachable, methods=["HEAD"]),
+            Route("/v1", _reachable, methods=["HEAD"]),
             Route("/health/liveliness", _liveliness),
             Route("/health/liveness", _liveliness),  # the usual spelling, which LiteLLM serves too
             Route("/health/readiness", self._readiness),
@@ -76,6 +78,11 @@ class OperationsEndpoints:
             if isinstance(entry, dict) and entry.get("id") == name:
                 return to_json(entry)
         raise ModelNotFound(f"The model {name!r} does not exist.")
+
+
+async def _reachable(_: Request) -> Response:
+    """Answer ``HEAD`` of a base URL, with which Claude Code asks whether anybody is there."""
+    return Response()
 
 
 async def _liveliness(_: Request) -> Response:

@@ -31,15 +31,21 @@ class TokenCountEndpoint:
     counting: InputTokenCounting
     auth: Authenticator
     max_body_bytes: int
+    asks_any: bool = False
+    """Whether upstreams that are no provider's own address are asked, too."""
 
-    def route(self) -> BaseRoute:
-        """Return the route of the path."""
-        return Route("/v1" + self.path, with_error_envelope(self._count, self.dialect), methods=["POST"])
+    def route(self, base: str = "/v1") -> BaseRoute:
+        """Return the route of the path.
+
+        :param base: the path of the client's base URL
+        """
+        return Route(base + self.path, with_error_envelope(self._count, self.dialect), methods=["POST"])
 
     async def _count(self, request: Request) -> Response:
         body = await read_plain_body(request, self.max_body_bytes)
         caller = self.auth.caller(request.headers.raw)
-        counted = await self.counting.count(self.dialect, body, caller, self.path)
+        path = f"{self.path}?{request.url.query}" if request.url.query else self.path
+        counted = await self.counting.count(self.dialect, body, caller, path, asks_any=self.asks_any)
         if isinstance(counted, int):
             return Response(json.dumps(self.answer(counted)), media_type=JSON_TYPE)
         try:

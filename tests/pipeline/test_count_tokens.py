@@ -1,0 +1,87 @@
+"""``POST /v1/messages/count_tokens``: the upstream's own count where it has one, else Tidemark's."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from anthropic.types import MessageTokensCount
+
+from tests.dialects.messages.anthropic_talk import text, user
+from tests.pipeline.conftest import Bench
+from tests.support.scripted import Answer, Received
+
+COUNT = "/v1/messages/count_tokens"
+BODY = {"model": "small", "system": [text("Be brief.")], "messages": [user("How is the weather?")]}
+CLAUDE = """
+model_list:
+  - model_name: small
+    litellm_params: {{model: bedrock/anthropic.claude-3-haiku-20240307-v1:0, aws_region_name: us-east-1}}
+"""
+
+
+def ask(http: httpx.Client, body: Any = BODY, path: str = COUNT) -> httpx.Response:
+    """Ask for a count."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return http.post(path, content=content, headers={"x-api-key": "k", "anthropic-version": "2023-06-01"})
+
+
+def test_an_upstream_that_counts_is_asked(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """With its name of the model, the client's query and headers; its answer is the client's."""
+    bench.upstream.script = lambda _: Answer([b'{"input_tokens": 4711}'], headers=[(b"request-id", b"req_7")])
+    http = bench.client(request.node.nodeid).http
+    for path in (f"{COUNT}?beta=true", "/v1/v1/messages/count_tokens"):
+        answer = ask(http, path=path)
+        assert (answer.status_code, answer.json()) == (200, {"input_tokens": 4711})
+        assert answer.headers["request-id"] == "req_7"
+        assert bench.upstream.last.path == COUNT
+        assert bench.upstream.last.json == {**BODY, "model": "scripted"}
+        assert bench.upstream.last.headers["x-api-key"] == "k"
+
+
+@pytest.mark.parametrize("status", [404, 405, 501])
+def test_an_upstream_that_does_not_count_is_asked_once(
+    bench: Bench, request: pytest.FixtureRequest, status: int
+) -> None:
+    """Tidemark counts then, as it counts the same request for a budget."""
+
+    def script(received: Received) -> Answer:
+        return Answer([b'{"error": {"message": "File Not Found"}}'], status)
+
+    bench.upstream.script = script
+    http = bench.client(request.node.nodeid).http
+    counts = [MessageTokensCount.model_validate_json(ask(http).content).input_tokens for _ in range(2)]
+    assert len(bench.upstream.received) == 1
+    assert counts[0] == counts[1] > 10
+
+
+def test_an_error_about_the_model_is_the_upstreams(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """It says nothing about the endpoint, which is asked again."""
+    body = b'{"type":"error","error":{"type":"not_found_error","message":"model: claude-x"}}'
+    bench.upstream.script = lambda _: Answer([body], 404)
+    http = bench.client(request.node.nodeid).http
+    assert [(answer.status_code, answer.content) for answer in (ask(http), ask(http))] == [(404, body)] * 2
+    assert len(bench.upstream.received) == 2
+
+
+def test_a_provider_behind_litellm_is_counted_for(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """There is nobody to ask."""
+    http = bench.client(request.node.nodeid, config=CLAUDE).http
+    assert ask(http).json()["input_tokens"] > 10
+    assert bench.upstream.received == []
+
+
+def test_a_bad_request_is_refused_in_anthropics_envelope(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """With the member's name."""
+    answer = ask(bench.client(request.node.nodeid).http, {"model": "small", "messages": [7]})
+    assert (answer.status_code, answer.json()["type"]) == (400, "error")
+    assert answer.json()["error"]["param"] == "messages.0"
+
+
+def test_a_base_url_answers_who_asks_whether_anybody_is_there(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """Claude Code does so at its start."""
+    http = bench.client(request.node.nodeid).http
+    assert [http.head(path).status_code for path in ("/", "/v1")] == [200, 200]
+    assert http.get("/").status_code == 405
