@@ -139,13 +139,16 @@ def _fixed_tokens(request: ModelRequest, text: Tally) -> tuple[int, int]:
 
 
 def _system_text(value: JsonValue) -> str:
-    """Return the text of a system message that is a member: a string, text blocks, or any other value as JSON."""
+    """Return the text of a system message that is a member.
+
+    :param value: a string, text blocks, or any other value, which counts as JSON
+    """
     if isinstance(value, str):
         return value
     blocks = value if isinstance(value, list) else [None]
     texts = [block.get("text") if isinstance(block, dict) else None for block in blocks]
-    known = [part for part in texts if isinstance(part, str)]
-    return "\n".join(known) if len(known) == len(texts) else serialised(value)
+    strings = [part for part in texts if isinstance(part, str)]
+    return "\n".join(strings) if len(strings) == len(texts) else serialised(value)
 
 
 def _first_system(request: ModelRequest) -> str | None:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 OPENAI_BASE = "https://api.openai.com/v1"
 ANTHROPIC_BASE = "https://api.anthropic.com"
 COUNTING_BASES = frozenset({OPENAI_BASE, ANTHROPIC_BASE, f"{ANTHROPIC_BASE}/v1"})
-"""Addresses where a provider counts the tokens of a request itself (OpenAI API reference, "Get input token counts";
-Anthropic API reference, "Count tokens in a Message")."""
+"""Addresses where a provider counts the tokens of a request itself. Source: OpenAI API reference, "Get input token
+counts"; Anthropic API reference, "Count tokens in a Message"."""
 DEFAULT_BASES: Mapping[str, str] = {
     "openai": OPENAI_BASE,
     "anthropic": ANTHROPIC_BASE,

@@ -17,9 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.dialects.messages.anthropic_talk import streamed_reply, streamed_text, text, whole_reply
 from tests.dialects.responses.events import response, text_item
 from tests.docs.pages import ROOT
-from tests.support.scripted import Answer, Received, ScriptedUpstream, says
+from tests.support.scripted import SSE_HEADERS, Answer, Received, ScriptedUpstream, says
 from tests.support.serving import Serving
 
 START_SECONDS = 60.0
@@ -81,7 +82,11 @@ def _address(process: subprocess.Popen[bytes], log: Path) -> str:
 
 
 def answered(request: Received) -> Answer:
-    """The reader's upstream speaks chat completions and responses."""
+    """The reader's upstream speaks all dialects."""
+    if request.path.endswith("/messages"):
+        if request.json.get("stream"):
+            return Answer(streamed_reply(streamed_text("Hello there.")), headers=list(SSE_HEADERS))
+        return Answer([whole_reply(text("Hello there."))])
     if request.path.endswith("/responses"):
         return Answer([json.dumps(response([text_item("Hello there.")])).encode()])
     return says("Hello there.")(request)
@@ -103,4 +108,5 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
         with someone.serving(f"TIDEMARK_UPSTREAM={upstream.url}/v1 tidemark serve", folder) as url:
             someone.proxy = url.removeprefix("http://")
             environ["OPENAI_BASE_URL"] = f"{url}/v1"
+            environ |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "sk-of-the-tests"}
             yield someone

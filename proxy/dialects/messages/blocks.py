@@ -102,7 +102,10 @@ def string_of(value: Mapping[str, JsonValue], name: str, where: str) -> str:
 
 
 def block_of(part: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-    """Write a part of a user's message or of a result as a block; a text names what the format has no place for."""
+    """Write a part of a user's message or of a result as a block.
+
+    A text names what the format has no place for.
+    """
     kind, body = part.get("type"), part.get("image_url") if part.get("type") == "image_url" else part.get("file")
     if kind == "image_url" and isinstance(body, dict):
         return {"type": "image", "source": _image_source(str(body.get("url", "")))}
