@@ -225,9 +225,10 @@ def test_force_by_extra_headers(sdk: Anthropic, upstream: ScriptedUpstream) -> N
 
 def test_tokens_are_counted(sdk: Anthropic, upstream: ScriptedUpstream) -> None:
     """``messages.count_tokens``, by an upstream that has no such endpoint."""
-    upstream.script = lambda _: Answer([b"Not Found"], 404)
+    upstream.others.counts = lambda _: Answer([b"Not Found"], 404)
     got = sdk.messages.count_tokens(model="small", messages=[{"role": "user", "content": "hi"}], tools=TOOLS)
     assert got.input_tokens > 20
+    assert upstream.last.path == "/v1/messages/count_tokens"
 
 
 def test_errors_are_the_sdks(sdk: Anthropic, upstream: ScriptedUpstream) -> None:

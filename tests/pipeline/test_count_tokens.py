@@ -30,7 +30,7 @@ def ask(http: httpx.Client, body: Any = BODY, path: str = COUNT) -> httpx.Respon
 
 def test_an_upstream_that_counts_is_asked(bench: Bench, request: pytest.FixtureRequest) -> None:
     """With its name of the model, the client's query and headers; its answer is the client's."""
-    bench.upstream.script = lambda _: Answer([b'{"input_tokens": 4711}'], headers=[(b"request-id", b"req_7")])
+    bench.upstream.others.counts = lambda _: Answer([b'{"input_tokens": 4711}'], headers=[(b"request-id", b"req_7")])
     http = bench.client(request.node.nodeid).http
     for path in (f"{COUNT}?beta=true", "/v1/v1/messages/count_tokens"):
         answer = ask(http, path=path)
@@ -50,7 +50,7 @@ def test_an_upstream_that_does_not_count_is_asked_once(
     def script(received: Received) -> Answer:
         return Answer([b'{"error": {"message": "File Not Found"}}'], status)
 
-    bench.upstream.script = script
+    bench.upstream.others.counts = script
     http = bench.client(request.node.nodeid).http
     counts = [MessageTokensCount.model_validate_json(ask(http).content).input_tokens for _ in range(2)]
     assert len(bench.upstream.received) == 1
@@ -60,7 +60,7 @@ def test_an_upstream_that_does_not_count_is_asked_once(
 def test_an_error_about_the_model_is_the_upstreams(bench: Bench, request: pytest.FixtureRequest) -> None:
     """It says nothing about the endpoint, which is asked again."""
     body = b'{"type":"error","error":{"type":"not_found_error","message":"model: claude-x"}}'
-    bench.upstream.script = lambda _: Answer([body], 404)
+    bench.upstream.others.counts = lambda _: Answer([body], 404)
     http = bench.client(request.node.nodeid).http
     assert [(answer.status_code, answer.content) for answer in (ask(http), ask(http))] == [(404, body)] * 2
     assert len(bench.upstream.received) == 2

@@ -6,7 +6,7 @@ import hashlib
 import json
 
 from tests.support import messages_answers, responses_answers
-from tests.support.answers import SSE_HEADERS, Answer, Json, Received, sse
+from tests.support.answers import SSE_HEADERS, Answer, Json, Received, Script, sse
 from tests.support.chat_answers import error
 
 COUNT = 42
@@ -46,12 +46,14 @@ def echo(request: Received) -> Answer:
 class OtherEndpoints:
     """Answers what is no generation.
 
-    ``kept`` holds the responses that a script answered with, by id; None for an upstream that keeps none.
+    ``kept`` holds the responses that a script answered with, by id; None for an upstream that keeps none. ``counts``
+    answers requests to count, in place of the fixed count.
     """
 
     def __init__(self) -> None:
         self.models: Json = {"object": "list", "data": [{"id": "scripted", "object": "model", "owned_by": "tests"}]}
         self.kept: dict[str, Json] | None = {}
+        self.counts: Script | None = None
 
     def answer(self, request: Received) -> Answer | None:
         """The answer, or None for what the script answers."""
@@ -59,7 +61,7 @@ class OtherEndpoints:
         first, _, rest = path.partition("/")
         fixed = _COUNTS.get(path)
         if fixed is not None:
-            return fixed(COUNT)
+            return self.counts(request) if self.counts else fixed(COUNT)
         if first == "responses" and rest:
             return self._stored(request.method, *rest.partition("/")[::2])
         if first == "responses" and self.kept is None and request.json.get("previous_response_id"):
