@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from proxy.app.parts import MESSAGES, RESPONSES, Engine, StoredParts
+from proxy.app.responses import continued_requests, stored_response_endpoints
 from proxy.archive import ArchiveAccess, ContextView, ConversationReader, StandingSummaries, Transfer
 from proxy.archive.search_index import MessageSearch
 from proxy.archive.summarize import ManualCompaction
@@ -83,7 +84,9 @@ class Endpoints:
         token = settings.secrets.admin_token
         self._operator = OperatorAccess(settings.server.host, token.reveal() if token else None)
         self._access = ConversationAccess(self._auth, self._operator)
-        self._pipeline = _pipeline(stored, engine, secret, emit)
+        self._seal = TenantSeal(secret)
+        self._continued = continued_requests(stored, self._seal)
+        self._pipeline = _pipeline(stored, engine, self._continued, secret, emit)
         self.dialects: dict[str, ASGIApp] = {
             path: self._dialect_endpoint(dialect, relay, emit) for path, dialect in stored.parts.dialects.items()
         }
@@ -105,6 +108,7 @@ class Endpoints:
                 count_resting=self._engine.writer.resting,
             ).routes(),
             *self._token_counts(),
+            *self._stored_responses(),
             *OfflineEndpoints(parts.offline_service(), self._auth, self._max_body_bytes).routes(),
             *RegistryEndpoints(self._stored.registry, self._auth, self._operator).routes(),
             *self._conversations().routes(),
@@ -122,10 +126,27 @@ class Endpoints:
             timer=time.perf_counter,
         )
 
+    def _stored_responses(self) -> list[BaseRoute]:
+        """Return the routes of stored responses, where a dialect has them."""
+        endpoints = stored_response_endpoints(
+            self._stored,
+            self._engine,
+            self._continued,
+            seal=self._seal,
+            auth=self._auth,
+            max_body_bytes=self._max_body_bytes,
+        )
+        return [] if endpoints is None else endpoints.routes()
+
     def _token_counts(self) -> list[BaseRoute]:
         """Return a route for each dialect whose requests can be counted before they are sent."""
         parts = self._stored.parts
-        counting = InputTokenCounting(parts.upstream, parts.counter, lambda route: route.base_url in COUNTING_BASES)
+        counting = InputTokenCounting(
+            parts.upstream,
+            parts.counter,
+            lambda route: route.base_url in COUNTING_BASES,
+            continued=self._continued,
+        )
         routes: list[BaseRoute] = []
         for served, (path, answer) in TOKEN_COUNTS.items():
             if served not in parts.dialects:
@@ -209,7 +230,9 @@ def _marks(secret: bytes) -> Callable[[bytes], str]:
     return lru_cache(MAX_CACHED_CALLERS)(partial(mark_of, secret))
 
 
-def _pipeline(stored: StoredParts, engine: Engine, secret: bytes, emit: Listener) -> Pipeline:
+def _pipeline(
+    stored: StoredParts, engine: Engine, continued: ContinuedRequests, secret: bytes, emit: Listener
+) -> Pipeline:
     """Return the pipeline with its steps."""
     parts, store = stored.parts, stored.store
     rules = parts.settings.history
@@ -223,9 +246,6 @@ def _pipeline(stored: StoredParts, engine: Engine, secret: bytes, emit: Listener
         full=store.usage.full,
     )
     commands = Commands(fitter=engine.fitter, store=store, mark_for=_marks(secret), emit=emit, clock=time.time)
-    continued = ContinuedRequests(
-        upstream=parts.upstream, responses=store.responses, store=store, seal=TenantSeal(secret)
-    )
     return Pipeline(
         history=history,
         continued=continued,

@@ -14,6 +14,7 @@ from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.request import Dialect, ModelRequest
 from proxy.core.errors import DialectNotServed
 from proxy.core.ports import Caller, Route, TokenCounter, Upstream, UpstreamReply
+from proxy.pipeline.continuing import ContinuedRequests
 from proxy.pipeline.values import BufferedReply
 
 MAX_ADDRESSES = 1024
@@ -32,6 +33,8 @@ class InputTokenCounting:
     """Returns whether a route leads to a provider's own address, where requests are counted."""
     refusing: BoundedCache[tuple[str, str], bool] = field(default_factory=lambda: BoundedCache(MAX_ADDRESSES))
     """Base URLs and paths that were asked and do not count."""
+    continued: ContinuedRequests | None = None
+    """Resolves earlier responses and items, which count; None where nothing is stored of them."""
 
     async def count(
         self, dialect: Dialect, body: bytes, caller: Caller, path: str, *, asks_any: bool = False
@@ -53,6 +56,8 @@ class InputTokenCounting:
             if reply is not None:
                 return reply
             self.refusing.put(address, True)  # noqa: FBT003 - only the key counts
+        if self.continued is not None:
+            request = await self.continued.resolve(request, caller)
         return (await self.counter.count(request, route.upstream_model)).total
 
     async def _ask(self, request: ModelRequest, route: Route, caller: Caller, path: str) -> UpstreamReply | None:

@@ -1,0 +1,55 @@
+"""Builds the endpoints of stored responses (``/v1/responses/{id}``) from the parts of one worker process."""
+
+from __future__ import annotations
+
+import time
+
+from proxy.app.parts import RESPONSES, Engine, StoredParts
+from proxy.archive.stored_responses import StoredResponses
+from proxy.compaction.compactor import Compactor
+from proxy.core.events import Event
+from proxy.core.ports import Authenticator, SummarySeal
+from proxy.pipeline.continuing import ContinuedRequests
+from proxy.pipeline.earlier_messages import EarlierMessages
+from proxy.pipeline.sealed_compaction import SealedCompaction
+from proxy.server.endpoints.responses import StoredResponseEndpoints
+
+
+def continued_requests(stored: StoredParts, seal: SummarySeal) -> ContinuedRequests:
+    """Return the step that resolves earlier responses and items."""
+    store = stored.store
+    return ContinuedRequests(upstream=stored.parts.upstream, responses=store.responses, store=store, seal=seal)
+
+
+def stored_response_endpoints(
+    stored: StoredParts,
+    engine: Engine,
+    continued: ContinuedRequests,
+    *,
+    seal: SummarySeal,
+    auth: Authenticator,
+    max_body_bytes: int,
+) -> StoredResponseEndpoints | None:
+    """Return the endpoints; None where no dialect with stored responses is served."""
+    parts, store = stored.parts, stored.store
+    dialect = parts.dialects.get(RESPONSES)
+    if dialect is None or dialect.responses is None:
+        return None
+
+    def silent(_: Event) -> None:
+        """Emit nothing: there is no conversation that an event could name."""
+
+    compaction = SealedCompaction(
+        dialect=dialect,
+        continued=continued,
+        upstream=parts.upstream,
+        catalog=parts.catalog,
+        counter=parts.counter,
+        compactor=Compactor(writer=engine.writer, counter=parts.counter, emit=silent, clock=time.time),
+        seal=seal,
+        compacts_itself=lambda route: bool(parts.upstream.keeps_responses(route)),
+    )
+    reading = StoredResponses(
+        parts.upstream, store.responses, EarlierMessages(store, store.responses), dialect.responses
+    )
+    return StoredResponseEndpoints(reading, compaction, auth, max_body_bytes)

@@ -1,0 +1,94 @@
+"""Stored responses, read and deleted by their ids: what ``/v1/responses/{id}`` answers.
+
+Everything is read in the owner's own records, so the id of somebody else is unknown. A response that the upstream makes
+in the background is the upstream's to tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from proxy.core.conversation.prefix import owner_of
+from proxy.core.conversation.responses import OUTPUT, ResponseFormat, ResponseRecord
+from proxy.core.errors import ModelNotFound, UpstreamError
+from proxy.core.ports import Caller, ResponseStore, Route, Upstream, UpstreamReply
+from proxy.pipeline.earlier_messages import EarlierMessages
+from proxy.pipeline.values import BufferedReply
+
+_UNSERVED = (404, 405, 501)
+"""Statuses of an upstream that has no such path, or no such response."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResponses:
+    """Reads and deletes; it holds no state."""
+
+    upstream: Upstream
+    responses: ResponseStore
+    earlier: EarlierMessages
+    format: ResponseFormat
+
+    async def find(self, identifier: str, caller: Caller) -> ResponseRecord | None:
+        """Return the caller's response with this id; None where there is none, or its conversation is gone.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        record = await self.responses.find(owner_of(caller.fingerprint), identifier)
+        return record if record is not None and record.id == identifier else None
+
+    async def members(self, record: ResponseRecord) -> Mapping[str, bytes] | None:
+        """Return the raw members of a response object, in order; None where its output is gone."""
+        output = await self.earlier.output(record)
+        if not output:
+            return None
+        head = (await self.responses.with_head(record)).head
+        return {name: b"[" + output + b"]" if name == OUTPUT else raw for name, raw in head.items()}
+
+    async def input_items(self, record: ResponseRecord) -> Sequence[bytes]:
+        """Return the items of the request that a response answered, oldest first; none of earlier requests."""
+        messages = await self.earlier.own_input(record)
+        return [raw for message in messages for _, raw in self.format.items_of(message)]
+
+    async def forget(self, record: ResponseRecord, caller: Caller, path: str) -> None:
+        """Delete a response, also at an upstream that keeps it.
+
+        :param path: of the response, below the base URL
+        :raises UpstreamUnreachable, UpstreamTimedOut: the upstream did not answer, and nothing was deleted
+        """
+        route = await self._route_of(record)
+        if route is not None and (record.background or self.upstream.keeps_responses(route)):
+            await (await self.upstream.forward(route, "DELETE", path, b"", caller)).close()
+        await self.responses.forget(owner_of(caller.fingerprint), record)
+
+    async def ask_upstream(
+        self, record: ResponseRecord | None, method: str, path: str, caller: Caller
+    ) -> UpstreamReply | None:
+        """Ask the upstream that may keep a response; None where there is none, or it keeps no responses.
+
+        :param record: None for a response that Tidemark does not know
+        :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
+        """
+        route = self.upstream.sole_route() if record is None else await self._route_of(record)
+        keeps = None if route is None else self.upstream.keeps_responses(route)
+        if route is None or keeps is False:
+            return None
+        reply = await self.upstream.forward(route, method, path, b"", caller)
+        if reply.status not in _UNSERVED or keeps:
+            return reply
+        try:
+            body = b"".join([piece async for piece in reply.body()])
+        except UpstreamError:
+            return None
+        finally:
+            await reply.close()
+        is_worded = (
+            b'"invalid_request_error"' in body and b"esponse" in body
+        )  # OpenAI's own words for a missing response
+        return BufferedReply(reply.status, reply.headers, body) if is_worded else None
+
+    async def _route_of(self, record: ResponseRecord) -> Route | None:
+        try:
+            return await self.upstream.resolve(record.model)
+        except ModelNotFound:
+            return None

@@ -1,0 +1,164 @@
+"""``/v1/responses/{id}``: stored responses, shown, deleted, cancelled, and their input items; and compaction.
+
+What Tidemark does not know is asked of the upstream that may keep it. Source: OpenAI API reference, "Responses".
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from proxy.archive.stored_responses import StoredResponses
+from proxy.core.conversation.responses import ResponseRecord
+from proxy.core.errors import InvalidRequest, ResponseNotFound
+from proxy.core.ports import Authenticator, Caller, UpstreamReply
+from proxy.pipeline.sealed_compaction import SealedCompaction, SealedWindow
+from proxy.server.encodings import read_plain_body
+from proxy.server.headers import returned_lines
+from proxy.server.response_json import (
+    compacted_conversation,
+    input_item_list,
+    listed_items,
+    response_object,
+    response_stream,
+)
+from proxy.server.responses import JSON_TYPE, to_json, with_error_envelope
+
+DEFAULT_PAGE_ITEMS = 20
+MAX_PAGE_ITEMS = 100
+COMPACT_PATH = "/responses/compact"
+EVENT_STREAM = "text/event-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResponseEndpoints:
+    """Serves stored responses, to the credential that they were answered to."""
+
+    stored: StoredResponses
+    compaction: SealedCompaction
+    auth: Authenticator
+    max_body_bytes: int
+
+    def routes(self) -> list[BaseRoute]:
+        """Return a route for each path and method."""
+        response = "/v1/responses/{id}"
+        return [
+            Route(f"/v1{COMPACT_PATH}", with_error_envelope(self._compact), methods=["POST"]),
+            Route(response, with_error_envelope(self._show), methods=["GET"]),
+            Route(response, with_error_envelope(self._delete), methods=["DELETE"]),
+            Route(f"{response}/cancel", with_error_envelope(self._cancel), methods=["POST"]),
+            Route(f"{response}/input_items", with_error_envelope(self._input_items), methods=["GET"]),
+        ]
+
+    async def _show(self, request: Request) -> Response:
+        caller, record = await self._stored_for(request)
+        if record is not None and not record.background:
+            members = await self.stored.members(record)
+            if members is not None:
+                if request.query_params.get("stream") == "true":
+                    return Response(response_stream(members), media_type=EVENT_STREAM)
+                return Response(response_object(members), media_type=JSON_TYPE)
+        return await self._upstreams(request, caller, record)
+
+    async def _delete(self, request: Request) -> Response:
+        caller, record = await self._stored_for(request)
+        if record is None:
+            return await self._upstreams(request, caller, None)
+        await self.stored.forget(record, caller, _path(request))
+        return to_json({"id": record.id, "object": "response", "deleted": True})
+
+    async def _cancel(self, request: Request) -> Response:
+        caller, record = await self._stored_for(request)
+        if record is not None and not record.background:
+            raise InvalidRequest(
+                "Only a response that was created with 'background': true can be cancelled. To stop another one, close "
+                "its connection.",
+                param="response_id",
+                code="response_not_background",
+            )
+        return await self._upstreams(request, caller, record)
+
+    async def _input_items(self, request: Request) -> Response:
+        order, limit = _order(request), _limit(request)
+        caller, record = await self._stored_for(request)
+        if record is None:
+            return await self._upstreams(request, caller, None)
+        items = listed_items(await self.stored.input_items(record), record.id)
+        if order == "desc":
+            items.reverse()
+        after = request.query_params.get("after")
+        if after:
+            names = [item["id"] for item in items]
+            if after not in names:
+                raise InvalidRequest(f"There is no item {after[:80]!r} in this list.", param="after")
+            items = items[names.index(after) + 1 :]
+        return to_json(input_item_list(items[:limit], has_more=len(items) > limit))
+
+    async def _compact(self, request: Request) -> Response:
+        body = await read_plain_body(request, self.max_body_bytes)
+        compacted = await self.compaction.compact(body, self.auth.caller(request.headers.raw), COMPACT_PATH)
+        if not isinstance(compacted, SealedWindow):
+            return await _carried(compacted)
+        return to_json(
+            compacted_conversation(
+                compacted.messages,
+                compacted.sealed,
+                identifier=uuid.uuid4().hex,
+                created_at=time.time(),
+                input_tokens=compacted.input_tokens,
+                output_tokens=compacted.output_tokens,
+            )
+        )
+
+    async def _stored_for(self, request: Request) -> tuple[Caller, ResponseRecord | None]:
+        caller = self.auth.caller(request.headers.raw)
+        return caller, await self.stored.find(request.path_params["id"], caller)
+
+    async def _upstreams(self, request: Request, caller: Caller, record: ResponseRecord | None) -> Response:
+        """Answer what the upstream answers; where there is none that may keep the response, it does not exist."""
+        query = request.url.query
+        path = _path(request) + (f"?{query}" if query else "")
+        reply = await self.stored.ask_upstream(record, request.method, path, caller)
+        if reply is None:
+            raise ResponseNotFound(
+                f"Response with id {request.path_params['id'][:120]!r} not found: it is unknown here, or has expired. "
+                "A response to a request with 'store': false is not kept."
+            )
+        return await _carried(reply)
+
+
+async def _carried(reply: UpstreamReply) -> Response:
+    """Return an upstream's whole reply."""
+    try:
+        data = b"".join([piece async for piece in reply.body()])
+    finally:
+        await reply.close()
+    response = Response(data, reply.status)
+    response.raw_headers.extend(returned_lines(reply.headers))
+    return response
+
+
+def _path(request: Request) -> str:
+    """Return the path below the upstream's base URL."""
+    rest = request.url.path.removeprefix("/v1/responses/").partition("/")[2]
+    return f"/responses/{quote(request.path_params['id'], safe='')}" + (f"/{rest}" if rest else "")
+
+
+def _order(request: Request) -> str:
+    order = request.query_params.get("order", "desc")
+    if order not in ("asc", "desc"):
+        raise InvalidRequest("'order' must be 'asc' or 'desc'.", param="order")
+    return order
+
+
+def _limit(request: Request) -> int:
+    text = request.query_params.get("limit", str(DEFAULT_PAGE_ITEMS))
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= MAX_PAGE_ITEMS):
+        raise InvalidRequest(f"'limit' must be a whole number from 1 to {MAX_PAGE_ITEMS}.", param="limit")
+    return int(text)
