@@ -24,7 +24,6 @@ from proxy.config import Settings
 from proxy.core.conversation.request import Dialect, ErrorFormat
 from proxy.core.errors import InvalidRequest, TidemarkError
 from proxy.core.events import Event, Listener, TurnStored
-from proxy.dialects.openai_errors import OPENAI_ERRORS
 from proxy.pipeline.relay import Relay
 from proxy.server.browsers import BrowserAccess
 from proxy.server.capabilities import allowed_methods, errors_of, offers_websocket, refuse_websocket, send_allowed
@@ -111,7 +110,8 @@ class _Application(Starlette):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not self._browsers.is_plain(scope["headers"]):
-            await self._browsers.serve(scope, receive, send, self._serve)
+            errors = errors_of(scope["path"], self.formats)
+            await self._browsers.serve(scope, receive, send, self._serve, errors)
         else:
             await self._serve(scope, receive, send)
 
@@ -140,10 +140,11 @@ async def _missing(request: Request, error: Exception) -> Response:
     return Response(body, status, headers, media_type="application/json")
 
 
-async def _failed(_: Request, __: Exception) -> Response:
+async def _failed(request: Request, _: Exception) -> Response:
     """Answer a request whose endpoint failed; the server logs the failure."""
     error = TidemarkError("Tidemark failed to serve this request; its log says why.")
-    return Response(OPENAI_ERRORS.error(error), status_of(error), media_type="application/json")
+    body = errors_of(request.url.path, request.app.formats).error(error)
+    return Response(body, status_of(error), media_type="application/json")
 
 
 def _both(first: Listener, second: Listener) -> Listener:

@@ -14,9 +14,11 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proxy.core.bounded import BoundedCache
+from proxy.core.conversation.request import ErrorFormat
 from proxy.core.errors import ForeignPage
 from proxy.core.hosts import is_loopback
 from proxy.core.ports import Headers
+from proxy.dialects.openai_errors import OPENAI_ERRORS
 from proxy.server.asgi import Response
 from proxy.server.auth import MAX_HEAD_BYTES, MAX_HEADS, NAME
 from proxy.server.credentials import has_own_credential
@@ -67,8 +69,13 @@ class BrowserAccess:
             position = self._learn(names)
         return position >= 0 and (not self._is_loopback_only or headers[position][1] in self._hosts)
 
-    async def serve(self, scope: Scope, receive: Receive, send: Send, app: ASGIApp) -> None:
-        """Refuse a request, answer a preflight, or pass the request on to the application."""
+    async def serve(
+        self, scope: Scope, receive: Receive, send: Send, app: ASGIApp, errors: ErrorFormat = OPENAI_ERRORS
+    ) -> None:
+        """Refuse a request, answer a preflight, or pass the request on to the application.
+
+        :param errors: the error format of the request's path
+        """
         lines: Mapping[bytes, bytes] = dict(scope["headers"])
         origin = lines.get(b"origin")
         if origin is not None and origin.lower() in self._allowed_origins:
@@ -83,7 +90,7 @@ class BrowserAccess:
         if refusal is None:
             await app(scope, receive, send)
         else:
-            await Response(send).send_error(refusal)
+            await Response(send, errors).send_error(refusal)
 
     def _learn(self, names: tuple[bytes, ...]) -> int:
         """Find and cache the position of ``Host``. It is -1 where there is none, or a web page may be the caller."""

@@ -145,9 +145,9 @@ def test_odd_headers_do_no_harm(wire: socket.socket, headers: bytes) -> None:
 @pytest.mark.parametrize(
     ("line", "status"),
     [
-        (b"HEAD / HTTP/1.1", 404),
+        (b"HEAD / HTTP/1.1", 200),
         (b"HEAD /v1/models HTTP/1.1", 200),
-        (b"GET / HTTP/1.1", 404),
+        (b"GET / HTTP/1.1", 405),
         (b"OPTIONS /v1/chat/completions HTTP/1.1", 204),
         (b"OPTIONS /none HTTP/1.1", 404),
         (b"OPTIONS * HTTP/1.1", 204),
@@ -156,7 +156,7 @@ def test_odd_headers_do_no_harm(wire: socket.socket, headers: bytes) -> None:
         (b"GET /v1/models HTTP/1.1\r\nconnection: upgrade, http2-settings\r\nupgrade: h2c", 200),
         (b"POST /v1/chat/completions/ HTTP/1.1\r\ncontent-length: 0", 404),
         (b"GET /v1/models/ HTTP/1.1", 404),
-        (b"TRACE / HTTP/1.1", 404),
+        (b"TRACE / HTTP/1.1", 405),
         (b"GARBAGE", 400),
         (b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: many", 400),
     ],
