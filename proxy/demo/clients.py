@@ -20,6 +20,9 @@ REPLY_TOKENS = 32
 _SEED = 7
 _TIMEOUT_SECONDS = 90.0
 _OVERFLOWS = frozenset({"exceed_context_size_error", "context_length_exceeded"})  # of llama.cpp and of OpenAI
+_LIMITS = httpx.Limits(max_keepalive_connections=0)
+"""Each question has a connection of its own: llama.cpp may close a kept one at the very moment of the next question.
+The clients also ignore the environment's proxies (`trust_env`)."""
 _TOO_EARLY = "the answer ended early, without a reason"
 
 ClientError = (openai.APIError, anthropic.APIError, httpx.HTTPError)
@@ -183,7 +186,7 @@ def client_of(dialect: DialectName, port: int, model: str, system: str) -> DemoC
     """Return a client of the server on `port` of this machine; it never tries again, since the demo shows failures."""
     base = f"http://127.0.0.1:{port}"
     if dialect == "messages":
-        own = anthropic.DefaultHttpxClient(trust_env=False)  # it ignores the environment's proxies
+        own = anthropic.DefaultHttpxClient(trust_env=False, limits=_LIMITS)
         return MessagesClient(
             anthropic.Anthropic(
                 base_url=base, api_key="unused", max_retries=0, timeout=_TIMEOUT_SECONDS, http_client=own
@@ -202,7 +205,7 @@ def openai_client(port: int) -> openai.OpenAI:
         api_key="unused",
         max_retries=0,
         timeout=_TIMEOUT_SECONDS,
-        http_client=openai.DefaultHttpxClient(trust_env=False),
+        http_client=openai.DefaultHttpxClient(trust_env=False, limits=_LIMITS),
     )
 
 
