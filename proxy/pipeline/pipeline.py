@@ -28,6 +28,7 @@ from proxy.pipeline.notices import replay_warning
 from proxy.pipeline.plain_replies import decode_whole
 from proxy.pipeline.sending import RequestSender
 from proxy.pipeline.stored_history import StoredHistory
+from proxy.pipeline.stream_openings import look_at_opening
 from proxy.pipeline.values import (
     NO_PROGRESS,
     BufferedReply,
@@ -132,9 +133,26 @@ class Pipeline:
                     return await self._commands.answer(command, context, progress)
         context = await self.identify(request, caller, controls)
         result = await self._send(context, progress)
-        if isinstance(result, Refused) or result.reply.status < 400 or controls.mode == "off":
+        if isinstance(result, Refused) or controls.mode == "off":
             return result
+        if result.reply.status < 400:
+            return await self._replay_stream(context, result, progress)
         return await self._replay(context, result, progress)
+
+    async def _replay_stream(self, context: RequestContext, exchange: Exchange, progress: Progress) -> Result:
+        """Send a request once more where the reply is a stream that only says that it was too long."""
+        exchange, refused = await look_at_opening(context, exchange)
+        if refused is None:
+            return exchange
+        try:
+            resent = await self._replay(context, refused, progress)
+        except BaseException:
+            await exchange.reply.close()
+            raise
+        if isinstance(resent, Exchange) and resent.turn is refused.turn:  # nothing could be made smaller
+            return exchange
+        await exchange.reply.close()
+        return resent
 
     async def identify(
         self, request: ModelRequest, caller: Caller, controls: Controls, *, place: StoredPlace | None = None

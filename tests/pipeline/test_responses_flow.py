@@ -13,6 +13,7 @@ import pytest
 from proxy.core.conversation.summary import OPENING
 from proxy.core.ports import Caller
 from proxy.dialects.responses.dialect import ResponsesDialect
+from proxy.pipeline import stream_openings
 from proxy.pipeline.token_count import InputTokenCounting
 from proxy.tokens import LocalTokenCounter
 from proxy.upstream.upstream import LiteLLMUpstream
@@ -187,6 +188,54 @@ def test_a_stream_that_breaks_off_ends_with_an_error_in_order(bench: Bench, resp
     assert (last["type"], last["code"], last["sequence_number"]) == ("error", "upstream_incomplete", 5)
 
 
+TOO_LONG = "Your input exceeds the context window of this model. Please adjust your input and try again."
+WINDOW = "This model's maximum context length is 1200 tokens. Please adjust your input and try again."
+
+
+def refused_stream(message: str) -> list[bytes]:
+    """A stream that finds the input too long, as OpenAI's are."""
+    failure = {"code": "context_length_exceeded", "message": message}
+    event = {"type": "error", "error": {"type": "invalid_request_error", "param": "input", **failure}}
+    events = [
+        *events_of([])[:2],
+        {**event, "sequence_number": 2},
+        {"type": "response.failed", "sequence_number": 3, "response": response([], "failed", error=failure)},
+    ]
+    return [sse([one]) for one in events]
+
+
+@pytest.mark.parametrize("message", [TOO_LONG, WINDOW])
+@pytest.mark.parametrize("members", [{}, {"truncation": "auto"}])
+def test_a_stream_that_was_too_long_is_sent_once_more(
+    bench: Bench, responder: Responder, members: dict[str, Any], message: str
+) -> None:
+    """OpenAI says so in its first events; the client sees one stream, that of the smaller request."""
+    first = Answer(refused_stream(message), headers=list(SSE_HEADERS))
+    bench.upstream.script = lambda received: first if len(bench.upstream.received) == 1 else answered(received)
+    answer = responder.ask(long_talk(9), members={"stream": True, **members})
+    assert answer.content == sse(events_of([text_item(TEXT)]))
+    assert answer.headers["x-tidemark-action"] == "compacted"
+    assert "sent again" in answer.headers["x-tidemark-warning"]
+    sizes = [len(received.body) for received in bench.upstream.received]
+    assert len(sizes) == 2
+    assert sizes[1] < sizes[0]
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_refusal_that_cannot_be_mended_reaches_the_client(
+    bench: Bench, responder: Responder, monkeypatch: pytest.MonkeyPatch, *, is_late: bool
+) -> None:
+    """Byte for byte: nothing could be shortened, or the refusal came after the events had to go on."""
+    if is_late:
+        monkeypatch.setattr(stream_openings, "HOLD_SECONDS", 0.0)
+    pieces = refused_stream(TOO_LONG)
+    bench.upstream.script = lambda _: Answer(pieces, headers=list(SSE_HEADERS))
+    items = long_talk(9) if is_late else [item("user", "word " * 1_500)]
+    answer = responder.ask(items, members={"stream": True})
+    assert answer.content == b"".join(pieces)
+    assert len(bench.upstream.received) == 1
+
+
 def test_a_background_response_is_carried_and_completes_no_turn(bench: Bench, responder: Responder) -> None:
     """Its answer comes later, and not through this request."""
     body = response([], "queued", background=True)
@@ -208,6 +257,18 @@ def test_tokens_are_counted_without_the_upstream(bench: Bench, responder: Respon
     assert responder.post({"input": "Hi."}, PATH + "/input_tokens").json()["input_tokens"] > 3
     refused = responder.post({"model": "small"}, PATH + "/input_tokens")
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "input")
+
+
+def test_tokens_of_the_earlier_conversation_are_counted_too(bench: Bench, responder: Responder) -> None:
+    """Where the request names it by an earlier response."""
+    bench.upstream.script = answered
+    earlier = responder.ask("How is the weather? " + LONG, members={"store": True}).json()["id"]
+    members = {"model": "small", "input": "And the tide?"}
+    alone, whole = (
+        responder.post(body, PATH + "/input_tokens").json()["input_tokens"]
+        for body in (members, {**members, "previous_response_id": earlier})
+    )
+    assert whole > alone + 100
 
 
 def test_a_provider_that_counts_itself_is_asked(bench: Bench) -> None:

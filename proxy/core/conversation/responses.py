@@ -108,6 +108,14 @@ class ResponseFormat(Protocol):
         """Return the items of a stored message, each with its bytes."""
         ...
 
+    def opening_error(self, data: bytes) -> bytes | None:
+        """Return the error of a stream that begins with one, as the body that a request without a stream gets.
+
+        :param data: all that came of the stream
+        :returns: empty where the reply has begun, None where the events do not tell yet
+        """
+        ...
+
     def refuses_continuation(self, body: bytes) -> bool:
         """Return whether an upstream's error says that it cannot go on from an earlier response."""
         ...

@@ -15,6 +15,7 @@ from proxy.core.conversation.responses import OUTPUT, InputReference, OutputItem
 from proxy.core.errors import InvalidRequest
 from proxy.dialects.bodies import array_of, body_of
 from proxy.dialects.raw_json import decode_value, read_elements, read_members
+from proxy.dialects.responses.openings import opening_error
 from proxy.dialects.responses.request import InputItems
 from proxy.dialects.responses.writing import system_item
 
@@ -92,6 +93,10 @@ class StoredResponseFormat:
             kind, name = value.get("type") or "message", value.get("id")
             items.append((OutputItem(str(kind), name if isinstance(name, str) else ""), item))
         return items
+
+    def opening_error(self, data: bytes) -> bytes | None:
+        """Return the error of a stream that begins with one."""
+        return opening_error(data)
 
     def refuses_continuation(self, body: bytes) -> bool:
         """Return whether an error is about the earlier response, by whatever words a server has for it."""
