@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 import anthropic
 import httpx
+import httpx2
 import openai
 
 DialectName = Literal["chat", "responses", "messages"]
@@ -20,13 +21,12 @@ REPLY_TOKENS = 32
 _SEED = 7
 _TIMEOUT_SECONDS = 90.0
 _OVERFLOWS = frozenset({"exceed_context_size_error", "context_length_exceeded"})  # of llama.cpp and of OpenAI
-_LIMITS = httpx.Limits(max_keepalive_connections=0)
-"""Each question has a connection of its own: llama.cpp may close a kept one at the very moment of the next question.
-The clients also ignore the environment's proxies (`trust_env`)."""
+_KEPT_CONNECTIONS = 0
+"""Each question has a connection of its own. llama.cpp may close a kept one at the moment of the next question."""
 _TOO_EARLY = "the answer ended early, without a reason"
 
-ClientError = (openai.APIError, anthropic.APIError, httpx.HTTPError)
-"""The errors of a question; inside a stream both packages raise httpx's own."""
+ClientError = (openai.APIError, anthropic.APIError, httpx.HTTPError, httpx2.HTTPError)
+"""The errors of a question; inside a stream each package raises those of its HTTP client."""
 Listen = Callable[[str], None]
 """Takes the answer so far, whenever more of it arrives."""
 
@@ -186,7 +186,8 @@ def client_of(dialect: DialectName, port: int, model: str, system: str) -> DemoC
     """Return a client of the server on `port` of this machine; it never tries again, since the demo shows failures."""
     base = f"http://127.0.0.1:{port}"
     if dialect == "messages":
-        own = anthropic.DefaultHttpxClient(trust_env=False, limits=_LIMITS)
+        limits = httpx2.Limits(max_keepalive_connections=_KEPT_CONNECTIONS)
+        own = anthropic.DefaultHttpxClient(trust_env=False, limits=limits)  # it ignores the environment's proxies
         return MessagesClient(
             anthropic.Anthropic(
                 base_url=base, api_key="unused", max_retries=0, timeout=_TIMEOUT_SECONDS, http_client=own
@@ -205,7 +206,9 @@ def openai_client(port: int) -> openai.OpenAI:
         api_key="unused",
         max_retries=0,
         timeout=_TIMEOUT_SECONDS,
-        http_client=openai.DefaultHttpxClient(trust_env=False, limits=_LIMITS),
+        http_client=openai.DefaultHttpxClient(
+            trust_env=False, limits=httpx.Limits(max_keepalive_connections=_KEPT_CONNECTIONS)
+        ),
     )
 
 
