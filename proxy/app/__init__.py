@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from proxy.app.application import create_app
+from proxy.app.dialects import build_codec, build_dialects
 from proxy.app.flushing import Flushing
-from proxy.app.parts import Parts, StoredParts, build_codec, build_dialects
+from proxy.app.parts import Parts, StoredParts
 
 __all__ = ["Flushing", "Parts", "StoredParts", "build_codec", "build_dialects", "create_app"]

@@ -12,7 +12,8 @@ from functools import lru_cache, partial
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from proxy.app.parts import MESSAGES, RESPONSES, Engine, StoredParts
+from proxy.app.dialects import MESSAGES, RESPONSES
+from proxy.app.parts import Engine, StoredParts
 from proxy.app.responses import continued_requests, stored_response_endpoints
 from proxy.archive import ArchiveAccess, ContextView, ConversationReader, StandingSummaries, Transfer
 from proxy.archive.search_index import MessageSearch
@@ -180,6 +181,7 @@ class Endpoints:
             search=MessageSearch(),
             deletion_hooks=stored.deletion_hooks,
             dialect=dialect,
+            formats=parts.formats,
             clock=time.time,
         )
         contexts = ContextView(
@@ -190,6 +192,7 @@ class Endpoints:
             pipeline=self._pipeline,
             fitter=engine.fitter,
             dialect=dialect,
+            formats=parts.formats,
         )
         transfer = Transfer(
             access=rights,
@@ -199,6 +202,7 @@ class Endpoints:
             leases=RedisLeases(store.ask),
             counter=parts.counter,
             dialect=dialect,
+            formats=parts.formats,
             clock=time.time,
             quota=store.usage,
         )
@@ -222,6 +226,7 @@ class Endpoints:
             store=stored.store,
             heads=stored.request_heads,
             dialect=stored.parts.chat,
+            formats=stored.parts.formats,
         )
 
 
@@ -242,6 +247,7 @@ def _pipeline(
         turns=store.turns,
         heads=stored.request_heads,
         leases=RedisLeases(store.ask),
+        formats=parts.formats,
         rules=TurnRules(rules.on_conflict, rules.wait_seconds),
         full=store.usage.full,
     )

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
+from proxy.app.dialects import CHAT, build_codec, build_dialects
 from proxy.catalog.catalog import Catalog
 from proxy.catalog.litellm_data import LiteLLMModelData
 from proxy.catalog.overrides import LiveOverrides
@@ -24,9 +25,7 @@ from proxy.core.conversation.summary import Strategy, Template
 from proxy.core.events import Event, Listener
 from proxy.core.planning.budget import ModelProfile
 from proxy.core.ports import Caller, ChooseSummarizer, DeletionHook, LearnedWindowStore, MemoryFlush, Route, Summarizer
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.messages.dialect import MessagesDialect
-from proxy.dialects.responses.dialect import ResponsesDialect
+from proxy.dialects.stored import StoredMessageReader
 from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Identifier
 from proxy.pipeline.offline import OfflineService
@@ -48,9 +47,6 @@ from proxy.tokens import LocalTokenCounter
 from proxy.upstream.upstream import LiteLLMUpstream
 from proxy.upstream.wire import WireLane
 
-CHAT = "/v1/chat/completions"
-RESPONSES = "/v1/responses"
-MESSAGES = "/v1/messages"
 SECONDS_A_DAY = 86_400
 BYTES_A_MEGABYTE = 1_048_576
 
@@ -73,7 +69,8 @@ class Parts:
         self.dialects = dialects or build_dialects()
         """By the path that each is served at."""
         self.chat = self.dialects[CHAT]
-        """Also the format of requests that are counted offline, and of stored conversations that the archive reads."""
+        """Also the format of requests that are counted offline, and of what the archive shows."""
+        self.formats = StoredMessageReader(self.dialects.values())
         self.counter = LocalTokenCounter(on_failure=settings.tokenizer.on_failure, on_warning=warn)
         self.data = data = LiteLLMModelData()
         entries = [_entry(entry) for entry in settings.model_list]
@@ -254,23 +251,9 @@ class Engine:
             emit=emit,
             clock=time.time,
             timer=time.perf_counter,
-            read_stored=parts.chat.parse_messages,
+            read_stored=parts.formats.read,
             full=store.usage.full,
         )
-
-
-def build_dialects() -> dict[str, Dialect]:
-    """Return the dialects, by the path that each is served at. A new dialect is one line here."""
-    return {CHAT: ChatDialect(), RESPONSES: ResponsesDialect(), MESSAGES: MessagesDialect()}
-
-
-def build_codec(dialects: Iterable[Dialect]) -> Codec:
-    """Return the object that packs every stored value of a process; a cipher would be given to it here.
-
-    :param dialects: those whose messages may be stored
-    """
-    first, *others = [dialect.is_message for dialect in dialects]
-    return Codec(is_message=lambda raw: first(raw) or any(check(raw) for check in others))
 
 
 def _lifetimes(settings: Settings) -> Lifetimes:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from proxy.app.parts import RESPONSES, Engine, StoredParts
+from proxy.app.dialects import RESPONSES
+from proxy.app.parts import Engine, StoredParts
 from proxy.archive.stored_responses import StoredResponses
 from proxy.compaction.compactor import Compactor
 from proxy.core.events import Event
@@ -17,8 +18,10 @@ from proxy.server.endpoints.responses import StoredResponseEndpoints
 
 def continued_requests(stored: StoredParts, seal: SummarySeal) -> ContinuedRequests:
     """Return the step that resolves earlier responses and items."""
-    store = stored.store
-    return ContinuedRequests(upstream=stored.parts.upstream, responses=store.responses, store=store, seal=seal)
+    parts, store = stored.parts, stored.store
+    return ContinuedRequests(
+        upstream=parts.upstream, responses=store.responses, store=store, formats=parts.formats, seal=seal
+    )
 
 
 def stored_response_endpoints(
@@ -50,6 +53,6 @@ def stored_response_endpoints(
         compacts_itself=lambda route: bool(parts.upstream.keeps_responses(route)),
     )
     reading = StoredResponses(
-        parts.upstream, store.responses, EarlierMessages(store, store.responses), dialect.responses
+        parts.upstream, store.responses, EarlierMessages(store, store.responses, parts.formats), dialect.responses
     )
     return StoredResponseEndpoints(reading, compaction, auth, max_body_bytes)

@@ -5,7 +5,6 @@ The pipeline plans the stored messages as a request of theirs, and nothing is se
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from proxy.archive.access import ArchiveAccess
@@ -15,6 +14,7 @@ from proxy.archive.standing_summaries import StandingSummaries
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.records import StoredConversation, StoredMessage
 from proxy.core.conversation.request import Dialect
+from proxy.core.conversation.stored_format import StoredFormat
 from proxy.core.errors import InvalidRequest
 from proxy.core.planning.assemble import assemble
 from proxy.core.planning.situation import NoCompaction, ReuseSummary
@@ -22,7 +22,7 @@ from proxy.core.ports import NO_CREDENTIAL, Caller, RequestHeads
 from proxy.pipeline.commands import at_rest
 from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.pipeline import Pipeline
-from proxy.pipeline.stored_conversation import StoredConversationReader, chain_of_stored, request_of_stored
+from proxy.pipeline.stored_conversation import StoredConversationReader, chain_of_stored
 from proxy.pipeline.values import Controls, Refused, StoredPlace
 
 
@@ -39,6 +39,7 @@ class ContextView:
         pipeline: Pipeline,
         fitter: BudgetFitter,
         dialect: Dialect,
+        formats: StoredFormat,
     ) -> None:
         self._access = access
         self._store = store
@@ -47,6 +48,7 @@ class ContextView:
         self._pipeline = pipeline
         self._fitter = fitter
         self._dialect = dialect
+        self._reader = StoredConversationReader(store, formats)
 
     async def context(self, conversation: str, caller: Caller | None, at: int | None) -> ContextSnapshot:
         """Return what the model would see now, or what it saw when it was asked at a message.
@@ -54,12 +56,11 @@ class ContextView:
         :param at: a message of a question or an answer, counted from 1; None for now
         """
         record = await self._access.record(conversation, caller)
-        messages = await StoredConversationReader(self._store).messages(record)
+        messages = await self._reader.messages(record)
         if at is not None:
             return await self._context_at(record, messages, at)
         heads = await self._heads.leading_system_messages(record.id)
-        raws = [*heads, *(self._dialect.as_sent(message.raw) for message in messages)]
-        request = await request_of_stored(self._dialect, record.model, raws)
+        request = await self._reader.request(self._dialect, record.model, heads, messages)
         place = StoredPlace(record.tenant, chain_of_stored(record.id, messages))
         context = await self._pipeline.identify(request, caller or NO_CREDENTIAL, Controls(), place=place)
         fitted = await self._fitter.fit(at_rest(context))
@@ -85,14 +86,15 @@ class ContextView:
         if turn is None:
             raise InvalidRequest(f"'at' must be a message of a turn, from 1 to {record.message_count}.", param="at")
         last_question, is_answered = turn.last, turn.complete and not turn.beyond
-        if is_answered and turn.last > 1 and json.loads(stored[turn.last - 1].raw).get("role") == "assistant":
+        (last,) = self._reader.formats.read([stored[turn.last - 1].raw])
+        if is_answered and turn.last > 1 and last.role == "assistant":
             last_question -= 1
         # Of a turn that the parent shares, the answer may be missing, and nothing else.
         is_whole = turn.beyond <= turn.complete
         texts = await self._store.system_messages(record.id)
         heads = [texts[digest] for place, digest in turn.systems if place == 0 and digest in texts]
-        raws = [*heads, *(self._dialect.as_sent(message.raw) for message in stored[:last_question])]
-        messages: Sequence[Message] = (await request_of_stored(self._dialect, record.model, raws)).messages
+        request = await self._reader.request(self._dialect, record.model, heads, stored[:last_question])
+        messages: Sequence[Message] = request.messages
         summaries = [
             summary
             for summary in await self._summaries.of(record)

@@ -64,9 +64,11 @@ class MessageEntry:
 
     message: StoredMessage
     state: MessageState
+    shown: bytes
+    """The message in the form of chat completions: its own bytes, unless it came in another dialect."""
     count: ProviderCount | None = None
     """The provider's count, where the message is an answer (FR-4.1.1)."""
-    original: StoredMessage | None = None
+    original: bytes = b""
     """The answer as it was given, where the client repeats it in other words since (docs/adr/0019)."""
 
 

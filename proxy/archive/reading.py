@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import accumulate
 
 from proxy.archive.access import ArchiveAccess
@@ -14,6 +13,7 @@ from proxy.archive.pages import (
     ConversationList,
     ConversationPage,
     MessageEntry,
+    MessageState,
     Page,
     ProviderCount,
     SearchHit,
@@ -30,6 +30,7 @@ from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import owner_of
 from proxy.core.conversation.records import StoredConversation, StoredMessage
 from proxy.core.conversation.request import Dialect
+from proxy.core.conversation.stored_format import StoredFormat
 from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.cursors import cursor_of, place_of
 from proxy.core.errors import RecordUnreadable
@@ -57,6 +58,7 @@ class ConversationReader:
         search: MessageSearch,
         deletion_hooks: Sequence[DeletionHook],
         dialect: Dialect,
+        formats: StoredFormat,
         clock: Clock,
     ) -> None:
         self._access = access
@@ -65,6 +67,7 @@ class ConversationReader:
         self._search = search
         self._deletion_hooks = deletion_hooks
         self._dialect = dialect
+        self._formats = formats
         self._clock = clock
 
     async def conversations(self, caller: Caller | None, page: Page) -> ConversationList:
@@ -121,9 +124,7 @@ class ConversationReader:
             covered,
             _usage_total(turns),
             tuple(
-                replace(
-                    _entry(message, covered, counts.get(message.position)), original=originals.get(message.position)
-                )
+                self._entry(message, covered, counts.get(message.position), originals.get(message.position))
                 for message in shown
             ),
             cursor_after(start, shown, more=len(messages) > page.limit),
@@ -167,7 +168,7 @@ class ConversationReader:
         def searchable() -> list[Searchable]:
             return [
                 Searchable(stored.position, stored.message_id, _searchable_text(message))
-                for stored, message in zip(readable, self._dialect.parse_messages(raws), strict=True)
+                for stored, message in zip(readable, self._formats.read(raws), strict=True)
                 if stored.position > indexed or is_whole
             ]
 
@@ -179,7 +180,7 @@ class ConversationReader:
         hits: list[SearchHit] = []
         for match in matches[: page.limit]:
             stored = await self._store.messages(record.id, start=match.position, stop=match.position)
-            hits += [SearchHit(_entry(message, covered), match.snippet, match.score) for message in stored]
+            hits += [SearchHit(self._entry(message, covered), match.snippet, match.score) for message in stored]
         return SearchPage(record.id, tuple(hits), cursor_after(start, hits, more=len(matches) > page.limit))
 
     async def delete(self, conversation: str, caller: Caller | None) -> str:
@@ -199,11 +200,28 @@ class ConversationReader:
         summary = await self._summaries.in_use(record)
         return summary.covered if summary else 0
 
+    def _entry(
+        self,
+        message: StoredMessage,
+        covered: int,
+        count: ProviderCount | None = None,
+        original: StoredMessage | None = None,
+    ) -> MessageEntry:
+        """Return a message as it is shown, whichever dialect it came in.
 
-def _entry(message: StoredMessage, covered: int, count: ProviderCount | None = None) -> MessageEntry:
-    if message.unreadable:
-        return MessageEntry(message, "unreadable")
-    return MessageEntry(message, "summarized" if message.position <= covered else "in_context", count)
+        :param covered: how many messages the summary in use stands for
+        :param original: the answer as it was given, where the client repeats it in other words since
+        """
+        if message.unreadable:
+            return MessageEntry(message, "unreadable", b"")
+        state: MessageState = "summarized" if message.position <= covered else "in_context"
+        answered = self._shown(original) if original is not None and not original.unreadable else b""
+        return MessageEntry(message, state, self._shown(message), count, answered)
+
+    def _shown(self, message: StoredMessage) -> bytes:
+        """Return a message's own bytes, or those of the archive's dialect where it came in another one."""
+        raw = message.raw
+        return raw if self._formats.is_native(raw, self._dialect) else self._dialect.write(*self._formats.read([raw]))
 
 
 def _provider_count(turn: Turn) -> ProviderCount | None:

@@ -15,6 +15,7 @@ from proxy.compaction.compactor import Compactor
 from proxy.compaction.values import NotSummarized, Summarized, Trigger
 from proxy.core.conversation.records import StoredConversation
 from proxy.core.conversation.request import Dialect
+from proxy.core.conversation.stored_format import StoredFormat
 from proxy.core.conversation.summary import PrefixSummary, inner_systems
 from proxy.core.errors import CompactionFailed, ModelNotFound, StoreUnavailable
 from proxy.core.planning.budget import MIN_SUMMARY_TOKENS
@@ -25,7 +26,7 @@ from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.notices import by_hand_warning
 from proxy.pipeline.orders import order_of
 from proxy.pipeline.pipeline import Pipeline
-from proxy.pipeline.stored_conversation import StoredConversationReader, chain_of_stored, request_of_stored
+from proxy.pipeline.stored_conversation import StoredConversationReader, chain_of_stored
 from proxy.pipeline.values import Controls, Refused, RequestContext, StoredPlace
 
 
@@ -64,6 +65,7 @@ class ManualCompaction:
         store: ConversationStore,
         heads: RequestHeads,
         dialect: Dialect,
+        formats: StoredFormat,
     ) -> None:
         self._access = access
         self._pipeline = pipeline
@@ -73,6 +75,7 @@ class ManualCompaction:
         self._store = store
         self._heads = heads
         self._dialect = dialect
+        self._reader = StoredConversationReader(store, formats)
 
     async def summarize(self, options: SummarizeRequest, caller: Caller | None) -> ManualSummary:
         """Compact a conversation now; its next request uses the summary.
@@ -102,12 +105,9 @@ class ManualCompaction:
         self, record: StoredConversation, route: Route, options: SummarizeRequest, caller: Caller
     ) -> RequestContext:
         """Return the stored conversation as a request that asks for a compaction."""
-        messages = await StoredConversationReader(self._store).messages(record)
-        raws = [
-            *await self._heads.leading_system_messages(record.id),
-            *(self._dialect.as_sent(message.raw) for message in messages),
-        ]
-        request = await request_of_stored(self._dialect, route.name, raws)
+        messages = await self._reader.messages(record)
+        heads = await self._heads.leading_system_messages(record.id)
+        request = await self._reader.request(self._dialect, route.name, heads, messages)
         chain = chain_of_stored(record.id, messages)
         controls = Controls(mode="force", retention=options.retention)
         context = await self._pipeline.identify(request, caller, controls, place=StoredPlace(record.tenant, chain))

@@ -18,6 +18,7 @@ from proxy.compaction.leases import LEASE_SECONDS, keep_lease
 from proxy.core.conversation.prefix import PrefixChain, chain_of, conversation_id, owner_of
 from proxy.core.conversation.records import StoredMessage, TurnRecord
 from proxy.core.conversation.request import Dialect, ModelRequest
+from proxy.core.conversation.stored_format import StoredFormat
 from proxy.core.errors import ConversationConflict, ConversationNotFound, StoreError
 from proxy.core.ports import Caller, Clock, Lease, LeaseStore, RequestHeads, TokenCounter, Upstream
 from proxy.pipeline.identify import tenant_of
@@ -57,6 +58,7 @@ class Transfer:
         leases: LeaseStore,
         counter: TokenCounter,
         dialect: Dialect,
+        formats: StoredFormat,
         clock: Clock,
         quota: ImportQuota,
     ) -> None:
@@ -67,13 +69,15 @@ class Transfer:
         self._leases = leases
         self._counter = counter
         self._dialect = dialect
+        self._formats = formats
         self._clock = clock
         self._quota = quota
 
     async def export_lines(self, conversation: str, caller: Caller | None) -> AsyncIterator[bytes]:
         """Return a conversation as lines of JSON: the last request's system messages, then all messages.
 
-        Every message has the bytes in which it was sent. One that cannot be read becomes a line with its position.
+        A message of chat completions has the bytes in which it was sent, one of another dialect is written as such a
+        message. One that cannot be read becomes a line with its position.
 
         :raises ConversationNotFound: there is none, or messages have expired; if they expire later, it breaks off
         """
@@ -85,12 +89,13 @@ class Transfer:
             messages = await self._store.messages(record.id, start=start, stop=stop)
             if len(messages) != stop - start + 1:  # an incomplete export must not look complete
                 raise ConversationNotFound(f"Messages of the conversation {record.id!r} have expired.")
-            return b"".join(_line(_gap(message) if message.unreadable else message.raw) for message in messages)
+            lines = [_gap(message) if message.unreadable else self._exported(message.raw) for message in messages]
+            return b"".join(map(_line, lines))
 
         first = await page(1)
 
         async def lines() -> AsyncIterator[bytes]:
-            yield b"".join(map(_line, heads)) + first
+            yield b"".join(_line(self._exported(head)) for head in heads) + first
             for start in range(1 + EXPORT_PAGE, record.message_count + 1, EXPORT_PAGE):
                 yield await page(start)
 
@@ -144,6 +149,10 @@ class Transfer:
             )
             conversation = await self._store.record(turn)
         return ImportedConversation(conversation, await self._store.conversation(conversation))
+
+    def _exported(self, raw: bytes) -> bytes:
+        """Return a message's own bytes, or those of the export's dialect where it came in another one."""
+        return raw if self._formats.is_native(raw, self._dialect) else self._dialect.write(*self._formats.read([raw]))
 
     @asynccontextmanager
     async def _admitted(self, owner: str, size: int, *, trusted: bool) -> AsyncIterator[None]:

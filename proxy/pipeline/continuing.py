@@ -15,6 +15,7 @@ from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.prefix import owner_of
 from proxy.core.conversation.request import ContinuedRequest, ModelRequest
 from proxy.core.conversation.responses import InputReference, ResponseFormat, ResponseRecord
+from proxy.core.conversation.stored_format import StoredFormat
 from proxy.core.errors import InvalidRequest, ItemNotFound, UpstreamError
 from proxy.core.ports import Caller, ConversationStore, ResponseStore, Route, SummarySeal, Upstream
 from proxy.pipeline.earlier_messages import EarlierMessages
@@ -46,12 +47,18 @@ class ContinuedRequests:
     """
 
     def __init__(
-        self, *, upstream: Upstream, responses: ResponseStore, store: ConversationStore, seal: SummarySeal
+        self,
+        *,
+        upstream: Upstream,
+        responses: ResponseStore,
+        store: ConversationStore,
+        formats: StoredFormat,
+        seal: SummarySeal,
     ) -> None:
         self._upstream = upstream
         self._responses = responses
         self._seal = seal
-        self._earlier = EarlierMessages(store, responses)
+        self._earlier = EarlierMessages(store, responses, formats)
         self._keeping: BoundedCache[str, bool] = BoundedCache(MAX_UPSTREAMS)
         """By base URL."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from proxy.core.conversation.records import StoredMessage
 from proxy.core.conversation.request import Dialect
 from proxy.core.conversation.responses import ResponseRecord
+from proxy.core.conversation.stored_format import StoredFormat
 from proxy.core.ports import ConversationStore, ResponseStore
 from proxy.pipeline.stored_conversation import sendable_places
 
@@ -22,6 +23,7 @@ class EarlierMessages:
 
     store: ConversationStore
     responses: ResponseStore
+    formats: StoredFormat
 
     async def of(self, record: ResponseRecord, dialect: Dialect) -> tuple[Sequence[bytes], int] | None:
         """Return all messages up to a response, as a client would send them; None where some are gone.
@@ -34,7 +36,7 @@ class EarlierMessages:
         )
         if not _are_those_of(record, messages, first=1):
             return None
-        sendable = await sendable_places(messages, dialect)
+        sendable = await sendable_places(messages, dialect, self.formats)
         raws: list[bytes] = []
         waiting = [(position, systems[digest]) for position, digest in record.systems if digest in systems]
         for place, raw in sendable:

@@ -117,21 +117,31 @@ class Pipeline:
         """Run a request that has its new messages only, as one turn of a stored conversation."""
         turn = await self._history.start_turn(request, caller, controls)
         try:
-            result = await self._run(turn.request, caller, turn.controls, turn.reporting_to(progress))
+            result = await self._run(turn.request, caller, turn.controls, turn.reporting_to(progress), turn.place)
         except BaseException:  # also a client that leaves: the turn is free at once
             await turn.abandon()
             raise
         return await turn.attach_to(result)
 
-    async def _run(self, request: ModelRequest, caller: Caller, controls: Controls, progress: Progress) -> Result:
+    async def _run(
+        self,
+        request: ModelRequest,
+        caller: Caller,
+        controls: Controls,
+        progress: Progress,
+        place: StoredPlace | None = None,
+    ) -> Result:
         """Walk the steps of a request that has all its messages."""
+        messages = request.messages
         if not self._commands.is_free_of_commands(request, caller):
             request, command = await self._commands.taken_out(_without_received(request), caller, self.profile)
             if command is not None:
                 context = await self.identify(command.rest, caller, replace(controls, mode=command.mode))
                 if context.profile.policy.answers_commands(request.dialect.name):
                     return await self._commands.answer(command, context, progress)
-        context = await self.identify(request, caller, controls)
+        if request.messages is not messages:  # without the commands it has another chain
+            place = None
+        context = await self.identify(request, caller, controls, place=place)
         result = await self._send(context, progress)
         if isinstance(result, Refused) or controls.mode == "off":
             return result

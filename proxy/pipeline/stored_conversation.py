@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from proxy.core.conversation.gaps import places_without_gaps
+from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import PrefixChain
 from proxy.core.conversation.records import StoredConversation, StoredMessage
 from proxy.core.conversation.request import Dialect, ModelRequest
+from proxy.core.conversation.stored_format import StoredFormat
 from proxy.core.errors import ConversationConflict, ConversationNotFound, RecordUnreadable
 from proxy.core.ports import ConversationStore
 
@@ -42,10 +44,23 @@ def under_way() -> ConversationConflict:
 
 
 @dataclass(frozen=True, slots=True)
+class SendableHistory:
+    """The readable messages of a stored conversation, oldest first."""
+
+    raws: Sequence[bytes]
+    """As a client would send them."""
+    messages: Sequence[Message] | None
+    """As they are stored; None where ``raws`` mean the same, because all came in the dialect that asks."""
+    hashes: Sequence[bytes]
+    """The chain hash at each message."""
+
+
+@dataclass(frozen=True, slots=True)
 class StoredConversationReader:
     """Reads; it holds no state."""
 
     store: ConversationStore
+    formats: StoredFormat
 
     async def messages(self, record: StoredConversation, *, gaps: bool = False) -> Sequence[StoredMessage]:
         """Return all messages of a conversation, oldest first.
@@ -67,26 +82,57 @@ class StoredConversationReader:
             )
         return messages
 
-    async def sendable(self, record: StoredConversation, dialect: Dialect) -> Sequence[bytes]:
+    async def sendable(self, record: StoredConversation, dialect: Dialect) -> SendableHistory:
         """Return all readable messages of a conversation, oldest first, as a client would send them.
 
         What is stored stays as it is. A call or a result whose counterpart cannot be read is left out as well.
 
         :raises ConversationNotFound: some have expired
         """
-        return [raw for _, raw in await sendable_places(await self.messages(record, gaps=True), dialect)]
+        messages = await self.messages(record, gaps=True)
+        sendable = await sendable_places(messages, dialect, self.formats)
+        raws, hashes = (
+            [raw for _, raw in sendable],
+            [bytes.fromhex(messages[place].message_id) for place, _ in sendable],
+        )
+        stored = [messages[place].raw for place, _ in sendable]
+
+        def read() -> Sequence[Message] | None:
+            if all(self.formats.is_native(raw, dialect) for raw in stored):
+                return None
+            return self.formats.read(stored)
+
+        return SendableHistory(raws, await offloaded(read, stored), hashes)
+
+    async def request(
+        self, dialect: Dialect, model: str, heads: Sequence[bytes], messages: Sequence[StoredMessage]
+    ) -> ModelRequest:
+        """Build the request that a client of a dialect would send for stored messages.
+
+        :param heads: the system messages before them
+        :raises InvalidRequest: one is of no dialect
+        """
+        raws = [*heads, *(message.raw for message in messages)]
+
+        def build() -> ModelRequest:
+            sendable = [raw for raw in self.formats.sendable(raws, dialect) if raw]
+            return dialect.request_of(model, dialect.parse_messages(sendable))
+
+        return await offloaded(build, raws)
 
 
-async def sendable_places(messages: Sequence[StoredMessage], dialect: Dialect) -> Sequence[tuple[int, bytes]]:
+async def sendable_places(
+    messages: Sequence[StoredMessage], dialect: Dialect, formats: StoredFormat
+) -> Sequence[tuple[int, bytes]]:
     """Return the readable ones of stored messages as a client would send them, each with its place among them."""
     raws = [message.raw for message in messages]
 
     def read() -> list[tuple[int, bytes]]:
         places: Sequence[int] = range(len(messages))
         if any(message.unreadable for message in messages):
-            parsed = iter(dialect.parse_messages([raw for raw in raws if raw]))
+            parsed = iter(formats.read([raw for raw in raws if raw]))
             places = places_without_gaps([None if message.unreadable else next(parsed) for message in messages])
-        return [(place, dialect.as_sent(raws[place])) for place in places]
+        return list(zip(places, formats.sendable([raws[place] for place in places], dialect), strict=True))
 
     return await offloaded(read, raws)
 
@@ -97,14 +143,6 @@ def chain_of_stored(conversation: str, messages: Sequence[StoredMessage]) -> Pre
     family = bytes.fromhex(conversation)[: len(hashes[0])]
     is_named = family != hashes[0]
     return PrefixChain(family if is_named else b"", hashes, is_named)
-
-
-async def request_of_stored(dialect: Dialect, model: str, raws: Sequence[bytes]) -> ModelRequest:
-    """Build the request that a client would send for stored messages.
-
-    :raises InvalidRequest: an element is not a message of this dialect
-    """
-    return await offloaded(lambda: dialect.request_of(model, dialect.parse_messages(raws)), raws)
 
 
 async def offloaded(work: Callable[[], T], raws: Sequence[bytes]) -> T:

@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from proxy.compaction.leases import LEASE_SECONDS, LeaseKeeper
-from proxy.core.conversation.alignment import Alignment, align
+from proxy.core.conversation.alignment import align
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import chain_of, is_id, owner_of, split_id
 from proxy.core.conversation.records import StoredConversation, TurnRecord
-from proxy.core.conversation.request import ModelRequest
-from proxy.core.errors import ConversationConflict, ConversationNotFound, StoreFull
+from proxy.core.conversation.request import Dialect, ModelRequest
+from proxy.core.conversation.stored_format import StoredFormat
+from proxy.core.errors import ConversationConflict, StoreFull
 from proxy.core.ports import (
     Caller,
     ConversationStore,
@@ -34,7 +35,8 @@ from proxy.core.ports import (
 from proxy.core.report import Report
 from proxy.pipeline.identify import tenant_of
 from proxy.pipeline.stored_conversation import StoredConversationReader, missing, under_way
-from proxy.pipeline.values import STORE_FULL, Controls, Exchange, GiveUp, Progress, Result
+from proxy.pipeline.values import STORE_FULL, Controls, Exchange, GiveUp, Progress, Result, StoredPlace
+from proxy.pipeline.whole_request import WholeRequest, joined, name_of, place_of
 
 OnConflict = Literal["reject", "wait"]
 _FIRST_RETRY_SECONDS = 0.02
@@ -59,6 +61,7 @@ class HistoryTurn:
         controls: Controls,
         *,
         gap: str,
+        place: StoredPlace | None,
         started: StartedTurn,
         lease: Lease,
         keeper: LeaseKeeper,
@@ -70,6 +73,8 @@ class HistoryTurn:
         """The client's controls, with the name that the conversation's chain is made by."""
         self.gap = gap
         """What client and store do not both know, for the report."""
+        self.place = place
+        """Present where messages came in another dialect, so that the chain is that of the store."""
         self._started = started
         self._lease = lease
         self._keeper = keeper
@@ -115,11 +120,12 @@ class StoredHistory:
         turns: TurnStore,
         heads: RequestHeads,
         leases: LeaseStore,
+        formats: StoredFormat,
         rules: TurnRules,
         full: Collection[str] = (),
     ) -> None:
         self._upstream = upstream
-        self._reader = StoredConversationReader(store)
+        self._reader = StoredConversationReader(store, formats)
         self._turns = turns
         self._heads = heads
         self._leases = leases
@@ -140,12 +146,19 @@ class StoredHistory:
         started, lease = await self._take(tenant, controls.conversation or "")
         keeper = LeaseKeeper(self._leases, lease, LEASE_SECONDS)
         try:
-            whole, controls, gap = await self._complete(request, tenant, controls, started)
+            whole = await self._complete(request, tenant, controls, started)
         except BaseException:  # also a client that leaves: the turn is free at once
             await keeper.end()
             raise
         return HistoryTurn(
-            whole, controls, gap=gap, started=started, lease=lease, keeper=keeper, give_up=self._turns.give_up
+            whole.request,
+            whole.controls,
+            gap=whole.gap,
+            place=whole.place,
+            started=started,
+            lease=lease,
+            keeper=keeper,
+            give_up=self._turns.give_up,
         )
 
     async def _take(self, tenant: str, name: str) -> tuple[StartedTurn, Lease]:
@@ -168,16 +181,17 @@ class StoredHistory:
 
     async def _complete(
         self, request: ModelRequest, tenant: str, controls: Controls, started: StartedTurn
-    ) -> tuple[ModelRequest, Controls, str]:
-        """Return the request with all its messages, the controls to go on with, and the gap."""
+    ) -> WholeRequest:
+        """Add a conversation's earlier messages to a request."""
         record = started.record
         if record is None:
-            return request, controls, ""
+            return WholeRequest(request, controls)
         dialect = request.dialect
-        raws = await self._reader.sendable(record, dialect)
+        history = await self._reader.sendable(record, dialect)
+        raws = history.raws
         unreadable = record.message_count - len(raws)
-        stored: Sequence[Message] = ()
-        if raws:
+        stored: Sequence[Message] = history.messages or ()
+        if raws and history.messages is None:
             stored = (await dialect.parse(dialect.body_with_raw(request, raws), bounded=False)).messages
         others = [message for message in request.messages if not message.is_system]
         alignment = align(
@@ -187,13 +201,21 @@ class StoredHistory:
             raise ConversationConflict(
                 "The newest message was answered already, and the conversation has gone on since. Send what is new."
             )
-        joined = _joined(request.messages, raws, alignment)
-        if not request.messages[0].is_system:
-            joined = [*await self._heads.leading_system_messages(record.id), *joined]
-        whole = await dialect.parse(dialect.body_with_raw(request, joined), bounded=False)
-        name = _name_of(tenant, record, stored, gaps=unreadable > 0)
+        raws = joined(request.messages, raws, alignment)
+        if not request.messages[0].is_system and dialect.system_member not in request.fields:
+            raws = [*await self._heads_of(record, dialect), *raws]
+        whole = await dialect.parse(dialect.body_with_raw(request, raws), bounded=False)
+        name = name_of(tenant, record, history.hashes[:1], gaps=unreadable > 0)
+        place = None
+        if history.messages is not None and not unreadable:
+            place = place_of(tenant, record, history.hashes[: alignment.base], whole, others[alignment.new :])
         gaps = [f"unreadable={unreadable}" if unreadable else "", alignment.gap]
-        return whole, replace(controls, conversation=name), ", ".join(filter(None, gaps))
+        return WholeRequest(whole, replace(controls, conversation=name), ", ".join(filter(None, gaps)), place)
+
+    async def _heads_of(self, record: StoredConversation, dialect: Dialect) -> Sequence[bytes]:
+        """Return the system messages that began the last request, as far as the dialect has a place for them."""
+        heads = await self._heads.leading_system_messages(record.id)
+        return [raw for raw in self._reader.formats.sendable(heads, dialect) if raw]
 
 
 class _WithGap:
@@ -231,29 +253,3 @@ class _LeasedReply:
                 await self._keeper.end()
             else:
                 self._keeper.leave()
-
-
-def _joined(messages: Sequence[Message], stored: Sequence[bytes], alignment: Alignment) -> list[bytes]:
-    """Return the request's leading system messages, the stored messages, and what is new, byte for byte."""
-    first = next((place for place, message in enumerate(messages) if not message.is_system), len(messages))
-    raws = [message.raw for message in messages[:first]]
-    raws += stored[: alignment.base]
-    others = 0
-    for message in messages[first:]:
-        if message.is_system or others >= alignment.new:
-            raws.append(message.raw)
-        others += not message.is_system
-    return raws
-
-
-def _name_of(tenant: str, record: StoredConversation, stored: Sequence[Message], *, gaps: bool) -> str | None:
-    """Return the name that a conversation's chain is made by: its client's, none, or the empty one.
-
-    Where the first message of a conversation without a name is unreadable, the rest is another conversation.
-    """
-    for name in (record.name or None, None, ""):
-        if chain_of(tenant, stored[:1], conversation=name).family == split_id(record.id)[0]:
-            return name
-    if gaps:
-        return record.name or None
-    raise ConversationNotFound(f"The conversation {record.id!r} cannot be gone on with.")

@@ -115,11 +115,13 @@ def _message(entry: MessageEntry) -> JsonObject:
         "input_tokens": count.input_tokens if count else None,
         "output_tokens": count.output_tokens if count else None,
         "created_at": message.created_at,
-        "message": json.loads(message.raw),
+        "message": json.loads(entry.shown),
     }
-    original = entry.original
-    if original is not None and not original.unreadable:
-        fields |= {"original": json.loads(original.raw)}
+    if entry.shown != message.raw:  # of another dialect; of the Responses API, a message may be several items
+        items = json.loads(b"[" + message.raw + b"]")
+        fields["source"] = items if len(items) > 1 else items[0]
+    if entry.original:
+        fields["original"] = json.loads(entry.original)
     return fields
 
 

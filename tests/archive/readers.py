@@ -9,6 +9,8 @@ from proxy.archive import ArchiveAccess, ConversationReader, StandingSummaries
 from proxy.archive.search_index import MessageSearch
 from proxy.core.conversation.request import Dialect
 from proxy.core.ports import DeletionHook
+from proxy.dialects.chat.dialect import ChatDialect
+from proxy.dialects.stored import StoredMessageReader
 from proxy.store.conversations import RedisStore
 
 NOTHING = cast("Any", None)
@@ -19,9 +21,10 @@ def reader(
     *,
     upstream: Any = NOTHING,
     hooks: Sequence[DeletionHook] = (),
-    dialect: Dialect = NOTHING,
+    dialect: Dialect | None = None,
 ) -> ConversationReader:
     """Return a reader that knows no model."""
+    dialect = dialect or ChatDialect()
     return ConversationReader(
         access=ArchiveAccess(store, upstream),
         store=store,
@@ -29,5 +32,6 @@ def reader(
         search=MessageSearch(),
         deletion_hooks=hooks,
         dialect=dialect,
+        formats=StoredMessageReader([dialect]),
         clock=lambda: 2_000_000_000.0,
     )

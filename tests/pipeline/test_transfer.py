@@ -18,6 +18,7 @@ from proxy.core.conversation.request import ModelRequest
 from proxy.core.errors import BadImport, ConversationConflict, StoreUnavailable
 from proxy.core.ports import Caller, RequestCount, Route, StartedTurn, Stored
 from proxy.dialects.chat.dialect import ChatDialect
+from proxy.dialects.stored import StoredMessageReader
 from proxy.pipeline.identify import tenant_of
 from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
@@ -102,6 +103,7 @@ class Desk:
             leases=RedisLeases(store.ask),
             counter=self.counter,
             dialect=dialect,
+            formats=StoredMessageReader([dialect]),
             clock=lambda: 2_000_000_000.0,
             quota=store.usage,
         )

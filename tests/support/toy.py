@@ -35,6 +35,7 @@ class ToyDialect:
     name = "toy"
     path = "/talk"
     messages_member = "turns"
+    system_member: str = ""
     tool_members: tuple[str, ...] = ()
     responses: ResponseFormat | None = None
 

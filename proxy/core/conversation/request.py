@@ -261,6 +261,8 @@ class Dialect(RequestFormat, ReplyFormat, AnswerFormat, Protocol):
     """The path of the upstream's endpoint below its base URL: ``/chat/completions``."""
     messages_member: str
     """The member that has the messages; errors name it."""
+    system_member: str
+    """The member that has the system text beside the messages; empty where only messages have it."""
     tool_members: tuple[str, ...]
     """The members that declare tools."""
     responses: ResponseFormat | None

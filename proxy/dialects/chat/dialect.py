@@ -48,6 +48,7 @@ class ChatDialect(OpenAIErrors):
     name = "chat"
     path: str = "/chat/completions"
     messages_member = "messages"
+    system_member: str = ""
     tool_members: tuple[str, ...] = ("tools", "functions")
     responses: ResponseFormat | None = None
     stream_counts = ChatStreamCounts()

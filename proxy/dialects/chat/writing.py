@@ -7,8 +7,14 @@ speak chat completions only. Source: OpenAI API reference, "Create chat completi
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
-from proxy.core.conversation.messages import JsonValue, Message
+from proxy.core.conversation.messages import JsonValue, Message, Role
+
+_PARTS = frozenset({"image_url", "input_audio", "file"})
+"""Parts other than texts that a user's message may have."""
+_SEALED = frozenset({"thinking", "redacted_thinking", "reasoning", "compaction", "compaction_summary"})
+"""What a model wrote for itself, and only its provider can read."""
 
 
 def write_message(message: Message) -> bytes:
@@ -34,7 +40,26 @@ def write_message(message: Message) -> bytes:
 
 def _content(message: Message) -> JsonValue:
     """Return a plain text where there is no media, else a list of parts."""
-    if not message.media or message.role == "assistant":
+    parts = [part for medium in message.media if (part := _part_of(medium, message.role)) is not None]
+    if not parts:
         return message.text
     texts = [{"type": "text", "text": message.text}] if message.text else []
-    return [*texts, *message.media]
+    return [*texts, *parts]
+
+
+def _part_of(medium: Mapping[str, JsonValue], role: Role) -> Mapping[str, JsonValue] | None:
+    """Return a medium as a part that servers accept; None for what a model wrote for itself.
+
+    An answer may have texts only, and what the format lacks becomes a text: its own where it has one, else its type.
+    """
+    kind = medium.get("type")
+    if kind in _SEALED:
+        return None
+    if kind == "input_image" and isinstance(medium.get("image_url"), str):
+        medium, kind = {"type": "image_url", "image_url": {"url": medium["image_url"]}}, "image_url"
+    if kind in _PARTS and role != "assistant":
+        return medium
+    source = medium.get("source")
+    if isinstance(source, dict) and source.get("type") == "text" and isinstance(source.get("data"), str):
+        return {"type": "text", "text": source["data"]}
+    return {"type": "text", "text": f"[{kind}]"}

@@ -40,6 +40,7 @@ class MessagesDialect(MessagesErrors):
     name = "messages"
     path: str = "/messages"
     messages_member = "messages"
+    system_member: str = "system"
     tool_members: tuple[str, ...] = ("tools",)
     responses: ResponseFormat | None = None
     stream_counts = None

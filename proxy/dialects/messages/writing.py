@@ -34,8 +34,11 @@ _ID = re.compile(r"[^a-zA-Z0-9_-]")
 def write_message(message: Message) -> bytes:
     """Write a message of any dialect; its text comes before its media and its calls.
 
-    An assistant's media are not written: they are reasoning and items of tools of another provider.
+    An assistant's media are not written: they are reasoning and items of tools of another provider. A system message
+    has no place among the messages, since only some servers accept the role; it is empty.
     """
+    if message.is_system:
+        return b""
     texts: list[JsonValue] = [{"type": "text", "text": message.text}] if message.text else []
     blocks = [*texts, *(map(block_of, message.media) if message.role != "assistant" else ())]
     if message.role == "tool":

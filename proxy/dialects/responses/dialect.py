@@ -45,6 +45,7 @@ class ResponsesDialect(ResponsesErrors):
     name = "responses"
     path: str = "/responses"
     messages_member = "input"
+    system_member: str = "instructions"
     tool_members: tuple[str, ...] = ("tools",)
     responses: ResponseFormat | None = StoredResponseFormat()
     stream_counts = None
