@@ -6,7 +6,7 @@ adds the time limits, the outage backoff and the scripts' names.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from proxy.core.conversation.prefix import is_id, split_id
@@ -15,6 +15,7 @@ from proxy.store.connection.call import LARGE_BYTES, LargeStoreCall, StoreCall
 from proxy.store.connection.client import UNKNOWN_SCRIPT, connect
 from proxy.store.connection.outage import OutageBackoff
 from proxy.store.connection.probing import Probing
+from proxy.store.connection.url import read_address
 
 Ask = Callable[..., Awaitable[Any]]
 """``CommandSender.ask``, as the adapters are given it."""
@@ -40,6 +41,8 @@ class CommandSender:
         self, url: str, *, recall_timeout_seconds: float, record_timeout_seconds: float, library: bool = False
     ) -> None:
         self._client = connect(url, library=library)
+        self.is_cluster = read_address(url)[1]
+        """Whether a script may only use keys of one slot."""
         self.backoff = backoff = OutageBackoff(self._begin_probes)
         self._probes = Probing(backoff, self.ping)
         self._record_seconds = record_timeout_seconds
@@ -76,6 +79,13 @@ class CommandSender:
             return await self._client.call("EVALSHA", script.sha, 1, prefix, *arguments)
         except UNKNOWN_SCRIPT:
             return await self._client.call("EVAL", script.source, 1, prefix, *arguments)
+
+    async def run_with_keys(self, script: scripts.Script, names: Sequence[str], *arguments: str | bytes | float) -> Any:
+        """Run a script over several keys, which need not be in one slot where the store is no cluster."""
+        try:
+            return await self._client.call("EVALSHA", script.sha, len(names), *names, *arguments)
+        except UNKNOWN_SCRIPT:
+            return await self._client.call("EVAL", script.source, len(names), *names, *arguments)
 
     async def run_large(self, script: scripts.Script, family: str, *arguments: str | bytes | float) -> Any:
         """Run a script whose arguments are megabytes."""

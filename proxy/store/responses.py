@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -18,10 +18,11 @@ from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import digest_of
 from proxy.core.conversation.prefix import FAMILY_CHARACTERS, OWN_CHARACTERS, split_id
 from proxy.core.conversation.responses import OutputItem, ResponseRecord
-from proxy.core.errors import RecordUnreadable
+from proxy.core.errors import RecordUnreadable, StoreError
 from proxy.store import keys, scripts
 from proxy.store.codec import VERSION, Codec, unreadable
 from proxy.store.commands import CommandSender
+from proxy.store.scripts import Argument
 
 LONG_BYTES = 256
 """Longer members of a response are stored apart, once for each conversation."""
@@ -57,7 +58,7 @@ _DECODER = msgspec.msgpack.Decoder(_Response)
 
 
 class RedisResponses:
-    """Responses in Redis. Its state is the digests of long members that the store has."""
+    """Responses in Redis. Its state is the digests of long members that the store has, and whether it is a cluster."""
 
     def __init__(self, sender: CommandSender, codec: Codec, keep_seconds: int) -> None:
         """Send nothing yet.
@@ -67,6 +68,8 @@ class RedisResponses:
         self._sender = sender
         self._codec = codec
         self._keep_seconds = keep_seconds
+        self._slots_apart = sender.is_cluster
+        """Whether a script cannot also write what leads to a response. Some servers turn out to be clusters."""
         self._stored: BoundedCache[tuple[str, bytes], bool] = BoundedCache(STORED_MEMBERS)
 
     async def keep(self, owner: str, response: ResponseRecord, seconds: int) -> None:
@@ -77,9 +80,22 @@ class RedisResponses:
         """
         head, long = _split(response.head)
         packed = self._codec.seal(VERSION + _pack(_packable(response, head)))
+        leading = [keys.response(owner, name) for name in _names(response)]
+        apart: list[str] = []
+        if self._slots_apart:
+            leading, apart = [], leading
         target = response.conversation + response.id
-        leading = [self._lead(owner, name, target) for name in _names(response)]
-        await asyncio.gather(self._keep(response, seconds, packed, long), *leading)
+        facts = (seconds, response.id, packed, target, self._keep_seconds)
+        try:
+            await self._keep(response.conversation, leading, facts, long)
+        except StoreError as error:
+            if "CROSSSLOT" not in error.internal:
+                raise
+            self._slots_apart = True
+            apart = leading
+            await self._keep(response.conversation, (), facts, long)
+        if apart:
+            await asyncio.gather(*[self._lead(name, target) for name in apart])
 
     async def find(self, owner: str, identifier: str) -> ResponseRecord | None:
         """Return the response with this id, or with an item of this id; None where the owner has none.
@@ -144,35 +160,36 @@ class RedisResponses:
             *[self._sender.ask("DEL", name) for name in names],
         )
 
-    async def _keep(self, response: ResponseRecord, seconds: int, packed: bytes, long: Mapping[bytes, bytes]) -> None:
-        conversation = response.conversation
+    async def _keep(
+        self, conversation: str, leading: Sequence[str], facts: tuple[Argument, ...], long: Mapping[bytes, bytes]
+    ) -> None:
+        """Write a response, with those of its long members that the store has not yet."""
         new = {digest: raw for digest, raw in long.items() if (conversation, digest) not in self._stored}
-        if await self._write(response, seconds, packed, new, long.keys() - new) == _MISSING:
-            await self._write(response, seconds, packed, long, ())
-        for digest in long:
+        if await self._write(conversation, leading, facts, new, long.keys() - new) == _MISSING:
+            await self._write(conversation, leading, facts, long, ())
+        for digest in new:
             self._stored.put((conversation, digest), value=True)
 
     async def _write(
         self,
-        response: ResponseRecord,
-        seconds: int,
-        packed: bytes,
+        conversation: str,
+        leading: Sequence[str],
+        facts: tuple[Argument, ...],
         new: Mapping[bytes, bytes],
         withheld: Iterable[bytes],
     ) -> int:
-        """Write a response with its long members, but for those that the store has."""
-        family, own = split_id(response.conversation)
+        family, own = split_id(conversation)
         members: list[bytes] = []
         for digest, raw in new.items():
             members += (_MARK + digest, self._codec.seal(raw))
         members += [_MARK + digest for digest in withheld]
-        facts = (own, seconds, response.id, packed, len(new))
+        names = (keys.family_prefix(family), *leading)
         with self._sender.recording:
-            return int(await self._sender.run(scripts.KEEP_RESPONSE, family, b"", 0, *facts, *members))
+            return int(await self._sender.run_with_keys(scripts.KEEP_RESPONSE, names, own, *facts, len(new), *members))
 
-    def _lead(self, owner: str, name: str, target: str) -> Awaitable[object]:
+    def _lead(self, name: str, target: str) -> Awaitable[object]:
         lasting = ("EX", self._keep_seconds) if self._keep_seconds else ()
-        return self._sender.ask("SET", keys.response(owner, name), target, *lasting)
+        return self._sender.ask("SET", name, target, *lasting)
 
     def _renew(self, at: str) -> Awaitable[object]:
         seconds = self._keep_seconds

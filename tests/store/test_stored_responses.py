@@ -118,3 +118,16 @@ async def test_a_cipher_seals_responses(url: str) -> None:
         assert dict((await sealing.responses.with_head(found)).head) == head
     finally:
         await sealing.close()
+
+
+async def test_a_server_that_turns_out_to_be_a_cluster_gets_each_key_apart(cluster_url: str) -> None:
+    """Behind one plain address: it refuses the script that writes all of them, once."""
+    plain = cluster_url.replace("redis+cluster://", "redis://")
+    store = RedisStore(plain, Codec(), ttl_seconds=60, recall_timeout_seconds=5, record_timeout_seconds=5)
+    try:
+        for identifier in ("resp_1", "resp_2"):
+            await store.record(answered("apart", identifier))
+            assert await store.responses.find("apart", identifier) is not None
+        assert await store.responses.find("apart", "msg_1") is not None
+    finally:
+        await store.close()
