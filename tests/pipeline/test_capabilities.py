@@ -151,6 +151,21 @@ def test_a_body_is_asked_for_before_it_is_sent(bench: Bench, wire: socket.socket
     assert "expect" not in bench.upstream.last.headers
 
 
+@pytest.mark.parametrize(
+    ("line", "length", "status"),
+    [
+        (b"POST /none HTTP/1.1", 10, 404),
+        (b"DELETE /v1/models HTTP/1.1", 10, 405),
+        (b"POST /v1/chat/completions HTTP/1.1", 10**9, 413),
+    ],
+)
+def test_a_body_that_nobody_wants_is_not_asked_for(wire: socket.socket, line: bytes, length: int, status: int) -> None:
+    """The client gets its answer at once and keeps its body (RFC 9110, section 10.1.1)."""
+    head = b"host: localhost\r\nexpect: 100-continue\r\ncontent-length: %d\r\n\r\n" % length
+    wire.sendall(line + b"\r\n" + head)
+    assert answer(wire)[0] == status
+
+
 def test_a_body_in_chunks_is_read_whole(bench: Bench, wire: socket.socket) -> None:
     """On both transports; the upstream gets its length."""
     wire.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n")

@@ -69,6 +69,8 @@ class ServerExchange:
         if cycle.response_started or (head is None and message["type"] != "http.response.start"):
             return cycle.send(message)
         if head is None:
+            if cycle.waiting_for_100_continue and cycle.more_body:
+                cycle.keep_alive = False  # the client will not send its body, so its next bytes are another request
             self._head = message
             return self._done
         self._head = None

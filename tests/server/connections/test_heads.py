@@ -221,3 +221,35 @@ def test_a_refusal_comes_after_the_answers_of_earlier_requests() -> None:
         client.send(GET * 3 + b"nonsense\r\n\r\n")
         assert [client.answer()[0] for _ in range(3)] == [200, 200, 200]
         assert client.error() == (400, "invalid_http_request")
+
+
+async def deaf(scope: Any, _: Any, send: Any) -> None:
+    """An application that reads no body."""
+    assert scope["type"] == "http"
+    await answered(send, b"no")
+
+
+def test_a_body_that_is_not_asked_for_ends_the_connection() -> None:
+    """After ``Expect: 100-continue`` the client keeps its body, and its next request would be taken for that."""
+    head = b"POST / HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n"
+    with Served(deaf) as served:
+        with served.client() as client:
+            client.send(head)
+            status, lines, body = client.answer()
+            assert (status, lines["connection"], body, client.ended) == (200, "close", b"no", True)
+        with served.client() as client:
+            client.send(head + b"{}" + GET)  # this one did not wait, so nothing is lost
+            assert [client.answer()[0], client.answer()[0]] == [200, 200]
+
+
+def test_an_offer_of_a_websocket_reaches_the_application() -> None:
+    """Without its option in ``Connection``; of any other protocol nothing is left (RFC 9110, section 7.8)."""
+
+    async def echo(scope: Any, _: Any, send: Any) -> None:
+        named = [name + b"=" + value for name, value in scope["headers"] if name in (b"upgrade", b"connection")]
+        await answered(send, b" ".join(named))
+
+    with Served(echo) as served, served.client() as client:
+        for offer, shown in ((b"WebSocket", b"connection= upgrade=WebSocket"), (b"h2c", b"connection=")):
+            client.send(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: %b\r\n\r\n" % offer)
+            assert client.answer()[2] == shown
