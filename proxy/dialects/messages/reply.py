@@ -59,7 +59,6 @@ class MessageFold:
 
     def __init__(self) -> None:
         self.ended = False
-        self._has_begun = False
         self._blocks: dict[int, _PartialBlock] = {}
         self._usage: dict[str, JsonValue] = {}
         self._has_reason = False
@@ -79,7 +78,6 @@ class MessageFold:
                 if isinstance(block := data.get("content_block"), dict):
                     self._blocks[_index(data)] = _PartialBlock(block)
             case "message_start":
-                self._has_begun = True
                 message = data.get("message")
                 self._add_usage(message.get("usage") if isinstance(message, dict) else None)
             case "message_delta":
@@ -96,7 +94,7 @@ class MessageFold:
     def reply(self) -> Reply:
         """Return the folded reply."""
         blocks: list[JsonValue] = [self._blocks[index].value() for index in sorted(self._blocks)]
-        is_whole = self._has_begun and self.ended and self._has_reason and self._error is None
+        is_whole = self.ended and self._has_reason and self._error is None
         message = _message(blocks) if blocks or is_whole else None
         return Reply(message, complete=is_whole, usage=self._usage, error=self._error)
 

@@ -138,6 +138,13 @@ def test_a_stream_without_its_end_or_its_reason_is_not_complete(stream: list[byt
     assert blocks_of(reply)[0]["text"] == "Yes."
 
 
+def test_a_stream_without_its_beginning_is_complete() -> None:
+    """llama.cpp sends no ``message_start`` where its first token is a part of an emoji."""
+    reply = folded(b"".join(streamed_reply(streamed_text("Yes."))[1:]))
+    assert (blocks_of(reply), reply.complete) == ([text("Yes.")], True)
+    assert DIALECT.usage(reply.usage).input_tokens is None
+
+
 def test_an_error_within_a_stream_is_the_replys_error() -> None:
     """And no end is waited for."""
     problem = {"type": "overloaded_error", "message": "Overloaded"}
