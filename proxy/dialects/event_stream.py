@@ -102,7 +102,11 @@ class EventStream:
         """Fold one event."""
         if self.ended or not event:
             return
-        payload = b"\n".join([line[5:].strip() for line in event.split(b"\n") if line.startswith(b"data:")])
+        at = event.find(b"\ndata:")
+        if at >= 0 and event.count(b"\n") == 1:  # nearly always
+            payload = event[at + 6 :].strip()
+        else:
+            payload = b"\n".join([line[5:].strip() for line in event.split(b"\n") if line.startswith(b"data:")])
         if payload:
             self._fold.add(payload)
             self.ended = self._fold.ended

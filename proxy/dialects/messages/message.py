@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from proxy.core.conversation.digest import Part, long_meaning, meaning
-from proxy.core.conversation.messages import STEP_CHARS, JsonValue, Message, Role, ToolCall, printable
+from proxy.core.conversation.messages import STEP_CHARS, JsonValue, Message, Role, ToolCall, framed, hashed, printable
 from proxy.core.errors import InvalidRequest
 from proxy.dialects.json_bounds import MAX_PART_VALUES
 from proxy.dialects.messages.blocks import REASONING, call_of, content_blocks, part_of, reasoning_part, string_of
@@ -23,6 +23,9 @@ from proxy.dialects.raw_json import SURROGATE, decode_value, read_elements, read
 ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 """``system`` among the messages is in beta; Claude Code uses it."""
 RESULT = "tool_result"
+_DIGEST_STARTS = {role: framed(role.encode(), b"text") for role in ROLES.values()}
+_DIGEST_END = framed(b"calls", b"", b"", b"")
+"""What the digest of a message with one text hashes before and after the text; ``meaning`` has the whole rule."""
 USER_START, USER_END = b'{"role":"user","content":[', b"]}"
 
 
@@ -46,8 +49,11 @@ def read_element(raw: bytes, index: int) -> tuple[Message, ...]:
     """
     where = f"messages.{index}"
     value = decode_value(raw, where, most_values=MAX_PART_VALUES)
+    plain = read_plain(raw, value)
+    if plain is not None:
+        return (plain,)
     try:
-        return _read(raw, value, where)
+        return read_decoded(raw, value, where)
     except RecursionError as error:
         raise InvalidRequest(f"{where} is nested too deeply.", param=where, code="invalid_json") from error
 
@@ -76,7 +82,36 @@ def is_message(raw: bytes) -> bool:
         return False
 
 
-def _read(raw: bytes, value: JsonValue, where: str) -> tuple[Message, ...]:
+def read_plain(raw: bytes, value: JsonValue) -> Message | None:
+    """Read a message that is one text, as nearly every message is; None for any other value.
+
+    The result is that of ``read_decoded``, in a fourth of the time.
+    """
+    if not isinstance(value, dict) or len(raw) > STEP_CHARS:
+        return None
+    name, text = value.get("role"), value.get("content")
+    role = ROLES.get(name) if isinstance(name, str) else None
+    if isinstance(text, list) and len(text) == 1 and isinstance(text[0], dict):
+        text = text[0].get("text") if text[0].get("type") == "text" else None
+    if role is None or not isinstance(text, str):
+        return None
+    significant = text.strip() if role == "assistant" else text
+    try:
+        encoded = significant.encode()
+    except UnicodeEncodeError:
+        return None  # an unpaired surrogate
+    if not encoded:
+        return None
+    digest = hashed(b"".join((_DIGEST_STARTS[role], len(encoded).to_bytes(8, "little"), encoded, _DIGEST_END)))
+    return Message(raw, role, text, digest)
+
+
+def read_decoded(raw: bytes, value: JsonValue, where: str) -> tuple[Message, ...]:
+    """Read any message after its JSON was decoded.
+
+    :param where: its place, for the error's ``param``
+    :raises InvalidRequest: it is not a message
+    """
     if not isinstance(value, dict):
         raise InvalidRequest(f"Each message must be an object; {where} is not.", param=where, code="invalid_type")
     name = value.get("role")

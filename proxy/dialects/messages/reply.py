@@ -17,7 +17,7 @@ from proxy.core.conversation.messages import JsonValue, Message
 from proxy.core.conversation.reply import EMPTY_REPLY, Reply
 from proxy.core.errors import InvalidRequest
 from proxy.core.report import Usage
-from proxy.dialects.messages.message import read_message
+from proxy.dialects.messages.message import read_decoded, read_plain
 
 END = re.compile(rb'"message_stop"|event:[ ]?message_stop')
 """Bytes that stand in the event that ends a stream."""
@@ -28,6 +28,23 @@ MAX_COUNT = 2**53
 _TEXT_DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 _INPUTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _decode = msgspec.json.Decoder().decode
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class _TextDelta(msgspec.Struct):
+    type: str
+    text: str
+
+
+class _TextEvent(msgspec.Struct):
+    """An event that has the next piece of a text."""
+
+    type: str
+    index: int
+    delta: _TextDelta
+
+
+_TEXT_EVENT = msgspec.json.Decoder(_TextEvent)
 
 
 def fold_body(data: bytes) -> Reply:
@@ -66,6 +83,23 @@ class MessageFold:
 
     def add(self, payload: bytes) -> None:
         """Take in one event; what cannot be read is skipped."""
+        if not self._add_text(payload):
+            self._add_event(payload)
+
+    def _add_text(self, payload: bytes) -> bool:
+        """Take in the next piece of a text, as nearly every event is; return False for any other event."""
+        try:
+            event = _TEXT_EVENT.decode(payload)
+        except (ValueError, RecursionError):
+            return False
+        if event.type != "content_block_delta" or event.delta.type != "text_delta":
+            return False
+        block = self._blocks.get(event.index)
+        if block is not None:
+            block.add_text("text", event.delta.text)
+        return True
+
+    def _add_event(self, payload: bytes) -> None:
         data = _decoded(payload)
         if not isinstance(data, dict):
             return
@@ -119,7 +153,7 @@ class _PartialBlock:
         name = _TEXT_DELTAS.get(kind) if isinstance(kind, str) else None
         text = delta.get(name) if name is not None else None
         if name is not None and isinstance(text, str):
-            self._texts.setdefault(name, []).append(text)
+            self.add_text(name, text)
             return
         if kind == "citations_delta":
             self._extend("citations", [delta.get("citation")])
@@ -128,11 +162,15 @@ class _PartialBlock:
             if member == "type":
                 continue
             if member != "signature" and isinstance(value, str):
-                self._texts.setdefault(member, []).append(value)
+                self.add_text(member, value)
             elif isinstance(value, list):
                 self._extend(member, value)
             elif value is not None:
                 self._block[member] = value
+
+    def add_text(self, name: str, text: str) -> None:
+        """Take in the next piece of a member that is a text."""
+        self._texts.setdefault(name, []).append(text)
 
     def value(self) -> dict[str, JsonValue]:
         """Return the block as joined so far."""
@@ -166,20 +204,25 @@ def _message(content: list[JsonValue]) -> Message | None:
     value = {"role": "assistant", "content": content}
     try:
         try:
-            raw = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+            raw = _encode(value).encode()
         except UnicodeEncodeError:
             raw = json.dumps(value, separators=(",", ":")).encode()
-        return read_message(raw)
+        return read_plain(raw, value) or read_decoded(raw, value, "reply")[0]
     except (InvalidRequest, RecursionError):
         return None
 
 
 def _decoded(data: bytes) -> JsonValue:
     """Decode JSON, or return None; the standard library reads unpaired surrogates, which msgspec refuses."""
-    for decode in (_decode, json.loads):
-        with suppress(ValueError, RecursionError):
-            value: JsonValue = decode(data)
-            return value
+    try:
+        return _decode(data)
+    except RecursionError:
+        return None
+    except ValueError:
+        pass
+    with suppress(ValueError, RecursionError):
+        value: JsonValue = json.loads(data)
+        return value
     return None
 
 

@@ -11,6 +11,7 @@ import pytest
 from proxy.core.conversation.request import ModelRequest
 from proxy.core.errors import InvalidRequest
 from proxy.dialects.messages.dialect import MessagesDialect
+from proxy.dialects.messages.message import read_decoded, read_plain
 from tests.dialects.messages.anthropic_talk import (
     CACHED,
     PARAMS,
@@ -191,3 +192,21 @@ def test_only_a_compaction_is_left_to_the_provider(edits: Any, *, is_left: bool)
     """Claude Code always sends an edit of thinking."""
     body = request_body([user("Hi.")], context_management={"edits": edits})
     assert bool(asyncio.run(MessagesDialect().parse(body)).left_to_upstream) == is_left
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", "system"])
+@pytest.mark.parametrize("content", ["Hi.", " Hi.\n", [text("Hi.")], [text(" Hi.", cache_control=CACHED)]])
+def test_a_plain_message_is_read_as_any_other(role: str, content: Any) -> None:
+    """The quick way gives the same message."""
+    raw = json.dumps({"role": role, "content": content}).encode()
+    assert read_plain(raw, json.loads(raw)) == read_decoded(raw, json.loads(raw), "messages.0")[0]
+
+
+@pytest.mark.parametrize(
+    "content", ["", " ", None, [], [text("")], [thinking("Hm.")], [text("A"), text("B")], "\ud83d"]
+)
+def test_a_message_that_is_not_plain_is_left_to_the_other_way(content: Any) -> None:
+    """It has no text, an empty one, several, or half a character."""
+    raw = json.dumps({"role": "assistant", "content": content}).encode()
+    assert read_plain(raw, json.loads(raw)) is None
+    assert len(read_decoded(raw, json.loads(raw), "messages.0")) == 1
