@@ -189,3 +189,18 @@ def test_a_refused_origin_is_warned_of_once(start: Start) -> None:
     assert len(warnings) == len(set(warnings)) <= 32
     assert "https://0.example" in warnings[0]
     assert "server.allowed_origins" in warnings[0]
+
+
+def test_every_path_tells_its_methods_and_answers_head_where_it_answers_get(start: Start) -> None:
+    """Whatever is wired: ``OPTIONS`` lists the methods of the path, with ``HEAD`` beside ``GET``."""
+    client = start()
+    served: dict[str, set[str]] = {}
+    for method, path in every_endpoint(client):
+        if path.startswith("/") and path != "/nowhere":
+            served.setdefault(path, {"OPTIONS"}).add(method)
+    assert len(served) > 20
+    for path, methods in served.items():
+        got = client.options(path)
+        assert got.status_code == 204, path
+        assert methods <= set(got.headers["allow"].split(", ")), path
+        assert "HEAD" in methods or "GET" not in methods, path
