@@ -239,3 +239,39 @@ def test_a_request_that_asks_for_a_compaction_is_left_to_the_provider(anthropic_
     assert "compact_20260112" in left.headers["x-tidemark-warning"]
     edits = [{"type": "clear_thinking_20251015", "keep": "all"}]
     assert anthropic_client.ask(talk, context_management={"edits": edits}).headers["x-tidemark-action"] == "compacted"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_command_is_answered_where_it_is_switched_on(
+    bench: Bench, request: pytest.FixtureRequest, *, stream: bool
+) -> None:
+    """In this dialect, and without a trace in what goes upstream; else it is a question like any other."""
+    bench.upstream.script = speaking
+    off = AnthropicClient(bench.client(f"{request.node.nodeid} off"))
+    assert off.ask([user("/context")]).json()["content"][0]["text"] == "Fine weather."
+    client = AnthropicClient(bench.client(request.node.nodeid, more=", command_dialects: [chat, messages]"))
+    talk = [user("Look."), assistant(calls("look", "a"), calls("look", "b"))]
+    talk += [user(result("a", "One."), result("b", "Two.")), assistant("Done.")]
+    answer = client.ask([*talk, user("/context")], stream=stream)
+    if stream:
+        said = "".join(
+            [
+                data["delta"]["text"]
+                for data in events_in(answer.content)
+                if data["type"].endswith("_delta") and "text" in data["delta"]
+            ]
+        )
+    else:
+        said = answer.json()["content"][0]["text"]
+    assert "Total tokens" in said
+    client.ask([*talk, user("/context"), assistant(said), user("And now?")])
+    assert bench.upstream.last.json["messages"] == [*talk, user("And now?")]
+
+
+def test_an_answer_that_the_client_began_goes_upstream_as_it_is(
+    bench: Bench, anthropic_client: AnthropicClient
+) -> None:
+    """The last message is the assistant's."""
+    talk = [user("How is the weather?"), assistant("The weather is")]
+    assert anthropic_client.ask(talk).status_code == 200
+    assert bench.upstream.last.json["messages"] == talk
