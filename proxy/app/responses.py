@@ -52,7 +52,6 @@ def stored_response_endpoints(
         seal=seal,
         compacts_itself=lambda route: bool(parts.upstream.keeps_responses(route)),
     )
-    reading = StoredResponses(
-        parts.upstream, store.responses, EarlierMessages(store, store.responses, parts.formats), dialect.responses
-    )
+    earlier = EarlierMessages(store, store.responses, parts.formats)
+    reading = StoredResponses(parts.upstream, store.responses, earlier, dialect, dialect.responses)
     return StoredResponseEndpoints(reading, compaction, auth, max_body_bytes)

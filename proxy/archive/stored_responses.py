@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from proxy.core.conversation.prefix import owner_of
+from proxy.core.conversation.request import Dialect
 from proxy.core.conversation.responses import OUTPUT, ResponseFormat, ResponseRecord
 from proxy.core.errors import ModelNotFound, UpstreamError
 from proxy.core.ports import Caller, ResponseStore, Route, Upstream, UpstreamReply
@@ -27,7 +28,9 @@ class StoredResponses:
     upstream: Upstream
     responses: ResponseStore
     earlier: EarlierMessages
+    dialect: Dialect
     format: ResponseFormat
+    """That of the dialect."""
 
     async def find(self, identifier: str, caller: Caller) -> ResponseRecord | None:
         """Return the caller's response with this id; None where there is none, or its conversation is gone.
@@ -39,15 +42,16 @@ class StoredResponses:
 
     async def members(self, record: ResponseRecord) -> Mapping[str, bytes] | None:
         """Return the raw members of a response object, in order; None where its output is gone."""
-        output = await self.earlier.output(record)
-        if not output:
+        stored = await self.earlier.output(record, self.dialect)
+        if not stored:
             return None
+        output = self.format.output_of(stored, record.items)
         head = (await self.responses.with_head(record)).head
         return {name: b"[" + output + b"]" if name == OUTPUT else raw for name, raw in head.items()}
 
     async def input_items(self, record: ResponseRecord) -> Sequence[bytes]:
         """Return the items of the request that a response answered, oldest first; none of earlier requests."""
-        messages = await self.earlier.own_input(record)
+        messages = await self.earlier.own_input(record, self.dialect)
         return [raw for message in messages for _, raw in self.format.items_of(message)]
 
     async def forget(self, record: ResponseRecord, caller: Caller, path: str) -> None:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.prefix import owner_of
-from proxy.core.conversation.request import ContinuedRequest, ModelRequest
+from proxy.core.conversation.request import ContinuedRequest, Dialect, ModelRequest
 from proxy.core.conversation.responses import InputReference, ResponseFormat, ResponseRecord
 from proxy.core.conversation.stored_format import StoredFormat
-from proxy.core.errors import InvalidRequest, ItemNotFound, UpstreamError
+from proxy.core.errors import InvalidRequest, ItemNotFound, StoreError, UpstreamError
 from proxy.core.ports import Caller, ConversationStore, ResponseStore, Route, SummarySeal, Upstream
 from proxy.pipeline.earlier_messages import EarlierMessages
 from proxy.pipeline.identify import tenant_of
@@ -181,11 +181,25 @@ class ContinuedRequests:
         """Return the messages of the response that a request goes on from; None where only the upstream may know."""
         if not request.continues:
             return None
-        record = await self._responses.find(asker.owner, request.continues)
+        record = await self._find(request.continues, asker)
         if record is None or record.tenant != asker.tenant or record.upstream_has or record.background:
             return None
-        places = await self._earlier.of(record, request.dialect)
+        try:
+            places = await self._earlier.of(record, request.dialect)
+        except StoreError:
+            if asker.keeps:
+                return None
+            raise
         return None if places is None else _Earlier(*places)
+
+    async def _find(self, identifier: str, asker: _Asker) -> ResponseRecord | None:
+        """Return a stored response; where the upstream has it too, the store may be away."""
+        try:
+            return await self._responses.find(asker.owner, identifier)
+        except StoreError:
+            if asker.keeps:
+                return None
+            raise
 
     async def _items(
         self, request: ModelRequest, responses: ResponseFormat, references: Sequence[InputReference], asker: _Asker
@@ -195,8 +209,8 @@ class ContinuedRequests:
         Consecutive references are rewritten together, because a call goes out with the reasoning before it.
         """
         names = list(dict.fromkeys(reference.text for reference in references))
-        records = await asyncio.gather(*[self._responses.find(asker.owner, name) for name in names])
-        stored = await self._stored_items(responses, dict(zip(names, records, strict=True)), asker)
+        records = await asyncio.gather(*[self._find(name, asker) for name in names])
+        stored = await self._stored_items(request.dialect, dict(zip(names, records, strict=True)), asker)
         groups: list[list[tuple[int, bytes]]] = []
         for reference in references:
             raw = stored.get(reference.text)
@@ -215,17 +229,17 @@ class ContinuedRequests:
         return replaced
 
     async def _stored_items(
-        self, responses: ResponseFormat, records: Mapping[str, ResponseRecord | None], asker: _Asker
+        self, dialect: Dialect, records: Mapping[str, ResponseRecord | None], asker: _Asker
     ) -> Mapping[str, bytes]:
         """Return the bytes of stored items by their ids."""
         reachable = {
             record.id: record for record in records.values() if record is not None and record.tenant == asker.tenant
         }
-        outputs = await asyncio.gather(*[self._earlier.output(record) for record in reachable.values()])
+        outputs = await asyncio.gather(*[self._earlier.output(record, dialect) for record in reachable.values()])
         items: dict[str, bytes] = {}
         for record, output in zip(reachable.values(), outputs, strict=True):
-            if output:
-                items.update(items_by_id(record, responses, output))
+            if output and dialect.responses is not None:
+                items.update(_items_by_id(record, dialect.responses, output))
         return items
 
 
@@ -238,20 +252,9 @@ class _Earlier:
     """How many of them are no system messages."""
 
 
-def items_by_id(record: ResponseRecord, responses: ResponseFormat, output: bytes) -> Mapping[str, bytes]:
-    """Return the items of a response by the ids that its client knows.
-
-    A message is stored once, though two responses may have it: then the ids of the second are matched by their kinds.
-    """
-    stored = responses.items_of(output)
-    by_id = {item.id: raw for item, raw in stored if item.id}
-    for place, item in enumerate(record.items):
-        if item.id and item.id not in by_id:
-            nth = sum(other.type == item.type for other in record.items[:place])
-            alike = [raw for other, raw in stored if other.type == item.type]
-            if nth < len(alike):
-                by_id[item.id] = alike[nth]
-    return by_id
+def _items_by_id(record: ResponseRecord, responses: ResponseFormat, output: bytes) -> Mapping[str, bytes]:
+    """Return the items of a response by the ids that its client knows."""
+    return {item.id: raw for item, raw in responses.items_of(responses.output_of(output, record.items))}
 
 
 def _unknown(response: str) -> InvalidRequest:

@@ -46,13 +46,13 @@ class EarlierMessages:
         raws += [raw for _, raw in waiting]
         return raws, len(sendable)
 
-    async def output(self, record: ResponseRecord) -> bytes:
-        """Return the bytes of a response's output; empty where it is gone."""
+    async def output(self, record: ResponseRecord, dialect: Dialect) -> bytes:
+        """Return the bytes of a response's output, in a dialect; empty where it is gone."""
         count = record.message_count
         messages = await self.store.messages(record.conversation, start=count, stop=count)
-        return messages[0].raw if _are_those_of(record, messages, first=count) else b""
+        return self._as_native(messages[0].raw, dialect) if _are_those_of(record, messages, first=count) else b""
 
-    async def own_input(self, record: ResponseRecord) -> Sequence[bytes]:
+    async def own_input(self, record: ResponseRecord, dialect: Dialect) -> Sequence[bytes]:
         """Return the messages that the answered request brought itself; none where one is gone."""
         first = record.earlier_count + 1
         messages, systems = await asyncio.gather(
@@ -67,8 +67,12 @@ class EarlierMessages:
         for message in messages[: None if record.background else -1]:
             while waiting and waiting[0][0] < message.position:
                 raws.append(waiting.pop(0)[1])
-            raws.append(message.raw)
+            raws.append(self._as_native(message.raw, dialect))
         return [*raws, *(raw for _, raw in waiting)]
+
+    def _as_native(self, raw: bytes, dialect: Dialect) -> bytes:
+        """Return a stored message in its own bytes, or written anew where it came in another dialect."""
+        return raw if not raw or self.formats.is_native(raw, dialect) else self.formats.sendable([raw], dialect)[0]
 
 
 def _are_those_of(record: ResponseRecord, messages: Sequence[StoredMessage], *, first: int) -> bool:

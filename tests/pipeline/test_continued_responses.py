@@ -10,9 +10,10 @@ import httpx
 import pytest
 
 from proxy.core.conversation.summary import OPENING
+from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, Client
 from tests.support.keeping import StatefulUpstream, StatelessUpstream, items, response
-from tests.support.scripted import Answer
+from tests.support.scripted import Answer, Script, Turn, says, tells
 
 WORDS = "The harbour opens at seven, and the ferry to the islands leaves when the tide allows it. "
 
@@ -55,6 +56,11 @@ def stateful(bench: Bench) -> StatefulUpstream:
     """An upstream that keeps everything."""
     bench.upstream.script = made = StatefulUpstream()
     return made
+
+
+def answering(body: dict[str, Any]) -> Script:
+    """An upstream that always gives the same answer."""
+    return lambda _: Answer([json.dumps(body).encode()])
 
 
 def user(text: str) -> dict[str, str]:
@@ -293,3 +299,79 @@ def test_input_tokens_counts_what_led_to_the_response(asking: Asking) -> None:
     first = asking.say(WORDS)
     alone, together = count(input="And?"), count(input="And?", previous_response_id=first["id"])
     assert together > alone + 15
+
+
+@pytest.mark.usefixtures("stateless")
+def test_a_conversation_that_began_in_chat_completions_goes_on_by_id(bench: Bench, asking: Asking) -> None:
+    """Its calls and results are stored as chat messages, and go out as items."""
+    call = {"id": "c1", "type": "function", "function": {"name": "tide", "arguments": "{}"}}
+    talk: list[dict[str, Any]] = [
+        user("The tide?"),
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "High."},
+    ]
+    stateless = bench.upstream.script
+    bench.upstream.script = says("It is high.")
+    began = asking.client.chat(talk)
+    bench.upstream.script = stateless
+    result = {"type": "function_call_output", "call_id": "c1", "output": "High."}
+    called = {"type": "function_call", "call_id": "c1", "name": "tide", "arguments": "{}"}
+    second = asking.post(input=[user("The tide?"), called, result, assistant("It is high."), user("And the wind?")])
+    assert second.headers["x-tidemark-conversation"] == began.headers["x-tidemark-conversation"]
+    asking.say("And the sun?", second.json()["id"])
+    forwarded = bench.upstream.last.json["input"]
+    kinds = [item.get("type", "message") for item in forwarded]
+    assert kinds == ["message", "function_call", "function_call_output", *["message"] * 4]
+    assert forwarded[3]["content"] == "It is high."
+
+
+@pytest.mark.usefixtures("stateless")
+def test_a_response_whose_message_was_stored_before_has_its_own_ids(bench: Bench, asking: Asking) -> None:
+    """The same answer to the same question is one message, and two responses."""
+    bench.upstream.script = says("Fine.")
+    asking.client.chat([user("How is the weather?")])
+    for number in (1, 2):
+        answered = response(number, items("Fine.", number))
+        bench.upstream.script = answering(answered)
+        asking.say("How is the weather?")
+    for number in (1, 2):
+        got = asking.client.http.get(f"/v1/responses/resp_{number}", headers=asking.client.headers())
+        assert got.json()["output"][0]["id"] == f"msg_{number}"
+        assert got.json()["output"][0]["content"][0]["text"] == "Fine."
+        asking.post(
+            input=[user("How is the weather?"), {"type": "item_reference", "id": f"msg_{number}"}, user("And?")]
+        )
+        assert bench.upstream.last.json["input"][1]["content"] == "Fine."
+
+
+def test_a_streamed_response_is_gone_on_from_as_well(bench: Bench, asking: Asking) -> None:
+    """It is stored before its last event is released."""
+    bench.upstream.script = tells(Turn("Fine weather."))
+    bench.upstream.others.kept = None
+    streamed = asking.post(input="How is the weather?", stream=True)
+    last = json.loads(streamed.text.strip().splitlines()[-1].removeprefix("data: "))
+    assert last["type"] == "response.completed"
+    asking.say("And the tide?", last["response"]["id"])
+    assert [item["content"] for item in bench.upstream.last.json["input"]] == [
+        "How is the weather?",
+        "Fine weather.",
+        "And the tide?",
+    ]
+
+
+def test_where_the_upstream_keeps_responses_the_store_may_be_away(
+    bench: Bench, tmp_path_factory: pytest.TempPathFactory, stateful: StatefulUpstream
+) -> None:
+    """Elsewhere nobody knows the earlier messages, and the client may try again."""
+    with EmbeddedValkey(tmp_path_factory.mktemp("gone")) as server:
+        asking = Asking(bench.client("away", store=server.url))
+        asking.say("Hello?", "resp_before")
+        first = asking.say("How is the weather?")
+    asking.say("And the tide?", first["id"])
+    assert bench.upstream.last.json["previous_response_id"] == first["id"]
+    stateful.known.clear()
+    with EmbeddedValkey(tmp_path_factory.mktemp("gone as well")) as server:
+        asking = Asking(bench.client("away as well", store=server.url))
+        first = asking.say("How is the weather?")
+    answer = asking.post(input="And the tide?", previous_response_id=first["id"])
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store_unavailable")

@@ -116,6 +116,15 @@ class ResponseFormat(Protocol):
         """
         ...
 
+    def output_of(self, raw: bytes, items: Sequence[OutputItem]) -> bytes:
+        """Return a stored message as the output of a response, with commas between the items.
+
+        A message is stored once, though two responses may have it: each has the ids that its own client knows.
+
+        :param items: those of the response
+        """
+        ...
+
     def refuses_continuation(self, body: bytes) -> bool:
         """Return whether an upstream's error says that it cannot go on from an earlier response."""
         ...

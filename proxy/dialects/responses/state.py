@@ -17,7 +17,7 @@ from proxy.dialects.bodies import array_of, body_of
 from proxy.dialects.raw_json import decode_value, read_elements, read_members
 from proxy.dialects.responses.openings import opening_error
 from proxy.dialects.responses.request import InputItems
-from proxy.dialects.responses.writing import system_item
+from proxy.dialects.responses.writing import encode_json, system_item
 
 _EARLIER = "previous_response_id"
 _SEALED = ("compaction", "compaction_summary")
@@ -98,6 +98,18 @@ class StoredResponseFormat:
         """Return the error of a stream that begins with one."""
         return opening_error(data)
 
+    def output_of(self, raw: bytes, items: Sequence[OutputItem]) -> bytes:
+        """Return the items of a stored message as those of an answer."""
+        waiting: dict[str, list[str]] = {}
+        for item in items:
+            waiting.setdefault(item.type, []).append(item.id)
+        elements: list[bytes] = []
+        for item, stored in self.items_of(raw):
+            names = waiting.get(item.type)
+            name = (names.pop(0) if names else "") or item.id
+            elements.append(stored if item.id == name and _is_answer(stored) else _answered(stored, item.type, name))
+        return b",".join(elements)
+
     def refuses_continuation(self, body: bytes) -> bool:
         """Return whether an error is about the earlier response, by whatever words a server has for it."""
         return b"previous_response" in body or b"Previous response" in body
@@ -105,6 +117,26 @@ class StoredResponseFormat:
     def repeats_continuation(self, head: Mapping[str, bytes], earlier: str) -> bool:
         """Return whether a response repeats the id that it goes on from."""
         return _value(head.get(_EARLIER, b"null")) == earlier
+
+
+def _is_answer(raw: bytes) -> bool:
+    """Return whether an item has the form that answers have; a client may have echoed it in a shorter one."""
+    value = json.loads(raw)
+    return "type" in value and not isinstance(value.get("content"), str)
+
+
+def _answered(raw: bytes, kind: str, name: str) -> bytes:
+    """Write an item as an answer has it.
+
+    :param name: its id
+    """
+    value = {"id": name, **json.loads(raw), "type": kind}
+    value["id"] = name
+    if kind == "message":
+        value.setdefault("status", "completed")
+        if isinstance(value.get("content"), str):
+            value["content"] = [{"type": "output_text", "text": value["content"], "annotations": [], "logprobs": []}]
+    return encode_json(value)
 
 
 def _elements(fields: Mapping[str, bytes], mark: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
