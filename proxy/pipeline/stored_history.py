@@ -15,6 +15,7 @@ from typing import Literal
 
 from proxy.compaction.leases import LEASE_SECONDS, LeaseKeeper
 from proxy.core.conversation.alignment import align
+from proxy.core.conversation.echoes import with_stored_answers
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import chain_of, is_id, owner_of, split_id
 from proxy.core.conversation.records import StoredConversation, TurnRecord
@@ -195,7 +196,9 @@ class StoredHistory:
             stored = (await dialect.parse(dialect.body_with_raw(request, raws), bounded=False)).messages
         others = [message for message in request.messages if not message.is_system]
         alignment = align(
-            stored, others, reply_lost=record.lost_reply_position == record.message_count and not unreadable
+            stored,
+            with_stored_answers(stored, others),
+            reply_lost=record.lost_reply_position == record.message_count and not unreadable,
         )
         if alignment.standing == "conflicts":
             raise ConversationConflict(

@@ -149,3 +149,26 @@ def test_a_summary_before_the_changed_answer_is_used_again(bench: Bench, request
     again = client.chat([*said, assistant(CHANGES["think block removed"](text)), user(long(99))])
     assert again.headers["x-tidemark-action"] == "reused"
     assert again.headers["x-tidemark-conversation"] == made.headers["x-tidemark-conversation"]
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+@pytest.mark.parametrize("window", [2, 3, 100])
+def test_a_window_of_stored_history_is_found_although_answers_changed(
+    bench: Bench, change: Change, window: int, request: pytest.FixtureRequest
+) -> None:
+    """Nothing is appended twice, and what is stored stays as it was answered."""
+    bench.upstream.script = answering
+    client = bench.client(request.node.nodeid, window=20_000)
+    said: list[Said] = []
+    asked = {"conversation": "windows", "history": "stored"}
+    conversation, answers = "", []
+    for turn in range(5):
+        said.append(user(f"Question {turn}?"))
+        answer = client.chat(said[-window:], **asked)
+        assert "x-tidemark-history-gap" not in answer.headers
+        conversation = answer.headers["x-tidemark-conversation"]
+        answers.append(answer.json()["choices"][0]["message"]["content"])
+        said.append(assistant(change(answers[-1])))
+    messages = stored(bench, client, conversation)
+    assert [one["message"]["content"] for one in messages[1::2]] == answers
+    assert len(messages) == 10

@@ -268,3 +268,32 @@ def test_a_changed_answer_goes_on_in_every_dialect(
     (entry,) = client.http.get("/tidemark/conversations", headers=client.headers()).json()["data"]
     assert ids == {entry["id"]}
     assert entry["messages"] == 28
+
+
+@pytest.mark.parametrize("name", ["responses", "messages"])
+def test_forks_stay_forks_in_every_dialect(bench: Bench, name: str, request: pytest.FixtureRequest) -> None:
+    """A rewind, an edited question and a regeneration begin conversations of their own, and the first one goes on."""
+
+    def thinking_aloud(received: Received) -> Answer:
+        count = len(bench.upstream.received)
+        return tells(Turn(f"<think>{count}</think>At {count} the ferry leaves, and it is blue. " * 3))(received)
+
+    bench.upstream.script = thinking_aloud
+    client = bench.client(request.node.nodeid, window=20_000)
+    speaker = Speaker(client, name)
+    ids = set()
+    for number in range(3):
+        ids.add(speaker.say(user(f"Question {number}?")).headers["x-tidemark-conversation"])
+        (part,) = [part for part in speaker.items[-1]["content"] if "text" in part]
+        part["text"] = part["text"].replace("<think>", "").replace("</think>", " ")
+    items = list(speaker.items)
+    for fork in (
+        [*items[:2], user("Otherwise?")],
+        [*items[:2], user("Differently?"), *items[3:], user("On?")],
+        items[:5],
+    ):
+        ids.add(speaker.ask(fork).headers["x-tidemark-conversation"])
+    assert len(ids) == 4
+    assert speaker.say(user("On?")).headers["x-tidemark-conversation"] in ids
+    bench.settle()
+    assert len(client.http.get("/tidemark/conversations", headers=client.headers()).json()["data"]) == 4

@@ -23,6 +23,8 @@ _TELLING = 40
 """Pieces of a text that can tell one answer from another. A text of fewer is a greeting, or the mark of a cut."""
 _OTHER = 0.1
 """Two texts that share a smaller part of their pieces are two answers, and not one that was changed."""
+_SAME = 0.5
+"""Of a window of the conversation, an answer that shares this part of its pieces is the stored one."""
 _REASONING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _REASONING_END = re.compile(r"\A.*</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
 _SPACE = re.compile(r"\s+")
@@ -80,6 +82,29 @@ def repeated_branch(
         if likeness >= 0 and sum(compared) > highest * len(compared):
             best, highest = (index, places), sum(compared) / len(compared)
     return best
+
+
+def with_stored_answers(stored: Sequence[Message], incoming: Sequence[Message]) -> list[Message]:
+    """Return a client's messages with stored answers in place of those that it repeats in other words.
+
+    Stored history aligns the result with what is stored. A client may send any part of the conversation, so the message
+    before an answer must be the stored one. An answer at the beginning is the one before the next message, or the
+    newest one where the next message is new.
+    """
+    places: dict[bytes, int] = {message.digest: place for place, message in enumerate(stored)}
+    messages = list(incoming)
+    for index, message in enumerate(messages):
+        if message.role != "assistant" or message.digest in places:
+            continue
+        if index:
+            place = places.get(messages[index - 1].digest, -2) + 1
+        else:
+            place = places.get(messages[1].digest, len(stored)) - 1 if len(messages) > 1 else -1
+        if not 0 <= place < len(stored) or stored[place].role != "assistant":
+            continue
+        if similarity(stored[place], message) >= _SAME:
+            messages[index] = stored[place]
+    return messages
 
 
 def similarity(answer: Message, echo: Message) -> float:

@@ -14,6 +14,8 @@ SENT_MEMBERS = ("role", "content", "refusal", "name", "tool_calls", "function_ca
 """All members that the reference allows in an assistant's message; strict servers refuse others."""
 CALLS = {"tool_calls", "function_call", "audio"}
 """Members with which ``content`` may be null or missing."""
+TEXTS = ("text", "refusal")
+"""The types of an answer's parts; each has its text in a member of that name."""
 _ANSWER = b"assistant"
 
 
@@ -42,11 +44,20 @@ def _sendable(message: dict[str, Any]) -> dict[str, Any]:
         del members["tool_calls"]
     elif isinstance(calls := members.get("tool_calls"), list):
         members["tool_calls"] = [_without_nulls(call) for call in calls]
+    if isinstance(content := members.get("content"), list):
+        members["content"] = [_text_part(part) for part in content]
     if isinstance(audio := members.get("audio"), dict) and "id" in audio:
         members["audio"] = {"id": audio["id"]}
     if "content" not in members and not (members.keys() & CALLS and "content" not in message):
         members["content"] = None if members.keys() & CALLS else ""  # required in an answer without calls
     return members
+
+
+def _text_part(part: Any) -> Any:
+    """Return a part with a text as requests have it, with type and text only; any other part as it is."""
+    if isinstance(part, dict) and part.get("type") in TEXTS and isinstance(part.get(part["type"]), str):
+        return {name: part[name] for name in ("type", part["type"])}
+    return part
 
 
 def _without_nulls(value: Any) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.echoes import repeated_branch, similarity
+from proxy.core.conversation.echoes import repeated_branch, similarity, with_stored_answers
 from proxy.core.conversation.messages import Message
 from proxy.dialects.chat.message import parse_message
 
@@ -129,3 +129,26 @@ def test_a_branch_that_was_asked_otherwise_is_never_meant(
         assert changed == (message.digest != messages[place].digest)
         if changed:
             assert message.role == messages[place].role == "assistant"
+
+
+def test_a_changed_answer_of_a_window_is_the_stored_one_beside_the_same_message() -> None:
+    """The one before it, or after it where the window begins with the answer, or none after the newest one."""
+    stored = [say("user", "a"), answer(ANSWER), say("user", "b"), answer(prose(1))]
+    cut = answer(ANSWER[:60])
+    assert with_stored_answers(stored, [say("user", "a"), cut, say("user", "c")])[1] is stored[1]
+    assert with_stored_answers(stored, [cut, say("user", "b"), answer(prose(1) + " - x")]) == stored[1:]
+    assert with_stored_answers(stored, [say("user", "b"), cut]) == [say("user", "b"), cut]
+    assert with_stored_answers(stored, [say("user", "c"), cut]) == [say("user", "c"), cut]
+    assert with_stored_answers(stored, [cut]) == [cut]
+    assert with_stored_answers(stored, [answer(prose(1)[:90]), say("user", "c")])[0] is stored[3]
+    assert with_stored_answers(stored, [cut, say("user", "c")]) == [cut, say("user", "c")]
+
+
+@given(TALK, TALK)
+def test_only_changed_answers_are_taken_for_stored_ones(
+    sent: list[tuple[str, str]], kept: list[tuple[str, str]]
+) -> None:
+    """Every other message stays what it is."""
+    messages, stored = [say(role, text) for role, text in sent], [say(role, text) for role, text in kept]
+    for before, after in zip(messages, with_stored_answers(stored, messages), strict=True):
+        assert after is before or (before.role == after.role == "assistant" and after in stored)

@@ -37,6 +37,15 @@ def answer_with(**members: Any) -> Any:
             {"content": None, "audio": {"id": "a"}},
         ),
         ({"content": None, "reasoning": "Hm"}, {"content": ""}),
+        (
+            {
+                "content": [
+                    {"type": "text", "text": "Yes.", "annotations": [], "logprobs": None},
+                    {"type": "x", "y": None},
+                ]
+            },
+            {"content": [{"type": "text", "text": "Yes."}, {"type": "x", "y": None}]},
+        ),
     ],
 )
 def test_an_answer_goes_out_as_a_client_would_send_it(answer: dict[str, Any], expected: dict[str, Any]) -> None:
