@@ -54,7 +54,7 @@ def _sendable(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _text_part(part: Any) -> Any:
-    """Return a part with a text as requests have it, with type and text only; any other part as it is."""
+    """Return a text part with its type and text only, as requests have it. Any other part stays."""
     if isinstance(part, dict) and part.get("type") in TEXTS and isinstance(part.get(part["type"]), str):
         return {name: part[name] for name in ("type", part["type"])}
     return part
