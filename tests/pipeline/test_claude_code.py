@@ -99,7 +99,7 @@ def test_a_session_stays_one_conversation_and_is_compacted(bench: Bench, request
             talk.append(user(result(content[-1]["id"], long(number, 80))))
     assert len(ids) == 1
     assert {"compacted", "reused"} <= set(actions)
-    first = sent["messages"][0]["content"][0]
+    first = bench.upstream.last.json["messages"][0]["content"][0]
     assert first["text"].startswith(OPENING)
     assert first["cache_control"] == CACHED
 
