@@ -282,8 +282,8 @@ class Pipeline:
         key, request = context.measure.key, context.request
         if key is None or any(message.media for message in request.messages):
             return None
-        if request.continuation is not None and request.continuation.upstream_has:
-            return None  # the upstream counts what only it has
+        if request.left_to_upstream or (request.continuation is not None and request.continuation.upstream_has):
+            return None  # the upstream counts what it makes of the messages, or what only it has
 
         async def learn(reply: Reply) -> None:
             tokens = request.dialect.usage(reply.usage).input_tokens

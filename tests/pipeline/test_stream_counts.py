@@ -169,6 +169,16 @@ def test_counts_are_left_out_of_a_compressed_stream(own: Bench, calibrated: Clie
     assert replies(calibrated) == 1
 
 
+def test_what_a_provider_compacts_teaches_nothing(own: Bench) -> None:
+    """Its count is that of other messages than were sent."""
+    own.upstream.script = lambda _: Answer([word("Fine."), OVER], headers=list(SSE_HEADERS))
+    client = own.client("k", config=CALIBRATED, window=2000, dialects={TALK: ToyDialect()})
+    Talker(client).talk([human("Hi.")], live=True, yours=True)
+    assert "tally" not in own.upstream.last.json
+    own.settle()
+    assert replies(client) == 0
+
+
 def test_a_second_dialect_asks_in_its_own_words(own: Bench) -> None:
     """The pipeline knows no member of either."""
     tally = b'event: tally\ndata: {"in": 40, "out": 5}\n\n'
