@@ -117,8 +117,8 @@ class PrefixReuse:
         :raises InvalidRequest: the new part has more values than a body may have
         """
         prefix, array_start = earlier.prefix, earlier.array_start
-        if any(body.find(sign, len(prefix)) >= 0 for sign in (self._name, *_ESCAPED_LETTERS)):
-            return None  # where a name stands twice, the last one counts
+        if any(body.find(sign, len(prefix)) >= 0 for sign in _ESCAPED_LETTERS):
+            return None
         short = body[:array_start] + _PLACEHOLDER + body[len(prefix) :]
         if not is_utf8(short):
             return None
@@ -129,6 +129,11 @@ class PrefixReuse:
             elements: Iterator[bytes] = map(bytes, _elements.decode(array))
             if not short.startswith(array, array_start - 1) or next(elements, b"") != _PLACEHOLDER:
                 return None
+            if body.find(self._name, len(prefix)) >= 0:
+                rest = short[array_start - 1 + len(array) :]
+                without = _members.decode(short[: array_start - 1] + _PLACEHOLDER + rest)
+                if bytes(without[self._member]) != _PLACEHOLDER:
+                    return None  # the body has the member twice: the last one counts, not the one at this place
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None  # the parse of the whole body raises the right error
         array_end = array_start - 1 + len(array) + len(body) - len(short)

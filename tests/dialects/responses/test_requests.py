@@ -129,6 +129,19 @@ async def test_a_long_body_that_goes_on_is_parsed_at_its_end_only() -> None:
     assert [message.role for message in second.messages[12:]] == ["assistant", "tool"]
 
 
+async def test_the_members_name_may_stand_elsewhere_in_a_long_body() -> None:
+    """Custom calls have an ``input`` of their own, and many tools a parameter of that name."""
+    dialect = ResponsesDialect()
+    tools = [{"type": "function", "name": "run", "parameters": {"properties": {"input": {"type": "string"}}}}]
+    items = [{"role": "user", "content": "words " * 4_000}]
+    await dialect.parse(json.dumps({"model": "m", "input": items, "tools": tools}).encode())
+    request = await dialect.parse(json.dumps({"model": "m", "input": [*items, CUSTOM], "tools": tools}).encode())
+    assert request.hints is not None
+    assert request.hints.shared_count == 1
+    assert request.messages[1].calls[0].name == "patch"
+    assert json.loads(request.fields["tools"]) == tools
+
+
 async def test_a_turn_that_grows_is_read_again_as_one_message() -> None:
     """Its items came in two requests."""
     dialect = ResponsesDialect()
