@@ -33,7 +33,6 @@ Preset = Literal["library", "agent", "chat-app", "rule-based"]
 """The files of ``config/presets/``: each reproduces the numbers of one of the requirements' sources."""
 Transport = Literal["own", "library"]
 DialectName = Literal["chat", "responses", "messages"]
-"""The client formats: chat completions, OpenAI's Responses and Anthropic's Messages."""
 EMBEDDED = Address("embedded")
 STORE_URL = kinds.address("redis", "rediss", "redis+cluster", "rediss+cluster", "unix", words=(EMBEDDED,))
 
@@ -109,8 +108,7 @@ class CompactionSettings:
     command_dialects: tuple[DialectName, ...] = field(
         default=("chat",), metadata=takes(kinds.several(kinds.choice(DialectName)))
     )
-    """The client formats in which it does. Chat completions alone, because agents speak the others, and a message of
-    theirs that looks like a command is meant for their model."""
+    """The client formats in which it does. Chat completions alone, because agents speak the others."""
     calibrate: bool = field(default=False, metadata=takes(kinds.flag()))
     """Learn a factor from the provider's own counts. Off, because FR-1.1.5 decides by local counts only."""
     summarizer: SummarizerSettings = field(default_factory=SummarizerSettings)

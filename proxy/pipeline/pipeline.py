@@ -226,14 +226,8 @@ class Pipeline:
         budget = budget_for(profile, context.request.max_output_tokens, context.controls.retention)
         measure = replace(context.measure, budget=budget, factor=max(context.measure.factor, profile.density))
         request = replace(context.request, left_to_upstream="")  # the upstream had its turn
-        smaller = replace(
-            context,
-            request=request,
-            profile=profile,
-            measure=measure,
-            started=self._timer(),
-            put_in_use=refused.summary,
-        )
+        smaller = replace(context, request=request, profile=profile, measure=measure, put_in_use=refused.summary)
+        smaller = replace(smaller, started=self._timer())
         if not self._fitter.could_shrink(smaller):
             return answer
         resent = await self._send(smaller, progress)
