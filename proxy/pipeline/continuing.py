@@ -26,6 +26,9 @@ from proxy.pipeline.values import BufferedReply, Exchange, Refused, Result
 MAX_UPSTREAMS = 1024
 """Addresses of which it is remembered whether they keep responses."""
 
+NOT_STORED = "the earlier response is not stored here; the upstream was asked to go on from it"
+"""The warning of a request whose earlier messages nobody here knows, and perhaps nobody at all."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Asker:
@@ -33,7 +36,6 @@ class _Asker:
 
     owner: str
     tenant: str
-    route: Route
     keeps: bool | None
     """Whether the upstream keeps responses itself; None where nobody knows."""
 
@@ -92,20 +94,26 @@ class ContinuedRequests:
         continuation, responses = request.continuation, request.dialect.responses
         if continuation is None or responses is None or not isinstance(result, Exchange):
             return result
-        base_url = (await self._upstream.resolve(request.model)).base_url
-        earlier = request.continues or ""
+        route = await self._upstream.resolve(request.model)
         if result.reply.status < 400:
-            if continuation.received is not None or not earlier:
+            if continuation.received is not None or not request.continues:
                 return result
-
-            def note(repeats: bool) -> None:  # noqa: FBT001 - the one thing that it notes
-                if repeats:
-                    self._keeping.put(base_url, value=True)
-
-            return replace(result, turn=learning_of_upstream(result.turn, responses, earlier, note))
+            return self._handed_on(request.continues, responses, route, result)
         if result.reply.status not in (400, 404):
             return result
-        return await self._refused(request, continuation, base_url, result)
+        return await self._refused(request, continuation, route.base_url, result)
+
+    def _handed_on(self, earlier: str, responses: ResponseFormat, route: Route, result: Exchange) -> Exchange:
+        """Return an exchange whose upstream was asked to go on from a response that Tidemark does not know."""
+
+        def note(repeats: bool) -> None:  # noqa: FBT001 - the one thing that it notes
+            if repeats:
+                self._keeping.put(route.base_url, value=True)
+
+        turn, report = learning_of_upstream(result.turn, responses, earlier, note), result.report
+        if not self._keeps(route) and report.warning is None:
+            report = replace(report, warning=NOT_STORED)
+        return replace(result, turn=turn, report=report)
 
     async def _refused(
         self, request: ModelRequest, continuation: ContinuedRequest, base_url: str, result: Exchange
@@ -131,10 +139,12 @@ class ContinuedRequests:
 
     async def _asker(self, request: ModelRequest, caller: Caller) -> _Asker:
         route = await self._upstream.resolve(request.model)
+        return _Asker(owner_of(caller.fingerprint), tenant_of(caller, route), self._keeps(route))
+
+    def _keeps(self, route: Route) -> bool | None:
+        """Return whether a route's upstream keeps responses, as far as known."""
         keeps = self._upstream.keeps_responses(route)
-        if keeps is None:
-            keeps = self._keeping.get(route.base_url)
-        return _Asker(owner_of(caller.fingerprint), tenant_of(caller, route), route, keeps)
+        return self._keeping.get(route.base_url) if keeps is None else keeps
 
     async def _opened(
         self, request: ModelRequest, responses: ResponseFormat, sealed: Sequence[InputReference], asker: _Asker

@@ -375,3 +375,35 @@ def test_where_the_upstream_keeps_responses_the_store_may_be_away(
         first = asking.say("How is the weather?")
     answer = asking.post(input="And the tide?", previous_response_id=first["id"])
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store_unavailable")
+
+
+def test_an_overflow_that_nobody_could_foresee_is_mended(
+    bench: Bench, asking: Asking, stateful: StatefulUpstream
+) -> None:
+    """The upstream's window is smaller than configured: the history goes out once more, compacted, without the id."""
+    stateful.most_turns = 5
+    asking.say("Hello?", "resp_before")
+    earlier, action, warning = "", "", ""
+    for number in range(6):
+        answer = asking.post(input=f"{number}: {WORDS * 6}", previous_response_id=earlier or None)
+        assert answer.status_code == 200, answer.text
+        earlier, action = answer.json()["id"], answer.headers["x-tidemark-action"]
+        warning = answer.headers.get("x-tidemark-warning", "")
+    assert action == "compacted"
+    assert "sent again" in warning or "refused" in warning
+    refused, resent = bench.upstream.received[-2:]
+    assert refused.json["previous_response_id"]
+    assert "previous_response_id" not in resent.json
+    assert resent.json["input"][0]["content"].startswith(OPENING)
+
+
+@pytest.mark.usefixtures("stateful")
+def test_an_id_that_is_not_stored_here_is_warned_of(asking: Asking) -> None:
+    """Until the upstream was seen to keep responses."""
+    warned = [
+        asking.post(input="Hello?", previous_response_id="resp_before").headers.get("x-tidemark-warning")
+        for _ in range(2)
+    ]
+    assert warned[0] is not None
+    assert "not stored here" in warned[0]
+    assert warned[1] is None

@@ -61,8 +61,9 @@ class StatefulUpstream:
 
     numbers: Any = field(default_factory=lambda: count(1))
     known: set[str] = field(default_factory=lambda: {"resp_before"})
-    most_bytes: int = 10**9
-    """A longer body is refused as too long."""
+    most_turns: int = 10**9
+    """A conversation of more responses is refused as too long."""
+    turns: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, received: Received) -> Answer:
         """Answer one request."""
@@ -70,10 +71,12 @@ class StatefulUpstream:
         earlier = body.get("previous_response_id")
         if earlier and earlier not in self.known:
             return error(400, f"Previous response with id '{earlier}' not found.", code="previous_response_not_found")
-        if len(received.body) > self.most_bytes or earlier == "resp_too_long":
+        turn = self.turns.get(earlier, 0) + 1
+        if turn > self.most_turns:
             return error(400, LIMITED, code="context_length_exceeded")
         number = next(self.numbers)
         self.known.add(f"resp_{number}")
+        self.turns[f"resp_{number}"] = turn
         return Answer(
             [json.dumps(response(number, items(f"Fine. ({number})", number), previous_response_id=earlier)).encode()]
         )

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from proxy.archive.stored_responses import StoredResponses
@@ -104,7 +105,7 @@ class StoredResponseEndpoints:
         body = await read_plain_body(request, self.max_body_bytes)
         compacted = await self.compaction.compact(body, self.auth.caller(request.headers.raw), COMPACT_PATH)
         if not isinstance(compacted, SealedWindow):
-            return await _carried(compacted)
+            return _carried(compacted)
         return to_json(
             compacted_conversation(
                 compacted.messages,
@@ -130,17 +131,21 @@ class StoredResponseEndpoints:
                 f"Response with id {request.path_params['id'][:120]!r} not found: it is unknown here, or has expired. "
                 "A response to a request with 'store': false is not kept."
             )
-        return await _carried(reply)
+        return _carried(reply)
 
 
-async def _carried(reply: UpstreamReply) -> Response:
-    """Return an upstream's whole reply."""
-    try:
-        data = b"".join([piece async for piece in reply.body()])
-    finally:
-        await reply.close()
-    response = Response(data, reply.status)
-    response.raw_headers.extend(returned_lines(reply.headers))
+def _carried(reply: UpstreamReply) -> Response:
+    """Return an upstream's reply, whose bytes go to the client as they come."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        try:
+            async for piece in reply.body():
+                yield piece
+        finally:
+            await reply.close()
+
+    response = StreamingResponse(pieces(), reply.status)
+    response.raw_headers[:] = returned_lines(reply.headers)
     return response
 
 
