@@ -14,7 +14,7 @@ from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, Client, benched
 from tests.pipeline.talk import history, user
 from tests.pipeline.test_second_dialect import TALK, Talker, human
-from tests.support.scripted import SSE_HEADERS, Answer, Received, error
+from tests.support.scripted import SSE_HEADERS, Answer, Received, error, says
 from tests.support.toy import OVER, ToyDialect, word
 
 CALIBRATED = """
@@ -167,6 +167,22 @@ def test_counts_are_left_out_of_a_compressed_stream(own: Bench, calibrated: Clie
     assert got.content == b"".join(events(asked=False))
     own.settle()
     assert replies(calibrated) == 1
+
+
+def test_a_provider_behind_litellm_is_asked_too(own: Bench) -> None:
+    """Litellm gives the counts in a chunk of their own, which the client sees only where it asked for it."""
+    own.upstream.script = says("Hello there.")
+    config = CALIBRATED.replace("openai/scripted", "anthropic/claude-sonnet-4-5").replace(
+        '{base}"', '{base}", api_key: k'
+    )
+    client = own.client("k", config=config, window=2000)
+    plain = client.post(ASK)
+    assert b"Hello" in plain.content
+    assert b'"usage"' not in plain.content
+    assert b'"prompt_tokens":11' in client.post({**ASK, "stream_options": {"include_usage": True}}).content
+    own.settle()
+    got = client.http.get("/tidemark/models/anthropic:claude-sonnet-4-5", headers=client.headers())
+    assert got.json()["calibration"]["replies"] == 2
 
 
 def test_what_a_provider_compacts_teaches_nothing(own: Bench) -> None:
