@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +57,15 @@ def stateful(bench: Bench) -> StatefulUpstream:
     """An upstream that keeps everything."""
     bench.upstream.script = made = StatefulUpstream()
     return made
+
+
+TWO_UPSTREAMS = """
+model_list:
+  - model_name: small
+    litellm_params: {{model: openai/scripted, api_base: "{base}"}}
+  - model_name: other
+    litellm_params: {{model: openai/scripted, api_base: "{base}/elsewhere"}}
+"""
 
 
 def answering(body: dict[str, Any]) -> Script:
@@ -407,3 +417,43 @@ def test_an_id_that_is_not_stored_here_is_warned_of(asking: Asking) -> None:
     assert warned[0] is not None
     assert "not stored here" in warned[0]
     assert warned[1] is None
+
+
+@pytest.mark.usefixtures("stateless")
+def test_a_model_of_another_upstream_does_not_get_the_earlier_messages(bench: Bench) -> None:
+    """What was sent to one address is never sent to another one (promise 8)."""
+    asking = Asking(bench.client("two upstreams", config=TWO_UPSTREAMS))
+    first = asking.say("How is the weather?")
+    answer = asking.post(model="other", input="And the tide?", previous_response_id=first["id"])
+    assert answer.json()["error"]["code"] == "previous_response_not_found"
+    asking.say("And the tide?", first["id"])
+    assert len(bench.upstream.last.json["input"]) == 3
+
+
+@pytest.mark.usefixtures("stateless")
+def test_continuations_at_the_same_time_do_not_mix(bench: Bench, asking: Asking) -> None:
+    """There is no lease: each of them is a fork, and all of them can be gone on from."""
+    first = asking.say("How is the weather?")
+    with ThreadPoolExecutor(6) as pool:
+        made = list(pool.map(lambda n: asking.say(f"Question {n}", first["id"]), range(6)))
+    for number, continued in enumerate(made):
+        asking.say("And then?", continued["id"])
+        sent = [item["content"] for item in bench.upstream.last.json["input"]]
+        assert sent[2] == f"Question {number}"
+        assert sent[3] == continued["output"][0]["content"][0]["text"]
+        assert len(sent) == 5
+
+
+@pytest.mark.usefixtures("stateless")
+def test_a_named_conversation_goes_on_by_id_too(bench: Bench, asking: Asking) -> None:
+    """The client's name and the id of the response mean the same conversation, with stored history or without."""
+    headers = [{"conversation": "harbour"}, {"conversation": "harbour", "history": "stored"}]
+    earlier, names = "", set()
+    for asked in [*headers, *headers]:
+        body = {"model": "small", "input": f"After {earlier}", "previous_response_id": earlier or None}
+        answer = asking.client.http.post("/v1/responses", json=body, headers=asking.client.headers(**asked))
+        assert answer.status_code == 200, answer.text
+        earlier = answer.json()["id"]
+        names.add(answer.headers["x-tidemark-conversation"])
+    assert len(names) == 1
+    assert len(bench.upstream.last.json["input"]) == 7
