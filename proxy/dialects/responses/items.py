@@ -40,6 +40,8 @@ class TurnPieces:
     """Reasoning and built-in tools' items, for their counts."""
     own: tuple[Mapping[str, JsonValue], ...] = ()
     """What a built-in tool's item means. It is in the digest of a turn that has neither texts nor calls."""
+    hosted: tuple[str, ...] = ()
+    """The ids of calls that the provider itself answers within the turn."""
 
 
 @value
@@ -113,6 +115,13 @@ def _read_plain(raw: bytes, value: Mapping[str, JsonValue]) -> InputItem | None:
     return InputItem(Message(raw, role, text, digest), TurnPieces((text,)) if role == "assistant" else None)
 
 
+def as_piece(item: InputItem) -> InputItem:
+    """Return the result of a call that the provider answered itself as a piece of the assistant's turn."""
+    message = item.message
+    text = ({"type": "output", "text": message.text},) if message.text else ()
+    return turn_of(message.raw, TurnPieces(media=(*message.media, *text)))
+
+
 def turn_of(raw: bytes, pieces: TurnPieces) -> InputItem:
     """Return an assistant's turn of these pieces."""
     parts: list[Part] = list(pieces.texts)
@@ -153,10 +162,11 @@ def _pieces(value: Mapping[str, JsonValue], kind: str, where: str) -> TurnPieces
     if call_id and not _is_by_server(value, kind):
         return TurnPieces(calls=(_call(value, kind, call_id),))
     own = (_significant(value),)
+    hosted = (call_id,) if call_id else ()
     result = value.get("result")
     if kind == "image_generation_call" and isinstance(result, str):
         return TurnPieces(media=({"type": "input_image", "image_url": _data_url(result)},), own=own)
-    return TurnPieces(media=own, own=own)
+    return TurnPieces(media=own, own=own, hosted=hosted)
 
 
 def _call(value: Mapping[str, JsonValue], kind: str, call_id: str) -> ToolCall:
@@ -224,6 +234,9 @@ def _significant(value: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
 
 def _is_by_server(value: Mapping[str, JsonValue], kind: str) -> bool:
     """Return whether the provider itself makes the call and gives its result, both within the assistant's turn."""
+    if kind == "shell_call":
+        place = value.get("environment")
+        return isinstance(place, dict) and str(place.get("type")).startswith("container")
     return kind in _PROGRAM or (kind in _TOOL_SEARCH and value.get("execution") != "client")
 
 

@@ -15,7 +15,7 @@ import msgspec
 from proxy.core.conversation.messages import JsonValue, Message
 from proxy.core.conversation.reply import EMPTY_REPLY, Reply
 from proxy.core.errors import InvalidRequest
-from proxy.dialects.responses.items import InputItem, TurnPieces, read_item, turn_of
+from proxy.dialects.responses.items import InputItem, as_piece, read_item
 from proxy.dialects.responses.partial_items import PartialItems
 from proxy.dialects.responses.turns import join_turn
 from proxy.dialects.responses.writing import encode_json
@@ -131,9 +131,7 @@ def message_of(output: Sequence[JsonValue]) -> Message | None:
             item = read_item(encode_json(value), value, f"output[{place}]")
         except (InvalidRequest, RecursionError):
             return None
-        if item.pieces is None:  # a result of the provider's own tools, which belongs to the same turn
-            item = turn_of(item.message.raw, TurnPieces(media=item.message.media))
-        items.append(item)
+        items.append(item if item.pieces is not None else as_piece(item))
     return join_turn(items) if items else None
 
 

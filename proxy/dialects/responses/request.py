@@ -13,9 +13,11 @@ from proxy.core.errors import InvalidRequest
 from proxy.dialects.json_bounds import MAX_PART_VALUES
 from proxy.dialects.message_bytes import ENTRY_BYTES, message_bytes
 from proxy.dialects.raw_json import decode_value, read_elements
-from proxy.dialects.responses.items import InputItem, read_item
-from proxy.dialects.responses.turns import messages_of
+from proxy.dialects.responses.items import InputItem, as_piece, read_item
+from proxy.dialects.responses.turns import join_turn, messages_of
 
+_OF_TURN = ("assistant", "tool")
+"""Roles of the items that one reply may have."""
 MAX_OUTPUT_TOKENS = 100_000_000
 """A client that sends a larger reply length made a mistake."""
 STANDS_IN = ("previous_response_id", "conversation", "prompt")
@@ -120,8 +122,11 @@ def _read_stored(raw: bytes, place: int) -> Message:
         elements = read_elements(b"[" + raw + b"]")
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"input[{place}] is not JSON.", param=f"input[{place}]", code="invalid_json") from error
-    items = InputItems()
-    messages = messages_of([items.read(element, place) for element in elements])
+    reader = InputItems()
+    items = [reader.read(element, place) for element in elements]
+    messages = messages_of(items)
+    if len(messages) > 1 and items[0].pieces is not None and all(item.message.role in _OF_TURN for item in items):
+        return join_turn([item if item.pieces is not None else as_piece(item) for item in items])
     if len(messages) != 1:
         raise InvalidRequest(f"input[{place}] is not one message.", param=f"input[{place}]", code="invalid_type")
     return messages[0]

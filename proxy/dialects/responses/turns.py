@@ -9,16 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from proxy.core.conversation.messages import Message
-from proxy.dialects.responses.items import InputItem, TurnPieces, turn_of
+from proxy.dialects.responses.items import InputItem, TurnPieces, as_piece, turn_of
 
 
 def messages_of(items: Iterable[InputItem]) -> list[Message]:
     """Return the messages: consecutive items of the assistant are one, and each other item is one of its own."""
     messages: list[Message] = []
     turn: list[InputItem] = []
+    hosted: set[str | None] = set()
     for item in items:
         if item.pieces is not None:
             turn.append(item)
+            hosted.update(item.pieces.hosted)
+            continue
+        if turn and item.message.answers in hosted:
+            turn.append(as_piece(item))
             continue
         if turn:
             messages.append(join_turn(turn))
@@ -39,5 +44,6 @@ def join_turn(items: Sequence[InputItem]) -> Message:
         calls=tuple([call for piece in pieces for call in piece.calls]),
         media=tuple([part for piece in pieces for part in piece.media]),
         own=tuple([part for piece in pieces for part in piece.own]),
+        hosted=tuple([name for piece in pieces for name in piece.hosted]),
     )
     return turn_of(b",".join([item.message.raw for item in items]), joined).message

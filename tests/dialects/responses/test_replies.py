@@ -110,6 +110,29 @@ def test_items_come_from_their_pieces_where_no_event_has_them_whole() -> None:
     assert (reply.message.digest, reply.message.text) == (whole.message.digest, whole.message.text)
 
 
+def test_what_the_provider_ran_itself_is_in_the_same_turn_when_it_is_echoed() -> None:
+    """A hosted shell has calls and results in one response; the client's own shell has messages between them."""
+    call = {"type": "shell_call", "id": "sh_1", "call_id": "call_9", "action": {"commands": ["ls"]}}
+    result = {
+        "type": "shell_call_output",
+        "id": "o_1",
+        "call_id": "call_9",
+        "output": [{"stdout": "a b", "stderr": ""}],
+    }
+    output = [{**call, "environment": {"type": "container_reference"}}, result, text_item("Two files.")]
+    reply = RESPONSES.fold_body(json.dumps(response(output)).encode())
+    request = RESPONSES.parser.parse_now(json.dumps({"model": "m", "input": output}).encode())
+    assert reply.message is not None
+    assert [message.digest for message in request.messages] == [reply.message.digest]
+    assert any(part.get("text") == "a b" for part in request.messages[0].media)
+    own: list[dict[str, Any]] = [{**call, "environment": {"type": "local"}}, result, text_item("Two files.")]
+    request = RESPONSES.parser.parse_now(json.dumps({"model": "m", "input": own}).encode())
+    assert [message.role for message in request.messages] == ["assistant", "tool", "assistant"]
+    odd = RESPONSES.fold_body(json.dumps(response(own)).encode()).message
+    assert odd is not None
+    assert RESPONSES.parse_messages([odd.raw])[0].role == "assistant"  # a stored reply stays one message
+
+
 def test_a_refusal_is_a_text() -> None:
     """As in chat completions."""
     item = text_item("") | {"content": [{"type": "refusal", "refusal": "No."}]}
