@@ -112,14 +112,18 @@ def test_items_come_from_their_pieces_where_no_event_has_them_whole() -> None:
 
 def test_what_the_provider_ran_itself_is_in_the_same_turn_when_it_is_echoed() -> None:
     """A hosted shell has calls and results in one response; the client's own shell has messages between them."""
-    call = {"type": "shell_call", "id": "sh_1", "call_id": "call_9", "action": {"commands": ["ls"]}}
+    call: dict[str, Any] = {"type": "shell_call", "id": "sh_1", "call_id": "call_9", "action": {"commands": ["ls"]}}
     result = {
         "type": "shell_call_output",
         "id": "o_1",
         "call_id": "call_9",
         "output": [{"stdout": "a b", "stderr": ""}],
     }
-    output = [{**call, "environment": {"type": "container_reference"}}, result, text_item("Two files.")]
+    output: list[dict[str, Any]] = [
+        {**call, "environment": {"type": "container_reference"}},
+        result,
+        text_item("Two files."),
+    ]
     reply = RESPONSES.fold_body(json.dumps(response(output)).encode())
     request = RESPONSES.parser.parse_now(json.dumps({"model": "m", "input": output}).encode())
     assert reply.message is not None
