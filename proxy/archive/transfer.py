@@ -89,8 +89,12 @@ class Transfer:
             messages = await self._store.messages(record.id, start=start, stop=stop)
             if len(messages) != stop - start + 1:  # an incomplete export must not look complete
                 raise ConversationNotFound(f"Messages of the conversation {record.id!r} have expired.")
-            lines = [_gap(message) if message.unreadable else self._exported(message.raw) for message in messages]
-            return b"".join(map(_line, lines))
+
+            def lines() -> bytes:
+                raws = [_gap(message) if message.unreadable else self._exported(message.raw) for message in messages]
+                return b"".join(map(_line, raws))
+
+            return await offloaded(lines, [message.raw for message in messages])
 
         first = await page(1)
 

@@ -25,9 +25,21 @@ _MEMBERS = frozenset({"role", "content"})
 """All members of a message that means the same in every dialect."""
 
 
-_SYSTEM_ROLES = frozenset({b'"system"', b'"developer"'})
-"""Roles that Anthropic's format has no message for: system text stands beside the messages there."""
-_CHAT_ROLES = frozenset({b'"tool"', b'"function"'})
+_CHAT_ONLY = frozenset({CHAT})
+_PLAIN_SHAPES = {
+    "user": frozenset({CHAT, RESPONSES, MESSAGES}),
+    "assistant": frozenset({CHAT, RESPONSES, MESSAGES}),
+    "system": frozenset({CHAT, RESPONSES}),
+    "developer": frozenset({CHAT, RESPONSES}),
+}
+"""Which dialects have a message that is a role and a text; Anthropic's has system text beside the messages."""
+
+
+class _Plain(msgspec.Struct, forbid_unknown_fields=True):
+    """A role and a text, as most messages are."""
+
+    role: str
+    content: str
 
 
 class _Typed(msgspec.Struct):
@@ -36,6 +48,7 @@ class _Typed(msgspec.Struct):
     type: str = ""
 
 
+_PLAIN = msgspec.json.Decoder(_Plain)
 _ITEMS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _TYPES = msgspec.json.Decoder(list[_Typed])
 
@@ -89,9 +102,13 @@ def shapes(raw: bytes) -> frozenset[str]:
     - Everything else with a role is a message of chat completions, where unknown members are usual.
     """
     try:
+        return _PLAIN_SHAPES.get(_PLAIN.decode(raw).role, _CHAT_ONLY)
+    except msgspec.MsgspecError:
+        pass
+    try:
         items = _ITEMS.decode(b"[" + raw + b"]")
     except (msgspec.MsgspecError, RecursionError):
-        return frozenset({CHAT})  # an unpaired surrogate, which json accepts: its own parser decides
+        return _CHAT_ONLY  # an unpaired surrogate, which json accepts: its own parser decides
     if len(items) != 1:
         return frozenset({RESPONSES}) if items else frozenset()
     return _shapes_of_object(items[0])
@@ -106,11 +123,10 @@ def _shapes_of_object(item: Mapping[str, msgspec.Raw]) -> frozenset[str]:
         return frozenset({RESPONSES})
     if kinds - _CHAT_PARTS:
         return frozenset({MESSAGES})
-    if not item.keys() <= _MEMBERS or bytes(item["role"]) in _CHAT_ROLES or content[:1] not in (b'"', b"["):
-        return frozenset({CHAT})
-    names = frozenset({CHAT, RESPONSES}) if content[:1] == b'"' else frozenset({CHAT})
-    has_place = bytes(item["role"]) not in _SYSTEM_ROLES and (kinds <= _TEXT_PARTS)
-    return names | {MESSAGES} if has_place else names
+    role = bytes(item["role"]).strip(b'"').decode()
+    if not item.keys() <= _MEMBERS or role not in _PLAIN_SHAPES or kinds - _TEXT_PARTS:
+        return _CHAT_ONLY
+    return _PLAIN_SHAPES[role] - {RESPONSES} if content[:1] == b"[" else _CHAT_ONLY
 
 
 def _part_kinds(content: bytes) -> frozenset[str]:

@@ -73,6 +73,36 @@ def test_fourteen_turns_have_one_id_and_one_entry(bench: Bench, change: Change, 
     assert not any("original" in one for one in messages[::2])
 
 
+def test_two_workers_share_the_conversation(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """Every other turn comes to the other one, under the client's own name for the conversation."""
+    bench.upstream.script = answering
+    clients = [bench.client(request.node.nodeid, window=20_000) for _ in range(2)]
+    said: list[Said] = []
+    ids = set()
+    for turn in range(TURNS):
+        said.append(user(f"Question {turn}?"))
+        conversation, message = id_of(clients[turn % 2], said, conversation="shared")
+        ids.add(conversation)
+        said.append(assistant(CHANGES["footer"](message["content"])))
+    assert len(ids) == 1
+    assert len(listed(bench, clients[0])) == 1
+
+
+def test_what_the_model_saw_is_shown_of_a_changed_conversation(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """Now, and at the message that was changed since."""
+    client = bench.client(request.node.nodeid, window=20_000)
+    conversation, said = conversing(bench, client, 3)
+    bench.settle()
+
+    def shown(query: str) -> Any:
+        path = f"/tidemark/conversations/{conversation}/context{query}"
+        return client.http.get(path, headers=client.headers()).json()["messages"]
+
+    assert shown("?at=2") == said[:1]
+    assert shown("?at=4") == said[:3]
+    assert [one["content"] for one in shown("")][:5] == [one["content"] for one in said[:5]]
+
+
 def test_of_two_regenerations_the_client_goes_on_with_its_own(bench: Bench, request: pytest.FixtureRequest) -> None:
     """Each of both, changed, is the conversation that it was answered in."""
     texts = iter(["<think>1</think>Take the ferry at seven, it is never late.", "<think>2</think>Rather call a taxi."])

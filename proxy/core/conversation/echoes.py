@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from proxy.core.conversation.messages import Message
 from proxy.core.values import value
 
-_WINDOW = 2_000
+_WINDOW = 1_000
 """Characters of both ends of a text that are compared. The comparison takes a millisecond."""
 _READ = 8 * _WINDOW
 """Characters of each end from which reasoning is taken out before that."""
@@ -27,7 +27,8 @@ _SAME = 0.5
 """Of a window of the conversation, an answer that shares this part of its pieces is the stored one."""
 _REASONING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _REASONING_END = re.compile(r"\A.*</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
-_SPACE = re.compile(r"\s+")
+_Sketch = tuple[str, frozenset[str]]
+"""Both ends of a text, and their pieces."""
 
 
 @value
@@ -73,11 +74,15 @@ def repeated_branch(
     """
     best: tuple[int, tuple[int, ...]] | None = None
     highest = -1.0
+    sketches: dict[int, _Sketch] = {}
     for index, branch in enumerate(branches):
         places = _changed_places(messages, branch)
         if not places:
             continue
-        compared = [similarity(branch[place], messages[place]) for place in {places[0], places[-1]}]
+        compared: list[float] = []
+        for place in {places[0], places[-1]}:
+            sketch = sketches.setdefault(place, _sketch(messages[place].text))
+            compared.append(_similarity(branch[place], messages[place], sketch))
         likeness = min(compared)
         if likeness >= 0 and sum(compared) > highest * len(compared):
             best, highest = (index, places), sum(compared) / len(compared)
@@ -113,20 +118,24 @@ def similarity(answer: Message, echo: Message) -> float:
     It is -1 where they are two answers. Answers that call other tools are two, and so are texts that share nearly
     nothing although they are long enough to tell. Reasoning in the text, white space and letters' case do not count.
     """
+    return _similarity(answer, echo, _sketch(echo.text))
+
+
+def _similarity(answer: Message, echo: Message, of_echo: _Sketch) -> float:
     related = _share_calls(answer, echo)
     if related is False:
         return -1.0
-    stored, repeated = _significant(answer.text), _significant(echo.text)
-    if stored == repeated or related:
+    of_answer = _sketch(answer.text)
+    if of_answer == of_echo or related:
         return 1.0
+    (stored, pieces), (repeated, other_pieces) = of_answer, of_echo
     if not stored or not repeated:
         return 0.0
-    pieces, other_pieces = _pieces(stored), _pieces(repeated)
     least = min(len(pieces), len(other_pieces))
     part = len(pieces & other_pieces) / least if least else float(stored in repeated or repeated in stored)
     if part < _OTHER and least >= _TELLING:
         return -1.0
-    return max(part, _common_beginning(stored[:_WINDOW], repeated[:_WINDOW]) / min(len(stored), len(repeated)))
+    return max(part, _common_beginning(stored, repeated) / min(len(stored), len(repeated)))
 
 
 def _changed_places(messages: Sequence[Message], branch: Sequence[Message]) -> tuple[int, ...]:
@@ -169,21 +178,25 @@ def _arguments(text: str) -> str:
         return text
 
 
-def _significant(text: str) -> str:
-    """Return what counts of a text: both ends of a long one, without reasoning, with single spaces."""
+def _sketch(text: str) -> _Sketch:
+    """Return what counts of a text: both ends of a long one, without reasoning, with single spaces; and its pieces."""
     if len(text) <= 2 * _READ:
-        return _normal(text)
-    return f"{_normal(text[:_READ])} {_normal(_REASONING_END.sub('', text[-_READ:]))}".strip()
+        significant = _REASONING.sub("", text).strip()
+        head, tail = significant[:_READ], significant[-_READ:]
+    else:
+        head = _REASONING.sub("", text[:_READ]).strip()
+        tail = _REASONING.sub("", _REASONING_END.sub("", text[-_READ:])).strip()
+        head = head or tail
+    if len(head) <= 2 * _WINDOW and head == tail:
+        ends = [_normal(head)]
+    else:
+        ends = [_normal(head[: 2 * _WINDOW])[:_WINDOW], _normal(tail[-2 * _WINDOW :])[-_WINDOW:]]
+    pieces = {end[at : at + _GRAM] for end in ends for at in range(len(end) - _GRAM + 1)}
+    return " ".join(ends), frozenset(pieces)
 
 
 def _normal(text: str) -> str:
-    return _SPACE.sub(" ", _REASONING.sub("", text)).strip().casefold()
-
-
-def _pieces(text: str) -> set[str]:
-    """Return all pieces of ``_GRAM`` characters of both ends of a text."""
-    ends = [text] if len(text) <= 2 * _WINDOW else [text[:_WINDOW], text[-_WINDOW:]]
-    return {end[at : at + _GRAM] for end in ends for at in range(len(end) - _GRAM + 1)}
+    return " ".join(text.split()).casefold()
 
 
 def _common_beginning(first: str, second: str) -> int:
