@@ -192,7 +192,9 @@ class ContinuedRequests:
         if not request.continues:
             return None
         record = await self._find(request.continues, asker)
-        if record is None or record.tenant != asker.tenant or record.upstream_has or record.background:
+        if record is None or not record.may_be_sent_for(asker.tenant):
+            return None
+        if record.upstream_has or record.background:
             return None
         try:
             places = await self._earlier.of(record, request.dialect)
@@ -243,7 +245,9 @@ class ContinuedRequests:
     ) -> Mapping[str, bytes]:
         """Return the bytes of stored items by their ids."""
         reachable = {
-            record.id: record for record in records.values() if record is not None and record.tenant == asker.tenant
+            record.id: record
+            for record in records.values()
+            if record is not None and record.may_be_sent_for(asker.tenant)
         }
         outputs = await asyncio.gather(*[self._earlier.output(record, dialect) for record in reachable.values()])
         items: dict[str, bytes] = {}

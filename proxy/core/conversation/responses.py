@@ -56,6 +56,10 @@ class ResponseRecord:
     background: bool = False
     """Whether the upstream makes the response in the background, and has to be asked for it."""
 
+    def may_be_sent_for(self, tenant: str) -> bool:
+        """Return whether the messages may go to a tenant's upstream: only to the one that answered them (promise 8)."""
+        return self.tenant == tenant
+
 
 @value
 class InputReference:
