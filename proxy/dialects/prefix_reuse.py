@@ -43,8 +43,23 @@ class EarlierBody:
     array_start: int
     """The place after the bracket that opens the array of messages."""
     hints: ReuseHints
+    message_count: int
+    """How many messages of the hints the prefix has; the others may come back in other bytes."""
     size_bytes: int
-    """The memory of the prefix, its messages and their hints."""
+    """The memory of the prefix, and of all messages of the hints."""
+    changing_bytes: int = 0
+    """The part of it that belongs to messages after the prefix."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangingEnd:
+    """The newest elements of a body whose bytes the client changes from turn to turn: it moves its cache marks."""
+
+    raws: tuple[bytes, ...] = ()
+    message_count: int = 0
+
+
+ALL_STAYS = ChangingEnd()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +100,9 @@ class PrefixReuse:
         candidates = [earlier for earlier in self._bodies if body.startswith(earlier.prefix)]
         return max(candidates, key=lambda earlier: len(earlier.prefix)) if candidates else None
 
-    def add(self, body: bytes, fields: dict[str, bytes], messages: tuple[Message, ...]) -> ReuseHints | None:
+    def add(
+        self, body: bytes, fields: dict[str, bytes], messages: tuple[Message, ...], changing: ChangingEnd = ALL_STAYS
+    ) -> ReuseHints | None:
         """Cache a body that was parsed as a whole, and return its hints; None where it is not cached."""
         if not LONG_BYTES <= len(body) <= self._max_bytes or not messages:
             return None
@@ -94,21 +111,39 @@ class PrefixReuse:
         array_start = next((match.end() for match in matches if body.startswith(array, match.end() - 1)), 0)
         if not array_start:
             return None
-        hints, end = ReuseHints(messages), _end_before(body, array_start + len(array) - 2)
-        earlier = EarlierBody(body[:end], array_start, hints, end + _size_of(messages))
+        end = _end_before(body, array_start + len(array) - 2)
+        end, count = _end_without(body, end, changing.raws), len(messages) - changing.message_count
+        if end <= array_start:
+            return None  # nothing of it will come back
+        hints = ReuseHints(messages)
+        changing_bytes = _size_of(messages[count:])
+        size_bytes = end + _size_of(messages[:count]) + changing_bytes
+        earlier = EarlierBody(body[:end], array_start, hints, count, size_bytes, changing_bytes)
         rest = self.read_continuation(body, earlier)
-        if rest is None or rest.new_messages or rest.fields != fields:
+        if rest is None or rest.new_messages != list(changing.raws) or rest.fields != fields:
             return None  # the same bytes stand in another place of the body, too
         self._store(earlier)
         return hints
 
-    def extend(self, body: bytes, continuation: Continuation, messages: tuple[Message, ...]) -> ReuseHints:
+    def extend(
+        self,
+        body: bytes,
+        continuation: Continuation,
+        messages: tuple[Message, ...],
+        changing: ChangingEnd = ALL_STAYS,
+    ) -> ReuseHints:
         """Cache a body in the place of the one that it continues, and return its hints."""
-        earlier, end = continuation.earlier, continuation.end
-        count = len(earlier.hints.messages)
-        hints = ReuseHints(messages, count, earlier.hints.facts)
-        size_bytes = earlier.size_bytes + end - len(earlier.prefix) + _size_of(messages[count:])
-        self._store(EarlierBody(body[:end], earlier.array_start, hints, size_bytes), earlier)
+        earlier, known = continuation.earlier, continuation.earlier.message_count
+        facts = earlier.hints.facts
+        if known < len(earlier.hints.messages):
+            facts = facts.of_first(known)
+        hints, count = ReuseHints(messages, known, facts), len(messages) - changing.message_count
+        end = _end_without(body, continuation.end, changing.raws)
+        changing_bytes = _size_of(messages[count:])
+        size_bytes = earlier.size_bytes - earlier.changing_bytes + end - len(earlier.prefix)
+        size_bytes += _size_of(messages[known:count]) + changing_bytes
+        newest = EarlierBody(body[:end], earlier.array_start, hints, count, size_bytes, changing_bytes)
+        self._store(newest, earlier)
         return hints
 
     def read_continuation(self, body: bytes, earlier: EarlierBody) -> Continuation | None:
@@ -163,4 +198,16 @@ def _end_before(body: bytes, end: int) -> int:
     """Return ``end`` without the white space before it: where the last element of an array ends."""
     while body[end - 1] in _SPACE:
         end -= 1
+    return end
+
+
+def _end_without(body: bytes, end: int, raws: Sequence[bytes]) -> int:
+    """Return where the element before the last elements ends.
+
+    :param end: where the last one ends
+    :param raws: the last elements
+    """
+    for raw in reversed(raws):
+        end = _end_before(body, end - len(raw))
+        end = _end_before(body, end - 1) if body[end - 1 : end] == b"," else end
     return end

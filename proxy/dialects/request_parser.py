@@ -19,11 +19,13 @@ from proxy.core.errors import InvalidRequest
 from proxy.dialects.json_bounds import LIGHT_BYTES, check_messages
 from proxy.dialects.json_steps import LARGE_BYTES
 from proxy.dialects.members import flag_of, model_of
-from proxy.dialects.prefix_reuse import Continuation, EarlierBody, PrefixReuse, count_new_bytes
+from proxy.dialects.prefix_reuse import ALL_STAYS, ChangingEnd, Continuation, EarlierBody, PrefixReuse, count_new_bytes
 from proxy.dialects.raw_json import decode_value, read_members
 
 CACHE_BYTES = 64 * 1024 * 1024
 """Memory for parsed elements, enough for some hundred long conversations."""
+MOST_CHANGING = 8
+"""Newest elements that may have a mark which moves. Clients mark the last one or two messages of the user."""
 REUSE_SHARE = 3
 """One part of so many is the most that earlier bodies and their messages take."""
 Element = TypeVar("Element")
@@ -37,6 +39,8 @@ class ElementFormat(Protocol[Element]):
     """The member with the array: ``messages``."""
     billed: tuple[str, ...]
     """Members that the provider bills as input, besides the array."""
+    moving_mark: bytes
+    """Bytes that clients move from element to element as a conversation grows, such as a cache mark; empty for none."""
 
     def read(self, raw: bytes, index: int) -> Element:
         """Parse one element.
@@ -126,14 +130,19 @@ class RequestParser(Generic[Element]):
         messages: tuple[Message, ...] = ()
         hints: ReuseHints | None = None
         if continuation is not None:
-            messages = self._continued(continuation, bounded=bounded)
-            if messages:
-                hints = self._reuse.extend(body, continuation, messages)
+            new = self._read_new(continuation, bounded=bounded)
+            if new is not None:
+                first = continuation.earlier.hints.messages[: continuation.earlier.message_count]
+                messages = (*first, *elements.messages_of(new))
+                changing = self._changing_end(continuation.new_messages, new)
+                hints = self._reuse.extend(body, continuation, messages, changing)
             else:
                 fields = read_members(body, bounded=bounded, listed=elements.member)
         if not messages:
-            messages = tuple(elements.messages_of(self._read_array(fields, bounded=bounded)))
-            hints = self._reuse.add(body, fields, messages)
+            raws = self._read_raws(fields, bounded=bounded)
+            read = self._parse_all(raws, 0)
+            messages = tuple(elements.messages_of(read))
+            hints = self._reuse.add(body, fields, messages, self._changing_end(raws, read))
         if self._elements.free < self._reuse.size_bytes:
             self._drop_oldest()
         stream, max_output_tokens = flag_of(fields, "stream"), elements.max_output(fields)
@@ -142,25 +151,34 @@ class RequestParser(Generic[Element]):
             billed = {name: decode_value(fields[name], name) for name in elements.billed if name in fields}
         return ModelRequest(body, fields, model, messages, self._dialect, stream, max_output_tokens, billed, hints)
 
-    def _continued(self, continuation: Continuation, *, bounded: bool) -> tuple[Message, ...]:
-        """Return all messages of a body that continues an earlier one.
+    def _read_new(self, continuation: Continuation, *, bounded: bool) -> list[Element] | None:
+        """Return the new elements of a body that continues an earlier one.
 
-        There are none where the first new element belongs to the last earlier message, or where an element cannot be
-        read: the parse of the whole array knows its place.
+        None where the first new element belongs to the last earlier message, or where an element cannot be read: the
+        parse of the whole array knows its place.
         """
-        earlier_messages = continuation.earlier.hints.messages
+        earlier = continuation.earlier
         if bounded:
-            check_messages(len(earlier_messages) + len(continuation.new_messages), self._format.member)
+            check_messages(earlier.message_count + len(continuation.new_messages), self._format.member)
         try:
-            new = self._parse_all(continuation.new_messages, len(earlier_messages))
+            new = self._parse_all(continuation.new_messages, earlier.message_count)
         except InvalidRequest:
-            return ()
-        if new and self._format.continues(earlier_messages[-1], new[0]):
-            return ()
-        return (*earlier_messages, *self._format.messages_of(new))
+            return None
+        if new and self._format.continues(earlier.hints.messages[earlier.message_count - 1], new[0]):
+            return None
+        return new
 
-    def _read_array(self, fields: dict[str, bytes], *, bounded: bool) -> list[Element]:
-        """Read the member with the messages as a whole."""
+    def _changing_end(self, raws: Sequence[bytes], elements: list[Element]) -> ChangingEnd:
+        """Return the newest elements, from the first one with a mark that the client will move."""
+        mark = self._format.moving_mark
+        if not mark:
+            return ALL_STAYS
+        newest = range(max(len(raws) - MOST_CHANGING, 0), len(raws))
+        first = next((place for place in newest if mark in raws[place]), len(raws))
+        return ChangingEnd(tuple(raws[first:]), len(self._format.messages_of(elements[first:])))
+
+    def _read_raws(self, fields: dict[str, bytes], *, bounded: bool) -> list[bytes]:
+        """Return the elements of the member with the messages."""
         member = self._format.member
         may_be_empty = any(fields.get(name, b"null") != b"null" for name in self._stands_in)
         if member not in fields:
@@ -177,7 +195,7 @@ class RequestParser(Generic[Element]):
             raise InvalidRequest(f"'{member}' must hold at least one message.", param=member, code="empty_array")
         if bounded:
             check_messages(len(raws), member)
-        return self._parse_all(raws, 0)
+        return raws
 
     def _parse_all(self, raws: Sequence[bytes], first: int) -> list[Element]:
         """Parse elements; ``first`` is the place of the first one in the request."""

@@ -23,6 +23,7 @@ class ChatElements:
 
     member = "messages"
     billed: tuple[str, ...] = ("tools", "tool_choice", "functions", "function_call", "response_format")
+    moving_mark = b""
 
     def read(self, raw: bytes, index: int) -> Message:
         """Parse one message."""

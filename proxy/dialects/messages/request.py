@@ -27,6 +27,7 @@ class MessagesElements:
 
     member = "messages"
     billed: tuple[str, ...] = ("system", "tools", "tool_choice", "output_config", "output_format", "mcp_servers")
+    moving_mark = b'"cache_control"'
 
     def read(self, raw: bytes, index: int) -> Pieces:
         """Parse one element."""

@@ -31,6 +31,7 @@ class InputItems:
 
     member = "input"
     billed: tuple[str, ...] = ("instructions", "tools", "tool_choice", "text")
+    moving_mark = b""
 
     def read(self, raw: bytes, index: int) -> InputItem:
         """Parse one item."""
