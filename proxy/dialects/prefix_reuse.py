@@ -133,15 +133,15 @@ class PrefixReuse:
         changing: ChangingEnd = ALL_STAYS,
     ) -> ReuseHints:
         """Cache a body in the place of the one that it continues, and return its hints."""
-        earlier, known = continuation.earlier, continuation.earlier.message_count
+        earlier, shared_count = continuation.earlier, continuation.earlier.message_count
         facts = earlier.hints.facts
-        if known < len(earlier.hints.messages):
-            facts = facts.of_first(known)
-        hints, count = ReuseHints(messages, known, facts), len(messages) - changing.message_count
+        if shared_count < len(earlier.hints.messages):
+            facts = facts.of_first(shared_count)
+        hints, count = ReuseHints(messages, shared_count, facts), len(messages) - changing.message_count
         end = _end_without(body, continuation.end, changing.raws)
         changing_bytes = _size_of(messages[count:])
         size_bytes = earlier.size_bytes - earlier.changing_bytes + end - len(earlier.prefix)
-        size_bytes += _size_of(messages[known:count]) + changing_bytes
+        size_bytes += _size_of(messages[shared_count:count]) + changing_bytes
         newest = EarlierBody(body[:end], earlier.array_start, hints, count, size_bytes, changing_bytes)
         self._store(newest, earlier)
         return hints
