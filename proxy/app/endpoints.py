@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from proxy.app.dialects import MESSAGES, RESPONSES
+from proxy.app.forwarding import forwarding_endpoint
 from proxy.app.parts import Engine, StoredParts
 from proxy.app.responses import continued_requests, stored_response_endpoints
 from proxy.archive import ArchiveAccess, ContextView, ConversationReader, StandingSummaries, Transfer
@@ -92,6 +93,7 @@ class Endpoints:
             path: self._dialect_endpoint(dialect, relay, emit) for path, dialect in stored.parts.dialects.items()
         }
         """The endpoint of each dialect, by its path."""
+        self._forwarding = forwarding_endpoint(stored.parts, self._auth, self._max_body_bytes, emit)
         for path, target in OTHER_PATHS.items():
             if target in self.dialects:
                 self.dialects[path] = self.dialects[target]
@@ -113,6 +115,7 @@ class Endpoints:
             *OfflineEndpoints(parts.offline_service(), self._auth, self._max_body_bytes).routes(),
             *RegistryEndpoints(self._stored.registry, self._auth, self._operator).routes(),
             *self._conversations().routes(),
+            *self._forwarding.routes(),  # last: whatever nothing above serves
         ]
 
     def _dialect_endpoint(self, dialect: Dialect, relay: Relay, emit: Listener) -> DialectEndpoint:

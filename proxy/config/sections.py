@@ -184,6 +184,9 @@ class ServerSettings:
     max_bodies_mb: int = field(default=256, metadata=takes(kinds.whole("megabytes", least=1)))
     """The bound of all bodies that a worker reads at one moment, never less than ``max_body_mb``. Beyond it the largest
     is refused with 503. 256: four of the largest."""
+    max_spool_mb: int = field(default=1024, metadata=takes(kinds.whole("megabytes", least=1)))
+    """How much of a form each request may keep in a temporary file until the form names its model. 1024: twice the
+    largest file that OpenAI takes. Beyond it the request is refused with 413."""
     max_connections: int | None = field(
         default=None, metadata=takes(kinds.or_word("auto", kinds.whole("connections", least=1)))
     )

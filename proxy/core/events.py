@@ -38,6 +38,8 @@ class RequestServed:
     """The code of the error, if there was one."""
     cause: str | None = None
     """The cause of the error, for the log and never for a client."""
+    endpoint: str = ""
+    """Which endpoint a request was for that Tidemark does not understand, by a few names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,10 @@ class RequestLog:
         self.path = path
         self.response = response
         self.request: ModelRequest | None = None
+        self.model = ""
+        """The model's name, where the request is none that Tidemark understands."""
+        self.endpoint = ""
+        """The label of the endpoint of such a request."""
         self.report: Report | None = None
         self.ending: Ending | None = None
         self.outcome: Outcome = "disconnected"
@@ -66,10 +70,11 @@ class RequestLog:
             self.outcome,
             self._timer() - self._started,
             self.first_byte,
-            request.model if request else "",
+            request.model if request else self.model,
             request.stream if request else False,
             self.report,
             request.dialect.usage(self.ending.reply.usage) if request and self.ending else NO_USAGE,
             self.code,
             self.cause,
+            self.endpoint,
         )

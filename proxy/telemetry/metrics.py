@@ -79,6 +79,9 @@ class Metrics:
             ProcessCollector(registry=self.registry)
         labels = ("model", "status", "action", "outcome")
         self._requests = self._counter("requests", "Requests answered or given up.", labels)
+        self._forwarded = self._counter(
+            "forwarded_requests", "Requests carried without being understood.", ("endpoint", "status")
+        )
         self._before = self._counter("tokens_before", "Tokens of requests as they came in.", ("model",))
         self._after = self._counter("tokens_after", "Tokens of requests as they went on.", ("model",))
         self._prompt = self._counter("upstream_prompt_tokens", "Input tokens by the upstream's count.", ("model",))
@@ -224,6 +227,8 @@ class Metrics:
         if gathered is None:
             gathered = self._first(key)
         gathered.add(event)
+        if event.endpoint:
+            self._forwarded.labels(event.endpoint, str(event.status)).inc()
 
     def _first(self, key: tuple[str, int, str, str]) -> RequestTotals:
         """Create the totals of a kind of request; the first one schedules the next update of the series."""

@@ -17,6 +17,7 @@ RETURNED_HEADERS = frozenset({"request-id", "retry-after", "retry-after-ms", "x-
 RETURNED_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
 FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 """Headers that the HTTP client writes itself, whatever is configured."""
+ACCEPT_ENCODING = b"accept-encoding"
 BETA = b"anthropic-beta"
 """Anthropic's header for features in beta; source: docs.anthropic.com, "Beta headers"."""
 MAX_CACHED_ROUTES = 256
@@ -29,6 +30,12 @@ def outgoing(route: Route, caller: Caller) -> list[tuple[bytes, bytes]]:
     return [*(line for line in caller.headers if line[0] not in replaced), *configured]
 
 
+def carried(route: Route, caller: Caller) -> list[tuple[bytes, bytes]]:
+    """Return the header lines of a request that is carried untouched: its caller says which codings it reads."""
+    lines = outgoing(route, caller)
+    return lines[:-1] if any(name == ACCEPT_ENCODING for name, _ in caller.headers) else lines
+
+
 @lru_cache(maxsize=MAX_CACHED_ROUTES)
 def _configured(
     headers: tuple[tuple[bytes, bytes], ...], api_key: str | None
@@ -38,7 +45,7 @@ def _configured(
     if api_key is not None:
         lines.append((b"authorization", b"Bearer " + api_key.encode()))
     replaced = frozenset(name for name, _ in lines)
-    return replaced if api_key is None else replaced | KEYS, (*lines, (b"accept-encoding", b"identity"))
+    return replaced if api_key is None else replaced | KEYS, (*lines, (ACCEPT_ENCODING, b"identity"))
 
 
 def caller_key(caller: Caller) -> str | None:

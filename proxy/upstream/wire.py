@@ -24,7 +24,7 @@ from proxy.core.ports import Caller, Headers, Route, TextRequest, Upload, Upstre
 from proxy.upstream.answers import text_of
 from proxy.upstream.bases import endpoint
 from proxy.upstream.errors import TIMEOUT_REMEDY, broken, refused, stalled, timed_out, unreachable
-from proxy.upstream.headers import outgoing
+from proxy.upstream.headers import carried, outgoing
 from proxy.upstream.http1.failures import ConnectionGone, ConnectTimedOut
 from proxy.upstream.http1.pool import Pool
 
@@ -168,7 +168,7 @@ class WireLane:
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
         """
         url = endpoint(route.base_url, path)
-        headers = outgoing(route, caller)
+        headers = carried(route, caller)
         if isinstance(body, Upload) and body.encoding:
             headers.append((b"content-encoding", body.encoding))
         has_body = bool(body) or method in METHODS_WITH_BODY

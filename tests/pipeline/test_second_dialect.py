@@ -251,7 +251,7 @@ def test_a_provider_that_does_not_speak_the_dialect_is_named(bench: Bench, reque
 
 def test_an_unknown_path_is_answered_with_those_of_all_dialects(talker: Talker) -> None:
     """The list follows the wiring."""
-    answer = talker.client.http.post("/v1/nowhere", json={})
+    answer = talker.client.http.post("/nowhere", json={})
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_url")
     message = answer.json()["error"]["message"]
     assert all(path in message for path in ("/v1/chat/completions", "/v1/responses", "/v1/talk", "GET /v1/models"))

@@ -122,7 +122,7 @@ def test_an_unknown_model_is_told_with_what_is_configured(client: Client) -> Non
 
 def test_a_path_that_is_not_served_is_told_in_the_envelope(client: Client) -> None:
     """No HTML and no bare text: OpenAI clients read JSON errors."""
-    got: httpx.Response = client.http.get("/v1/nothing")
+    got: httpx.Response = client.http.get("/nothing")
     assert got.status_code == 404
     assert got.json()["error"]["code"] == "unknown_url"
 

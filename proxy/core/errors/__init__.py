@@ -17,6 +17,7 @@
         * ``Forbidden``
             * ``ForeignPage``
         * ``ModelNotFound``
+        * ``NoUpstream``
         * ``DialectNotServed``
         * ``ConversationNotFound``
         * ``ConversationConflict``
@@ -72,6 +73,7 @@ from proxy.core.errors.client import (
     ItemNotFound,
     ModelNotFound,
     NotAuthenticated,
+    NoUpstream,
     RequestTimedOut,
     ResponseNotFound,
     UnsupportedEncoding,
@@ -127,6 +129,7 @@ __all__ = [
     "InvalidRequest",
     "ItemNotFound",
     "ModelNotFound",
+    "NoUpstream",
     "NotAuthenticated",
     "RecordUnreadable",
     "RequestTimedOut",

@@ -111,6 +111,12 @@ class ModelNotFound(ClientError):
     code = "model_not_found"
 
 
+class NoUpstream(ClientError):
+    """The request names no model, and there is no one upstream; the message names the setting."""
+
+    code = "unknown_url"
+
+
 class DialectNotServed(ClientError):
     """The model's provider does not speak the dialect of the request."""
 

@@ -11,7 +11,14 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from proxy.core.errors import HeadTooLarge, RequestTimedOut, ServerBusy, TidemarkError
-from proxy.server.connections.bounds import ENDING_SECONDS, HEAD_BYTES, LINGER_SECONDS, REST_SECONDS, SURPLUS_SECONDS
+from proxy.server.connections.bounds import (
+    ARRIVES_IN_PIECES,
+    ENDING_SECONDS,
+    HEAD_BYTES,
+    LINGER_SECONDS,
+    REST_SECONDS,
+    SURPLUS_SECONDS,
+)
 from proxy.server.connections.exchange import refusal
 from proxy.server.connections.load import RETRY_SECONDS
 from proxy.server.connections.reading import BUSY, TOO_LARGE, RequestReader
@@ -89,7 +96,10 @@ class ClientConnection(RequestReader):
                 self._since = self.loop.time()
         elif not self.cycle.response_complete:
             self._since = self.loop.time()
-            self._load.bodies.add(self, self._size)
+            if ARRIVES_IN_PIECES in self.cycle.scope:  # its endpoint has taken what came before
+                self._load.bodies.release(self)
+            else:
+                self._load.bodies.add(self, self._size)
         self._watch()
 
     @property

@@ -1,0 +1,35 @@
+"""Builds the endpoint that carries what no other endpoint serves."""
+
+from __future__ import annotations
+
+import time
+
+from proxy.app.parts import BYTES_A_MEGABYTE, Parts
+from proxy.core.events import Listener
+from proxy.core.ports import Authenticator
+from proxy.pipeline.prompt_check import PromptCheck
+from proxy.server.endpoints.destinations import Destinations
+from proxy.server.endpoints.forwarding import ForwardingEndpoint
+
+
+def forwarding_endpoint(parts: Parts, auth: Authenticator, max_body_bytes: int, emit: Listener) -> ForwardingEndpoint:
+    """Return the endpoint; it has no state.
+
+    :param max_body_bytes: of bodies that are read whole
+    """
+    settings = parts.settings
+    destinations = Destinations(
+        parts.upstream,
+        PromptCheck(parts.catalog, parts.counter),
+        reads_models=bool(settings.model_list) or not settings.upstream,
+        max_kept_bytes=settings.server.max_spool_mb * BYTES_A_MEGABYTE,
+    )
+    return ForwardingEndpoint(
+        destinations,
+        upstream=parts.upstream,
+        auth=auth,
+        formats=parts.dialects,
+        max_body_bytes=max_body_bytes,
+        emit=emit,
+        timer=time.perf_counter,
+    )

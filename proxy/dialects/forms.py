@@ -1,0 +1,156 @@
+"""Reads the member ``model`` of forms: of multipart forms while they arrive, and of urlencoded ones.
+
+The endpoint that carries unknown requests asks it for a request's model. Fields of a multipart form may come after a
+file of any size, so the scan keeps nothing but the field that it looks for. Sources: RFC 7578; RFC 2046, section 5.1.
+"""
+
+from __future__ import annotations
+
+from email.message import Message
+from urllib.parse import quote_plus, unquote_plus
+
+from proxy.core.conversation.messages import LONGEST_MODEL_NAME
+from proxy.core.errors import InvalidRequest
+from proxy.dialects.members import checked_model
+
+FIELD = "model"
+MAX_PART_HEAD_BYTES = 16_384
+"""The longest head of one part; a file's name is the longest thing in it."""
+_DISPOSITION = b"content-disposition"
+
+
+def boundary_of(content_type: bytes) -> bytes:
+    """Return the boundary of a multipart form.
+
+    :raises InvalidRequest: the header names none
+    """
+    boundary = _parameter("content-type", content_type, "boundary")
+    if not boundary or len(boundary) > 200:
+        raise InvalidRequest("Content-Type: multipart/form-data needs a boundary.", code="invalid_form")
+    return boundary.encode("latin-1", "replace")
+
+
+class ModelField:
+    """Finds the field ``model`` of a multipart form whose bytes are fed to it.
+
+    Mutable: the bytes that are not read yet, and what was found. The first field of the name counts.
+
+    :param boundary: as the header of the request states it
+    """
+
+    def __init__(self, boundary: bytes) -> None:
+        self.model: str | None = None
+        self.start = self.end = 0
+        """Where the field's value begins and ends, in bytes from the beginning of the form."""
+        self.is_complete = False
+        """Whether the field was found, or the form ended without one."""
+        self._delimiter = b"\r\n--" + boundary
+        self._unread = bytearray(b"\r\n")  # so that the first delimiter is like all others
+        self._offset = -2
+        self._read = self._skip_part
+
+    def feed(self, data: bytes) -> None:
+        """Read a piece of the form.
+
+        :raises InvalidRequest: the form cannot be read, or the field is no name of a model
+        """
+        self._unread += data
+        while not self.is_complete and self._read():
+            pass
+
+    def _skip_part(self) -> bool:
+        """Drop the rest of a part; return whether its end has come."""
+        at = self._unread.find(self._delimiter)
+        if at < 0:
+            self._drop(max(0, len(self._unread) - len(self._delimiter)))
+            return False
+        self._drop(at + len(self._delimiter))
+        self._read = self._read_delimiter
+        return True
+
+    def _read_delimiter(self) -> bool:
+        """Read what follows a delimiter: two dashes at the end of the form, else a line's end."""
+        if len(self._unread) < 2:
+            return False
+        if self._unread.startswith(b"--"):
+            self.is_complete = True
+            return False
+        at = self._unread.find(b"\r\n")
+        if at < 0:
+            return self._wait("a part's boundary")
+        self._drop(at)  # a part without a head begins with the empty line that ends it
+        self._read = self._read_head
+        return True
+
+    def _read_head(self) -> bool:
+        """Read the head of a part, which says whether it is the field."""
+        at = self._unread.find(b"\r\n\r\n")
+        if at < 0:
+            return self._wait("a part's head")
+        lines = bytes(self._unread[:at]).split(b"\r\n")
+        self._drop(at + 4)
+        self.start = self._offset
+        self._read = self._read_value if any(map(_is_field, lines)) else self._skip_part
+        return True
+
+    def _read_value(self) -> bool:
+        """Read the field's value, once it is whole."""
+        at = self._unread.find(self._delimiter)
+        if at < 0:
+            if len(self._unread) > 4 * LONGEST_MODEL_NAME + len(self._delimiter):
+                raise InvalidRequest(f"'{FIELD}' is longer than any model's name.", param=FIELD, code="invalid_type")
+            return False
+        try:
+            self.model = checked_model(bytes(self._unread[:at]).decode())
+        except UnicodeDecodeError as error:
+            raise InvalidRequest(f"'{FIELD}' is not valid UTF-8.", param=FIELD, code="invalid_type") from error
+        self.end = self.start + at
+        self.is_complete = True
+        return False
+
+    def _wait(self, place: str) -> bool:
+        if len(self._unread) > MAX_PART_HEAD_BYTES:
+            raise InvalidRequest(
+                f"The form cannot be read: {place} is longer than {MAX_PART_HEAD_BYTES} bytes.", code="invalid_form"
+            )
+        return False
+
+    def _drop(self, size: int) -> None:
+        del self._unread[:size]
+        self._offset += size
+
+
+def model_of_pairs(pairs: str) -> str | None:
+    """Return the model that a query or an urlencoded form names; None where it names none."""
+    for pair in pairs.split("&"):
+        name, mark, value = pair.partition("=")
+        if mark and unquote_plus(name) == FIELD and value:
+            return checked_model(unquote_plus(value))
+    return None
+
+
+def pairs_with_model(pairs: str, model: str) -> str:
+    """Return a query or an urlencoded form with another model; every other pair keeps its bytes."""
+    new_pairs = []
+    for pair in pairs.split("&"):
+        name, mark, _ = pair.partition("=")
+        new_pairs.append(f"{name}={quote_plus(model, safe='/:')}" if mark and unquote_plus(name) == FIELD else pair)
+    return "&".join(new_pairs)
+
+
+def _is_field(line: bytes) -> bool:
+    """Whether a line of a part's head says that the part is the field, and no file of that name."""
+    name, _, value = line.partition(b":")
+    if name.strip().lower() != _DISPOSITION or FIELD.encode() not in value:
+        return False
+    if _parameter("content-disposition", value.strip(), "filename") is not None:
+        return False
+    return _parameter("content-disposition", value.strip(), "name") == FIELD
+
+
+def _parameter(header: str, value: bytes, name: str) -> str | None:
+    """Return a parameter of a header's value (RFC 9110, section 5.6.6)."""
+    message = Message()
+    message[header] = value.decode("latin-1").replace("\r", "").replace("\n", "")
+    parameter = message.get_param(name, header=header)
+    return parameter if isinstance(parameter, str) else None

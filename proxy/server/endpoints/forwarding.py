@@ -1,0 +1,186 @@
+"""Carries every request under ``/v1`` that no other endpoint serves: embeddings, files, audio, images, batches.
+
+It stands beside the pipeline: nothing is read but the model, which decides the upstream, and nothing is stored. Bodies
+go on while they arrive, and so do answers. The table of routes has it last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import Receive, Scope, Send
+
+from proxy.core.conversation.request import ErrorFormat
+from proxy.core.errors import ClientError, InvalidRequest, TidemarkError
+from proxy.core.events import Listener, Outcome
+from proxy.core.ports import Authenticator, Caller, Upstream
+from proxy.server.asgi import CancelOnDisconnect, ClientGone, Response, read_body
+from proxy.server.capabilities import errors_of
+from proxy.server.connections.bounds import ARRIVES_IN_PIECES
+from proxy.server.encodings import decoded_body, is_encoded
+from proxy.server.endpoints.carrying import carry
+from proxy.server.endpoints.destinations import Destinations, ForwardedRequest, ForwardTarget, is_read_whole
+from proxy.server.request_log import RequestLog
+from proxy.server.uploads import ArrivingBody
+
+PREFIX = "/v1"
+ACCEPT_ENCODING = b"accept-encoding"
+REFUSED = 300
+"""From this status on an answer that comes before the end of its request means that nobody wants the rest."""
+ENDPOINTS = frozenset(
+    {
+        "assistants",
+        "audio",
+        "batches",
+        "chat",
+        "completions",
+        "containers",
+        "conversations",
+        "embeddings",
+        "evals",
+        "files",
+        "fine_tuning",
+        "images",
+        "messages",
+        "models",
+        "moderations",
+        "realtime",
+        "rerank",
+        "responses",
+        "threads",
+        "uploads",
+        "vector_stores",
+        "videos",
+    }
+)
+"""First parts of paths that the metrics tell apart; all others are ``other``, because clients choose them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardingEndpoint:
+    """Serves every path and method that reach it, as an ASGI application."""
+
+    destinations: Destinations
+    upstream: Upstream
+    auth: Authenticator
+    formats: Mapping[str, ErrorFormat]
+    """The error formats of dialects, by path; all other paths have OpenAI's."""
+    max_body_bytes: int
+    emit: Listener
+    timer: Callable[[], float]
+
+    def routes(self) -> list[BaseRoute]:
+        """Return the routes, which come after those of all other endpoints.
+
+        A path of Tidemark's own is served with its own methods only, but for the deletion of a provider's model.
+        """
+        return [
+            Route(f"{PREFIX}/models/{{model:path}}", self, methods=["DELETE"]),
+            _LastRoute(PREFIX + "/{path:path}", self),
+        ]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        errors, headers = errors_of(scope["path"], self.formats), scope["headers"]
+        log = RequestLog(scope["path"], Response(send, errors), self.timer)
+        log.endpoint = endpoint_of(scope["path"])
+        try:
+            if is_read_whole(headers):
+                body = await read_body(receive, headers, self.max_body_bytes)
+                if is_encoded(headers):
+                    body = await decoded_body(body, headers, self.max_body_bytes)
+                with CancelOnDisconnect(receive):
+                    log.outcome = await self._answer_or_fail(log, scope, body)
+            else:
+                scope[ARRIVES_IN_PIECES] = True
+                async with ArrivingBody(receive) as arriving:
+                    with CancelOnDisconnect(arriving.receive_disconnect):
+                        log.outcome = await self._answer_or_fail(log, scope, arriving)
+        except ClientGone:
+            pass  # a log's outcome is "disconnected" until another one is known
+        except ClientError as error:
+            log.note_error(error)
+            await log.response.send_error(error)
+            log.outcome = "rejected"
+        finally:
+            self.emit(log.to_event())
+
+    async def _answer_or_fail(self, log: RequestLog, scope: Scope, body: bytes | ArrivingBody) -> Outcome:
+        """Carry a request; every error before its answer becomes an answer."""
+        try:
+            return await self._carry(log, scope, body)
+        except TidemarkError as error:
+            log.note_error(error)
+            await log.response.send_error(error)
+            return "rejected" if isinstance(error, ClientError) else "error"
+        except OSError:
+            return "disconnected"
+        except Exception:
+            # The boundary of the process: the client gets an error, and the server logs the cause.
+            log.outcome, log.code = "error", TidemarkError.code
+            await log.response.send_error(TidemarkError("Tidemark failed to serve this request; its log says why."))
+            raise
+
+    async def _carry(self, log: RequestLog, scope: Scope, body: bytes | ArrivingBody) -> Outcome:
+        """Find the destination, send the request and carry the answer."""
+        headers = scope["headers"]
+        caller = self.auth.caller(headers)
+        codings = [line for line in headers if line[0] == ACCEPT_ENCODING]
+        if codings:
+            caller = Caller(caller.fingerprint, [*caller.headers, *codings])
+        request = ForwardedRequest(path_below(scope), scope["query_string"].decode("latin-1"), headers)
+        if isinstance(body, bytes):
+            destination = await self.destinations.of_body(request, body, caller)
+            return await self._send(log, scope, destination, caller, None)
+        async with aclosing(body.pieces()) as pieces:
+            destination = await self.destinations.of_upload(request, pieces)
+            try:
+                return await self._send(log, scope, destination, caller, body)
+            finally:
+                destination.close()
+
+    async def _send(
+        self, log: RequestLog, scope: Scope, destination: ForwardTarget, caller: Caller, arriving: ArrivingBody | None
+    ) -> Outcome:
+        log.model = destination.model
+        reply = await self.upstream.forward(
+            destination.route, scope["method"], destination.path, destination.body, caller
+        )
+        if arriving is not None and reply.status >= REFUSED:
+            arriving.discard()
+        try:
+            return await carry(log, reply, is_head=scope["method"] == "HEAD")
+        finally:
+            await reply.close()
+
+
+class _LastRoute(Route):
+    """A route for every method that gives way to any other route of a path."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Return a partial match, which starlette takes where no route matches wholly and none before it partly."""
+        match, child_scope = super().matches(scope)
+        return (match if match is Match.NONE else Match.PARTIAL), child_scope
+
+
+def endpoint_of(path: str) -> str:
+    """Return the label of a path in the metrics."""
+    first = path.removeprefix(PREFIX + "/").partition("/")[0]
+    return first if first in ENDPOINTS else "other"
+
+
+def path_below(scope: Scope) -> str:
+    """Return the path below the base URL, as the client wrote it.
+
+    :raises InvalidRequest: it leads out of the upstream's base path
+    """
+    raw: bytes = scope["raw_path"]
+    path = raw[len(scope["root_path"]) :].decode("latin-1").removeprefix(PREFIX)
+    steps = unquote(path).replace("\\", "/").split("/")
+    if "." in steps or ".." in steps:
+        raise InvalidRequest("The path may not contain '.' or '..' as a part.", code="invalid_path")
+    return path

@@ -1,0 +1,148 @@
+"""Reads request bodies while they are sent on, so that they are never in memory as a whole.
+
+``endpoints/forwarding.py`` uses it. A body whose model decides where it goes is kept in a temporary file until the
+model is known: clients may send a form's fields after its file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from tempfile import SpooledTemporaryFile
+from types import TracebackType
+from typing import Self
+
+from starlette.types import Message, Receive
+
+from proxy.core.errors import BodyTooLarge
+from proxy.core.ports import Headers
+from proxy.server.asgi import wait_for_disconnect
+
+AHEAD_BYTES = 262_144
+"""How much of a body is read before somebody takes it. Reading ahead shows a client's disconnection early."""
+IN_MEMORY_BYTES = 1_048_576
+"""A longer beginning of a body goes to a temporary file."""
+PIECE_BYTES = 65_536
+"""The size of the pieces in which a temporary file is read."""
+
+
+def declared_length(headers: Headers) -> int | None:
+    """Return the length that a request states for its body; None where it has chunks, or no body."""
+    for name, value in headers:
+        if name == b"content-length" and value.isdigit():
+            return int(value)
+    return None
+
+
+class ArrivingBody:
+    """Reads one body ahead, and notices when the client disconnects; it is a context manager.
+
+    Mutable: the bytes that nobody has taken, and whether any more is wanted.
+    """
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._pieces: list[bytes] = []
+        self._waiting_bytes = 0
+        self._is_complete = self._is_unwanted = False
+        self._news, self._room, self._disconnection = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        self._reading = asyncio.create_task(self._read())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._reading.cancel()
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """Yield the body as it arrives. It has no end where it breaks off, nor after ``discard``."""
+        while True:
+            while self._is_unwanted or not (self._pieces or self._is_complete):
+                self._news.clear()
+                await self._news.wait()
+            if not self._pieces:
+                return
+            piece = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+            self._pieces.clear()
+            self._waiting_bytes = 0
+            self._room.set()
+            yield piece
+
+    def discard(self) -> None:
+        """Drop the rest of the body. The client must be able to send it, or it never reads its answer."""
+        self._is_unwanted = True
+        self._pieces.clear()
+        self._room.set()
+
+    async def receive_disconnect(self) -> Message:
+        """Wait until the client has disconnected; it has the form of ASGI's ``receive``."""
+        await self._disconnection.wait()
+        return {"type": "http.disconnect"}
+
+    async def _read(self) -> None:
+        while (message := await self._receive())["type"] != "http.disconnect":
+            piece: bytes = message.get("body", b"")
+            if piece and not self._is_unwanted:
+                self._pieces.append(piece)
+                self._waiting_bytes += len(piece)
+            self._is_complete = not message.get("more_body", False)
+            self._news.set()
+            if self._is_complete:
+                await wait_for_disconnect(self._receive)
+                break
+            while self._waiting_bytes >= AHEAD_BYTES and not self._is_unwanted:
+                self._room.clear()
+                await self._room.wait()
+        self._disconnection.set()
+
+
+class KeptBeginning:
+    """The beginning of a body whose destination is not known yet, in a temporary file where it is long.
+
+    :param max_bytes: the longest beginning
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._file = SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115 - closed by close()
+        self.size = 0
+
+    async def add(self, piece: bytes) -> None:
+        """Keep one more piece.
+
+        :raises BodyTooLarge: the beginning is longer than the bound
+        """
+        self.size += len(piece)
+        if self.size > self._max_bytes:
+            raise BodyTooLarge(
+                f"The first {self._max_bytes} bytes of the form do not name its model. Send the field 'model' before "
+                "the file, name it in the query (?model=...), or raise server.max_spool_mb."
+            )
+        if self.size > IN_MEMORY_BYTES:
+            await asyncio.to_thread(self._file.write, piece)
+        else:
+            self._file.write(piece)
+
+    async def pieces(self, start: int, end: int, replacement: bytes) -> AsyncGenerator[bytes, None]:
+        """Yield what was kept, with other bytes in the place of those from ``start`` to ``end``."""
+        async for piece in self._stretch(0, start):
+            yield piece
+        if replacement:
+            yield replacement
+        async for piece in self._stretch(end, self.size):
+            yield piece
+
+    def close(self) -> None:
+        """Delete the file."""
+        self._file.close()
+
+    async def _stretch(self, start: int, end: int) -> AsyncGenerator[bytes, None]:
+        self._file.seek(start)
+        while start < end:
+            size = min(PIECE_BYTES, end - start)
+            is_on_disk = self.size > IN_MEMORY_BYTES
+            piece = await asyncio.to_thread(self._file.read, size) if is_on_disk else self._file.read(size)
+            start += len(piece)
+            yield piece

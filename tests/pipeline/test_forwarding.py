@@ -1,0 +1,335 @@
+"""Everything under ``/v1`` that Tidemark does not serve itself is carried to an upstream, untouched, both ways."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from tests.pipeline.conftest import Bench, Client, benched
+from tests.support.scripted import Answer, Received, error, streamed
+
+ONE = 'upstream: "{base}"\nserver: {{max_body_mb: 1}}\n'
+LISTED = """
+model_list:
+  - model_name: mine
+    litellm_params: {{model: openai/theirs, api_base: "{base}", api_key: configured}}
+  - model_name: other
+    litellm_params: {{model: openai/other, api_base: "{base}/elsewhere"}}
+  - model_name: foreign
+    litellm_params: {{model: cohere/embed-v4.0, api_key: k}}
+server: {{max_body_mb: 1, max_spool_mb: 3}}
+"""
+NONE = "model_list: []\n"
+BOUNDARY = "----tests"
+FORM = {"content-type": f"multipart/form-data; boundary={BOUNDARY}"}
+MEGABYTE = 2**20
+
+
+@pytest.fixture(scope="module")
+def bench(store_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """One for all of these tests."""
+    with benched(store_url, tmp_path_factory.mktemp("forwarding")) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def silence(bench: Bench) -> None:
+    """The upstream echoes whatever a test does not script."""
+    bench.upstream.script = describe_request
+
+
+@pytest.fixture(scope="module", params=["own", "library"])
+def client(bench: Bench, request: pytest.FixtureRequest) -> Client:
+    """A client of a Tidemark with one upstream, over either HTTP client."""
+    more = f"transport: {{{{upstream: {request.param}}}}}\n"
+    return bench.client("one", config=ONE + more, own=True)
+
+
+@pytest.fixture(scope="module")
+def listed(bench: Bench) -> Client:
+    """A client of a Tidemark whose model_list has several upstreams."""
+    return bench.client("listed", config=LISTED, own=True)
+
+
+def describe_request(request: Received) -> Answer:
+    """Answer with what came."""
+    facts = {
+        "path": request.path,
+        "query": request.query,
+        "length": len(request.body),
+        "sha256": hashlib.sha256(request.body).hexdigest(),
+        "authorization": request.headers.get("authorization"),
+        "body": request.body[:2000].decode("latin-1"),
+    }
+    return Answer([json.dumps(facts).encode()])
+
+
+def part(name: str, value: bytes, file: str = "") -> bytes:
+    """One part of a form."""
+    named = f'; filename="{file}"' if file else ""
+    head = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{name}"{named}\r\n\r\n'
+    return head.encode() + value + b"\r\n"
+
+
+def form(*parts: bytes) -> bytes:
+    """A whole form."""
+    return b"".join(parts) + f"--{BOUNDARY}--\r\n".encode()
+
+
+def upload(size: int) -> Iterator[bytes]:
+    """A body of so many bytes, made while it is sent."""
+    for place in range(0, size, 65_536):
+        yield bytes([place // 65_536 % 251]) * min(65_536, size - place)
+
+
+def digest(pieces: Iterator[bytes]) -> str:
+    """The digest of a body."""
+    hashed = hashlib.sha256()
+    for piece in pieces:
+        hashed.update(piece)
+    return hashed.hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v1/embeddings"),
+        ("POST", "/v1/moderations"),
+        ("POST", "/v1/images/generations"),
+        ("GET", "/v1/files?limit=2&after=file%261"),
+        ("DELETE", "/v1/files/file-1"),
+        ("GET", "/v1/vector_stores/vs%2F1/files"),
+        ("PUT", "/v1/videos/7"),
+        ("PATCH", "/v1/containers/7"),
+        ("POST", "/v1/batches"),
+        ("POST", "/v1/rerank"),
+        ("POST", "/v1/nobody/knows"),
+    ],
+)
+def test_any_method_and_path_goes_to_the_one_upstream(bench: Bench, client: Client, method: str, path: str) -> None:
+    """Its bytes, its query and its headers are the client's; what came back is the upstream's."""
+    body = b'{ "model" : "m",\n "input": ["a"] }' if method in ("POST", "PUT", "PATCH") else b""
+    got = client.http.request(method, path, content=body, headers=client.headers())
+    assert got.status_code == 200, got.text
+    url, _, query = path.partition("?")
+    told = got.json()  # the upstream records no GET
+    assert (told["path"], told["query"], told["length"]) == (httpx.URL(url).path, query, len(body))
+    if method != "GET":
+        last = bench.upstream.last
+        assert (last.method, last.body, last.headers["authorization"]) == (method, body, "Bearer one")
+
+
+def test_a_status_and_its_headers_are_the_upstreams(bench: Bench, client: Client) -> None:
+    """Also those of an error, whose body is the provider's own."""
+    bench.upstream.script = lambda _: error(429, "slow down", headers=[(b"retry-after", b"7"), (b"x-other", b"1")])
+    got = client.http.post("/v1/nobody/knows", json={"input": "a"})
+    assert (got.status_code, got.headers["retry-after"], got.headers["x-other"]) == (429, "7", "1")
+    assert got.json()["error"]["message"] == "slow down"
+
+
+def test_events_and_bytes_are_carried_as_they_arrive(bench: Bench, client: Client) -> None:
+    """An event stream, and audio without a length."""
+    bench.upstream.script = lambda _: streamed("one two three")
+    with client.http.stream("POST", "/v1/nobody/knows", json={"stream": True}) as got:
+        assert got.headers["content-type"] == "text/event-stream"
+        assert b"".join(got.iter_raw()).endswith(b"data: [DONE]\n\n")
+    sound = bytes(range(256)) * 1000
+    bench.upstream.script = lambda _: Answer([sound[:7], sound[7:]], headers=[(b"content-type", b"audio/mpeg")])
+    assert client.http.post("/v1/nobody/speech", json={"input": "a"}).content == sound
+
+
+def test_a_stream_that_breaks_off_says_so(bench: Bench, client: Client) -> None:
+    """With an event; a body of another type ends without its end."""
+    bench.upstream.script = lambda _: Answer(
+        [b"data: {}\n\n"], headers=[(b"content-type", b"text/event-stream")], breaks=True
+    )
+    got = client.http.post("/v1/nobody/knows", json={"stream": True})
+    assert b"upstream_error" in got.content
+    bench.upstream.script = lambda _: Answer([b"RIFF"], headers=[(b"content-type", b"audio/wav")], breaks=True)
+    with pytest.raises(httpx.RemoteProtocolError):
+        client.http.post("/v1/nobody/knows", json={"input": "a"})
+
+
+def test_a_large_upload_needs_no_memory_bound(client: Client) -> None:
+    """Eight times ``server.max_body_mb``, with a length and in chunks, arrives whole."""
+    size = 8 * MEGABYTE
+    headers = {"content-type": "application/octet-stream"}
+    whole = digest(upload(size))
+    chunked = client.http.post("/v1/nobody/uploads", content=upload(size), headers=headers).json()
+    stated = client.http.post(
+        "/v1/nobody/uploads", content=upload(size), headers={**headers, "content-length": str(size)}
+    ).json()
+    assert (chunked["length"], chunked["sha256"]) == (size, whole)
+    assert (stated["length"], stated["sha256"]) == (size, whole)
+
+
+def test_json_keeps_the_bound_of_bodies(client: Client) -> None:
+    """413, in the envelope."""
+    got = client.http.post("/v1/embeddings", content=b" " * (MEGABYTE + 1), headers=client.headers())
+    assert (got.status_code, got.json()["error"]["code"]) == (413, "request_too_large")
+
+
+def test_a_head_has_the_length_of_its_get(bench: Bench, client: Client) -> None:
+    """RFC 9110, section 9.3.2."""
+    length = [(b"content-type", b"text/plain"), (b"content-length", b"9")]
+    bench.upstream.script = lambda _: Answer([b""], headers=length)
+    got = client.http.head("/v1/files/file-1/content")
+    assert got.status_code == 200
+    assert got.content == b""
+
+
+@pytest.mark.parametrize("file_first", [True, False], ids=["file first", "fields first"])
+@pytest.mark.parametrize("size", [10, 2 * MEGABYTE], ids=["short", "long"])
+def test_a_forms_model_decides_where_it_goes(listed: Client, *, file_first: bool, size: int) -> None:
+    """Its name is the upstream's; every other byte is the client's; the configured key goes with it."""
+    parts = [part("file", b"".join(upload(size)), "a.mp3"), part("model", b"mine"), part("language", b"en")]
+    sent = form(*(parts if file_first else parts[1:] + parts[:1]))
+    got = listed.http.post("/v1/audio/nobody", content=iter([sent]), headers=listed.headers() | FORM).json()
+    wanted = sent.replace(b"\r\n\r\nmine\r\n", b"\r\n\r\ntheirs\r\n")
+    assert (got["length"], got["sha256"]) == (len(wanted), hashlib.sha256(wanted).hexdigest())
+    assert got["authorization"] == "Bearer configured"
+    stated = listed.http.post("/v1/audio/nobody", content=sent, headers=listed.headers() | FORM).json()
+    assert stated["sha256"] == got["sha256"]
+
+
+def test_a_form_that_names_its_model_too_late_is_refused(listed: Client) -> None:
+    """Nothing but ``server.max_spool_mb`` is kept; the message says what to do."""
+    sent = form(part("file", b"x" * (4 * MEGABYTE), "a.mp3"), part("model", b"mine"))
+    got = listed.http.post("/v1/audio/nobody", content=sent, headers=listed.headers() | FORM)
+    assert got.status_code == 413
+    assert "server.max_spool_mb" in got.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "query", "body"),
+    [
+        (b'{"input": "a", "model": "mine"}', "application/json", "", '{"input":"a","model":"theirs"}'),
+        (b"input=a+b&model=mine", "application/x-www-form-urlencoded", "", "input=a+b&model=theirs"),
+        (b'{"model": "mine"}', "application/x-www-form-urlencoded", "", '{"model":"theirs"}'),
+        (b"sound", "audio/wav", "a=%20&model=mine", "sound"),
+    ],
+    ids=["JSON", "pairs", "JSON of curl", "query"],
+)
+def test_the_model_of_json_pairs_or_query_decides(
+    listed: Client, content: bytes, kind: str, query: str, body: str
+) -> None:
+    """It is renamed where the upstream has another name for it."""
+    got = listed.http.post(
+        f"/v1/nobody/knows?{query}", content=content, headers=listed.headers() | {"content-type": kind}
+    ).json()
+    assert got["body"] == body
+    assert got["query"] == query.replace("mine", "theirs")
+    assert got["authorization"] == "Bearer configured"
+
+
+def test_a_model_goes_to_its_own_upstream(listed: Client) -> None:
+    """Two models, two addresses."""
+    got = listed.http.post("/v1/nobody/knows", json={"model": "other"}).json()
+    assert got["path"] == "/v1/elsewhere/nobody/knows"
+
+
+@pytest.mark.parametrize("config", [NONE, LISTED.replace("configured", "{{k}}")], ids=["none", "several"])
+def test_without_one_upstream_the_setting_is_named(bench: Bench, config: str) -> None:
+    """404 in OpenAI's envelope, also for a body that is still arriving; Anthropic's paths have Anthropic's."""
+    lost = bench.client("lost", config=config.replace("{{k}}", "k"), own=True)
+    for got in (
+        lost.http.get("/v1/files"),
+        lost.http.post("/v1/files", content=upload(MEGABYTE), headers={"content-type": "audio/wav"}),
+        lost.http.get("/v1/messages/batches"),
+    ):
+        assert got.status_code == 404
+        assert "TIDEMARK_UPSTREAM" in got.json()["error"]["message"]
+    assert got.json()["type"] == "error"
+
+
+def test_an_unknown_model_is_not_found(listed: Client) -> None:
+    """In JSON and in a form."""
+    for got in (
+        listed.http.post("/v1/embeddings", json={"model": "none"}),
+        listed.http.post("/v1/audio/nobody", content=form(part("model", b"none")), headers=FORM),
+    ):
+        assert (got.status_code, got.json()["error"]["code"]) == (404, "model_not_found")
+
+
+def test_a_provider_behind_litellm_is_refused_with_the_reason(listed: Client) -> None:
+    """Its requests would have to be translated."""
+    got = listed.http.post("/v1/rerank", json={"model": "foreign"})
+    assert (got.status_code, got.json()["error"]["code"]) == (400, "dialect_not_served")
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b'{"model": ', "application/json"),
+        (b'{"model": "a"', "application/json"),
+        (b"--x\r\n", "multipart/form-data"),
+        (b"--x\r\n" + b"h" * 20_000, "multipart/form-data; boundary=x"),
+        (form(part("model", b"m" * 5_000)), FORM["content-type"]),
+        (form(part("model", b"")), FORM["content-type"]),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_refused(listed: Client, content: bytes, kind: str) -> None:
+    """400 in OpenAI's envelope."""
+    got = listed.http.post("/v1/embeddings", content=content, headers={"content-type": kind})
+    assert (got.status_code, got.json()["error"]["type"]) == (400, "invalid_request_error")
+
+
+@pytest.mark.parametrize("path", [b"/v1/../admin", b"/v1/files/%2e%2e/%2E%2e/admin", b"/v1/files/..%5cadmin"])
+def test_no_path_leaves_the_upstreams_base(bench: Bench, client: Client, path: bytes) -> None:
+    """An upstream's address may have a path, which says how far a client may reach."""
+    address, asked = urlsplit(str(client.http.base_url)), len(bench.upstream.received)
+    with socket.create_connection((address.hostname, address.port), timeout=20) as wire:
+        wire.sendall(b"GET " + path + b" HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        got = b""
+        while piece := wire.recv(65_536):
+            got += piece
+    assert b" 400 " in got.splitlines()[0]
+    assert b"invalid_path" in got
+    assert len(bench.upstream.received) == asked
+
+
+def test_pages_of_other_sites_are_refused(bench: Bench, client: Client) -> None:
+    """Multipart needs no preflight, so any page could send it."""
+    asked = len(bench.upstream.received)
+    headers = {"origin": "https://evil.example", "content-type": FORM["content-type"]}
+    got = client.http.post("/v1/files", content=form(part("purpose", b"x")), headers=headers)
+    assert got.json()["error"]["code"] == "foreign_origin"
+    assert len(bench.upstream.received) == asked
+
+
+def test_requests_are_counted_by_a_few_endpoints(listed: Client) -> None:
+    """Clients choose paths, so most are ``other``."""
+    listed.http.post("/v1/embeddings", json={"model": "mine"})
+    listed.http.post("/v1/whatever/a/client/invents", json={"model": "mine"})
+    metrics = listed.http.get("/metrics").text
+    assert 'tidemark_forwarded_requests_total{endpoint="embeddings",status="200"}' in metrics
+    assert 'tidemark_forwarded_requests_total{endpoint="other",status="200"}' in metrics
+    assert "invents" not in metrics
+
+
+def test_a_client_says_which_codings_it_reads(bench: Bench, client: Client) -> None:
+    """What Tidemark does not read may be compressed; what was compressed stays so."""
+    client.http.post("/v1/files", headers={"accept-encoding": "br"})
+    assert bench.upstream.last.headers["accept-encoding"] == "br"
+
+
+def test_an_answer_before_the_end_of_an_upload_is_carried(bench: Bench, client: Client) -> None:
+    """A client that sends everything before it reads still gets it: the rest is read and dropped."""
+    address = urlsplit(str(client.http.base_url))
+    bench.upstream.script = lambda _: error(413, "too large")
+    with socket.create_connection((address.hostname, address.port), timeout=20) as wire:
+        wire.sendall(
+            b"POST /v1/files HTTP/1.1\r\nhost: localhost\r\ncontent-type: audio/wav\r\nconnection: close\r\n"
+            b"content-length: 4194304\r\n\r\n" + b"x" * 4_194_304
+        )
+        got: Any = b""
+        while piece := wire.recv(65_536):
+            got += piece
+    assert b" 413 " in got.splitlines()[0]
