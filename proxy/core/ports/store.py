@@ -104,6 +104,10 @@ class ConversationStore(Protocol):
         """
         ...
 
+    async def originals(self, conversation: str) -> Mapping[int, StoredMessage]:
+        """Return the answers that the client repeats in other words since, as they were answered, by position."""
+        ...
+
     async def summaries(self, conversation: str) -> Sequence[PrefixSummary]:
         """Return all summaries of a conversation, oldest first."""
         ...
