@@ -84,12 +84,14 @@ class EarlierMessages:
         Before a response, the client's wording may be that of the time, or all answers changed at once later.
         """
         originals = await self.store.originals(record.conversation)
-        answered = {place: one for place, one in originals.items() if place <= record.message_count and one.raw}
+        answered = {
+            place: original for place, original in originals.items() if place <= record.message_count and original.raw
+        }
         if record.message_count not in answered or min(answered) < 2:
             return ()
         stored = await self.store.messages(record.conversation, stop=record.message_count)
         for places in ({record.message_count}, answered.keys()):
-            messages = [answered[one.position] if one.position in places else one for one in stored]
+            messages = [answered[message.position] if message.position in places else message for message in stored]
             unchanged = min(places) - 1
             read = partial(self.formats.read, [message.raw for message in messages[unchanged:]])
             digests = [message.digest for message in await offloaded(read, [message.raw for message in messages])]
