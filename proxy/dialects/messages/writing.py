@@ -25,7 +25,8 @@ MOST_MARKS = 4
 """Cache marks that a request may have ("Prompt caching", "Cache limitations")."""
 RENDERED = 128
 """Summaries whose block is cached; a summary goes out turn after turn."""
-_MARK = re.compile(rb'"cache_control"[ \t\n\r]*:[ \t\n\r]*(\{[^{}]*\})')
+_MARK = re.compile(rb'"cache_control"[ \t\n\r]*:[ \t\n\r]*(\{[^{}]*"ephemeral"[^{}]*\})')
+"""A mark; a tool's own parameter of that name is none."""
 _NAME = b'"cache_control"'
 _ID = re.compile(r"[^a-zA-Z0-9_-]")
 """Characters that Anthropic allows in no call's id; other providers use some."""
@@ -78,7 +79,7 @@ def summary_mark(fields: Mapping[str, bytes], messages: Sequence[Message]) -> by
     before = [mark for name in ("tools", "system") for mark in _marks_in(fields.get(name, b""))]
     after = [mark for message in messages for mark in _marks_in(message.raw)]
     whole = fields.get("cache_control", b"null")
-    automatic = [whole] if whole != b"null" else []
+    automatic = [whole] if whole.startswith(b"{") else []
     if len(before) + len(after) + len(automatic) >= MOST_MARKS:
         return b""
     nearest = [*after[:1], *before[-1:], *automatic]

@@ -125,6 +125,14 @@ def test_a_cache_mark_of_the_whole_request_counts_too() -> None:
     assert sent_messages(alone, SUMMARY, *alone.messages)[0]["content"][0]["cache_control"] == CACHED
 
 
+def test_a_tools_parameter_of_that_name_is_no_cache_mark() -> None:
+    """Only what has the type of a mark is copied and counted."""
+    schema = {"type": "object", "properties": {"cache_control": {"type": "string"}}}
+    tools = [{"name": "f", "input_schema": schema}]
+    request = parsed(user("And now?"), tools=tools)
+    assert sent_messages(request, SUMMARY, *request.messages)[0]["content"][0] == BLOCK
+
+
 def test_the_middle_of_a_result_is_replaced_and_all_else_stays() -> None:
     """In a string and in blocks."""
     for content in ("abcdefgh", [text("abcdefgh", cache_control=CACHED)]):
