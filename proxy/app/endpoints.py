@@ -24,6 +24,7 @@ from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.request import Dialect, ErrorFormat
 from proxy.core.events import Listener
 from proxy.core.ports import Authenticator
+from proxy.dialects.openai_errors import OPENAI_ERRORS
 from proxy.pipeline.command_text import mark_of
 from proxy.pipeline.commands import Commands
 from proxy.pipeline.continuing import ContinuedRequests
@@ -35,6 +36,7 @@ from proxy.server.access import ConversationAccess
 from proxy.server.auth import MAX_CACHED_CALLERS, PassthroughAuth
 from proxy.server.endpoints.conversations import ConversationEndpoints
 from proxy.server.endpoints.dialect import DialectEndpoint, EndpointLimits
+from proxy.server.endpoints.models import ModelEndpoints
 from proxy.server.endpoints.offline import OfflineEndpoints
 from proxy.server.endpoints.operations import OperationsEndpoints, RenderMetrics
 from proxy.server.endpoints.registry import RegistryEndpoints
@@ -104,11 +106,10 @@ class Endpoints:
             *(Route(path, endpoint, methods=["POST"]) for path, endpoint in self.dialects.items()),
             *OperationsEndpoints(
                 store=self._stored.store,
-                models=parts.catalog,
-                auth=self._auth,
                 metrics=self._metrics,
                 count_resting=self._engine.writer.resting,
             ).routes(),
+            *ModelEndpoints(parts.catalog, self._auth, parts.dialects.get(MESSAGES, OPENAI_ERRORS)).routes(),
             *self._token_counts(),
             *self._stored_responses(),
             *OfflineEndpoints(parts.offline_service(), self._auth, self._max_body_bytes).routes(),

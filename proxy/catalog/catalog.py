@@ -211,15 +211,24 @@ class Catalog:
         return {**entry, **_window_fields((await self.profile(route, caller)).window)}
 
     async def _with_window(self, entry: Mapping[str, JsonValue], caller: Caller) -> Mapping[str, JsonValue]:
-        """Return an upstream's own entry with all its fields, and with ``context_length`` where that is missing."""
-        if "context_length" in entry:
-            return entry
-        if (stated_tokens := window_of(entry)) is not None:
-            return {**entry, "context_length": stated_tokens}
+        """Return an upstream's own entry with all its fields, and with window and longest reply where they are missing.
+
+        A default is no knowledge, so it is left out.
+        """
         name, base = str(entry["id"]), self._upstream.upstream_base_url
         route = Route("wire", name, name, "openai", base or OPENAI_BASE, params={"api_base": base} if base else None)
-        window = (await self.profile(route, caller)).window
-        return entry if window.source == "default" else {**entry, "context_length": window.window}
+        stated_tokens = entry.get("context_length", window_of(entry))
+        if stated_tokens is not None:
+            reply_tokens = await self._windows.output(route)
+        else:
+            window = (await self.profile(route, caller)).window
+            stated_tokens = None if window.source == "default" else window.window
+            reply_tokens = window.max_output_tokens
+        figures = {"context_length": stated_tokens, "max_output_tokens": reply_tokens}
+        return {
+            **entry,
+            **{name: tokens for name, tokens in figures.items() if tokens is not None and name not in entry},
+        }
 
     def _overrides_of(self, route: Route) -> ModelOverrides:
         return NOTHING_SET if self._live is None else self._live.of(route)

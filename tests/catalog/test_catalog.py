@@ -370,7 +370,7 @@ async def test_models_keeps_what_the_upstream_says(data: LiteLLMModelData) -> No
         "data": [
             {"id": "local", "y": [2], "meta": {"n_ctx": 2048}, "context_length": 2048},
             {"id": "told", "context_length": 7},
-            {"id": "gpt-4o", "context_length": 128000},
+            {"id": "gpt-4o", "context_length": 128000, "max_output_tokens": 16_384},
             {"id": "nobody-knows"},
         ]
     }

@@ -20,6 +20,7 @@ KINDS: Mapping[type[errors.TidemarkError], str] = {
     errors.NotAuthenticated: "authentication_error",
     errors.Forbidden: "permission_error",
     errors.ModelNotFound: "not_found_error",
+    errors.NoUpstream: "not_found_error",
     errors.ConversationNotFound: "not_found_error",
     errors.BodyTooLarge: "request_too_large",
     errors.ImportLimit: "rate_limit_error",

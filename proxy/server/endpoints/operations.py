@@ -1,42 +1,28 @@
-"""``/health``, ``/metrics`` and ``/v1/models``: what monitoring and clients ask beside chat requests."""
+"""``/health``, ``/metrics`` and ``HEAD`` of base URLs: what monitoring and clients ask beside model requests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from proxy.core.conversation.messages import JsonValue
-from proxy.core.errors import ModelNotFound, StoreError
-from proxy.core.ports import Authenticator, Caller, ConversationStore
-from proxy.server.responses import to_json, with_error_envelope
+from proxy.core.errors import StoreError
+from proxy.core.ports import ConversationStore
+from proxy.server.responses import to_json
 
 RenderMetrics = Callable[[], tuple[bytes, str]]
 """Returns the metrics as text, and their content type."""
 
 
-class ModelLister(Protocol):
-    """Lists the models that a caller may use."""
-
-    async def models(self, caller: Caller) -> Mapping[str, JsonValue]:
-        """Return the answer to ``GET /v1/models``.
-
-        :raises UpstreamError: the upstream did not list its models
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class OperationsEndpoints:
-    """Serves health checks, metrics and the list of models."""
+    """Serves health checks and metrics."""
 
     store: ConversationStore
-    models: ModelLister
-    auth: Authenticator
     metrics: RenderMetrics
     count_resting: Callable[[], int]
     """Returns how many summarizers are not asked now, because they failed (``core/breaker.py``)."""
@@ -50,8 +36,6 @@ class OperationsEndpoints:
             Route("/health/liveness", _liveliness),  # the usual spelling, which LiteLLM serves too
             Route("/health/readiness", self._readiness),
             Route("/metrics", self._exposition),
-            Route("/v1/models", with_error_envelope(self._list_models)),
-            Route("/v1/models/{model:path}", with_error_envelope(self._describe_model)),
         ]
 
     async def _readiness(self, _: Request) -> Response:
@@ -67,17 +51,6 @@ class OperationsEndpoints:
     async def _exposition(self, _: Request) -> Response:
         data, content_type = self.metrics()
         return Response(data, headers={"content-type": content_type})
-
-    async def _list_models(self, request: Request) -> Response:
-        return to_json(await self.models.models(self.auth.caller(request.headers.raw)))
-
-    async def _describe_model(self, request: Request) -> Response:
-        name = request.path_params["model"]
-        entries = (await self.models.models(self.auth.caller(request.headers.raw)))["data"]
-        for entry in entries if isinstance(entries, list) else ():
-            if isinstance(entry, dict) and entry.get("id") == name:
-                return to_json(entry)
-        raise ModelNotFound(f"The model {name!r} does not exist.")
 
 
 async def _reachable(_: Request) -> Response:
