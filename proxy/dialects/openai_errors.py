@@ -21,7 +21,7 @@ class OpenAIErrors:
         """Write an error as a body."""
         param = error.param if isinstance(error, errors.InvalidRequest) else None
         if isinstance(error, errors.ContextLengthExceeded):
-            param = self.messages_member
+            param = error.param or self.messages_member
         elif isinstance(error, errors.ModelNotFound):
             param = "model"
         body = {"message": str(error), "type": _type_of(error), "param": param, "code": error.code}

@@ -53,7 +53,8 @@ class PromptCheck:
             if tokens > most:
                 raise ContextLengthExceeded(
                     f"This model's maximum context length is {most} tokens. However, your prompt resulted in {tokens} "
-                    "tokens. Please reduce the length of the prompt."
+                    "tokens. Please reduce the length of the prompt.",
+                    param="prompt",
                 )
 
     async def _count(self, prompt: str | list[JsonValue], model: str, most: int) -> int:

@@ -148,6 +148,13 @@ class ImportLimit(ClientError):
 
 
 class ContextLengthExceeded(ClientError):
-    """The request does not fit its budget, even compacted (FR-5.3.1); the message is OpenAI's, with the numbers."""
+    """The request does not fit its budget, even compacted (FR-5.3.1); the message is OpenAI's, with the numbers.
+
+    ``param`` names the member that is too long; None for the messages, whose member the dialect knows.
+    """
 
     code = "context_length_exceeded"
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
