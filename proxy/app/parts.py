@@ -75,7 +75,7 @@ class Parts:
         self.data = data = LiteLLMModelData()
         entries = [_entry(entry) for entry in settings.model_list]
         wire = WireLane(library=settings.transport.upstream == "library")
-        self.upstream = LiteLLMUpstream(entries, settings.upstream, wire=wire, data=data)
+        self.upstream = LiteLLMUpstream(entries, settings.upstream, wire=wire, data=data, write_chat=self.chat.write)
         self.catalog = Catalog(
             self.upstream,
             policy_for=settings.policy_for,

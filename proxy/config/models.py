@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 from proxy.config import kinds
 from proxy.config.masking import Parameters
 from proxy.config.reading import MISSING, Reader
-from proxy.config.sections import CompactionSettings, StatedKeys
+from proxy.config.sections import CompactionSettings, DialectName, StatedKeys
 from proxy.config.tree import Node, Scalar, Table
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.planning.budget import DEFAULT_WINDOW_TOKENS, ModelWindow, WindowSource
@@ -31,6 +31,7 @@ BETA_KEY = "beta_windows"
 _TOKENS = kinds.or_word("null", kinds.whole("tokens", least=1))
 _WINDOW = kinds.whole("tokens", least=1)
 _LANES = kinds.choice(LaneChoice)
+_DIALECTS = kinds.several(kinds.choice(DialectName))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,8 @@ def _read_entry(reader: Reader, node: Node, number: int) -> ModelEntry | None:
         has_model = _required(reader, params.nodes, "model", f"{label}.litellm_params", line) is not None
     info = reader.free_table(nodes.get("model_info"), f"{label}.model_info")
     lane: Any = reader.value(nodes["lane"], f"{label}.lane", _LANES) if "lane" in nodes else "auto"
+    if "dialects" in info.nodes:
+        reader.value(info.nodes["dialects"], f"{label}.model_info.dialects", _DIALECTS)
     compaction = reader.section(CompactionSettings(), nodes.get("compaction"), f"{label}.compaction", "compaction")
     window = _read_window(reader, info, f"{label}.model_info")
     plain_params, plain_info = (

@@ -20,12 +20,18 @@ FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 ACCEPT_ENCODING = b"accept-encoding"
 BETA = b"anthropic-beta"
 """Anthropic's header for features in beta; source: docs.anthropic.com, "Beta headers"."""
+ANTHROPIC_VERSION = b"2023-06-01"
+"""For clients of other dialects; those of this one send their own."""
+SUBSCRIPTION = "sk-ant-oat"
+"""Begins a token of a subscription, which is no API key."""
 MAX_CACHED_ROUTES = 256
 """Configured routes whose header lines are cached; a client can only choose among them."""
 
 
 def outgoing(route: Route, caller: Caller) -> list[tuple[bytes, bytes]]:
     """Return the header lines that go upstream: the client's in order, then the configured ones that replace some."""
+    if route.provider == "anthropic":
+        return _for_anthropic(route, caller)
     replaced, configured = _configured(tuple(route.headers), route.api_key)
     return [*(line for line in caller.headers if line[0] not in replaced), *configured]
 
@@ -34,6 +40,22 @@ def carried(route: Route, caller: Caller) -> list[tuple[bytes, bytes]]:
     """Return the header lines of a request that is carried untouched: its caller says which codings it reads."""
     lines = outgoing(route, caller)
     return lines[:-1] if any(name == ACCEPT_ENCODING for name, _ in caller.headers) else lines
+
+
+def _for_anthropic(route: Route, caller: Caller) -> list[tuple[bytes, bytes]]:
+    """Return the same lines with the key and the version as Anthropic's API wants them.
+
+    A token of a subscription stays in ``Authorization``, where Claude Code sends it.
+    """
+    replaced, configured = _configured(tuple(route.headers), None)
+    lines = [line for line in caller.headers if line[0] not in replaced]
+    key = route.api_key or caller_key(caller)
+    if key is not None and not (route.api_key is None and key.startswith(SUBSCRIPTION)):
+        lines = [line for line in lines if line[0] not in KEYS]
+        lines.append((b"x-api-key", key.encode()))
+    if all(name != b"anthropic-version" for name, _ in (*lines, *configured)):
+        lines.append((b"anthropic-version", ANTHROPIC_VERSION))
+    return [*lines, *configured]
 
 
 @lru_cache(maxsize=MAX_CACHED_ROUTES)

@@ -21,6 +21,8 @@ from proxy.upstream.fields import CONFIGURED_FOR_LITELLM
 
 LaneChoice = Literal["auto", "wire", "translate"]
 LANES = ("auto", "wire", "translate")
+DIALECTS = ("chat", "responses", "messages")
+"""The formats that an upstream may speak."""
 ENVIRONMENT = "os.environ/"
 """LiteLLM's prefix of a value that names an environment variable."""
 DEFAULT_TIMEOUT_SECONDS = 600.0
@@ -36,6 +38,8 @@ class RouteEntry:
     params: Mapping[str, JsonValue]
     """``litellm_params``, with environment variables replaced by their values."""
     lane: LaneChoice = "auto"
+    dialects: frozenset[str] = frozenset()
+    """``model_info.dialects``; empty where it is not stated."""
 
     @property
     def target(self) -> str:
@@ -51,6 +55,7 @@ class Destination:
     """LiteLLM's name, for example ``anthropic/claude-sonnet-4-5``."""
     params: Mapping[str, JsonValue]
     lane: LaneChoice
+    dialects: frozenset[str] = frozenset()
     chosen_by_client: bool = False
     """Whether a wildcard put the client's text in the place of the provider, as in ``*`` for ``*``."""
 
@@ -143,7 +148,7 @@ def read_entries(
         expanded = {str(key): expand(value) for key, value in params.items()}
         if isinstance(info, Mapping) and "base_model" in info:  # the model behind an Azure deployment's name
             expanded.setdefault("base_model", info["base_model"])
-        entries.append(RouteEntry(name, expanded, cast("LaneChoice", lane)))
+        entries.append(RouteEntry(name, expanded, cast("LaneChoice", lane), _dialects(info, place)))
     return tuple(entries)
 
 
@@ -159,12 +164,12 @@ def find(entries: Sequence[RouteEntry], model: str) -> Destination | None:
     """Return the destination of a model: its own entry, else the longest pattern's; the first of equals."""
     for entry in entries:
         if entry.name == model:
-            return Destination(entry.target, entry.params, entry.lane)
+            return Destination(entry.target, entry.params, entry.lane, entry.dialects)
     for entry in sorted(entries, key=lambda entry: -len(entry.name)):
         if "*" in entry.name and (match := _pattern(entry.name).fullmatch(model)):
             chosen_by_client = "*" in entry.target.partition("/")[0] and not entry.params.get("custom_llm_provider")
             target = _filled(entry.target, match.groups())
-            return Destination(target, entry.params, entry.lane, chosen_by_client=chosen_by_client)
+            return Destination(target, entry.params, entry.lane, entry.dialects, chosen_by_client=chosen_by_client)
     return None
 
 
@@ -190,6 +195,19 @@ def expand(value: JsonValue) -> JsonValue:
     if isinstance(value, list):
         return [expand(item) for item in value]
     return value
+
+
+def _dialects(info: JsonValue, place: int) -> frozenset[str]:
+    """Read ``model_info.dialects``."""
+    value = info.get("dialects") if isinstance(info, Mapping) else None
+    if value is None:
+        return frozenset()
+    if not isinstance(value, list) or not value or not set(map(str, value)) <= set(DIALECTS):
+        raise ConfigError(
+            f"model_list[{place}].model_info.dialects is {value!r}; list some of {', '.join(DIALECTS)}, as in "
+            f"[chat, responses]."
+        )
+    return frozenset(map(str, value))
 
 
 def _pattern(name: str) -> re.Pattern[str]:

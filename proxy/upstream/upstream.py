@@ -6,22 +6,27 @@ litellm's data file, litellm itself, so that litellm is imported for few models 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, assert_never
 
 from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import LONGEST_MODEL_NAME, JsonValue
 from proxy.core.conversation.request import Dialect
-from proxy.core.errors import DialectNotServed, ModelNotFound
+from proxy.core.errors import ModelNotFound
 from proxy.core.ports import Caller, Lane, Route, TextRequest, Upload, UpstreamReply
 from proxy.upstream import litellm, providers
 from proxy.upstream.bases import trimmed
+from proxy.upstream.bridges.asking import WriteMessage
 from proxy.upstream.fields import CONFIGURED_FOR_LITELLM
 from proxy.upstream.naming import why_closed
-from proxy.upstream.routes import Destination, find, read_entries, served_at, sole_destination
+from proxy.upstream.other_dialects import OtherDialects, not_served
+from proxy.upstream.routes import DIALECTS, Destination, find, read_entries, served_at, sole_destination
+from proxy.upstream.spoken import SpokenDialects
 from proxy.upstream.translate import TranslateLane
-from proxy.upstream.wire import CHAT_PATH, WireLane, is_openai
+from proxy.upstream.wire import WireLane, is_openai
 
+CHAT, RESPONSES, MESSAGES = DIALECTS
 MAX_CACHED_ROUTES = 1024
 """Resolved names that are cached; clients choose names, so there must be a bound."""
 ANY_MODEL = "*"
@@ -46,6 +51,8 @@ class LiteLLMUpstream:
     :param wire: the wire lane, where others use its connections too
     :param data: spares the import of litellm for models that its data file lists under OpenAI
     :param lanes: lane by glob on the model's name, for entries that state none
+    :param write_chat: writes a message of any dialect in chat completions; without it there is no bridge
+    :param clock: seconds, of any origin
     """
 
     def __init__(
@@ -56,12 +63,16 @@ class LiteLLMUpstream:
         wire: WireLane | None = None,
         data: ProviderData | None = None,
         lanes: Mapping[str, str] | None = None,
+        write_chat: WriteMessage | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.upstream_base_url = trimmed(upstream_base_url) if upstream_base_url else None
         entries = read_entries(model_list, lanes)
         self.entries = tuple(served_at(entry, self.upstream_base_url) for entry in entries)
         self.wire = wire or WireLane()
         self._translate = TranslateLane(litellm.complete)
+        self._spoken = SpokenDialects(clock)
+        self._other_dialects = OtherDialects(self._spoken, self.wire, self._translate, write_chat)
         self._data = data
         self._client_routes: BoundedCache[str, Route] = BoundedCache(MAX_CACHED_ROUTES)
         """Routes of names that clients sent."""
@@ -97,12 +108,12 @@ class LiteLLMUpstream:
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
         :raises DialectNotServed: litellm translates chat completions only
         """
+        if dialect.name != CHAT:
+            return await self._other_dialects.send(route, body, caller, dialect=dialect, stream=stream)
         match route.lane:
             case "wire":
                 return await self.wire.send(route, body, caller, path=dialect.path)
             case "translate":
-                if dialect.path != CHAT_PATH:
-                    raise _not_served(route, f"{dialect.path} (the format {dialect.name!r})")
                 return await self._translate.send(route, body, caller, stream=stream)
             case _:
                 assert_never(route.lane)
@@ -129,17 +140,16 @@ class LiteLLMUpstream:
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
         :raises DialectNotServed: litellm carries no unknown request
         """
-        match route.lane:
-            case "wire":
-                return await self.wire.forward(route, method, path, body, caller)
-            case "translate":
-                raise _not_served(route, path)
-            case _:
-                assert_never(route.lane)
+        if route.lane != "wire":
+            native = self._spoken.native_route(route, MESSAGES)  # Anthropic has more endpoints than that of messages
+            if native is None:
+                raise not_served(route, path)
+            route = native
+        return await self.wire.forward(route, method, path, body, caller)
 
     def keeps_responses(self, route: Route) -> bool | None:
         """Return whether a route's upstream keeps responses: OpenAI does, and litellm's bridges do not."""
-        if route.lane == "translate":
+        if self._spoken.native_route(route, RESPONSES) is None:
             return False
         return True if is_openai(route.base_url) else None
 
@@ -236,13 +246,17 @@ def _route(lane: Lane, names: tuple[str, str], provider: str, base: str | None, 
     :param names: the model's name as the client uses it, and as the upstream does
     """
     key, seconds, silence = entry.api_key, entry.timeout_seconds, entry.silence_seconds
-    return Route(lane, *names, provider, trimmed(base or ""), key, entry.headers, entry.params, seconds, silence)
-
-
-def _not_served(route: Route, path: str) -> DialectNotServed:
-    return DialectNotServed(
-        f"The provider of {route.name!r} is reached through litellm, which does not serve {path}. Use "
-        f"{CHAT_PATH}, or a model whose entry has 'lane: wire'."
+    return Route(
+        lane,
+        *names,
+        provider,
+        trimmed(base or ""),
+        key,
+        entry.headers,
+        entry.params,
+        timeout_seconds=seconds,
+        silence_seconds=silence,
+        dialects=entry.dialects,
     )
 
 

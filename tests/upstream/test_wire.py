@@ -763,7 +763,7 @@ async def test_a_request_that_is_not_understood_is_carried_as_it_came(
 
 async def test_litellm_carries_no_unknown_request() -> None:
     """The error names the path, and the way to serve it."""
-    upstream = LiteLLMUpstream([{"model_name": "c", "litellm_params": {"model": "anthropic/claude-sonnet-4-5"}}])
+    upstream = LiteLLMUpstream([{"model_name": "c", "litellm_params": {"model": "gemini/gemini-2.5-flash"}}])
     route = await upstream.resolve("c")
     with pytest.raises(DialectNotServed, match=r"does not serve /embeddings.*lane: wire"):
         await upstream.forward(route, "POST", "/embeddings", b"{}", calling(BEARER))

@@ -56,6 +56,8 @@ class Route:
     """Configured ``litellm_params`` for the translate lane, credentials included."""
     timeout_seconds: float = 600.0
     """The longest time until a reply begins."""
+    dialects: frozenset[str] = frozenset()
+    """The dialects that the upstream speaks (``model_info.dialects``); empty where nothing is configured."""
     silence_seconds: float = 600.0
     """The longest time between two pieces of a reply; comments of a stream are pieces, too."""
 

@@ -1,0 +1,171 @@
+"""Sends a request in chat completions for a dialect that its upstream does not speak, and writes the reply back.
+
+``upstream.py`` calls it in place of the wire lane's own way. It works over both lanes: over the wire to servers that
+speak chat completions only, and through litellm to all other providers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Protocol
+
+from proxy.core.conversation.request import ModelRequest
+from proxy.core.ports import Headers, UpstreamReply
+from proxy.upstream.bridges.asking import RequestBridge, WriteMessage, chat_body
+from proxy.upstream.bridges.messages_reply import MessagesReplyWriter
+from proxy.upstream.bridges.messages_request import MessagesRequestBridge
+from proxy.upstream.bridges.pieces import ChatReplyReader, FailurePiece, Piece
+from proxy.upstream.bridges.responses_reply import ResponsesReplyWriter
+from proxy.upstream.bridges.responses_request import ResponsesRequestBridge
+
+EVENT_STREAM = (b"content-type", b"text/event-stream; charset=utf-8")
+JSON_CONTENT = (b"content-type", b"application/json")
+_REPLACED = frozenset({b"content-type", b"content-length", b"content-encoding"})
+"""Headers of the upstream's reply that do not hold for the one that is written here."""
+
+BRIDGED = frozenset({"responses", "messages"})
+"""The dialects that have a bridge."""
+SendChat = Callable[[bytes], Awaitable[UpstreamReply]]
+"""Sends the body of a chat request over the route's lane."""
+
+
+class ReplyWriter(Protocol):
+    """Writes a reply in one dialect, piece by piece."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the reason is there why the answer ended."""
+        ...
+
+    def begin(self) -> Iterator[bytes]:
+        """Yield the first events."""
+        ...
+
+    def add(self, piece: Piece) -> Iterator[bytes]:
+        """Take in a piece, and yield its events."""
+        ...
+
+    def end(self) -> Iterator[bytes]:
+        """Yield the events that end the stream."""
+        ...
+
+    def whole(self) -> bytes:
+        """Return the reply as one body."""
+        ...
+
+    def failure(self, message: str) -> bytes:
+        """Return the event of an error of the upstream within the stream."""
+        ...
+
+    def refusal(self, status: int, body: bytes) -> bytes:
+        """Return an upstream's refusal in the dialect's own envelope."""
+        ...
+
+
+class ChatBridge:
+    """Asks in chat completions. It has no state.
+
+    :param write: writes a message of any dialect as one of chat completions
+    """
+
+    def __init__(self, write: WriteMessage) -> None:
+        self._write = write
+
+    async def send(self, request: ModelRequest, send: SendChat) -> UpstreamReply:
+        """Send a request, and wait for status and headers of its reply.
+
+        :param request: in one of the dialects ``BRIDGED``; its model is already the upstream's
+        :raises InvalidRequest: chat completions cannot say what it asks for
+        :raises UpstreamError: there was no answer
+        """
+        writer: ReplyWriter
+        asking: RequestBridge
+        if request.dialect.name == "responses":
+            asking, writer = ResponsesRequestBridge(), ResponsesReplyWriter(request, int(time.time()))
+        else:
+            asking, writer = MessagesRequestBridge(), MessagesReplyWriter(request)
+        reply = await send(chat_body(request, asking, self._write))
+        is_stream = any(name == b"content-type" and b"event-stream" in value for name, value in reply.headers)
+        if request.stream and reply.status < 400:
+            return BridgedStream(reply, writer, is_stream=is_stream)
+        return await _whole(reply, writer, is_stream=is_stream)
+
+
+class BridgedStream:
+    """``UpstreamReply`` that writes each event as soon as the upstream's own piece is there."""
+
+    def __init__(self, reply: UpstreamReply, writer: ReplyWriter, *, is_stream: bool) -> None:
+        self.status = reply.status
+        self.headers: Headers = [EVENT_STREAM, *_carried(reply.headers)]
+        self._reply = reply
+        self._writer = writer
+        self._is_stream = is_stream
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """Yield the events; the last ones only where the upstream said why its answer ended."""
+        reader, writer = ChatReplyReader(), self._writer
+        yield b"".join(writer.begin())
+        whole = b""
+        async for data in self._reply.body():
+            if not self._is_stream:
+                whole += data
+                continue
+            events = _events(writer, reader.read_stream(data))
+            if events:
+                yield events
+        if whole:
+            yield _events(writer, reader.read_whole(whole))
+        if writer.finished:
+            yield b"".join(writer.end())
+
+    async def close(self) -> None:
+        """Cancel the rest of the upstream call."""
+        await self._reply.close()
+
+
+class ReadReply:
+    """``UpstreamReply`` whose body is there."""
+
+    def __init__(self, status: int, headers: Headers, data: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self._data = data
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """Yield the body in one piece."""
+        yield self._data
+
+    async def close(self) -> None:
+        """Do nothing: no connection is open."""
+
+
+async def _whole(reply: UpstreamReply, writer: ReplyWriter, *, is_stream: bool) -> UpstreamReply:
+    """Read a reply to its end, and write it as one body."""
+    try:
+        data = b"".join([piece async for piece in reply.body()])
+    finally:
+        await reply.close()
+    headers: Headers = [JSON_CONTENT, *_carried(reply.headers)]
+    if reply.status >= 400:
+        return ReadReply(reply.status, headers, writer.refusal(reply.status, data))
+    reader = ChatReplyReader()
+    for piece in reader.read_stream(data + b"\n") if is_stream else reader.read_whole(data):
+        for _ in writer.add(piece):
+            pass
+    return ReadReply(reply.status, headers, writer.whole())
+
+
+def _events(writer: ReplyWriter, pieces: Iterator[Piece]) -> bytes:
+    events: list[bytes] = []
+    for piece in pieces:
+        if isinstance(piece, FailurePiece):
+            events.append(writer.failure(piece.message))
+        else:
+            events += writer.add(piece)
+    return b"".join(events)
+
+
+def _carried(headers: Headers) -> list[tuple[bytes, bytes]]:
+    """Return the headers that hold for the reply as it is written here."""
+    return [line for line in headers if line[0] not in _REPLACED]

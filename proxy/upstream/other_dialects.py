@@ -1,0 +1,65 @@
+"""Sends requests of other dialects than chat completions, as they are or over a bridge.
+
+``upstream.py`` calls it. An upstream at an address that nothing is known of is asked once in the dialect itself; where
+it has no such endpoint, that is remembered, and the same request goes over the bridge (ADR 0018).
+"""
+
+from __future__ import annotations
+
+from proxy.core.conversation.request import Dialect
+from proxy.core.errors import DialectNotServed
+from proxy.core.ports import Caller, Route, UpstreamReply
+from proxy.upstream.bridges.asking import WriteMessage
+from proxy.upstream.bridges.bridge import BRIDGED, ChatBridge, ReadReply
+from proxy.upstream.spoken import SpokenDialects
+from proxy.upstream.translate import TranslateLane
+from proxy.upstream.wire import CHAT_PATH, WireLane
+
+
+class OtherDialects:
+    """Sends requests; its parts have the state.
+
+    :param write: writes a message of any dialect in chat completions; without it there is no bridge
+    """
+
+    def __init__(
+        self, spoken: SpokenDialects, wire: WireLane, translate: TranslateLane, write: WriteMessage | None
+    ) -> None:
+        self._spoken = spoken
+        self._wire = wire
+        self._translate = translate
+        self._bridge = None if write is None else ChatBridge(write)
+
+    async def send(self, route: Route, body: bytes, caller: Caller, *, dialect: Dialect, stream: bool) -> UpstreamReply:
+        """Send a request, and wait for status and headers.
+
+        :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
+        :raises InvalidRequest: chat completions cannot say what the request asks for
+        :raises DialectNotServed: there is no bridge from this dialect
+        """
+        native = self._spoken.native_route(route, dialect.name)
+        if native is not None:
+            reply = await self._wire.send(native, body, caller, path=dialect.path)
+            if not self._spoken.may_learn(native, reply.status):
+                return reply
+            content = b"".join([piece async for piece in reply.body()])
+            if not self._spoken.learn(native, dialect.name, reply.status, content):
+                return ReadReply(reply.status, reply.headers, content)
+        if self._bridge is None or dialect.name not in BRIDGED:
+            raise not_served(route, f"{dialect.path} (the format {dialect.name!r})")
+        request = await dialect.parse(body, bounded=False)
+
+        async def send_chat(chat_body: bytes) -> UpstreamReply:
+            if route.lane == "wire":
+                return await self._wire.send(route, chat_body, caller)
+            return await self._translate.send(route, chat_body, caller, stream=stream)
+
+        return await self._bridge.send(request, send_chat)
+
+
+def not_served(route: Route, path: str) -> DialectNotServed:
+    """Return the error of a request that litellm cannot carry."""
+    return DialectNotServed(
+        f"The provider of {route.name!r} is reached through litellm, which does not serve {path}. Use "
+        f"{CHAT_PATH}, or a model whose entry has 'lane: wire'."
+    )
