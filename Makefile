@@ -7,9 +7,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --no-dep
 LOCKED := $(PIP) --require-hashes --only-binary :all:
 UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
+CLIENTS := python pydantic aider node
+CLIENTS_COMPILE := $(BIN)/uv --no-config pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-growth bench-lag bench-replay bench-instructions bench-structure test-demo test-deep bench-turns check format lock clean
+.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-growth bench-lag bench-replay bench-instructions bench-structure test-demo test-deep bench-turns test-clients check format lock lock-clients clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -22,10 +25,13 @@ demo: $(VENV)/local.stamp ## Show a long conversation being compacted; no key, n
 # Compiled modules are kept even where the environment forbids it: five processes would each rewrite every test's asserts.
 # A file stays with one process, for its fixtures; in the order of their names, since by their size the slow ones came last.
 test: $(VENV)/dev.stamp ## Run the tests, four at a time; ARGS go to pytest: make test ARGS="-k plan"
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not talk" $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not talk and not clients" $(ARGS)
 
 test-demo: $(VENV)/dev.stamp ## Run the demo's whole conversation with the real model; takes two minutes of both cores
 	$(BIN)/pytest -m talk tests/demo $(ARGS)
+
+test-clients: $(VENV)/dev.stamp $(CLIENTS:%=.venv-clients/%.stamp) ## Run real clients, which it installs into .venv-clients, against Tidemark
+	$(BIN)/pytest --numprocesses 2 --dist loadfile -m clients tests/clients $(ARGS)
 
 test-deep: $(VENV)/dev.stamp ## Test the core with 10,000 generated histories for each test; takes a while
 	$(BIN)/pytest --numprocesses 2 --timeout 7200 --hypothesis-profile deep tests/core/test_pipeline_model.py $(ARGS)
@@ -81,8 +87,13 @@ lock: $(BIN)/uv ## Lock pyproject.toml into requirements/, keeping pins; UPGRADE
 	$(UV_COMPILE) --extra local --group build --constraint requirements/dev.txt --output-file requirements/local.txt
 	$(UV_COMPILE) --group build --constraint requirements/dev.txt --output-file requirements/runtime.txt
 
-clean: ## Remove .venv and all caches
-	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+lock-clients: $(BIN)/uv ## Lock the clients of test-clients, keeping pins; UPGRADE=1 renews them
+	for name in python pydantic aider; do \
+		$(CLIENTS_COMPILE) tests/clients/python/$$name.in --output-file tests/clients/python/$$name.txt || exit 1; done
+	cd tests/clients/node && npm install --package-lock-only --ignore-scripts
+
+clean: ## Remove .venv, .venv-clients and all caches
+	rm -rf $(VENV) .venv-clients build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -104,3 +115,21 @@ $(VENV)/dev.stamp: requirements/dev.txt pyproject.toml | $(BIN)/python
 	$(LOCKED) --requirement requirements/dev.txt
 	$(PIP) --no-build-isolation --editable .
 	@touch $(VENV)/local.stamp $@
+
+# uv takes seconds for what takes pip minutes; where it cannot reach a registry, pip may know a folder of wheels.
+.venv-clients/%.stamp: tests/clients/python/%.txt | $(BIN)/uv
+	rm -rf .venv-clients/$*
+	$(BIN)/python -m venv --without-pip .venv-clients/$*
+	$(BIN)/uv --no-config pip install --quiet --python .venv-clients/$* --require-hashes --only-binary :all: --requirement $< || \
+	$(BIN)/python -m pip --python .venv-clients/$*/bin/python --quiet install --no-deps --require-hashes --only-binary :all: \
+		--requirement $<
+	@touch $@
+
+# The drivers lie beside node_modules, where node looks for packages; install, since ci refuses
+# a lock without the programs of other machines. Programs are in packages of their own: no script runs.
+.venv-clients/node.stamp: tests/clients/node/package-lock.json
+	@mkdir -p .venv-clients/node
+	@if ! command -v npm > /dev/null; then echo "npm is not here: Node's clients are left out" >&2; exit 0; fi; \
+	cp tests/clients/node/package.json tests/clients/node/package-lock.json tests/clients/node/.npmrc .venv-clients/node && \
+	(cd .venv-clients/node && npm install --ignore-scripts --loglevel error) && \
+	ln -sfn ../../tests/clients/node .venv-clients/node/drivers && touch $@

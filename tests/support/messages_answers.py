@@ -86,7 +86,7 @@ def _blocks(turn: Turn, mark: str) -> list[Json]:
     if turn.thought:
         blocks.append({"type": "thinking", "thinking": turn.thought, "signature": "c2lnbmVk"})
     if turn.text:
-        blocks.append({"type": "text", "text": turn.text, "citations": None})
+        blocks.append({"type": "text", "text": turn.text})
     for place, call in enumerate(turn.calls):
         called = {"id": f"toolu_{mark}_{place}", "name": call.name, "input": json.loads(call.arguments)}
         blocks.append({"type": "tool_use", **called})
