@@ -66,14 +66,19 @@ class StoredResponses:
         await self.responses.forget(owner_of(caller.fingerprint), record)
 
     async def ask_upstream(
-        self, record: ResponseRecord | None, method: str, path: str, caller: Caller
+        self, record: ResponseRecord | None, method: str, path: str, caller: Caller, model: str = ""
     ) -> UpstreamReply | None:
         """Ask the upstream that may keep a response; None where there is none, or it keeps no responses.
 
         :param record: None for a response that Tidemark does not know
+        :param model: names the upstream of such a response; without one, the only upstream is asked
+        :raises ModelNotFound: nobody serves ``model``
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
         """
-        route = self.upstream.sole_route() if record is None else await self._route_of(record)
+        if record is not None:
+            route = await self._route_of(record)
+        else:
+            route = await self.upstream.resolve(model) if model else self.upstream.sole_route()
         keeps = None if route is None else self.upstream.keeps_responses(route)
         if route is None or keeps is False:
             return None

@@ -20,6 +20,13 @@ from tests.support.serving import NO_TLS
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("imported_litellm")]
 
 PATH = "/v1/responses"
+TWO_UPSTREAMS = """
+model_list:
+  - model_name: small
+    litellm_params: {{model: openai/scripted, api_base: "{base}"}}
+  - model_name: other
+    litellm_params: {{model: openai/scripted, api_base: "{base}/elsewhere"}}
+"""
 WORDS = "The harbour opens at seven, and the ferry to the islands leaves when the tide allows it. "
 
 
@@ -232,3 +239,13 @@ def test_bad_parameters_of_a_list_are_named(sdk: OpenAI) -> None:
         with pytest.raises(openai.BadRequestError) as refused:
             sdk.responses.input_items.list(made.id, extra_query=query)
         assert refused.value.param == param
+
+
+def test_of_several_upstreams_the_one_of_the_named_model_is_asked(bench: Bench, upstream: ScriptedUpstream) -> None:
+    """Without a model nobody knows which one may keep the response."""
+    upstream.others.kept = {"resp_88": response(88, items("Long ago.", 88))}
+    with client_of(bench.start(config=TWO_UPSTREAMS) + "/v1", "several") as sdk:
+        with pytest.raises(openai.NotFoundError) as refused:
+            sdk.responses.retrieve("resp_88")
+        assert "?model=" in str(refused.value)
+        assert sdk.responses.retrieve("resp_88", extra_query={"model": "small"}).output_text == "Long ago."

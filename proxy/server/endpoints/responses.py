@@ -123,13 +123,15 @@ class StoredResponseEndpoints:
 
     async def _upstreams(self, request: Request, caller: Caller, record: ResponseRecord | None) -> Response:
         """Answer what the upstream answers; where there is none that may keep the response, it does not exist."""
-        query = request.url.query
+        query = "&".join(pair for pair in request.url.query.split("&") if not pair.startswith("model="))
         path = _path(request) + (f"?{query}" if query else "")
-        reply = await self.stored.ask_upstream(record, request.method, path, caller)
+        model = request.query_params.get("model", "")
+        reply = await self.stored.ask_upstream(record, request.method, path, caller, model)
         if reply is None:
             raise ResponseNotFound(
                 f"Response with id {request.path_params['id'][:120]!r} not found: it is unknown here, or has expired. "
-                "A response to a request with 'store': false is not kept."
+                "A response to a request with 'store': false is not kept. One that an upstream keeps is found by "
+                "'?model=' with a model of that upstream."
             )
         return _carried(reply)
 
