@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 from anthropic.types import APIErrorObject, ErrorResponse, Message
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.core import errors
 from proxy.core.report import OwnAnswer
@@ -66,6 +69,34 @@ def test_a_whole_reply_becomes_events_where_a_stream_has_begun() -> None:
     assert reply.message is not None
     assert json.loads(reply.message.raw)["content"] == blocks
     assert (reply.complete, DIALECT.usage(reply.usage).input_tokens) == (True, 21)
+
+
+WORDS = st.text(min_size=1, max_size=20)
+BLOCKS = st.lists(
+    st.one_of(
+        WORDS.map(text),
+        WORDS.map(thinking),
+        st.builds(lambda name, arguments: calls(name, "a", **arguments), WORDS, st.dictionaries(st.just("x"), WORDS)),
+        WORDS.map(lambda data: {"type": "redacted_thinking", "data": data}),
+        WORDS.map(lambda found: {"type": "web_search_tool_result", "tool_use_id": "s", "content": [{"title": found}]}),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(blocks=BLOCKS, size=st.integers(1, 500))
+def test_a_message_and_its_events_are_read_as_the_same(blocks: list[Any], size: int) -> None:
+    """Of every kind of block, and wherever the network cuts the events."""
+    body = whole_reply(*blocks)
+    whole, fold, stream = DIALECT.fold_body(body), DIALECT.fold_stream(), DIALECT.late_reply_event(200, body)
+    for at in range(0, len(stream), size):
+        fold.feed(stream[at : at + size])
+    streamed = fold.reply()
+    assert whole.message is not None
+    assert streamed.message is not None
+    assert json.loads(streamed.message.raw) == json.loads(whole.message.raw)
+    assert (streamed.message.digest, streamed.complete) == (whole.message.digest, whole.complete)
 
 
 @pytest.mark.parametrize(
