@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from proxy.app.dialects import OTHER_PATHS
 from proxy.app.endpoints import Endpoints
 from proxy.app.flushing import Flushing
 from proxy.app.parts import Engine, StoredParts
@@ -79,7 +80,7 @@ def create_app(
     app = _Application(
         endpoints.dialects,
         BrowserAccess(settings.server.host, settings.server.allowed_origins, warn),
-        stored.parts.dialects,
+        endpoints.formats,
         routes=endpoints.routes(),
         lifespan=lifespan,
         exception_handlers={404: _missing, 405: _missing, 500: _failed},
@@ -130,7 +131,7 @@ class _Application(Starlette):
 
 async def _missing(request: Request, error: Exception) -> Response:
     """Answer a request whose path or method is not served, in OpenAI's envelope."""
-    dialects = ", ".join(request.app.dialects)
+    dialects = ", ".join(path for path in request.app.dialects if path not in OTHER_PATHS)
     message = _NOT_FOUND.format(method=request.method, path=request.url.path, dialects=dialects)
     missing = InvalidRequest(message, code="unknown_url")
     status = error.status_code if isinstance(error, HTTPException) else 404

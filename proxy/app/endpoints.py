@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from proxy.app.dialects import MESSAGES, RESPONSES
+from proxy.app.dialects import MESSAGES, OTHER_PATHS, RESPONSES
 from proxy.app.forwarding import forwarding_endpoint
 from proxy.app.parts import Engine, StoredParts
 from proxy.app.responses import continued_requests, stored_response_endpoints
@@ -21,7 +21,7 @@ from proxy.archive.search_index import MessageSearch
 from proxy.archive.summarize import ManualCompaction
 from proxy.compaction.sealing import TenantSeal
 from proxy.core.conversation.messages import JsonValue
-from proxy.core.conversation.request import Dialect
+from proxy.core.conversation.request import Dialect, ErrorFormat
 from proxy.core.events import Listener
 from proxy.core.ports import Authenticator
 from proxy.dialects.openai_errors import OPENAI_ERRORS
@@ -53,9 +53,6 @@ TOKEN_COUNTS: Mapping[str, tuple[str, Callable[[int], Mapping[str, JsonValue]]]]
     MESSAGES: ("/messages/count_tokens", lambda tokens: {"input_tokens": tokens}),
 }
 """By the path of a dialect: where its requests are counted, and the answer for a number of tokens."""
-
-OTHER_PATHS = {f"/v1{MESSAGES}": MESSAGES}
-"""Paths that mean another one: Anthropic's SDKs add ``/v1`` themselves, also to a base URL that ends in it."""
 
 
 class Endpoints:
@@ -96,9 +93,11 @@ class Endpoints:
         }
         """The endpoint of each dialect, by its path."""
         self._forwarding = forwarding_endpoint(stored.parts, self._auth, self._max_body_bytes, emit)
+        self.formats: dict[str, ErrorFormat] = dict(stored.parts.dialects)
+        """The format of errors below each path of a dialect."""
         for path, target in OTHER_PATHS.items():
             if target in self.dialects:
-                self.dialects[path] = self.dialects[target]
+                self.dialects[path], self.formats[path] = self.dialects[target], self.formats[target]
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of all endpoints."""

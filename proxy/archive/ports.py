@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from proxy.core.conversation.records import StoredMessage
 from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.ports import ConversationStore, TurnStore
 
@@ -93,10 +92,6 @@ class ArchiveStore(ConversationStore, Protocol):
 
         :param standing: return only those that stand for a prefix of the conversation
         """
-        ...
-
-    async def originals(self, conversation: str) -> Mapping[int, StoredMessage]:
-        """Return the answers that the client repeats in other words since, as they were answered, by position."""
         ...
 
     async def message_ids(self, conversation: str, stop: int) -> Sequence[str]:

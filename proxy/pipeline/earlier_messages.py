@@ -8,13 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from proxy.core.conversation.prefix import linked
 from proxy.core.conversation.records import StoredMessage
 from proxy.core.conversation.request import Dialect
 from proxy.core.conversation.responses import ResponseRecord
 from proxy.core.conversation.stored_format import StoredFormat
 from proxy.core.ports import ConversationStore, ResponseStore
-from proxy.pipeline.stored_conversation import sendable_places
+from proxy.pipeline.stored_conversation import offloaded, sendable_places
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +32,8 @@ class EarlierMessages:
 
         :returns: the messages, system messages in their places; and how many are none
         """
-        messages, systems = await asyncio.gather(
-            self.store.messages(record.conversation, stop=record.message_count),
-            self.responses.system_messages(record),
-        )
-        if not _are_those_of(record, messages, first=1):
+        messages, systems = await asyncio.gather(self._messages(record, 1), self.responses.system_messages(record))
+        if not messages:
             return None
         sendable = await sendable_places(messages, dialect, self.formats)
         raws: list[bytes] = []
@@ -48,18 +47,14 @@ class EarlierMessages:
 
     async def output(self, record: ResponseRecord, dialect: Dialect) -> bytes:
         """Return the bytes of a response's output, in a dialect; empty where it is gone."""
-        count = record.message_count
-        messages = await self.store.messages(record.conversation, start=count, stop=count)
-        return self._as_native(messages[0].raw, dialect) if _are_those_of(record, messages, first=count) else b""
+        messages = await self._messages(record, record.message_count)
+        return self._as_native(messages[0].raw, dialect) if messages else b""
 
     async def own_input(self, record: ResponseRecord, dialect: Dialect) -> Sequence[bytes]:
         """Return the messages that the answered request brought itself; none where one is gone."""
         first = record.earlier_count + 1
-        messages, systems = await asyncio.gather(
-            self.store.messages(record.conversation, start=first, stop=record.message_count),
-            self.responses.system_messages(record),
-        )
-        if not _are_those_of(record, messages, first=first):
+        messages, systems = await asyncio.gather(self._messages(record, first), self.responses.system_messages(record))
+        if not messages:
             return ()
         own = record.systems[record.earlier_systems :]
         waiting = [(position, systems[digest]) for position, digest in own if digest in systems]
@@ -74,9 +69,32 @@ class EarlierMessages:
         """Return a stored message in its own bytes, or written anew where it came in another dialect."""
         return raw if not raw or self.formats.is_native(raw, dialect) else self.formats.sendable([raw], dialect)[0]
 
+    async def _messages(self, record: ResponseRecord, first: int) -> Sequence[StoredMessage]:
+        """Return the messages from ``first`` up to a response; none where they are gone."""
+        messages = await self.store.messages(record.conversation, start=first, stop=record.message_count)
+        if [message.position for message in messages] != list(range(first, record.message_count + 1)):
+            return ()
+        if messages and messages[-1].message_id == record.tip.hex():
+            return messages
+        return await self._answered_messages(record, first)
 
-def _are_those_of(record: ResponseRecord, messages: Sequence[StoredMessage], *, first: int) -> bool:
-    """Return whether all messages from ``first`` on are there, and the last one is the response's."""
-    if [message.position for message in messages] != list(range(first, record.message_count + 1)):
-        return False
-    return bool(messages) and messages[-1].message_id == record.tip.hex()
+    async def _answered_messages(self, record: ResponseRecord, first: int) -> Sequence[StoredMessage]:
+        """Return the messages as they were when the response was made; its client changed answers since.
+
+        Before a response, the client's wording may be that of the time, or all answers changed at once later.
+        """
+        originals = await self.store.originals(record.conversation)
+        answered = {
+            place: original for place, original in originals.items() if place <= record.message_count and original.raw
+        }
+        if record.message_count not in answered or min(answered) < 2:
+            return ()
+        stored = await self.store.messages(record.conversation, stop=record.message_count)
+        for places in ({record.message_count}, answered.keys()):
+            messages = [answered[message.position] if message.position in places else message for message in stored]
+            unchanged = min(places) - 1
+            read = partial(self.formats.read, [message.raw for message in messages[unchanged:]])
+            digests = [message.digest for message in await offloaded(read, [message.raw for message in messages])]
+            if linked(bytes.fromhex(stored[unchanged - 1].message_id), digests)[-1] == record.tip:
+                return messages[first - 1 :]
+        return ()

@@ -27,7 +27,7 @@ from proxy.store.commands import RECALL_SECONDS, RECORD_SECONDS, CommandSender
 from proxy.store.lifetimes import Lifetimes, lifetime
 from proxy.store.listing import Listing, Used
 from proxy.store.records import RecordReader
-from proxy.store.references import pack_reference, prepared_for, recipe_digest
+from proxy.store.references import pack_reference, prepared_for
 from proxy.store.responses import RedisResponses
 from proxy.store.turn_parts import TurnParts, part_turn
 from proxy.store.turns import RedisTurns
@@ -215,25 +215,6 @@ class RedisStore(RecordReader):
                 int(replacing),
             )
         return None if stored is None else self._codec.readable_summary(stored) or summary
-
-    async def summary(
-        self,
-        chain: PrefixChain,
-        covered: int,
-        recipe: SummaryRecipe,
-        *,
-        absorbed: Sequence[bytes] = (),
-        waiting: bool = False,
-    ) -> PrefixSummary | None:
-        """Return the stored summary of the first ``covered`` messages of ``chain``.
-
-        :param absorbed: digests of exactly the system messages that it absorbs
-        :param waiting: return the prepared summary that is not in use yet
-        :raises StoreUnavailable: the store did not answer in time
-        """
-        digest, prefix = recipe_digest(recipe), chain.at(covered)
-        packed = await self.ask("GET", keys.summary(chain.family, digest, prefix, absorbed, waiting=waiting))
-        return self._codec.readable_summary(packed) if packed else None
 
     async def find_by_name(self, owner: str, name: str) -> str | None:
         """Return the id of the conversation that a credential's client calls by a name, or None.

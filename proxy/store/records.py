@@ -11,15 +11,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from proxy.core.conversation.prefix import split_id
+from proxy.core.conversation.prefix import PrefixChain, split_id
 from proxy.core.conversation.records import StoredConversation, StoredMessage
-from proxy.core.conversation.summary import PrefixSummary
+from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
 from proxy.core.errors import RecordUnreadable
 from proxy.core.events import Listener, RecordBroken
 from proxy.store import keys, scripts
 from proxy.store.codec import Codec, StoredTurn, clipped
 from proxy.store.commands import Ask, CommandSender
 from proxy.store.described import read_conversation, read_path
+from proxy.store.references import recipe_digest
 
 _PAGE = 500
 """Messages of one read."""
@@ -96,6 +97,25 @@ class RecordReader:
                 hashes = await self.ask("GETRANGE", keys.hash_string(holder), 0, 16 * (last - base) - 1)
                 pages.append([hashes[i : i + 16].hex() for i in range(0, len(hashes), 16)])
         return [message_id for page in reversed(pages) for message_id in page]
+
+    async def summary(
+        self,
+        chain: PrefixChain,
+        covered: int,
+        recipe: SummaryRecipe,
+        *,
+        absorbed: Sequence[bytes] = (),
+        waiting: bool = False,
+    ) -> PrefixSummary | None:
+        """Return the stored summary of the first ``covered`` messages of ``chain``.
+
+        :param absorbed: digests of exactly the system messages that it absorbs
+        :param waiting: return the prepared summary that is not in use yet
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        digest, prefix = recipe_digest(recipe), chain.at(covered)
+        packed = await self.ask("GET", keys.summary(chain.family, digest, prefix, absorbed, waiting=waiting))
+        return self._codec.readable_summary(packed) if packed else None
 
     async def summaries(self, conversation: str, *, standing: bool = False) -> Sequence[PrefixSummary]:
         """Return all summaries of a conversation, oldest first.

@@ -67,14 +67,20 @@ def split_tools(entries: JsonValue) -> tuple[list[Mapping[str, JsonValue]], list
     """Split ``tools`` or ``functions`` into function definitions and all other values.
 
     ``$ref`` is never followed, so circular references do no harm. Referenced definitions are counted once, as JSON,
-    which is longer than the API's own form.
+    which is longer than the API's own form. The tools of a namespace count like all others, and the grammar of a custom
+    tool as its JSON (OpenAI API reference, "Create a model response", ``tools``).
     """
     functions: list[Mapping[str, JsonValue]] = []
     others: list[JsonValue] = []
     for entry in entries if isinstance(entries, list) else [entries]:
         body = entry.get("function", entry) if isinstance(entry, dict) else None
-        if isinstance(body, dict) and isinstance(body.get("name"), str):
+        if isinstance(body, dict) and isinstance(body.get("tools"), list):
+            nested, unknown = split_tools(body["tools"])
+            functions += nested
+            others += [*unknown, {name: value for name, value in body.items() if name != "tools"}]
+        elif isinstance(body, dict) and isinstance(body.get("name"), str):
             functions.append(body)
+            others += [body["format"]] if body.get("format") else []
             schema = body.get("parameters") or body.get("input_schema")
             if isinstance(schema, dict):
                 others += [schema[name] for name in _DEFINITIONS if schema.get(name)]

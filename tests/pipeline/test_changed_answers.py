@@ -202,3 +202,28 @@ def test_a_window_of_stored_history_is_found_although_answers_changed(
     messages = stored(bench, client, conversation)
     assert [one["message"]["content"] for one in messages[1::2]] == answers
     assert len(messages) == 10
+
+
+def test_changed_answers_cost_no_more_summaries(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """Of a client that changes each newest answer, as much is summarized as of one that changes nothing."""
+
+    def told_at_length(received: Received) -> Answer:
+        return whole(f"<think>Hm.</think>{long(len(received.body), 200)}")
+
+    bench.upstream.script = told_at_length
+    counts = []
+    for name, change in (("as it came", str), ("changed", CHANGES["think block removed"])):
+        client = bench.client(f"{request.node.nodeid} {name}")
+        said: list[Said] = []
+        actions, ids = [], set()
+        for turn in range(TURNS):
+            said.append(user(long(1000 + turn, 200)))
+            answer = client.chat(said)
+            actions.append(answer.headers["x-tidemark-action"])
+            ids.add(answer.headers["x-tidemark-conversation"])
+            said.append(assistant(change(answer.json()["choices"][0]["message"]["content"])))
+            bench.settle()
+        assert len(ids) == 1
+        assert "reused" in actions
+        counts.append(len([action for action in actions if action not in ("none", "reused")]))
+    assert counts[1] <= counts[0]

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from anthropic.types import ErrorResponse
 
 from proxy.core.conversation.summary import OPENING
 from tests.dialects.messages.anthropic_talk import (
@@ -275,3 +276,39 @@ def test_an_answer_that_the_client_began_goes_upstream_as_it_is(
     talk = [user("How is the weather?"), assistant("The weather is")]
     assert anthropic_client.ask(talk).status_code == 200
     assert bench.upstream.last.json["messages"] == talk
+
+
+REFUSED: dict[str, tuple[bytes, dict[str, str], int]] = {
+    "invalid_json": (b"{", {}, 400),
+    "invalid_type": (b'{"model":"small","messages":"Hi."}', {}, 400),
+    "empty_array": (b'{"model":"small","messages":[]}', {}, 400),
+    "unsupported_encoding": (b"{}", {"content-encoding": "lzma"}, 415),
+    "invalid_encoding": (b"{}", {"content-encoding": "gzip"}, 400),
+    "foreign_origin": (b"{}", {"origin": "https://evil.example"}, 403),
+}
+
+
+@pytest.mark.parametrize("code", REFUSED)
+@pytest.mark.parametrize("path", [MESSAGES, "/v1/v1/messages", f"{MESSAGES}/count_tokens"])
+def test_every_refusal_has_anthropics_envelope(anthropic_client: AnthropicClient, path: str, code: str) -> None:
+    """Whatever is wrong; the page of another site has no credential."""
+    body, headers, status = REFUSED[code]
+    own = {"content-type": "application/json", **({} if "origin" in headers else {"x-api-key": "k"}), **headers}
+    answer = anthropic_client.client.http.post(path, content=body, headers=own)
+    error = ErrorResponse.model_validate_json(answer.content).error
+    assert (answer.status_code, error.to_dict()["code"]) == (status, code)
+
+
+def test_a_header_that_is_refused_has_anthropics_envelope(anthropic_client: AnthropicClient) -> None:
+    """With the header's name."""
+    answer = anthropic_client.post({"model": "small", "messages": [user("Hi.")]}, summarize="maybe")
+    assert answer.json()["error"]["param"] == "X-Tidemark-Summarize"
+    ErrorResponse.model_validate(answer.json())
+
+
+@pytest.mark.parametrize("path", [MESSAGES, "/v1/v1/messages", f"{MESSAGES}/count_tokens"])
+def test_another_method_has_anthropics_envelope(anthropic_client: AnthropicClient, path: str) -> None:
+    """``Allow`` names the right one."""
+    answer = anthropic_client.client.http.put(path, headers={"x-api-key": "k"}, content=b"")
+    assert (answer.status_code, answer.json()["type"]) == (405, "error")
+    assert "POST" in answer.headers["allow"]

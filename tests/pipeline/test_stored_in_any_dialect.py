@@ -297,3 +297,48 @@ def test_forks_stay_forks_in_every_dialect(bench: Bench, name: str, request: pyt
     assert speaker.say(user("On?")).headers["x-tidemark-conversation"] in ids
     bench.settle()
     assert len(client.http.get("/tidemark/conversations", headers=client.headers()).json()["data"]) == 4
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["turn by turn", "all at once"])
+def test_a_response_stays_what_it_was_although_its_client_changed_it(
+    bench: Bench,
+    at_once: bool,  # noqa: FBT001 - a case
+    request: pytest.FixtureRequest,
+) -> None:
+    """It is shown, and gone on from, as it was answered."""
+
+    def numbered(received: Received) -> Answer:
+        return tells(Turn(f"<think>Hm.</think>The ferry leaves at {len(bench.upstream.received)}. " + "Blue. " * 9))(
+            received
+        )
+
+    bench.upstream.script = numbered
+    client = bench.client(request.node.nodeid, window=20_000)
+    speaker = Speaker(client, "responses")
+    answers: list[Any] = []
+
+    def change(item: Item) -> None:
+        (part,) = item["content"]
+        part["text"] = part["text"].removeprefix("<think>Hm.</think>")
+
+    for number in range(3):
+        answers.append(speaker.say(user(f"Question {number}?")))
+        if not at_once:
+            change(speaker.items[-1])
+    if at_once:
+        for item in speaker.items[1::2]:
+            change(item)
+    last = speaker.say(user("And now?"))
+    assert len({answer.headers["x-tidemark-conversation"] for answer in [*answers, last]}) == 1
+    bench.settle()
+    for answer in answers:
+        body = answer.json()
+        shown = client.http.get(f"/v1/responses/{body['id']}", headers=client.headers())
+        assert shown.status_code == 200, shown.text
+        assert [item["content"][0]["text"] for item in shown.json()["output"]] == [
+            body["output"][0]["content"][0]["text"]
+        ]
+        asked = {"model": "small", "input": "Go on.", "previous_response_id": body["id"], "max_output_tokens": 100}
+        on = client.http.post("/v1/responses", json=asked, headers=client.headers())
+        assert on.status_code == 200, on.text
+        assert bench.upstream.last.messages[-2]["content"] == body["output"][0]["content"][0]["text"]

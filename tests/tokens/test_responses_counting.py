@@ -57,6 +57,22 @@ async def test_tools_and_choices_count_alike_in_their_flat_form() -> None:
     )
 
 
+async def test_tools_of_a_namespace_count_like_all_others() -> None:
+    """Codex CLI sends those of MCP servers so; beside them its own members count as JSON."""
+    flat = [{"type": "function", **LOOK}]
+    group = [{"type": "namespace", "name": "mcp", "description": "Tools.", "tools": flat}]
+    alone, grouped = await responses(QUESTION, tools=flat), await responses(QUESTION, tools=group)
+    assert alone + 5 < grouped < alone + 30
+
+
+async def test_the_grammar_of_a_custom_tool_counts() -> None:
+    """The model is shown it."""
+    patch = {"type": "custom", "name": "patch", "description": "Patches."}
+    grammar = {"type": "grammar", "syntax": "lark", "definition": "start: line+ " * 50}
+    plain = await responses(QUESTION, tools=[patch])
+    assert await responses(QUESTION, tools=[{**patch, "format": grammar}]) > plain + 150
+
+
 async def test_of_the_text_settings_only_a_schema_counts() -> None:
     """``verbosity`` and the plain format are settings of the sampler."""
     plain = {"format": {"type": "text"}, "verbosity": "low"}

@@ -6,6 +6,7 @@ from proxy.core.ports.authenticating import Authenticator
 from proxy.core.ports.clocks import Clock
 from proxy.core.ports.counting import RequestCount, Stored, TokenCounter
 from proxy.core.ports.flushing import ConsumerState, DeadLetter, FlushEntry, FlushQueue, MemoryFlush, QueueState
+from proxy.core.ports.responses import ResponseStore, SummarySeal
 from proxy.core.ports.store import (
     CalibrationStore,
     ConversationStore,
@@ -15,11 +16,10 @@ from proxy.core.ports.store import (
     LeaseStore,
     ModelStore,
     RequestHeads,
-    ResponseStore,
     StartedTurn,
     TurnStore,
 )
-from proxy.core.ports.summarizing import ChooseSummarizer, Summarizer, SummarySeal, SummaryTask
+from proxy.core.ports.summarizing import ChooseSummarizer, Summarizer, SummaryTask
 from proxy.core.ports.upstream import (
     NO_CREDENTIAL,
     Caller,

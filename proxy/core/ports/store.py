@@ -13,7 +13,6 @@ from typing import Protocol
 from proxy.core.conversation.echoes import StoredBranch
 from proxy.core.conversation.prefix import PrefixChain
 from proxy.core.conversation.records import StoredConversation, StoredMessage, StoredState, TurnRecord
-from proxy.core.conversation.responses import ResponseRecord
 from proxy.core.conversation.summary import NO_SYSTEMS, InnerSystems, PrefixSummary, SummaryRecipe
 from proxy.core.models import ModelObservation, ModelOverrides, ModelRecord, RegistryVersion
 from proxy.core.planning.calibration import Calibration, CalibrationEntry, CalibrationKey
@@ -105,6 +104,10 @@ class ConversationStore(Protocol):
         """
         ...
 
+    async def originals(self, conversation: str) -> Mapping[int, StoredMessage]:
+        """Return the answers that the client repeats in other words since, as they were answered, by position."""
+        ...
+
     async def summaries(self, conversation: str) -> Sequence[PrefixSummary]:
         """Return all summaries of a conversation, oldest first."""
         ...
@@ -163,29 +166,6 @@ class RequestHeads(Protocol):
 
     async def leading_system_messages(self, conversation: str) -> Sequence[bytes]:
         """Return those of one conversation, in the client's bytes."""
-        ...
-
-
-class ResponseStore(Protocol):
-    """Responses that clients ask for again by their ids. ``ConversationStore.record`` stores them with their turns."""
-
-    async def find(self, owner: str, identifier: str) -> ResponseRecord | None:
-        """Return the response with this id, or with an item of this id; None where the owner has none.
-
-        Its long members are empty until ``with_head`` reads them.
-        """
-        ...
-
-    async def with_head(self, response: ResponseRecord) -> ResponseRecord:
-        """Return the response with all members of its object."""
-        ...
-
-    async def system_messages(self, response: ResponseRecord) -> Mapping[bytes, bytes]:
-        """Return the bytes of the response's system messages by their digests; those that are gone are missing."""
-        ...
-
-    async def forget(self, owner: str, response: ResponseRecord) -> None:
-        """Delete a response; its conversation stays."""
         ...
 
 

@@ -49,20 +49,5 @@ class Summarizer(Protocol):
         ...
 
 
-class SummarySeal(Protocol):
-    """Seals summaries that a client carries, so that only Tidemark reads them, and only for the same tenant."""
-
-    def seal(self, tenant: str, text: str) -> str:
-        """Return the sealed text; equal texts give different ones."""
-        ...
-
-    def open(self, tenant: str, sealed: str) -> str | None:
-        """Return the text of what ``seal`` returned; None for what a provider has sealed.
-
-        :raises InvalidRequest: it is another tenant's, or was changed since
-        """
-        ...
-
-
 ChooseSummarizer = Callable[[ModelProfile, Route], Summarizer]
 """Returns the summarizer that a model's policy names; ``app`` knows them all."""
