@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import uuid
 from dataclasses import dataclass, field
 
@@ -62,11 +63,31 @@ async def test_fourteen_turns_are_one_conversation(client: Client) -> None:
     assert (record.message_count, record.turn_count, record.parent) == (28, 14, None)
 
 
+async def scripts_run(client: Client) -> int:
+    """How many scripts the server has run."""
+    stats = await client.store.ask("INFO", "commandstats")
+    lines = stats.decode().splitlines() if isinstance(stats, bytes) else [f"cmdstat_{k}:{v}" for k, v in stats.items()]
+    return sum(int(re.findall(r"calls['=: ]+(\d+)", line)[0]) for line in lines if "evalsha" in line)
+
+
 async def test_a_normal_turn_does_not_look_twice(client: Client) -> None:
-    """Only a request that leaves its conversation at an answer is one that may repeat it."""
+    """One round trip tells that nothing was changed, or that a question was; a changed answer takes a second one."""
     await client.go_on([user("a")], answer(1))
-    memory = await client.identify([user("a"), answer(1), user("b")])
-    assert (memory.diverges, memory.echo) == (False, None)
+    await client.go_on([user("a"), echo(1), user("b")], answer(2))
+    looks = {
+        1: [
+            [user("a"), echo(1), user("b"), answer(2), user("c")],
+            [user("a"), echo(1), user("other")],
+            [user("a")],
+            [user("new")],
+        ],
+        2: [[user("a"), echo(1), user("b"), echo(2), user("c")]],
+    }
+    for trips, requests in looks.items():
+        for said in requests:
+            before = await scripts_run(client)
+            await client.identify(said)
+            assert await scripts_run(client) - before == trips
 
 
 async def test_an_answer_that_is_echoed_otherwise_each_time_keeps_its_first_wording(client: Client) -> None:
