@@ -26,7 +26,7 @@ from tests.dialects.messages.anthropic_talk import (
 )
 from tests.pipeline.conftest import Bench, benched
 from tests.pipeline.talk import long
-from tests.support.scripted import SSE_HEADERS, Answer, Received, ScriptedUpstream
+from tests.support.scripted import SSE_HEADERS, Answer, Call, Received, ScriptedUpstream, Turn, calls_tools
 from tests.support.serving import NO_TLS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("imported_litellm")]
@@ -271,3 +271,44 @@ async def test_parallel_requests_of_one_key_are_apart(base_url: str, upstream: S
         answers = await asyncio.gather(*asks)
     assert len({answer.headers["x-tidemark-conversation"] for answer in answers}) == 8
     assert len(upstream.received) == 8
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+def test_an_upstream_of_chat_completions_alone_is_bridged(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, *, stream: bool
+) -> None:
+    """Calls, results, counts and compactions come as if it spoke this dialect, and the id stays."""
+    monkeypatch.setattr(bench.upstream, "dialects", {"chat"})
+    turns = (Turn("I look.", calls=(Call("read", '{"path": "a b"}'),)), Turn("Fine weather today."))
+    monkeypatch.setattr(bench.upstream, "script", calls_tools(*turns))
+    http = DefaultHttpxClient(verify=NO_TLS)
+    said: list[Any] = []
+    ids, actions = set(), []
+    with Anthropic(base_url=bench.start(), api_key=request.node.nodeid, max_retries=0, http_client=http) as sdk:
+        for number in range(20):
+            said.append({"role": "user", "content": long(number, 60)})
+            for _ in range(2):
+                options: Any = {
+                    "model": "small",
+                    "max_tokens": 99,
+                    "messages": said,
+                    "tools": TOOLS,
+                    "system": "Brief.",
+                }
+                if stream:
+                    with sdk.messages.stream(**options) as got:
+                        message, headers = got.get_final_message(), got.response.headers
+                else:
+                    raw = sdk.messages.with_raw_response.create(**options)
+                    message, headers = raw.parse(), raw.headers
+                ids.add(headers["x-tidemark-conversation"])
+                actions.append(headers["x-tidemark-action"])
+                said.append({"role": "assistant", "content": message.content})
+                assert message.usage.output_tokens == 5
+                if message.stop_reason == "end_turn":
+                    break
+                assert message.content[-1].to_dict()["input"] == {"path": "a b"}
+                said.append({"role": "user", "content": results(message, f"text {number}")})
+    assert len(ids) == 1
+    assert {"compacted", "reused"} <= set(actions)
+    assert bench.upstream.last.path == "/v1/chat/completions"

@@ -85,3 +85,20 @@ def test_a_base_url_answers_who_asks_whether_anybody_is_there(bench: Bench, requ
     http = bench.client(request.node.nodeid).http
     assert [http.head(path).status_code for path in ("/", "/v1")] == [200, 200]
     assert http.get("/").status_code == 405
+
+
+ANTHROPIC = """
+model_list:
+  - model_name: small
+    litellm_params: {{model: anthropic/claude-sonnet-4-5, api_base: "{base}", api_key: sk-ant-configured}}
+"""
+
+
+def test_anthropics_own_endpoint_is_asked_with_the_configured_key(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """Over the wire, as its messages are."""
+    http = bench.client(request.node.nodeid, config=ANTHROPIC).http
+    assert ask(http).json() == {"input_tokens": 42}
+    assert bench.upstream.last.path == COUNT
+    assert bench.upstream.last.json["model"] == "claude-sonnet-4-5"
+    assert bench.upstream.last.headers["x-api-key"] == "sk-ant-configured"
+    assert bench.upstream.last.headers["anthropic-version"] == "2023-06-01"
