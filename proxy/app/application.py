@@ -78,7 +78,7 @@ def create_app(
         await stored.aclose()
 
     app = _Application(
-        endpoints.dialects,
+        endpoints.direct,
         BrowserAccess(settings.server.host, settings.server.allowed_origins, warn),
         endpoints.formats,
         routes=endpoints.routes(),
@@ -90,7 +90,7 @@ def create_app(
 
 
 class _Application(Starlette):
-    """Serves chat requests directly at their endpoint, and all others through starlette's routes.
+    """Serves frequent requests directly at their endpoint, and all others through starlette's routes.
 
     It decides before any endpoint whether a web page may send a request, so that no endpoint can omit that.
     """
@@ -103,8 +103,8 @@ class _Application(Starlette):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self.dialects = endpoints
-        """The endpoint of each dialect, by its path."""
+        self._endpoints = endpoints
+        """The endpoints of frequent requests, by path; all of them are POST requests."""
         self.formats = formats
         """The error format of each dialect, by its path."""
         self._browsers = browsers
@@ -119,7 +119,7 @@ class _Application(Starlette):
     def _serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         method = scope["method"] if scope["type"] == "http" else ""
         if method == "POST":
-            endpoint = self.dialects.get(scope["path"])
+            endpoint = self._endpoints.get(scope["path"])
             if endpoint is not None:
                 return endpoint(scope, receive, send)
         elif method == "GET" and offers_websocket(scope):
@@ -131,7 +131,7 @@ class _Application(Starlette):
 
 async def _missing(request: Request, error: Exception) -> Response:
     """Answer a request whose path or method is not served, in OpenAI's envelope."""
-    dialects = ", ".join(path for path in request.app.dialects if path not in OTHER_PATHS)
+    dialects = ", ".join(path for path in request.app.formats if path not in OTHER_PATHS)
     message = _NOT_FOUND.format(method=request.method, path=request.url.path, dialects=dialects)
     missing = InvalidRequest(message, code="unknown_url")
     status = error.status_code if isinstance(error, HTTPException) else 404

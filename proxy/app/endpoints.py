@@ -54,6 +54,9 @@ TOKEN_COUNTS: Mapping[str, tuple[str, Callable[[int], Mapping[str, JsonValue]]]]
 }
 """By the path of a dialect: where its requests are counted, and the answer for a number of tokens."""
 
+FREQUENT = ("/v1/embeddings", "/v1/rerank", "/v1/moderations", "/v1/audio/speech")
+"""Paths of small requests that are only carried. A walk through all routes would double their cost."""
+
 
 class Endpoints:
     """Builds the endpoints.
@@ -98,6 +101,8 @@ class Endpoints:
         for path, target in OTHER_PATHS.items():
             if target in self.dialects:
                 self.dialects[path], self.formats[path] = self.dialects[target], self.formats[target]
+        self.direct: dict[str, ASGIApp] = {**dict.fromkeys(FREQUENT, self._forwarding), **self.dialects}
+        """The endpoints of POST requests that are found by their path alone, without a look at the routes."""
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of all endpoints."""
