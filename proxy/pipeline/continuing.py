@@ -16,7 +16,7 @@ from proxy.core.conversation.prefix import owner_of
 from proxy.core.conversation.request import ContinuedRequest, Dialect, ModelRequest
 from proxy.core.conversation.responses import InputReference, ResponseFormat, ResponseRecord
 from proxy.core.conversation.stored_format import StoredFormat
-from proxy.core.errors import InvalidRequest, ItemNotFound, StoreError, UpstreamError
+from proxy.core.errors import EarlierResponseUnknown, InvalidRequest, ItemNotFound, StoreError, UpstreamError
 from proxy.core.ports import Caller, ConversationStore, ResponseStore, Route, SummarySeal, Upstream
 from proxy.pipeline.earlier_messages import EarlierMessages
 from proxy.pipeline.identify import tenant_of
@@ -135,7 +135,7 @@ class ContinuedRequests:
             return replace(request, continuation=replace(continuation, received=None))
         if not request.continues or b"previous_response_not_found" in body:
             return result
-        return Refused(_unknown(request.continues), result.report)
+        return Refused(EarlierResponseUnknown(request.continues), result.report)
 
     async def _asker(self, request: ModelRequest, caller: Caller) -> _Asker:
         route = await self._upstream.resolve(request.model)
@@ -173,7 +173,7 @@ class ContinuedRequests:
         upstream_has = request.continuation.upstream_has if request.continuation else ""
         if request.continues and earlier is None:
             if asker.keeps is False:
-                raise _unknown(request.continues)
+                raise EarlierResponseUnknown(request.continues)
             upstream_has = request.continues
         if not items and earlier is None:
             return replace(request, continuation=ContinuedRequest(upstream_has=upstream_has))
@@ -269,15 +269,6 @@ class _Earlier:
 def _items_by_id(record: ResponseRecord, responses: ResponseFormat, output: bytes) -> Mapping[str, bytes]:
     """Return the items of a response by the ids that its client knows."""
     return {item.id: raw for item, raw in responses.items_of(responses.output_of(output, record.items))}
-
-
-def _unknown(response: str) -> InvalidRequest:
-    return InvalidRequest(
-        f"Previous response with id {response[:120]!r} not found: it is unknown here, or has expired. Send the whole "
-        "conversation as 'input' and leave out 'previous_response_id'; the answer's id can be gone on from.",
-        param="previous_response_id",
-        code="previous_response_not_found",
-    )
 
 
 def _unknown_item(reference: InputReference, member: str) -> ItemNotFound:

@@ -457,3 +457,23 @@ def test_a_named_conversation_goes_on_by_id_too(bench: Bench, asking: Asking) ->
         names.add(answer.headers["x-tidemark-conversation"])
     assert len(names) == 1
     assert len(bench.upstream.last.json["input"]) == 7
+
+
+def test_an_upstream_of_chat_completions_only_is_gone_on_with_by_id(bench: Bench, asking: Asking) -> None:
+    """Over a bridge: Tidemark has the conversation, and an id that nobody has is told apart."""
+    bench.upstream.dialects = {"chat"}
+    bench.upstream.script = tells(Turn("Fine weather."))
+    unknown = asking.post(input="And?", previous_response_id="resp_nobody")
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (400, "previous_response_not_found")
+    first = asking.say("How is the weather?")
+    second = asking.say("And the tide?", first["id"])
+    assert second["id"] != first["id"]
+    assert [message["content"] for message in bench.upstream.last.messages] == [
+        "How is the weather?",
+        "Fine weather.",
+        "And the tide?",
+    ]
+    shown = asking.client.http.get(f"/v1/responses/{second['id']}", headers=asking.client.headers())
+    assert shown.json() == second
+    again = asking.post(input="And?", previous_response_id="resp_nobody")
+    assert again.json()["error"]["code"] == "previous_response_not_found"

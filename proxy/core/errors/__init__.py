@@ -3,6 +3,7 @@
 * ``TidemarkError``
     * ``ClientError``: the request is at fault, and the message says how to fix it (``client.py``)
         * ``InvalidRequest``
+            * ``EarlierResponseUnknown``
             * ``ItemNotFound``
         * ``ResponseNotFound``
         * ``BodyTooLarge``
@@ -64,6 +65,7 @@ from proxy.core.errors.client import (
     ConversationConflict,
     ConversationNotFound,
     DialectNotServed,
+    EarlierResponseUnknown,
     Forbidden,
     ForeignPage,
     HeadTooLarge,
@@ -119,6 +121,7 @@ __all__ = [
     "ConversationConflict",
     "ConversationNotFound",
     "DialectNotServed",
+    "EarlierResponseUnknown",
     "FlushNotTaken",
     "FlushRefused",
     "Forbidden",

@@ -20,6 +20,18 @@ class InvalidRequest(ClientError):
         self.code = code
 
 
+class EarlierResponseUnknown(InvalidRequest):
+    """Nobody has the response that the request goes on from; the message says how to go on without it."""
+
+    def __init__(self, response: str) -> None:
+        super().__init__(
+            f"Previous response with id {response[:120]!r} not found: it is unknown here, or has expired. Send the "
+            "whole conversation as 'input' and leave out 'previous_response_id'; the answer's id can be gone on from.",
+            param="previous_response_id",
+            code="previous_response_not_found",
+        )
+
+
 class ItemNotFound(InvalidRequest):
     """The request refers to an item that is not stored for this caller; the message names it."""
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from proxy.core.conversation.messages import JsonValue, Message
 from proxy.core.conversation.request import ModelRequest
-from proxy.core.errors import InvalidRequest
+from proxy.core.errors import EarlierResponseUnknown, InvalidRequest
 from proxy.upstream.bridges.asking import Members, object_of, objects_of, value_of, without_none
 
 SAME = (
@@ -48,6 +48,8 @@ class ResponsesRequestBridge:
         for name in BY_PROVIDER:
             if value_of(fields, name):
                 raise InvalidRequest(f"{name!r} cannot be served. {REMEDY}", param=name, code="unsupported_parameter")
+        if request.continues:  # Tidemark has put the messages of every response that it knows into the request
+            raise EarlierResponseUnknown(request.continues)
         text, reasoning = object_of(value_of(fields, "text")), object_of(value_of(fields, "reasoning"))
         members: Members = {name: value_of(fields, name) for name in SAME}
         members |= {
