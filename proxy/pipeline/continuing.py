@@ -21,6 +21,7 @@ from proxy.core.ports import Caller, ConversationStore, ResponseStore, Route, Su
 from proxy.pipeline.earlier_messages import EarlierMessages
 from proxy.pipeline.identify import tenant_of
 from proxy.pipeline.kept_responses import learning_of_upstream
+from proxy.pipeline.plain_replies import decode_whole
 from proxy.pipeline.values import BufferedReply, Exchange, Refused, Result
 
 MAX_UPSTREAMS = 1024
@@ -127,6 +128,7 @@ class ContinuedRequests:
         finally:
             await reply.close()
         result = replace(result, reply=BufferedReply(reply.status, reply.headers, body))
+        body = decode_whole(reply.headers, body) or body
         if responses is None or not responses.refuses_continuation(body):
             return result
         if b"not found" not in body and b"not_found" not in body:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from proxy.core.conversation.summary import OPENING
 from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, Client
 from tests.support.keeping import StatefulUpstream, StatelessUpstream, items, response
-from tests.support.scripted import Answer, Script, Turn, says, tells
+from tests.support.scripted import Answer, Script, Turn, error, says, tells
 
 WORDS = "The harbour opens at seven, and the ferry to the islands leaves when the tide allows it. "
 
@@ -477,3 +478,13 @@ def test_an_upstream_of_chat_completions_only_is_gone_on_with_by_id(bench: Bench
     assert shown.json() == second
     again = asking.post(input="And?", previous_response_id="resp_nobody")
     assert again.json()["error"]["code"] == "previous_response_not_found"
+
+
+def test_a_compressed_refusal_is_understood(bench: Bench, asking: Asking) -> None:
+    """Some upstreams compress unasked."""
+    refusal = error(400, "previous_response_id is not supported.")
+    packed = gzip.compress(b"".join(piece for piece in refusal.pieces if isinstance(piece, bytes)))
+    headers = [*refusal.headers, (b"content-encoding", b"gzip")]
+    bench.upstream.script = lambda _: Answer([packed], 400, headers)
+    answer = asking.post(input="And?", previous_response_id="resp_nobody")
+    assert answer.json()["error"]["code"] == "previous_response_not_found"
