@@ -333,3 +333,116 @@ def test_an_answer_before_the_end_of_an_upload_is_carried(bench: Bench, client: 
         while piece := wire.recv(65_536):
             got += piece
     assert b" 413 " in got.splitlines()[0]
+
+
+def begin_upload(client: Client, size: int) -> socket.socket:
+    """Send the head of an upload, whose body is the caller's to send."""
+    address = urlsplit(str(client.http.base_url))
+    wire = socket.create_connection((address.hostname, address.port), timeout=20)
+    wire.sendall(
+        b"POST /v1/files HTTP/1.1\r\nhost: localhost\r\ncontent-type: audio/wav\r\ncontent-length: %d\r\n\r\n" % size
+    )
+    return wire
+
+
+class SlowUpstream:
+    """An upstream that a test reads by hand."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener.settimeout(20)
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}/v1"
+
+    def accept(self) -> socket.socket:
+        """The next connection."""
+        connection, _ = self.listener.accept()
+        connection.settimeout(20)
+        return connection
+
+
+@pytest.fixture(scope="module", params=["own", "library"])
+def slow(bench: Bench, request: pytest.FixtureRequest) -> Iterator[tuple[SlowUpstream, Client]]:
+    """An upstream that is read by hand, and a client of a Tidemark before it."""
+    upstream = SlowUpstream()
+    config = f"upstream: {upstream.url}\ntransport: {{{{upstream: {request.param}}}}}\n"
+    with upstream.listener:
+        yield upstream, bench.client("slow", config=config, own=True)
+
+
+def read_until(connection: socket.socket, ending: bytes) -> bytes:
+    """What arrives, up to an ending."""
+    got = b""
+    while ending not in got:
+        piece = connection.recv(65_536)
+        assert piece, got
+        got += piece
+    return got
+
+
+def read_to_end(connection: socket.socket) -> bytes:
+    """What arrives until the other side closes, in whichever way."""
+    got = b""
+    try:
+        while piece := connection.recv(65_536):
+            got += piece
+    except ConnectionError:
+        pass
+    return got
+
+
+def test_each_piece_of_an_upload_arrives_before_the_next_is_sent(slow: tuple[SlowUpstream, Client]) -> None:
+    """Nothing waits for the end of the body, and the answer's pieces go back in the same way."""
+    upstream, client = slow
+    with begin_upload(client, 10) as wire:
+        wire.sendall(b"first")
+        with upstream.accept() as connection:
+            assert b"content-length: 10" in read_until(connection, b"first").lower()
+            wire.sendall(b"-last")
+            read_until(connection, b"-last")
+            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: audio/wav\r\ntransfer-encoding: chunked\r\n\r\n")
+            for piece in (b"one", b"two"):
+                connection.sendall(b"%x\r\n%b\r\n" % (len(piece), piece))
+                read_until(wire, piece)
+
+
+def test_a_client_that_leaves_during_its_upload_ends_it(slow: tuple[SlowUpstream, Client]) -> None:
+    """The upstream's connection ends, and nobody takes the body for complete."""
+    upstream, client = slow
+    with begin_upload(client, 1_000) as wire:
+        wire.sendall(b"first")
+        connection = upstream.accept()
+        read_until(connection, b"first")
+    with connection:
+        assert read_to_end(connection) == b""
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["before the answer", "in the answer"])
+def test_a_client_that_leaves_after_its_upload_cancels_the_upstream(
+    slow: tuple[SlowUpstream, Client], *, begun: bool
+) -> None:
+    """Whether or not the answer has begun."""
+    upstream, client = slow
+    with begin_upload(client, 5) as wire:
+        wire.sendall(b"whole")
+        connection = upstream.accept()
+        read_until(connection, b"whole")
+        if begun:
+            connection.sendall(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n")
+            read_until(wire, b"one")
+    with connection:
+        assert read_to_end(connection) == b""
+
+
+def test_an_upload_whose_upstream_closes_is_an_error(slow: tuple[SlowUpstream, Client]) -> None:
+    """502, and no second request."""
+    upstream, client = slow
+    with begin_upload(client, 1_000) as wire:
+        wire.sendall(b"first")
+        with upstream.accept() as connection:
+            read_until(connection, b"first")
+        got = read_until(wire, b"\r\n\r\n")
+    assert b" 502 " in got.splitlines()[0]
+    upstream.listener.settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        upstream.listener.accept()
+    upstream.listener.settimeout(20)

@@ -7,7 +7,6 @@ go on while they arrive, and so do answers. The table of routes has it last.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -136,12 +135,11 @@ class ForwardingEndpoint:
         if isinstance(body, bytes):
             destination = await self.destinations.of_body(request, body, caller)
             return await self._send(log, scope, destination, caller, None)
-        async with aclosing(body.pieces()) as pieces:
-            destination = await self.destinations.of_upload(request, pieces)
-            try:
-                return await self._send(log, scope, destination, caller, body)
-            finally:
-                destination.close()
+        destination = await self.destinations.of_upload(request, body.pieces())
+        try:
+            return await self._send(log, scope, destination, caller, body)
+        finally:
+            destination.close()
 
     async def _send(
         self, log: RequestLog, scope: Scope, destination: ForwardTarget, caller: Caller, arriving: ArrivingBody | None
