@@ -33,13 +33,28 @@ def outgoing(route: Route, caller: Caller) -> list[tuple[bytes, bytes]]:
     if route.provider == "anthropic":
         return _for_anthropic(route, caller)
     replaced, configured = _configured(tuple(route.headers), route.api_key)
-    return [*(line for line in caller.headers if line[0] not in replaced), *configured]
+    lines = [*(line for line in caller.headers if line[0] not in replaced), *configured]
+    if route.api_key is None:
+        _add_bearer(lines)
+    return lines
 
 
 def carried(route: Route, caller: Caller) -> list[tuple[bytes, bytes]]:
     """Return the header lines of a request that is carried untouched: its caller says which codings it reads."""
     lines = outgoing(route, caller)
     return lines[:-1] if any(name == ACCEPT_ENCODING for name, _ in caller.headers) else lines
+
+
+def _add_bearer(lines: list[tuple[bytes, bytes]]) -> None:
+    """Add the key of an SDK of Anthropic's as OpenAI's header; vLLM and OpenAI read no other one."""
+    key = b""
+    for name, value in lines:
+        if name == b"authorization":
+            return
+        if name == b"x-api-key":
+            key = value
+    if key:
+        lines.append((b"authorization", b"Bearer " + key))
 
 
 def _for_anthropic(route: Route, caller: Caller) -> list[tuple[bytes, bytes]]:

@@ -13,7 +13,7 @@ from proxy.upstream.bridges.asking import WriteMessage
 from proxy.upstream.bridges.bridge import BRIDGED, ChatBridge, ReadReply
 from proxy.upstream.spoken import SpokenDialects
 from proxy.upstream.translate import TranslateLane
-from proxy.upstream.wire import CHAT_PATH, WireLane
+from proxy.upstream.wire import CHAT_PATH, WireLane, is_openai
 
 
 class OtherDialects:
@@ -54,7 +54,15 @@ class OtherDialects:
                 return await self._wire.send(route, chat_body, caller)
             return await self._translate.send(route, chat_body, caller, stream=stream)
 
-        return await self._bridge.send(request, send_chat)
+        return await self._bridge.send(request, send_chat, to_openai=is_openai(route.base_url))
+
+
+def not_spoken(route: Route, dialect: Dialect) -> DialectNotServed:
+    """Return the error of a request to which the configured dialects leave no way: bridges lead to chat only."""
+    return DialectNotServed(
+        f"The upstream of {route.name!r} speaks {', '.join(sorted(route.dialects))}, as model_info.dialects says, and "
+        f"this is a request of {dialect.name!r}. Use another endpoint, or add chat or {dialect.name} there."
+    )
 
 
 def not_served(route: Route, path: str) -> DialectNotServed:

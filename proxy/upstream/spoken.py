@@ -23,7 +23,7 @@ REMEMBERED = 256
 ASKED_AGAIN_SECONDS = 600.0
 """After so long an upstream is asked once more: a server may have been updated."""
 NO_ENDPOINT = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED})
-_OBJECT = re.compile(rb"model|resp_|msg_|previous_response|item with id", re.IGNORECASE)
+_OBJECT = re.compile(rb'model|resp_|msg_|previous_response|(?:item|conversation) with|"param": ?"', re.IGNORECASE)
 """What a 404 names that is about something in the request, and not about the endpoint."""
 
 
@@ -62,7 +62,8 @@ class SpokenDialects:
 
         A model or a response that does not exist is a 404, too; such an answer is the client's.
         """
-        if status == HTTPStatus.NOT_FOUND and _OBJECT.search(body):
+        is_page = body.lstrip().startswith(b"<")  # a web server's page, whose words mean nothing
+        if status == HTTPStatus.NOT_FOUND and not is_page and _OBJECT.search(body):
             return False
         self._refused.put((route.base_url, dialect), self._clock())
         return True

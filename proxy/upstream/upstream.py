@@ -20,7 +20,7 @@ from proxy.upstream.bases import trimmed
 from proxy.upstream.bridges.asking import WriteMessage
 from proxy.upstream.fields import CONFIGURED_FOR_LITELLM
 from proxy.upstream.naming import why_closed
-from proxy.upstream.other_dialects import OtherDialects, not_served
+from proxy.upstream.other_dialects import OtherDialects, not_served, not_spoken
 from proxy.upstream.routes import DIALECTS, Destination, find, read_entries, served_at, sole_destination
 from proxy.upstream.spoken import SpokenDialects
 from proxy.upstream.translate import TranslateLane
@@ -108,6 +108,8 @@ class LiteLLMUpstream:
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
         :raises DialectNotServed: litellm translates chat completions only
         """
+        if route.dialects and CHAT not in route.dialects and dialect.name not in route.dialects:
+            raise not_spoken(route, dialect)
         if dialect.name != CHAT:
             return await self._other_dialects.send(route, body, caller, dialect=dialect, stream=stream)
         match route.lane:
@@ -256,8 +258,14 @@ def _route(lane: Lane, names: tuple[str, str], provider: str, base: str | None, 
         entry.params,
         timeout_seconds=seconds,
         silence_seconds=silence,
-        dialects=entry.dialects,
+        dialects=entry.dialects or _through_litellm(provider, entry),
     )
+
+
+def _through_litellm(provider: str, entry: Destination) -> frozenset[str]:
+    """Return chat alone where an entry of Anthropic's asks for litellm, or has parameters that only litellm applies."""
+    is_asked = entry.lane == "translate" or bool(CONFIGURED_FOR_LITELLM & entry.params.keys())
+    return frozenset({CHAT}) if provider == "anthropic" and is_asked else frozenset()
 
 
 async def _lane_of(entry: Destination, provider: str, base: str | None) -> Lane:

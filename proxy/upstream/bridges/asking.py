@@ -38,12 +38,17 @@ class RequestBridge(Protocol):
         ...
 
 
-def chat_body(request: ModelRequest, bridge: RequestBridge, write: WriteMessage) -> bytes:
+def chat_body(request: ModelRequest, bridge: RequestBridge, write: WriteMessage, *, to_openai: bool = False) -> bytes:
     """Write the body of the chat request that means the same.
 
+    :param to_openai: whether it goes to OpenAI, whose newer models refuse ``max_tokens``, as all do ``top_k``
     :raises InvalidRequest: chat completions cannot say it
     """
     members: Members = {"model": request.model, **bridge.members_of(request)}
+    if to_openai:
+        members.pop("top_k", None)
+        if "max_tokens" in members:
+            members["max_completion_tokens"] = members.pop("max_tokens")
     if request.stream:
         members |= {"stream": True, "stream_options": {"include_usage": True}}
     raws = [write(bridge.adapted(request, message)) for message in request.messages]

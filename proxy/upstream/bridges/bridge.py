@@ -11,7 +11,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Protocol
 
 from proxy.core.conversation.request import ModelRequest
+from proxy.core.errors import UpstreamBroken
 from proxy.core.ports import Headers, UpstreamReply
+from proxy.upstream.answers import MAX_MESSAGE_CHARACTERS
 from proxy.upstream.bridges.asking import RequestBridge, WriteMessage, chat_body
 from proxy.upstream.bridges.messages_reply import MessagesReplyWriter
 from proxy.upstream.bridges.messages_request import MessagesRequestBridge
@@ -72,12 +74,13 @@ class ChatBridge:
     def __init__(self, write: WriteMessage) -> None:
         self._write = write
 
-    async def send(self, request: ModelRequest, send: SendChat) -> UpstreamReply:
+    async def send(self, request: ModelRequest, send: SendChat, *, to_openai: bool = False) -> UpstreamReply:
         """Send a request, and wait for status and headers of its reply.
 
         :param request: in one of the dialects ``BRIDGED``; its model is already the upstream's
+        :param to_openai: whether OpenAI itself answers
         :raises InvalidRequest: chat completions cannot say what it asks for
-        :raises UpstreamError: there was no answer
+        :raises UpstreamError: there was no answer, or none in chat completions
         """
         writer: ReplyWriter
         asking: RequestBridge
@@ -85,7 +88,7 @@ class ChatBridge:
             asking, writer = ResponsesRequestBridge(), ResponsesReplyWriter(request, int(time.time()))
         else:
             asking, writer = MessagesRequestBridge(), MessagesReplyWriter(request)
-        reply = await send(chat_body(request, asking, self._write))
+        reply = await send(chat_body(request, asking, self._write, to_openai=to_openai))
         is_stream = any(name == b"content-type" and b"event-stream" in value for name, value in reply.headers)
         if request.stream and reply.status < 400:
             return BridgedStream(reply, writer, is_stream=is_stream)
@@ -105,17 +108,21 @@ class BridgedStream:
     async def body(self) -> AsyncIterator[bytes]:
         """Yield the events; the last ones only where the upstream said why its answer ended."""
         reader, writer = ChatReplyReader(), self._writer
-        yield b"".join(writer.begin())
-        whole = b""
+        began, whole = False, b""
         async for data in self._reply.body():
             if not self._is_stream:
                 whole += data
                 continue
-            events = _events(writer, reader.read_stream(data))
+            if _is_comment(data) and not reader.is_within_event:
+                yield data  # the upstream still works; nobody's patience shall end
+                continue
+            events = b"" if began else b"".join(writer.begin())
+            began = True
+            events += _events(writer, reader.read_stream(data))
             if events:
                 yield events
         if whole:
-            yield _events(writer, reader.read_whole(whole))
+            yield b"".join(writer.begin()) + _events(writer, reader.read_whole(whole))
         if writer.finished:
             yield b"".join(writer.end())
 
@@ -150,7 +157,12 @@ async def _whole(reply: UpstreamReply, writer: ReplyWriter, *, is_stream: bool) 
     if reply.status >= 400:
         return ReadReply(reply.status, headers, writer.refusal(reply.status, data))
     reader = ChatReplyReader()
-    for piece in reader.read_stream(data + b"\n") if is_stream else reader.read_whole(data):
+    pieces = list(reader.read_stream(data + b"\n") if is_stream else reader.read_whole(data))
+    failure = next((piece.message for piece in pieces if isinstance(piece, FailurePiece)), None)
+    if failure is not None or not pieces:
+        reason = failure or "the answer is no chat completion"
+        raise UpstreamBroken(f"The upstream did not answer in chat completions: {reason[:MAX_MESSAGE_CHARACTERS]}.")
+    for piece in pieces:
         for _ in writer.add(piece):
             pass
     return ReadReply(reply.status, headers, writer.whole())
@@ -164,6 +176,11 @@ def _events(writer: ReplyWriter, pieces: Iterator[Piece]) -> bytes:
         else:
             events += writer.add(piece)
     return b"".join(events)
+
+
+def _is_comment(data: bytes) -> bool:
+    """Return whether there are only comments of an event stream, with which servers say that they still work."""
+    return data.startswith(b":") and all(line.startswith(b":") for line in data.split(b"\n") if line.strip())
 
 
 def _carried(headers: Headers) -> list[tuple[bytes, bytes]]:

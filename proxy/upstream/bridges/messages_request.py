@@ -17,6 +17,8 @@ SAME = ("temperature", "top_p", "top_k")
 CHOICES: Mapping[str, JsonValue] = {"auto": "auto", "any": "required", "none": "none"}
 EFFORTS = ((4_096, "low"), (16_384, "medium"))
 """The effort of a budget for thinking up to so many tokens; ``high`` above."""
+LONGEST_USER = 64
+"""Characters; OpenAI refuses a longer ``user``."""
 OWN_TOOLS = (None, "custom")
 """Types of tools that the client runs."""
 
@@ -33,7 +35,7 @@ class MessagesRequestBridge:
         members |= {
             "max_tokens": request.max_output_tokens,
             "stop": value_of(fields, "stop_sequences"),
-            "user": object_of(value_of(fields, "metadata")).get("user_id"),
+            "user": _user(fields),
             "reasoning_effort": _effort(fields),
             "response_format": _format(fields),
             "tools": tools or None,
@@ -75,6 +77,12 @@ def _choice(choice: Mapping[str, JsonValue], *, has_tools: bool) -> JsonValue:
     if not isinstance(kind, str) or kind not in CHOICES:
         raise InvalidRequest(f"Unknown tool_choice type {kind!r}.", param="tool_choice.type", code="invalid_value")
     return CHOICES[kind]
+
+
+def _user(fields: Mapping[str, bytes]) -> JsonValue:
+    """Return the user's id; a longer one, such as Claude Code's JSON, is no ``user`` of chat completions."""
+    user = object_of(value_of(fields, "metadata")).get("user_id")
+    return user if isinstance(user, str) and len(user) <= LONGEST_USER else None
 
 
 def _effort(fields: Mapping[str, bytes]) -> JsonValue:

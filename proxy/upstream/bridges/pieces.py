@@ -81,6 +81,11 @@ class ChatReplyReader:
     _indices: dict[str, int] = field(default_factory=dict)
     """The index of each call by its id, for servers that send none."""
 
+    @property
+    def is_within_event(self) -> bool:
+        """Whether the last bytes were the beginning of a line."""
+        return bool(self._rest)
+
     def read_stream(self, data: bytes) -> Iterator[Piece]:
         """Yield the pieces of the events that these bytes complete; the bytes may end anywhere."""
         *lines, self._rest = (self._rest + data).split(b"\n")

@@ -57,7 +57,7 @@ class ResponsesRequestBridge:
             "reasoning_effort": reasoning.get("effort"),
             "verbosity": text.get("verbosity"),
             "response_format": _format(object_of(text.get("format"))),
-            "tools": _tools(value_of(fields, "tools")) or None,
+            "tools": _allowed(_tools(value_of(fields, "tools")), value_of(fields, "tool_choice")) or None,
         }
         if members["tools"] is None:
             members["parallel_tool_calls"] = None
@@ -110,6 +110,15 @@ def _tools(value: JsonValue) -> list[JsonValue]:
             case _:
                 continue
     return tools
+
+
+def _allowed(tools: list[JsonValue], choice: JsonValue) -> list[JsonValue]:
+    """Return the tools that ``tool_choice`` allows: all, unless it lists some."""
+    members = object_of(choice)
+    if members.get("type") != "allowed_tools":
+        return tools
+    names = [tool.get("name") for tool in objects_of(members.get("tools"))]
+    return [tool for tool in tools if object_of(object_of(tool).get("function")).get("name") in names]
 
 
 def _function(tool: Mapping[str, JsonValue], schema: JsonValue) -> JsonValue:
