@@ -74,6 +74,7 @@ class Metrics:
         self._shared = shared
         self._models: set[str] = set()
         self._gathered: dict[tuple[str, int, str, str], RequestTotals] = {}
+        self._forwarded_numbers: dict[tuple[str, int], int] = {}
         self.registry.register(self)  # it is collected first
         if shared is None:
             ProcessCollector(registry=self.registry)
@@ -203,6 +204,9 @@ class Metrics:
 
     def hand_over(self) -> None:
         """Add the totals to their series."""
+        numbers, self._forwarded_numbers = self._forwarded_numbers, {}
+        for (endpoint, code), number in numbers.items():
+            self._forwarded.labels(endpoint, str(code)).inc(number)
         gathered, self._gathered = self._gathered, {}
         for (model, status, action, outcome), requests in gathered.items():
             self._requests.labels(model, str(status), action, outcome).inc(requests.number)
@@ -228,7 +232,8 @@ class Metrics:
             gathered = self._first(key)
         gathered.add(event)
         if event.endpoint:
-            self._forwarded.labels(event.endpoint, str(event.status)).inc()
+            place = event.endpoint, event.status
+            self._forwarded_numbers[place] = self._forwarded_numbers.get(place, 0) + 1
 
     def _first(self, key: tuple[str, int, str, str]) -> RequestTotals:
         """Create the totals of a kind of request; the first one schedules the next update of the series."""
