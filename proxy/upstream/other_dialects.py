@@ -39,7 +39,7 @@ class OtherDialects:
         """
         native = self._spoken.native_route(route, dialect.name)
         if native is not None:
-            reply = await self._wire.send(native, body, caller, path=dialect.path)
+            reply = await self._wire.send(native, body, caller, path=dialect.path + caller.query)
             if not self._spoken.may_learn(native, reply.status):
                 return reply
             content = b"".join([piece async for piece in reply.body()])

@@ -114,7 +114,7 @@ class LiteLLMUpstream:
             return await self._other_dialects.send(route, body, caller, dialect=dialect, stream=stream)
         match route.lane:
             case "wire":
-                return await self.wire.send(route, body, caller, path=dialect.path)
+                return await self.wire.send(route, body, caller, path=dialect.path + caller.query)
             case "translate":
                 return await self._translate.send(route, body, caller, stream=stream)
             case _:

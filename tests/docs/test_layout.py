@@ -10,6 +10,7 @@ KINDS = {
     "benchmarks": "tests what measures, which is no package of `proxy/`",
     "clients": "runs real clients of today, in environments of their own",
     "clients/python": "drives the Python clients",
+    "conformance": "compares Tidemark with its upstream, property by property",
     "docs": "runs the snippets of the documentation, and reads the code as prose",
     "e2e": "runs the real command, and real clients",
     "scenarios": "runs whole conversations, one file for each source of requirements",

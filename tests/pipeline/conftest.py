@@ -123,7 +123,8 @@ def benched(store_url: str, folder: Path) -> Iterator[Bench]:
                 dialects={**build_dialects(), **(dialects or {})},
             )
             if own:  # Tidemark's own transport, which its users have; uvicorn's is quicker to start and to settle
-                return f"http://127.0.0.1:{stack.enter_context(Served(app, lifespan='on')).port}"
+                served_app = Served(app, lifespan="on", server_header=False, date_header=False)
+                return f"http://127.0.0.1:{stack.enter_context(served_app).port}"
             server = stack.enter_context(Serving(app))
             servers.append(server)
             return server.url

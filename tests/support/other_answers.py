@@ -72,6 +72,11 @@ class OtherEndpoints:
             return echo(request)
         return Answer([json.dumps(self.models).encode()], 200 if path.endswith("models") else 404)
 
+    def is_lookup(self, request: Received) -> bool:
+        """Whether a request looks at models or for what a server may have; those are not recorded."""
+        first = tail(request).partition("/")[0]
+        return request.method in ("GET", "HEAD") and first not in {*ECHOED, "responses"}
+
     def keep(self, request: Received, answer: Answer) -> None:
         """Remember a response that is not streamed, unless it is not to be stored."""
         if request.dialect != "responses" or self.kept is None or answer.status != 200:

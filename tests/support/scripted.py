@@ -146,7 +146,7 @@ class ScriptedUpstream:
         headers = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
         received = Received(scope["path"], body, headers, scope["method"], scope["query_string"].decode("latin-1"))
         fixed = self._fixed(received)
-        if fixed is None or received.method not in ("GET", "HEAD"):
+        if fixed is None or not self.others.is_lookup(received):
             self.received.append(received)
         answering = asyncio.create_task(self._answer(received, fixed, send))
         leaving = asyncio.create_task(_disconnect(receive))

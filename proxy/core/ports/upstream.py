@@ -27,6 +27,9 @@ class Caller:
     """HMAC of the credential; the credential itself is in ``headers`` only."""
     headers: Headers
     """The client's request headers that are forwarded, with the credential; none that is for one hop only."""
+    query: str = ""
+    """The query of the client's request, with its question mark: ``?beta=true``. An upstream that is asked in the
+    client's own dialect gets it."""
 
     def __repr__(self) -> str:
         return f"Caller({self.fingerprint.hex()[:8]})"

@@ -102,6 +102,8 @@ class DialectEndpoint:
         request = log.request = await self._dialect.parse(body)
         controls = read_controls(scope["headers"])
         caller = self._access.auth.caller(scope["headers"])
+        if scope["query_string"]:
+            caller = replace(caller, query="?" + scope["query_string"].decode("latin-1"))
         if not request.stream:
             result = await self._pipeline.run(request, caller, controls, log)
             return await self._send(log, request, result, None)

@@ -1,0 +1,90 @@
+"""Two upstreams that do the same, one of them behind Tidemark, and a client that records all it gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import httpx
+import pytest
+
+from proxy.store.embedded.server import EmbeddedValkey
+from proxy.upstream.litellm import load as load_litellm
+from tests.conformance.cases import Case
+from tests.pipeline.conftest import benched
+from tests.support.scripted import Received, ScriptedUpstream
+from tests.support.serving import NO_TLS, Serving
+
+BRIDGED = """
+model_list:
+  - model_name: scripted
+    litellm_params: {{model: openai/scripted, api_base: "{base}"}}
+    model_info: {{dialects: [chat], max_input_tokens: 100000, max_output_tokens: 1000}}
+"""
+
+
+@dataclass
+class Seen:
+    """What a client gets."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    broken: bool = False
+    """Whether the connection was cut."""
+
+
+@dataclass
+class Way:
+    """One way to an upstream: straight, or through Tidemark."""
+
+    upstream: ScriptedUpstream
+    http: httpx.Client
+
+    def ask(self, case: Case) -> tuple[Seen, Received]:
+        """Send a request; return what the client got, and what the upstream got."""
+        self.upstream.script = case.script
+        self.http.cookies.clear()
+        before = len(self.upstream.received)
+        request = self.http.build_request(case.method, case.target, content=case.body, headers=case.sent_headers)
+        answer = self.http.send(request, stream=True)
+        pieces, broken = [], False
+        try:
+            pieces += list(answer.iter_raw())
+        except httpx.RemoteProtocolError:
+            broken = True
+        finally:
+            answer.close()
+        headers = dict(answer.headers.items())
+        received = self.upstream.received[before:]
+        return Seen(answer.status_code, headers, b"".join(pieces), broken), received[-1]
+
+
+@dataclass
+class Ways:
+    """The ways that are compared."""
+
+    straight: Way
+    through: Way
+    bridged: Way
+    """Through Tidemark to an upstream that speaks chat completions only."""
+
+
+@pytest.fixture(scope="module")
+def ways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ways]:
+    """All ways, for the tests of one module."""
+    load_litellm().result(60)
+    with ExitStack() as stack:
+        store = stack.enter_context(EmbeddedValkey(tmp_path_factory.mktemp("valkey"))).url
+
+        def way(upstream: ScriptedUpstream, url: str) -> Way:
+            return Way(upstream, stack.enter_context(httpx.Client(base_url=url, timeout=30, verify=NO_TLS)))
+
+        alone = ScriptedUpstream()
+        straight = way(alone, stack.enter_context(Serving(alone)).url)
+        front = stack.enter_context(benched(store, tmp_path_factory.mktemp("front")))
+        through = way(front.upstream, front.start(own=True, config='upstream: "{base}"\n'))
+        bridge = stack.enter_context(benched(store, tmp_path_factory.mktemp("bridge")))
+        bridge.upstream.dialects = {"chat"}
+        yield Ways(straight, through, way(bridge.upstream, bridge.start(own=True, config=BRIDGED)))
