@@ -23,16 +23,17 @@ REQUEST_HEADERS: Mapping[str, str] = {
     "content-length": "written anew for the body that goes out",
     "transfer-encoding": "of one connection (RFC 9112, 6.1)",
     "x-tidemark-*": "controls for Tidemark alone",
+    "x-api-key": "reaches an upstream as Authorization, too: servers of OpenAI's format read that one only",
 }
-"""Differences in the headers of a request."""
+"""Differences in the headers of a request. ``expected_upstream`` keeps the last one to what it says."""
 
 BODIES: Mapping[str, str] = {
     "an end too early": "a stream without its last event gets its dialect's error event, lest it be taken as whole",
     "POST /v1/responses/input_tokens": "OpenAI's own address is asked; else Tidemark counts (docs/wire.md)",
     "a bridge": "an upstream of chat completions alone has no bytes of another dialect; so meanings are compared",
 }
-"""Differences in bodies. test_early_ends.py and test_bridged.py hold the first and the last to their reason; the second is
-tested beside its endpoint."""
+"""Differences in bodies. test_early_ends.py and test_bridged.py hold the first and the last to their reason; the second
+is tested beside its endpoint."""
 
 
 def compared(headers: Mapping[str, str], differences: Mapping[str, str]) -> dict[str, str]:
@@ -42,3 +43,11 @@ def compared(headers: Mapping[str, str], differences: Mapping[str, str]) -> dict
         for name, value in headers.items()
         if name not in differences and not (name.startswith("x-tidemark-") and "x-tidemark-*" in differences)
     }
+
+
+def expected_upstream(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers that an upstream gets from Tidemark, by those that it would get from the client."""
+    expected = compared(headers, {name: reason for name, reason in REQUEST_HEADERS.items() if name != "x-api-key"})
+    if "x-api-key" in expected:
+        expected.setdefault("authorization", f"Bearer {expected['x-api-key']}")
+    return expected
