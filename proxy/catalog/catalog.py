@@ -27,7 +27,7 @@ from proxy.core.ports import Caller, Lane, LearnedWindowStore, Route
 from proxy.upstream.bases import endpoint, trimmed
 from proxy.upstream.headers import caller_key
 from proxy.upstream.overflow import parse_overflow
-from proxy.upstream.providers import OPENAI_BASE
+from proxy.upstream.providers import OPENAI_BASE, OPENAI_KEYS
 from proxy.upstream.routes import find
 from proxy.upstream.upstream import LiteLLMUpstream
 
@@ -35,8 +35,6 @@ LIST_SECONDS = 10.0
 """The longest wait for an upstream's list of models."""
 REMEMBERED = 1024
 """The most models whose data are cached. Clients choose the names, so the cache needs a bound."""
-OPENAI_KEYS = ("sk-proj-", "sk-svcacct-")
-"""Prefixes of keys that only OpenAI issues. A key of another form is never sent to OpenAI to try it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 OPENAI_BASE = "https://api.openai.com/v1"
+OPENAI_KEYS = ("sk-proj-", "sk-svcacct-")
+"""Prefixes of keys that only OpenAI issues. A key of another form is never sent to OpenAI to try it."""
 ANTHROPIC_BASE = "https://api.anthropic.com"
 COUNTING_BASES = frozenset({OPENAI_BASE, ANTHROPIC_BASE, f"{ANTHROPIC_BASE}/v1"})
 """Addresses where a provider counts the tokens of a request itself. Source: OpenAI API reference, "Get input token

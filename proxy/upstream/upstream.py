@@ -19,6 +19,7 @@ from proxy.upstream import litellm, providers
 from proxy.upstream.bases import trimmed
 from proxy.upstream.bridges.asking import WriteMessage
 from proxy.upstream.fields import CONFIGURED_FOR_LITELLM
+from proxy.upstream.headers import caller_key
 from proxy.upstream.naming import why_closed
 from proxy.upstream.other_dialects import OtherDialects, not_served, not_spoken
 from proxy.upstream.routes import DIALECTS, Destination, find, read_entries, served_at, sole_destination
@@ -120,11 +121,15 @@ class LiteLLMUpstream:
             case _:
                 assert_never(route.lane)
 
-    def sole_route(self) -> Route | None:
+    def sole_route(self, caller: Caller | None = None) -> Route | None:
         """Return the route to the only upstream, for requests that name no model.
 
         It is ``TIDEMARK_UPSTREAM``, else the one address that the entries of ``model_list`` on the wire lane share.
+        With neither, it is OpenAI for a key of OpenAI's own form, as for the list of models.
         """
+        if not self.upstream_base_url and not self.entries and caller is not None:
+            is_openais = (caller_key(caller) or "").startswith(providers.OPENAI_KEYS)
+            return Route("wire", ANY_MODEL, ANY_MODEL, "openai", providers.OPENAI_BASE) if is_openais else None
         if self.upstream_base_url:
             base = self.upstream_base_url
             return Route("wire", ANY_MODEL, ANY_MODEL, "openai", base, params={"api_base": base})

@@ -249,3 +249,14 @@ def test_a_request_without_a_model_goes_to_the_only_upstream(
     """TIDEMARK_UPSTREAM, or the one address and key that the entries of the wire lane share."""
     route = LiteLLMUpstream(entries, upstream).sole_route()
     assert (route and route.base_url) == base
+
+
+@pytest.mark.parametrize(
+    ("key", "base"), [("sk-proj-1", "https://api.openai.com/v1"), ("sk-ant-1", None), ("local", None), ("", None)]
+)
+def test_without_a_configuration_a_key_of_openais_leads_to_openai(key: str, base: str | None) -> None:
+    """A key of another form is never tried there."""
+    route = LiteLLMUpstream().sole_route(calling(("authorization", f"Bearer {key}")))
+    assert (route.base_url if route else None) == base
+    listed = {"model_name": "m", "litellm_params": {"model": "cohere/m"}}
+    assert LiteLLMUpstream([listed]).sole_route(calling(("authorization", f"Bearer {key}"))) is None

@@ -140,8 +140,11 @@ class Upstream(Protocol):
         """
         ...
 
-    def sole_route(self) -> Route | None:
-        """Return the route of requests that name no model: to the only upstream; None where there are none or more."""
+    def sole_route(self, caller: Caller | None = None) -> Route | None:
+        """Return the route of requests that name no model: to the only upstream; None where there are none or more.
+
+        :param caller: where nothing is configured, a key of OpenAI's own form leads to OpenAI
+        """
         ...
 
     async def forward(

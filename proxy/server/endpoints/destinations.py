@@ -42,6 +42,7 @@ class ForwardedRequest:
     """Below the base URL, as the client wrote it."""
     query: str
     headers: Headers
+    caller: Caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class Destinations:
     max_kept_bytes: int
     """How much of a form is kept on disk until its model is known."""
 
-    async def of_body(self, request: ForwardedRequest, body: bytes, caller: Caller) -> ForwardTarget:
+    async def of_body(self, request: ForwardedRequest, body: bytes) -> ForwardTarget:
         """Return the destination of a request whose body is there.
 
         :raises InvalidRequest, ModelNotFound, NoUpstream: there is none
@@ -96,7 +97,7 @@ class Destinations:
             return await self._of_query(request, body)
         route = await self.upstream.resolve(name)
         if request.path == COMPLETIONS and "prompt" in fields:
-            await self.check.check(route, decode_value(fields["prompt"], "prompt"), caller)
+            await self.check.check(route, decode_value(fields["prompt"], "prompt"), request.caller)
         if route.upstream_model != name:
             body = body_of(fields, {"model": json.dumps(route.upstream_model).encode()})
         return ForwardTarget(route, request.path + _mark(request.query), body, name)
@@ -154,7 +155,7 @@ class Destinations:
 
         :raises NoUpstream: there is no one upstream
         """
-        model, sole = model_of_pairs(request.query), self.upstream.sole_route()
+        model, sole = model_of_pairs(request.query), self.upstream.sole_route(request.caller)
         if model is not None:
             with suppress(*([ModelNotFound] if sole else [])):
                 route = await self.upstream.resolve(model)
@@ -169,7 +170,7 @@ class Destinations:
         """Whether a form is searched for a model."""
         if not self.reads_models:
             return False
-        return self.upstream.sole_route() is None or not request.path.startswith(WITHOUT_MODEL)
+        return self.upstream.sole_route(request.caller) is None or not request.path.startswith(WITHOUT_MODEL)
 
     def _members(self, body: bytes) -> Mapping[str, bytes]:
         """Return the members of a JSON body. Where every body goes to one upstream, that may refuse it itself."""

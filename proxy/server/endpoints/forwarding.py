@@ -131,9 +131,9 @@ class ForwardingEndpoint:
         codings = [line for line in headers if line[0] == ACCEPT_ENCODING]
         if codings:
             caller = Caller(caller.fingerprint, [*caller.headers, *codings])
-        request = ForwardedRequest(path_below(scope), scope["query_string"].decode("latin-1"), headers)
+        request = ForwardedRequest(path_below(scope), scope["query_string"].decode("latin-1"), headers, caller)
         if isinstance(body, bytes):
-            destination = await self.destinations.of_body(request, body, caller)
+            destination = await self.destinations.of_body(request, body)
             return await self._send(log, scope, destination, caller, None)
         destination = await self.destinations.of_upload(request, body.pieces())
         try:
