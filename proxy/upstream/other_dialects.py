@@ -9,7 +9,7 @@ from __future__ import annotations
 from proxy.core.conversation.request import Dialect
 from proxy.core.errors import DialectNotServed
 from proxy.core.ports import Caller, Route, UpstreamReply
-from proxy.upstream.bridges.asking import WriteMessage
+from proxy.upstream.bridges.asking import ChatGoal, WriteMessage
 from proxy.upstream.bridges.bridge import BRIDGED, ChatBridge, ReadReply
 from proxy.upstream.spoken import SpokenDialects
 from proxy.upstream.translate import TranslateLane
@@ -54,7 +54,13 @@ class OtherDialects:
                 return await self._wire.send(route, chat_body, caller)
             return await self._translate.send(route, chat_body, caller, stream=stream)
 
-        return await self._bridge.send(request, send_chat, to_openai=is_openai(route.base_url))
+        return await self._bridge.send(request, send_chat, _goal(route))
+
+
+def _goal(route: Route) -> ChatGoal:
+    if route.lane == "translate":
+        return "litellm"
+    return "openai" if is_openai(route.base_url) else "server"
 
 
 def not_spoken(route: Route, dialect: Dialect) -> DialectNotServed:

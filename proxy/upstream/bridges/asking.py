@@ -6,17 +6,19 @@ The conversation comes from the core's messages, which are the same in every dia
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
 
-from proxy.core.conversation.messages import JsonValue, Message, system_message
+from proxy.core.conversation.messages import Message, system_message
 from proxy.core.conversation.request import ModelRequest
 from proxy.dialects.bodies import array_of, body_of
-from proxy.dialects.raw_json import decode_value
+from proxy.upstream.bridges.thinking import Blocks, blocks_of
+from proxy.upstream.bridges.values import Members
 
+ChatGoal = Literal["server", "openai", "litellm"]
+"""Who takes the chat request: any server that speaks it, OpenAI itself, or litellm."""
 WriteMessage = Callable[[Message], bytes]
 """Writes a message of any dialect as one of chat completions."""
-Members = dict[str, JsonValue]
 
 
 class RequestBridge(Protocol):
@@ -38,41 +40,36 @@ class RequestBridge(Protocol):
         ...
 
 
-def chat_body(request: ModelRequest, bridge: RequestBridge, write: WriteMessage, *, to_openai: bool = False) -> bytes:
+def chat_body(request: ModelRequest, bridge: RequestBridge, write: WriteMessage, goal: ChatGoal = "server") -> bytes:
     """Write the body of the chat request that means the same.
 
-    :param to_openai: whether it goes to OpenAI, whose newer models refuse ``max_tokens``, as all do ``top_k``
+    :param goal: OpenAI's newer models refuse ``max_tokens``, as all do ``top_k``; litellm takes signed thinking
     :raises InvalidRequest: chat completions cannot say it
     """
     members: Members = {"model": request.model, **bridge.members_of(request)}
-    if to_openai:
+    if goal == "openai":
         members.pop("top_k", None)
         if "max_tokens" in members:
             members["max_completion_tokens"] = members.pop("max_tokens")
     if request.stream:
         members |= {"stream": True, "stream_options": {"include_usage": True}}
     raws = [write(bridge.adapted(request, message)) for message in request.messages]
+    if goal == "litellm":
+        thinking = [blocks_of(message) for message in request.messages]
+        raws = [_with_thinking(raw, blocks) if blocks else raw for raw, blocks in zip(raws, thinking, strict=True)]
+        if "claude" in request.model.lower() and _calls_without_thinking(request.messages, thinking):
+            members.pop("reasoning_effort", None)
     if system := bridge.system_of(request):
         raws.insert(0, write(system_message(system)))
     fields = {name: json.dumps(value).encode() for name, value in members.items()}
     return body_of({**fields, "messages": array_of(raws)}, {})
 
 
-def value_of(fields: Mapping[str, bytes], name: str) -> JsonValue:
-    """Return a member's value; None where it is missing."""
-    return decode_value(fields[name], name) if name in fields else None
+def _with_thinking(raw: bytes, blocks: Blocks) -> bytes:
+    return json.dumps({**json.loads(raw), "thinking_blocks": blocks}).encode()
 
 
-def object_of(value: JsonValue) -> Mapping[str, JsonValue]:
-    """Return an object as it is, and an empty one for anything else."""
-    return value if isinstance(value, dict) else {}
-
-
-def objects_of(value: JsonValue) -> Sequence[Mapping[str, JsonValue]]:
-    """Return the objects of a list, and none of anything else."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def without_none(members: Members) -> Members:
-    """Return the members that are not null."""
-    return {name: value for name, value in members.items() if value is not None}
+def _calls_without_thinking(messages: Sequence[Message], thinking: Sequence[Blocks]) -> bool:
+    """Return whether results of calls without thinking end the request: Claude then takes no effort for thinking."""
+    newest = next((place for place in range(len(messages) - 1, -1, -1) if messages[place].role != "tool"), None)
+    return newest is not None and bool(messages[newest].calls) and not thinking[newest]

@@ -14,7 +14,7 @@ from proxy.core.conversation.request import ModelRequest
 from proxy.core.errors import UpstreamBroken
 from proxy.core.ports import Headers, UpstreamReply
 from proxy.upstream.answers import MAX_MESSAGE_CHARACTERS
-from proxy.upstream.bridges.asking import RequestBridge, WriteMessage, chat_body
+from proxy.upstream.bridges.asking import ChatGoal, RequestBridge, WriteMessage, chat_body
 from proxy.upstream.bridges.messages_reply import MessagesReplyWriter
 from proxy.upstream.bridges.messages_request import MessagesRequestBridge
 from proxy.upstream.bridges.pieces import ChatReplyReader, FailurePiece, Piece
@@ -74,11 +74,11 @@ class ChatBridge:
     def __init__(self, write: WriteMessage) -> None:
         self._write = write
 
-    async def send(self, request: ModelRequest, send: SendChat, *, to_openai: bool = False) -> UpstreamReply:
+    async def send(self, request: ModelRequest, send: SendChat, goal: ChatGoal = "server") -> UpstreamReply:
         """Send a request, and wait for status and headers of its reply.
 
         :param request: in one of the dialects ``BRIDGED``; its model is already the upstream's
-        :param to_openai: whether OpenAI itself answers
+        :param goal: who answers
         :raises InvalidRequest: chat completions cannot say what it asks for
         :raises UpstreamError: there was no answer, or none in chat completions
         """
@@ -88,7 +88,7 @@ class ChatBridge:
             asking, writer = ResponsesRequestBridge(), ResponsesReplyWriter(request, int(time.time()))
         else:
             asking, writer = MessagesRequestBridge(), MessagesReplyWriter(request)
-        reply = await send(chat_body(request, asking, self._write, to_openai=to_openai))
+        reply = await send(chat_body(request, asking, self._write, goal))
         is_stream = any(name == b"content-type" and b"event-stream" in value for name, value in reply.headers)
         if request.stream and reply.status < 400:
             return BridgedStream(reply, writer, is_stream=is_stream)

@@ -22,6 +22,7 @@ from proxy.upstream.bridges.pieces import (
     Piece,
     ReasoningPiece,
     RefusalPiece,
+    SignedPiece,
     TextPiece,
 )
 
@@ -80,6 +81,8 @@ class MessagesReplyWriter:
             case ReasoningPiece():
                 block = {"type": "thinking", "thinking": "", "signature": ""}
                 yield from self._in_block(block, "thinking", {"type": "thinking_delta", "thinking": piece.text})
+            case SignedPiece():
+                yield from self._sign(piece)
             case CallPiece():
                 yield from self._add_call(piece)
             case FinishPiece():
@@ -141,6 +144,18 @@ class MessagesReplyWriter:
             yield from self._begin(block)
         self._blocks[-1][member] += delta[member]
         yield _event("content_block_delta", {"index": len(self._blocks) - 1, "delta": delta})
+
+    def _sign(self, piece: SignedPiece) -> Iterator[bytes]:
+        """Add signatures, whose texts have come as reasoning; sealed thinking is a block of its own."""
+        for block in piece.blocks:
+            if block.get("type") == "redacted_thinking":
+                yield from self._begin(dict(block))
+                yield from self._close()
+            elif signature := block.get("signature"):
+                delta: Mapping[str, JsonValue] = {"type": "signature_delta", "signature": signature}
+                empty = {"type": "thinking", "thinking": "", "signature": ""}
+                yield from self._in_block(empty, "signature", delta)
+                yield from self._close()
 
     def _begin(self, block: dict[str, Any]) -> Iterator[bytes]:
         yield from self._close()

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from proxy.core.conversation.messages import JsonValue, Message
 from proxy.core.conversation.request import ModelRequest
 from proxy.core.errors import InvalidRequest
-from proxy.upstream.bridges.asking import Members, object_of, objects_of, value_of, without_none
+from proxy.upstream.bridges.values import Members, object_of, objects_of, value_of, without_none
 
 SAME = ("temperature", "top_p", "top_k")
 CHOICES: Mapping[str, JsonValue] = {"auto": "auto", "any": "required", "none": "none"}

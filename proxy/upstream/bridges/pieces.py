@@ -7,12 +7,13 @@ have one answer. Source: OpenAI API reference, "The chat completion chunk object
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from proxy.core.conversation.messages import JsonValue
+from proxy.upstream.bridges.values import objects_of
 
 REASONING_MEMBERS = ("reasoning_content", "reasoning")
 """Members of other vendors: DeepSeek's, llama.cpp's and vLLM's, then OpenRouter's."""
@@ -37,6 +38,13 @@ class ReasoningPiece:
     """More of the model's reasoning."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignedPiece:
+    """Pieces of litellm's ``thinking_blocks``, whose text came as reasoning, too."""
+
+    blocks: Sequence[Mapping[str, JsonValue]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +78,7 @@ class FailurePiece:
     message: str
 
 
-Piece = TextPiece | RefusalPiece | ReasoningPiece | CallPiece | FinishPiece | CountsPiece | FailurePiece
+Piece = TextPiece | RefusalPiece | ReasoningPiece | SignedPiece | CallPiece | FinishPiece | CountsPiece | FailurePiece
 
 
 @dataclass(slots=True)
@@ -120,6 +128,8 @@ class ChatReplyReader:
             reasoning = next((text for name in REASONING_MEMBERS if (text := delta.get(name))), None)
             if isinstance(reasoning, str):
                 yield ReasoningPiece(reasoning)
+            if blocks := objects_of(delta.get("thinking_blocks")):
+                yield SignedPiece(blocks)
             if text := _text_of(delta.get("content")):
                 yield TextPiece(text)
             if isinstance(refusal := delta.get("refusal"), str) and refusal:

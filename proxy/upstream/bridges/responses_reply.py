@@ -15,7 +15,6 @@ import msgspec
 
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.request import ModelRequest
-from proxy.upstream.bridges.asking import value_of
 from proxy.upstream.bridges.pieces import (
     CallPiece,
     CountsPiece,
@@ -23,9 +22,12 @@ from proxy.upstream.bridges.pieces import (
     Piece,
     ReasoningPiece,
     RefusalPiece,
+    SignedPiece,
     TextPiece,
 )
 from proxy.upstream.bridges.responses_request import INPUT, custom_tools, namespaces
+from proxy.upstream.bridges.thinking import Blocks, joined_blocks, sealed_blocks
+from proxy.upstream.bridges.values import value_of
 
 INCOMPLETE: Mapping[str, str] = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Why a response is incomplete, by the reason of chat completions."""
@@ -74,6 +76,8 @@ class ResponsesReplyWriter:
         """The index of the message or the reasoning that may still get more."""
         self._calls: dict[int, int] = {}
         """The index of each call's item, by the call's own index. Their pieces may come in any order."""
+        self._thinking: Blocks = ()
+        """The signed blocks of the open reasoning."""
         self._reason: str | None = None
         self._usage: Mapping[str, JsonValue] | None = None
 
@@ -96,6 +100,8 @@ class ResponsesReplyWriter:
                 yield from self._in_part(REFUSAL, piece.text)
             case ReasoningPiece():
                 yield from self._in_part(REASONING, piece.text)
+            case SignedPiece():
+                yield from self._sign(piece)
             case CallPiece():
                 yield from self._add_call(piece)
             case FinishPiece():
@@ -139,14 +145,7 @@ class ResponsesReplyWriter:
 
     def _in_part(self, kind: str, text: str) -> Iterator[bytes]:
         """Add to the open item, or to a new one of another kind."""
-        item_kind = "reasoning" if kind == REASONING else "message"
-        if self._open is None or self._items[self._open]["type"] != item_kind:
-            yield from self._close_open()
-            item: dict[str, Any] = {"id": f"msg_{secrets.token_hex(24)}", "type": "message", "role": "assistant"}
-            if kind == REASONING:
-                item = {"id": f"rs_{secrets.token_hex(24)}", "type": "reasoning", "summary": []}
-            yield from self._add_item({**item, "status": "in_progress", "content": []})
-            self._open = len(self._items) - 1
+        yield from self._open_item("reasoning" if kind == REASONING else "message")
         index = self._open or 0
         content = self._items[index]["content"]
         member = "refusal" if kind == REFUSAL else "text"
@@ -158,6 +157,22 @@ class ResponsesReplyWriter:
         place = self._place(index, len(content) - 1)
         more: dict[str, JsonValue] = {"logprobs": []} if kind == TEXT else {}
         yield self._event(f"response.{kind}.delta", {**place, "delta": text, **more})
+
+    def _open_item(self, kind: str) -> Iterator[bytes]:
+        """Begin an item, unless one of its kind is open."""
+        if self._open is not None and self._items[self._open]["type"] == kind:
+            return
+        yield from self._close_open()
+        item: dict[str, Any] = {"id": f"msg_{secrets.token_hex(24)}", "type": "message", "role": "assistant"}
+        if kind == "reasoning":
+            item = {"id": f"rs_{secrets.token_hex(24)}", "type": "reasoning", "summary": []}
+        yield from self._add_item({**item, "status": "in_progress", "content": []})
+        self._open = len(self._items) - 1
+
+    def _sign(self, piece: SignedPiece) -> Iterator[bytes]:
+        """Keep signed blocks for the end of the reasoning, which seals them."""
+        yield from self._open_item("reasoning")
+        self._thinking = joined_blocks(self._thinking, piece.blocks)
 
     def _place(self, index: int, part: int) -> dict[str, JsonValue]:
         return {"item_id": self._items[index]["id"], "output_index": index, "content_index": part}
@@ -172,6 +187,8 @@ class ResponsesReplyWriter:
         if index is None:
             return
         item = self._items[index]
+        if self._thinking:
+            item["encrypted_content"], self._thinking = sealed_blocks(self._thinking), ()
         for place_of_part, part in enumerate(item["content"]):
             place, kind = self._place(index, place_of_part), part["type"]
             member = "refusal" if kind == REFUSAL else "text"

@@ -14,7 +14,7 @@ from dataclasses import replace
 from proxy.core.conversation.messages import JsonValue, Message
 from proxy.core.conversation.request import ModelRequest
 from proxy.core.errors import EarlierResponseUnknown, InvalidRequest
-from proxy.upstream.bridges.asking import Members, object_of, objects_of, value_of, without_none
+from proxy.upstream.bridges.values import Members, object_of, objects_of, value_of, without_none
 
 SAME = (
     "metadata",

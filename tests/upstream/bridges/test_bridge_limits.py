@@ -51,7 +51,9 @@ async def send_messages(upstream: OddUpstream, *, to_openai: bool = False, **mem
     """Send a request of messages over the bridge."""
     question = [{"role": "user", "content": "Hi."}]
     body = json.dumps({"model": "m", "max_tokens": 9, "messages": question, **members}).encode()
-    return await ChatBridge(CHAT.write).send(await MESSAGES.parse(body), upstream.answer, to_openai=to_openai)
+    return await ChatBridge(CHAT.write).send(
+        await MESSAGES.parse(body), upstream.answer, "openai" if to_openai else "server"
+    )
 
 
 @pytest.mark.parametrize("answer", [b"<html>Welcome</html>", b'{"error":{"message":"Out of memory"}}', b"{}"])
