@@ -446,3 +446,20 @@ def test_an_upload_whose_upstream_closes_is_an_error(slow: tuple[SlowUpstream, C
     with pytest.raises(TimeoutError):
         upstream.listener.accept()
     upstream.listener.settimeout(20)
+
+
+def test_an_upload_is_asked_for_before_it_is_sent(slow: tuple[SlowUpstream, Client]) -> None:
+    """``Expect: 100-continue``, which curl sends with every large file; the header stays on this hop."""
+    upstream, client = slow
+    address = urlsplit(str(client.http.base_url))
+    with socket.create_connection((address.hostname, address.port), timeout=20) as wire:
+        wire.sendall(
+            b"PUT /v1/files/1 HTTP/1.1\r\nhost: localhost\r\ncontent-type: audio/wav\r\nexpect: 100-continue\r\n"
+            b"content-length: 5\r\n\r\n"
+        )
+        assert read_until(wire, b"\r\n\r\n").startswith(b"HTTP/1.1 100 ")
+        wire.sendall(b"whole")
+        with upstream.accept() as connection:
+            assert b"expect" not in read_until(connection, b"whole").lower()
+            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+            assert read_until(wire, b"ok").startswith(b"HTTP/1.1 200 ")
