@@ -43,8 +43,8 @@ def rows() -> list[str]:
         dialects = ", ".join(DIALECTS.get(library.dialect, library.dialect) for library in libraries)
         scenarios = ", ".join(word for name, word in WORDS.items() if any(name in one.scenarios for one in libraries))
         made.append(f"| `{name}` | {version(name, environment)} | {dialects} | {scenarios} |")
-    for name, group in groupby(AGENTS, key=lambda agent: agent.name):
-        dialects = ", ".join(agent.dialect for agent in group)
+    for name, agents in groupby(AGENTS, key=lambda agent: agent.name):
+        dialects = ", ".join(agent.dialect for agent in agents)
         made.append(f"| `{name}` | {version(name, 'node')} | {dialects} | streams, tools, talks beyond the window |")
     return made
 
