@@ -69,8 +69,8 @@ def delta(index: int, kind: str, **members: Any) -> bytes:
 
 def events_in(stream: bytes) -> list[dict[str, Any]]:
     """The data of every event."""
-    datas = [line[6:] for line in stream.splitlines() if line.startswith(b"data: ")]
-    return [json.loads(data) for data in datas]
+    lines = [line[6:] for line in stream.splitlines() if line.startswith(b"data: ")]
+    return [json.loads(data) for data in lines]
 
 
 def whole_reply(*blocks: Json, **members: Any) -> bytes:
