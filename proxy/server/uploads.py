@@ -14,7 +14,7 @@ from typing import Self
 
 from starlette.types import Message, Receive
 
-from proxy.core.errors import BodyTooLarge
+from proxy.core.errors import BodyTooLarge, ServerBusy
 from proxy.core.ports import Headers
 from proxy.server.asgi import wait_for_disconnect
 
@@ -24,6 +24,11 @@ IN_MEMORY_BYTES = 1_048_576
 """A longer beginning of a body goes to a temporary file."""
 PIECE_BYTES = 65_536
 """The size of the pieces in which a temporary file is read."""
+
+_NOT_KEPT = (
+    "The form cannot be kept until its model is known: its temporary file takes no more. Send the field 'model' before "
+    "the file, name it in the query (?model=...), or free space in TMPDIR."
+)
 
 
 def declared_length(headers: Headers) -> int | None:
@@ -113,6 +118,7 @@ class KeptBeginning:
         """Keep one more piece.
 
         :raises BodyTooLarge: the beginning is longer than the bound
+        :raises ServerBusy: the disk takes no more
         """
         self.size += len(piece)
         if self.size > self._max_bytes:
@@ -120,10 +126,13 @@ class KeptBeginning:
                 f"The first {self._max_bytes} bytes of the form do not name its model. Send the field 'model' before "
                 "the file, name it in the query (?model=...), or raise server.max_spool_mb."
             )
-        if self.size > IN_MEMORY_BYTES:
-            await asyncio.to_thread(self._file.write, piece)
-        else:
-            self._file.write(piece)
+        try:
+            if self.size > IN_MEMORY_BYTES:
+                await asyncio.to_thread(self._file.write, piece)
+            else:
+                self._file.write(piece)
+        except OSError as error:
+            raise ServerBusy(_NOT_KEPT, internal=repr(error)) from error
 
     async def pieces(self, start: int, end: int, replacement: bytes) -> AsyncGenerator[bytes, None]:
         """Yield what was kept, with other bytes in the place of those from ``start`` to ``end``."""

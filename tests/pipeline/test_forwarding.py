@@ -199,6 +199,13 @@ def test_a_forms_model_decides_where_it_goes(listed: Client, *, file_first: bool
     assert stated["sha256"] == got["sha256"]
 
 
+def test_a_form_is_not_looked_at_where_the_query_names_the_model(listed: Client) -> None:
+    """So it needs no place on the disk."""
+    sent = form(part("file", b"x" * (4 * MEGABYTE), "a.mp3"))
+    got = listed.http.post("/v1/audio/nobody?model=mine", content=sent, headers=listed.headers() | FORM).json()
+    assert (got["length"], got["query"]) == (len(sent), "model=theirs")
+
+
 def test_a_form_that_names_its_model_too_late_is_refused(listed: Client) -> None:
     """Nothing but ``server.max_spool_mb`` is kept; the message says what to do."""
     sent = form(part("file", b"x" * (4 * MEGABYTE), "a.mp3"), part("model", b"mine"))

@@ -167,8 +167,8 @@ class Destinations:
         return ForwardTarget(sole, request.path + _mark(request.query), body)
 
     def _is_read(self, request: ForwardedRequest) -> bool:
-        """Whether a form is searched for a model."""
-        if not self.reads_models:
+        """Whether a form is searched for a model; it is not where the query names one."""
+        if not self.reads_models or model_of_pairs(request.query) is not None:
             return False
         return self.upstream.sole_route(request.caller) is None or not request.path.startswith(WITHOUT_MODEL)
 
