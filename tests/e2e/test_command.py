@@ -268,7 +268,7 @@ def test_an_offer_of_http2_is_passed_over(machine: Machine) -> None:
     assert [received.body for received in machine.upstream.received] == bodies
     assert "x-hop" not in machine.upstream.last.headers
     refused = httpx.get(tidemark.url + "/", headers={"connection": "upgrade", "upgrade": "websocket"}, verify=NO_TLS)
-    assert refused.status_code == 404
+    assert refused.status_code == 426
     assert tidemark.end() == 0
 
 

@@ -28,8 +28,6 @@ MOST_CONNECTIONS = 10_000
 """The bound of a worker where nothing is configured; a connection costs some 10 KB."""
 LEAST_CONNECTIONS = 4
 """The least bound of a worker, however few files may be open."""
-ARRIVES_IN_PIECES = "tidemark.arrives_in_pieces"
-"""The key in a request's scope by which its endpoint says that it never has the whole body."""
 REFUSING_CONNECTIONS = 8
 """The connections beyond the bound, over which surplus clients are refused with the reason."""
 OWN_DESCRIPTORS = 32

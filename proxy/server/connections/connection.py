@@ -11,8 +11,8 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from proxy.core.errors import HeadTooLarge, RequestTimedOut, ServerBusy, TidemarkError
+from proxy.server.asgi import ARRIVES_IN_PIECES
 from proxy.server.connections.bounds import (
-    ARRIVES_IN_PIECES,
     ENDING_SECONDS,
     HEAD_BYTES,
     LINGER_SECONDS,

@@ -26,7 +26,7 @@ def run(app: Any, listener: socket.socket, bounds: Bounds | None, *, workers: in
     """
     if bounds is None:
         # Without a WebSocket library a handshake reaches the application, which refuses it by itself.
-        library = uvicorn.Config(app, http="httptools", ws="none", factory=workers > 1, workers=workers, **options)
+        library = uvicorn.Config(app, http="httptools", factory=workers > 1, workers=workers, **options)
         if workers > 1:
             Multiprocess(library, sockets=[listener]).run()
         else:

@@ -17,9 +17,8 @@ from proxy.core.conversation.request import ErrorFormat
 from proxy.core.errors import ClientError, InvalidRequest, TidemarkError
 from proxy.core.events import Listener, Outcome
 from proxy.core.ports import Authenticator, Caller, Upstream
-from proxy.server.asgi import CancelOnDisconnect, ClientGone, Response, read_body
+from proxy.server.asgi import ARRIVES_IN_PIECES, CancelOnDisconnect, ClientGone, Response, read_body
 from proxy.server.capabilities import errors_of
-from proxy.server.connections.bounds import ARRIVES_IN_PIECES
 from proxy.server.encodings import decoded_body, is_encoded
 from proxy.server.endpoints.carrying import carry
 from proxy.server.endpoints.destinations import Destinations, ForwardedRequest, ForwardTarget, is_read_whole
