@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Receive, Scope, Send
 
 from proxy.core.conversation.request import ErrorFormat
-from proxy.core.errors import ClientError, InvalidRequest, TidemarkError
+from proxy.core.errors import ClientError, InvalidRequest, NoUpstream, TidemarkError
 from proxy.core.events import Listener, Outcome
 from proxy.core.ports import Authenticator, Caller, Upstream
 from proxy.server.asgi import ARRIVES_IN_PIECES, CancelOnDisconnect, ClientGone, Response, read_body
@@ -125,6 +125,10 @@ class ForwardingEndpoint:
 
     async def _carry(self, log: RequestLog, scope: Scope, body: bytes | ArrivingBody) -> Outcome:
         """Find the destination, send the request and carry the answer."""
+        path: str = scope["path"]
+        if path.endswith("/") and path.rstrip("/") in self.formats:
+            # Carried, it would pass the pipeline by: nothing stored, nothing compacted, and nobody would notice.
+            raise NoUpstream(f"Tidemark serves {path.rstrip('/')}, without a slash at its end.")
         headers = scope["headers"]
         caller = self.auth.caller(headers)
         codings = [line for line in headers if line[0] == ACCEPT_ENCODING]
