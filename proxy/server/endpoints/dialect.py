@@ -102,7 +102,7 @@ class DialectEndpoint:
         request = log.request = await self._dialect.parse(body)
         controls = read_controls(scope["headers"])
         caller = self._access.auth.caller(scope["headers"])
-        if scope["query_string"]:
+        if scope.get("query_string"):  # ASGI may leave it out
             caller = replace(caller, query="?" + scope["query_string"].decode("latin-1"))
         if not request.stream:
             result = await self._pipeline.run(request, caller, controls, log)
