@@ -12,7 +12,7 @@ CLIENTS_COMPILE := $(BIN)/uv --no-config pip compile --quiet --universal --pytho
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-growth bench-lag bench-replay bench-instructions bench-structure test-demo test-deep bench-turns bench-uploads test-clients check format lock lock-clients clean
+.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-growth bench-lag bench-replay bench-instructions bench-structure test-demo test-deep bench-turns bench-uploads bench-pace test-clients check format lock lock-clients clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -65,6 +65,9 @@ bench-lag: $(VENV)/dev.stamp ## Measure how long other requests wait while large
 
 bench-replay: $(VENV)/dev.stamp ## Replay conversations against a modelled prompt cache, policy by policy
 	@PYTHONPATH=. $(BIN)/python benchmarks/replay.py $(ARGS)
+
+bench-pace: $(VENV)/dev.stamp ## Measure what Tidemark adds to each event of a paced stream, in every dialect
+	@PYTHONPATH=. $(BIN)/python -m benchmarks.pace $(ARGS)
 
 bench-uploads: $(VENV)/dev.stamp ## Measure how much memory uploads of 500 MB take; ARGS="--megabytes 64"
 	@$(BIN)/python -m benchmarks.uploads $(ARGS)
