@@ -58,7 +58,7 @@ def _with_response(record: TurnRecord, reply: Reply, request: ModelRequest, resp
         upstream_has=continuation.upstream_has,
         background=background,
     )
-    return replace(record, response=response)
+    return record.with_response(response)
 
 
 def _systems(request: ModelRequest, record: TurnRecord) -> list[tuple[int, bytes]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.echoes import StoredBranch
-from proxy.core.conversation.prefix import PrefixChain, split_id
+from proxy.core.conversation.prefix import OWN_CHARACTERS, PrefixChain, split_id
 from proxy.core.conversation.records import StoredState, TurnRecord
 from proxy.core.conversation.summary import NO_SYSTEMS, InnerSystems, PrefixSummary, SummaryRecipe
 from proxy.core.errors import StoreError, StoreFull, StoreUnavailable
@@ -28,7 +28,7 @@ from proxy.store.lifetimes import Lifetimes, lifetime
 from proxy.store.listing import Listing, Used
 from proxy.store.records import RecordReader
 from proxy.store.references import pack_reference, prepared_for
-from proxy.store.responses import RedisResponses
+from proxy.store.responses import BesideTurn, RedisResponses
 from proxy.store.turn_parts import TurnParts, part_turn
 from proxy.store.turns import RedisTurns
 from proxy.store.usage import FULL, OUT_OF_MEMORY, STORE_FULL, OwnerUsage
@@ -154,10 +154,11 @@ class RedisStore(RecordReader):
         else:
             parts = part_turn(turn, turn.stored_count)
         created = scripts.moment(turn.created_at)
+        beside = self.responses.beside_turn(owner, turn)
         try:
             # No other request has a turn of stored history, so its write is tried during an outage too.
             with self._sender.writing(parts.size, probe=bool(turn.lease_name)):
-                own = await self._record(turn, parts, turn.stored_count, created)
+                own, beside = await self._record_beside(turn, parts, created, beside)
                 if own is None:  # earlier messages are gone by now, or a fork needs system messages of its own
                     parts = part_turn(turn, 0)
                     own = await self._record(turn, parts, 0, created)
@@ -166,15 +167,16 @@ class RedisStore(RecordReader):
         except StoreUnavailable as error:
             if OUT_OF_MEMORY in error.internal:
                 raise StoreFull(STORE_FULL, internal=error.internal) from error
-            raise
-        conversation = turn.chain.family + own.decode()
+            if beside is None or not self.responses.note_slots(error):
+                raise
+            return await self.record(turn)  # nothing was written
+        conversation = turn.chain.family + own[:OWN_CHARACTERS].decode()
         self.listing.note(Used(owner, conversation, turn.name, created, self._lifetimes.of(turn.tenant).idle))
         for system in parts.systems:
             self._stored_systems.put((conversation, system.digest), value=True)
         self.usage.note(owner, parts.size, accepted=not turn.imported)
         if turn.response is not None:
-            response = replace(turn.response, conversation=conversation)
-            await self.responses.keep(owner, response, self._lifetimes.of(turn.tenant).idle)
+            await self._keep_response(owner, turn, conversation, own, beside)
         return conversation
 
     async def keep_summary(
@@ -261,7 +263,31 @@ class RedisStore(RecordReader):
         arguments = scripts.recall_arguments(chain, before, recipe, systems)
         return self._run(scripts.RECALL, chain.family, *arguments)
 
-    def _record(self, turn: TurnRecord, parts: TurnParts, skip: int, created: str) -> Awaitable[bytes | None]:
+    async def _keep_response(
+        self, owner: str, turn: TurnRecord, conversation: str, own: bytes, beside: BesideTurn | None
+    ) -> None:
+        """Store a turn's response, unless the turn's own script has done so.
+
+        :param own: what that script returned; it is longer where a member of the response was missing
+        """
+        if beside is not None and len(own) == OWN_CHARACTERS:
+            self.responses.note_stored(conversation, beside)
+        elif turn.response is not None:
+            response = replace(turn.response, conversation=conversation)
+            await self.responses.keep(owner, response, self._lifetimes.of(turn.tenant).idle)
+
+    async def _record_beside(
+        self, turn: TurnRecord, parts: TurnParts, created: str, beside: BesideTurn | None
+    ) -> tuple[bytes | None, BesideTurn | None]:
+        """Record a turn with its response; return its conversation's own id, and ``beside`` where that was stored."""
+        if beside is not None and parts.size <= MANY_BYTES and len(parts.new) <= MANY_MESSAGES:
+            own = await self._record(turn, parts, turn.stored_count, created, beside)
+            return own, beside if own is not None else None
+        return await self._record(turn, parts, turn.stored_count, created), None
+
+    def _record(
+        self, turn: TurnRecord, parts: TurnParts, skip: int, created: str, beside: BesideTurn | None = None
+    ) -> Awaitable[bytes | None]:
         if parts.size > MANY_BYTES or len(parts.new) > MANY_MESSAGES:
             return self._record_large(turn, parts, skip, created)
         arguments = scripts.record_arguments(
@@ -272,8 +298,12 @@ class RedisStore(RecordReader):
             skip=skip,
             lifetime=self._lifetimes.of(turn.tenant),
             stored_systems=self._stored_systems,
+            answered=beside.arguments if beside else (),
         )
-        return self._run(scripts.RECORD, turn.chain.family, *arguments)
+        if beside is None:
+            return self._run(scripts.RECORD, turn.chain.family, *arguments)
+        names = (keys.family_prefix(turn.chain.family), *beside.names)
+        return self._sender.run_with_keys(scripts.RECORD, names, *arguments)
 
     async def _record_large(self, turn: TurnRecord, parts: TurnParts, skip: int, created: str) -> bytes | None:
         """Record a turn that takes long to pack, in a thread."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import digest_of
 from proxy.core.conversation.prefix import FAMILY_CHARACTERS, OWN_CHARACTERS, split_id
+from proxy.core.conversation.records import TurnRecord
 from proxy.core.conversation.responses import OutputItem, ResponseRecord
 from proxy.core.errors import RecordUnreadable, StoreError
 from proxy.store import keys, scripts
@@ -51,6 +52,17 @@ class _Response(msgspec.Struct, array_like=True, frozen=True):
     items: list[tuple[str, str]]
     upstream_has: str
     background: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BesideTurn:
+    """What stores a response together with its turn (``answered.lua``)."""
+
+    names: Sequence[str]
+    """The keys that lead to the response."""
+    arguments: Sequence[Argument]
+    new: Sequence[bytes]
+    """The digests of the long members among the arguments."""
 
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -96,6 +108,30 @@ class RedisResponses:
             await self._keep(response.conversation, (), facts, long)
         if apart:
             await asyncio.gather(*[self._lead(name, target) for name in apart])
+
+    def beside_turn(self, owner: str, turn: TurnRecord) -> BesideTurn | None:
+        """Return what stores a turn's response together with it; None without one, or where slots do not allow it."""
+        response, conversation = turn.response, turn.conversation
+        if response is None or self._slots_apart:
+            return None
+        head, long = _split(response.head)
+        packed = self._codec.seal(VERSION + _pack(_packable(response, head)))
+        new = [digest for digest in long if (conversation, digest) not in self._stored]
+        arguments: list[Argument] = [response.id, packed, self._keep_seconds, len(new)]
+        for digest in new:
+            arguments += (_MARK + digest, self._codec.seal(long[digest]))
+        arguments += [_MARK + digest for digest in long if digest not in new]
+        return BesideTurn([keys.response(owner, name) for name in _names(response)], arguments, new)
+
+    def note_stored(self, conversation: str, beside: BesideTurn) -> None:
+        """Note which long members the store has now."""
+        for digest in beside.new:
+            self._stored.put((conversation, digest), value=True)
+
+    def note_slots(self, error: StoreError) -> bool:
+        """Note that the store is a cluster, where an error says so, and return whether it does."""
+        self._slots_apart = self._slots_apart or "CROSSSLOT" in error.internal
+        return "CROSSSLOT" in error.internal
 
     async def find(self, owner: str, identifier: str) -> ResponseRecord | None:
         """Return the response with this id, or with an item of this id; None where the owner has none.

@@ -48,7 +48,7 @@ def _script(*parts: str) -> Script:
 
 
 RECALL = _script("recall_first", "tree", "recall")
-RECORD = _script("facts", "record_first", "tree", "echo", "record")
+RECORD = _script("facts", "answered", "record_first", "tree", "echo", "record")
 BRANCHES = _script("tree", "branches")
 KEEP_SUMMARY = _script("tree", "keep_summary")
 REPLACE_SUMMARY = _script("tree", "replace_summary")
@@ -101,12 +101,14 @@ def record_arguments(
     skip: int,
     lifetime: Lifetime,
     stored_systems: Container[tuple[str, bytes]],
+    answered: Sequence[Argument] = (),
 ) -> Sequence[Argument]:
     """Return the arguments of ``record.lua``: the new messages, and a bounded piece of the chain before them.
 
     :param created: the turn's time, as ``moment`` writes it
     :param skip: how many leading messages are not sent; 0 sends all, system messages too
     :param stored_systems: the conversation and digest of system messages that the store has
+    :param answered: the arguments of the turn's response, where it is stored together with it
     """
     family, own = split_id(turn.conversation)
     new = listed = parts.systems
@@ -130,6 +132,7 @@ def record_arguments(
             len(new),
             len(parts.systems) - len(new),
             _echo_arguments(turn),
+            len(answered),
         )
     )
     hashes = chain_arguments(turn.chain, max(0, skip - NEAR))
@@ -138,6 +141,7 @@ def record_arguments(
         arguments += (system.digest, codec.seal(system.raw))
     pack, created_at, scheme = codec.pack_message, turn.created_at, turn.scheme
     arguments += [pack(message, tokens, created_at, scheme) for message, tokens in parts.new]
+    arguments += answered
     return arguments
 
 

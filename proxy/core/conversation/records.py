@@ -143,6 +143,34 @@ class TurnRecord:
             self.echo,
         )
 
+    def with_response(self, response: ResponseRecord) -> TurnRecord:
+        """Return the record of the same turn with what is stored of its response; positional as ``with_reply`` is."""
+        return TurnRecord(
+            self.tenant,
+            self.conversation,
+            self.chain,
+            self.stored_count,
+            self.messages,
+            self.tokens,
+            self.complete,
+            self.model,
+            self.action,
+            self.tokens_before,
+            self.tokens_after,
+            self.summarized,
+            self.created_at,
+            self.scheme,
+            self.usage,
+            self.owner,
+            self.name,
+            self.base_branch,
+            self.lease_name,
+            self.lease_value,
+            self.imported,
+            response,
+            self.echo,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:

@@ -1,5 +1,5 @@
 -- Arguments: hashes, before, facts, turn, its lease's value, n x (digest, system message), messages skip + 1 to N.
--- Answer: own; nil where earlier messages are gone, so that all must be sent, or where the conversation was forgotten
+-- Answer: own, with a '-' behind it where the turn's response is not stored (answered.lua); nil where earlier messages are gone, so that all must be sent, or where the conversation was forgotten
 -- meanwhile. Facts: expected id, skip, ttl, age, created, tenant, owner, model, tokens, the client's name, the head
 -- it goes on from, its lease, n, how many system messages are not sent because the expected conversation has them,
 -- and for a conversation whose answers the client repeats in other words the arguments of `shortened`.
@@ -127,10 +127,11 @@ end
 if holder == lease_value then call('DEL', key('l', lease)) end
 for pos = math.max(1, N - 1, W + 1), N do call('SET', key('n', chain(pos)), own, unpack(lasting)) end
 
+local missing = keep_answer(own, 0)  -- it lives as long as the rest, see below
 local rare = call('EXISTS', key('y', own), key('r', own), key('q', own), key('b', own), key('o', own), key('v', own))  -- few have them
 set('summaries', rare > 0 and call('LLEN', key('r', own)) or 0)
 call('HSET', key('c', own), unpack(fields))
-if seconds <= 0 then return own end
+if seconds <= 0 then return own .. missing end
 
 for _, kind in ipairs({'c', 'h', 'm', 't'}) do call('EXPIRE', key(kind, own), seconds) end
 for _, kind in ipairs({'y', 'r', 'q', 'b', 'o', 'v'}) do
@@ -149,4 +150,4 @@ if now() - tonumber(touched) >= math.min(seconds / 8, 86400) then  -- its parent
     up = open(up.parent)
   end
 end
-return own
+return own .. missing
