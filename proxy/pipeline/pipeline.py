@@ -156,7 +156,7 @@ class Pipeline:
             return exchange
         try:
             resent = await self._replay(context, refused, progress)
-        except BaseException:
+        except BaseException:  # cancelled, too: no other code has the upstream's reply
             await exchange.reply.close()
             raise
         if isinstance(resent, Exchange) and resent.turn is refused.turn:  # nothing could be made smaller

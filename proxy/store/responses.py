@@ -1,8 +1,9 @@
 """Stores responses that clients ask for again by their ids: the adapter of ``ResponseStore``.
 
-A response is stored after its turn (``conversations.py``), in its conversation's slot, so that deleting the
-conversation deletes it too. It holds no message: its output is the conversation's. Long members, such as the tools that
-every response repeats, are stored once for each conversation.
+The script of a turn stores its response too (``conversations.py``, ``lua/answered.lua``). On a cluster a
+script of its own follows. A response is in its conversation's slot, so that deleting the conversation deletes it. It
+holds no message: its output is the conversation's. Long members, such as the tools that every response repeats, are
+stored once for each conversation.
 """
 
 from __future__ import annotations

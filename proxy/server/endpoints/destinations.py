@@ -132,7 +132,7 @@ class Destinations:
                     _joined(beginning, field, name, pieces), None if length is None else length + longer, encoding
                 )
                 destination = ForwardTarget(route, request.path + _mark(request.query), rest, field.model)
-        except BaseException:
+        except BaseException:  # cancelled, too: the temporary file has no other owner yet
             beginning.close()
             raise
         return ForwardTarget(destination.route, destination.path, destination.body, destination.model, beginning)
