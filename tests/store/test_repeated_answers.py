@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import uuid
 from dataclasses import dataclass, field
@@ -186,6 +187,18 @@ async def test_a_fork_keeps_the_wording_that_it_shares(client: Client) -> None:
     assert await client.read(fork) == raws([*forked, user("d"), answer(6)])
 
 
+async def test_a_fork_of_a_regeneration_outlives_it(client: Client) -> None:
+    """The regeneration's own first answer is changed, so nothing is left of what the fork shared with it."""
+    await client.go_on([user("a")], answer(1))
+    regenerated = await client.go_on([user("a")], answer(2))
+    assert await client.go_on([user("a"), answer(2), user("b")], answer(3)) == regenerated
+    fork = await client.go_on([user("a"), answer(2), user("b2")], answer(4))
+    changed = [user("a"), echo(2), user("b"), echo(3), user("c")]
+    assert await client.go_on(changed, answer(5)) == regenerated
+    assert await client.store.forget(regenerated, client.tenant, "", 1.0)
+    assert await client.read(fork) == raws([user("a"), answer(2), user("b2"), answer(4)])
+
+
 async def test_a_fork_goes_on_in_other_words(client: Client) -> None:
     """Also where it changes an answer that it shares with its parent, which stays as it is."""
     parent = await client.go_on([user("a"), answer(1), user("b")], answer(2))
@@ -343,9 +356,14 @@ async def _move(client: Client, told: Told, move: Move, number: int) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(moves=st.lists(_MOVES, min_size=4, max_size=14))
-async def test_no_conversation_changes_but_the_one_that_goes_on(server: EmbeddedValkey, moves: list[Move]) -> None:
-    """After every turn each conversation reads as its own last turn left it, whatever others did."""
+@given(moves=st.lists(_MOVES, min_size=4, max_size=14), seed=st.integers(0, 10**6))
+async def test_no_conversation_changes_but_the_one_that_goes_on(
+    server: EmbeddedValkey, moves: list[Move], seed: int
+) -> None:
+    """After every turn each conversation reads as its own last turn left it, whatever others did.
+
+    In the end all are forgotten, in any order, and the others stay.
+    """
     store = RedisStore(server.url, Codec(), ttl_seconds=3600, recall_timeout_seconds=5, record_timeout_seconds=5)
     client, told = Client(store, uuid.uuid4().hex), Told()
     try:
@@ -358,5 +376,10 @@ async def test_no_conversation_changes_but_the_one_that_goes_on(server: Embedded
                 assert (record.id, record.message_count) == (conversation, len(messages))
         for messages in told.conversations.values():
             assert (await client.recall(messages)).stored_count == len(messages)
+        for forgotten in random.Random(seed).sample(sorted(told.conversations), len(told.conversations)):
+            assert await store.forget(forgotten, client.tenant, "", 1.0)
+            del told.conversations[forgotten]
+            for conversation, messages in told.conversations.items():
+                assert await client.read(conversation) == raws(messages)
     finally:
         await store.close()

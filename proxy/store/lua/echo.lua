@@ -9,6 +9,13 @@ local function live_as_long(at, own)
   if rest > 0 then call('PEXPIRE', at, rest) end
 end
 
+local function list_fork(hash, own, seconds)  -- the newest that left its parent after this prefix, for branches.lua
+  call('LREM', key('g', hash), 0, own)
+  call('LPUSH', key('g', hash), own)
+  call('LTRIM', key('g', hash), 0, 15)
+  if seconds > 0 then call('EXPIRE', key('g', hash), seconds) end
+end
+
 local function keep_forks(conv, cut, holder)  -- false, and nothing is changed, where they are too many
   local forks, copies = {}, 0
   if call('SCARD', key('b', conv.own)) > MOST_FORKS then return false end
@@ -20,6 +27,7 @@ local function keep_forks(conv, cut, holder)  -- false, and nothing is changed, 
     end
   end
   if copies > MOST_COPIES then return false end
+  local hash = hash_at(conv, cut)
   for _, fork in ipairs(forks) do
     local first, last = cut - conv.base, fork.base - conv.base - 1
     local messages = call('LRANGE', key('m', conv.own), first, last)
@@ -36,6 +44,7 @@ local function keep_forks(conv, cut, holder)  -- false, and nothing is changed, 
     call('SADD', key('b', holder), fork.own)
     live_as_long(key('b', holder), holder)
     live_as_long(key('v', fork.own), fork.own)
+    list_fork(hash, fork.own, call('TTL', key('c', fork.own)))
     drop_state(fork.own)
   end
   return true
@@ -48,7 +57,8 @@ local function shortened(own, shared, count, tip, positions)
   if conv.tip:gsub('.', function(c) return ('%02x'):format(c:byte()) end) ~= tip then return nil end
   if call('HEXISTS', key('c', own), 'stem') == 1 then return nil end
   local cut = math.max(shared, conv.base)
-  if not keep_forks(conv, cut, shared >= conv.base and own or conv.parent) then return nil end
+  -- Where nothing stays of its own messages, its forks are its parent's, which outlives it.
+  if not keep_forks(conv, cut, shared > conv.base and own or conv.parent) then return nil end
   for _, pos in ipairs(positions) do
     local holder = conv
     while holder and pos <= holder.base do holder = open(holder.parent) end
@@ -71,6 +81,7 @@ local function shortened(own, shared, count, tip, positions)
     call('SADD', key('b', up.own), own)
     live_as_long(key('b', up.own), up.own)
     call('HSET', key('c', own), 'base', shared, 'parent', up.own)
+    list_fork(chain(shared), own, call('TTL', key('c', own)))
   end
   call('HSET', key('c', own), 'count', shared)
   drop_state(own)

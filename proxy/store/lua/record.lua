@@ -85,9 +85,7 @@ if begins then
     local remaining = span(conv.own, ttl)
     if remaining > 0 then call('EXPIRE', key('b', conv.own), remaining) end
     inherit(conv.own, own)
-    call('LPUSH', key('g', chain(k)), own)  -- the newest that left the parent here, for branches.lua
-    call('LTRIM', key('g', chain(k)), 0, 15)
-    if seconds > 0 then call('EXPIRE', key('g', chain(k)), seconds) end
+    list_fork(chain(k), own, seconds)
   end
   if k < N then alias(name(k + 1), own) end
 end
