@@ -32,6 +32,7 @@ from proxy.server.errors import status_of
 from proxy.store.codec import Codec
 from proxy.telemetry.logging import FactLog
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.traffic import TrafficCounter
 
 _NOT_FOUND = "Tidemark has no {method} {path}. It serves POST {dialects} and GET /v1/models."
 
@@ -57,12 +58,16 @@ def create_app(
     metrics, log = Metrics(shared_metrics), FactLog()
     emit = _both(log, metrics)
     stored = StoredParts(settings, store_url, warn, emit, codec=codec, dialects=dialects)
+    traffic = TrafficCounter(stored.traffic, time.time, metrics.hand_over)
+    metrics.count_traffic = traffic.add
     flushing = Flushing(settings, store_url, emit, stored.codec, stored.store)
     stored.deletion_hooks.append(flushing)  # also while it is off, because entries may remain from when it was on
     engine = Engine(stored, emit, flushing.outbox if flushing.enabled else None)
     emits_stored = log.includes(TurnStored)  # the metrics do not count turns
     relay = Relay(stored.store, stored.parts.counter, emit, time.perf_counter, emits_stored=emits_stored)
-    endpoints = Endpoints(stored, engine, relay, secret=secret, metrics=metrics.render, emit=emit)
+    endpoints = Endpoints(
+        stored, engine, relay, secret=secret, metrics=metrics.render, settle_traffic=traffic.settle, emit=emit
+    )
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -75,6 +80,7 @@ def create_app(
         await relay.settle()
         await engine.preparation.aclose()
         await flushing.aclose()
+        await traffic.aclose()
         await stored.aclose()
 
     app = _Application(

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache, partial
 
 from starlette.routing import BaseRoute, Route
@@ -19,6 +19,7 @@ from proxy.app.responses import continued_requests, stored_response_endpoints
 from proxy.archive import ArchiveAccess, ContextView, ConversationReader, StandingSummaries, Transfer
 from proxy.archive.search_index import MessageSearch
 from proxy.archive.summarize import ManualCompaction
+from proxy.archive.traffic import TrafficReader
 from proxy.compaction.sealing import TenantSeal
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.request import Dialect, ErrorFormat
@@ -41,6 +42,7 @@ from proxy.server.endpoints.offline import OfflineEndpoints
 from proxy.server.endpoints.operations import OperationsEndpoints, RenderMetrics
 from proxy.server.endpoints.registry import RegistryEndpoints
 from proxy.server.endpoints.token_count import TokenCountEndpoint
+from proxy.server.endpoints.traffic import TrafficEndpoints
 from proxy.server.operator import OperatorAccess
 from proxy.store.leases import RedisLeases
 from proxy.upstream.providers import COUNTING_BASES
@@ -63,6 +65,7 @@ class Endpoints:
 
     :param relay: carries the replies of every dialect
     :param metrics: renders the page of metrics
+    :param settle_traffic: writes this worker's figures of requests to the store
     """
 
     def __init__(
@@ -73,12 +76,14 @@ class Endpoints:
         *,
         secret: bytes,
         metrics: RenderMetrics,
+        settle_traffic: Callable[[], Awaitable[None]],
         emit: Listener,
     ) -> None:
         settings = stored.parts.settings
         self._stored = stored
         self._engine = engine
         self._metrics = metrics
+        self._traffic = TrafficReader(stored.traffic, settle_traffic, time.time)
         self._max_body_bytes = settings.server.max_body_mb * 1024 * 1024
         self._auth: Authenticator = PassthroughAuth(
             secret,
@@ -114,6 +119,7 @@ class Endpoints:
                 metrics=self._metrics,
                 count_resting=self._engine.writer.resting,
             ).routes(),
+            *TrafficEndpoints(self._traffic, self._operator).routes(),
             *ModelEndpoints(parts.catalog, self._auth, parts.dialects.get(MESSAGES, OPENAI_ERRORS)).routes(),
             *self._token_counts(),
             *self._stored_responses(),

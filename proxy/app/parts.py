@@ -38,6 +38,7 @@ from proxy.store.lifetimes import Lifetime, Lifetimes, lifetime
 from proxy.store.models import RedisModels
 from proxy.store.request_heads import RedisRequestHeads
 from proxy.store.summary_replacement import RedisSummaryReplacement
+from proxy.store.traffic import RedisTraffic
 from proxy.summarizers.extractive import ExtractiveSummarizer
 from proxy.summarizers.hybrid import HybridSummarizer
 from proxy.summarizers.llm import LlmSummarizer
@@ -201,6 +202,7 @@ class StoredParts:
             self.store.ask, codec, ttl_seconds=ttl_seconds, lifetimes=self.lifetimes
         )
         self.calibrations = RedisCalibrations(self.store.ask, codec, ttl_seconds=ttl_seconds)
+        self.traffic = RedisTraffic(self.store.ask)
         models = RedisModels(self.store.ask, codec)
         self.live = LiveOverrides(models, time.time)
         lessons = RedisLearnedWindows(self.store.ask, codec, ttl_seconds=ttl_seconds)

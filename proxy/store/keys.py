@@ -51,6 +51,10 @@ key                      type     content
 ``tm:{flush}:a:GROUP``   hash     id of an entry -> attempts to deliver it
 ``tm:{flush}:n``         hash     counts: bytes stored; entries delivered, dead and lost by consumer
 ``tm:{flush}:l``         string   the process that delivers now
+``tm:{traffic}:m:MINUTE`` hash     figures of the requests of a minute (``traffic.py``)
+``tm:{traffic}:q:NUMBER`` hash     the same for a quarter of an hour
+``tm:{traffic}:h:HOUR``   hash     the same for an hour
+``tm:{traffic}:b:WORKER`` string   the number of the last batch of figures that a worker added
 ``tm:probe``             string   what a process writes to learn whether the store takes writes; for a minute
 =======================  =======  ====================================================================
 
@@ -148,6 +152,10 @@ FLUSHES = "tm:{flush}"
 def flush_part(kind: str) -> str:
     """Return the key of a part of the flush queue."""
     return f"{FLUSHES}:{kind}"
+
+
+TRAFFIC = "tm:{traffic}"
+"""The beginning of the keys of the figures of all requests: one slot, and no tenant's."""
 
 
 def calibrations(owner: str) -> str:

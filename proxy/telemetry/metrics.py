@@ -1,4 +1,4 @@
-"""Counts events as Prometheus metrics; no other module imports prometheus_client.
+"""Counts events as Prometheus metrics.
 
 It listens to the events of the pipeline, and ``/metrics`` answers with ``render``. Requests are added up in plain
 numbers and reach the series at a scrape, because each series takes locks and performs checks. Workers of one server
@@ -8,14 +8,9 @@ count into files of a shared folder every second and at their end, so a scrape o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import assert_never
-
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
-from prometheus_client import Metric as Family
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
 
 from proxy.core.events import (
     BreakerChanged,
@@ -38,24 +33,24 @@ from proxy.core.events import (
     SummaryPrepared,
     TurnStored,
 )
+from proxy.core.traffic import TrafficFigures
 from proxy.telemetry.gathering import (
     FIRST_BYTE_SECONDS,
     OVERHEAD_SECONDS,
     REQUEST_SECONDS,
-    DurationCounts,
     RequestTotals,
+    traffic_of,
 )
+from proxy.telemetry.series import Family, SeriesRegistry
 
 MAX_MODELS = 100
 """The most values of the label ``model``. Clients choose the names, and each costs some 50 time series."""
 OTHER = "other"
 _MAX_NAME_CHARACTERS = 100
 HAND_OVER_SECONDS = 1.0
-"""The longest delay until a scrape of one worker includes another's requests."""
+"""The longest delay until a scrape of one worker includes another's requests, and until its figures are written."""
 
 COMPACTION_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0)
-
-disable_created_metrics()  # type: ignore[no-untyped-call]  # they would add an unused series for each counter
 
 
 class Metrics:
@@ -70,63 +65,77 @@ class Metrics:
         :param shared: the folder that ``PROMETHEUS_MULTIPROC_DIR`` named when this worker was started; None for a
             single process
         """
-        self.registry = CollectorRegistry()
+        self.registry = SeriesRegistry(shared)
         self._shared = shared
+        self.count_traffic: Callable[[TrafficFigures], None] | None = None
+        """Is given the figures of all requests, about once a second while there are any."""
+        self._hand_over_timer: asyncio.TimerHandle | None = None
+        self._failed_summaries = 0
+        """Those that the figures of traffic do not have yet."""
         self._models: set[str] = set()
         self._gathered: dict[tuple[str, int, str, str], RequestTotals] = {}
         self._forwarded_numbers: dict[tuple[str, int], int] = {}
         self.registry.register(self)  # it is collected first
-        if shared is None:
-            ProcessCollector(registry=self.registry)
+        self.registry.add_process()
         labels = ("model", "status", "action", "outcome")
-        self._requests = self._counter("requests", "Requests answered or given up.", labels)
-        self._forwarded = self._counter(
+        self._requests = self.registry.counter("requests", "Requests answered or given up.", labels)
+        self._forwarded = self.registry.counter(
             "forwarded_requests", "Requests carried without being understood.", ("endpoint", "status")
         )
-        self._before = self._counter("tokens_before", "Tokens of requests as they came in.", ("model",))
-        self._after = self._counter("tokens_after", "Tokens of requests as they went on.", ("model",))
-        self._prompt = self._counter("upstream_prompt_tokens", "Input tokens by the upstream's count.", ("model",))
-        self._cached = self._counter(
+        self._before = self.registry.counter("tokens_before", "Tokens of requests as they came in.", ("model",))
+        self._after = self.registry.counter("tokens_after", "Tokens of requests as they went on.", ("model",))
+        self._prompt = self.registry.counter(
+            "upstream_prompt_tokens", "Input tokens by the upstream's count.", ("model",)
+        )
+        self._cached = self.registry.counter(
             "upstream_cached_prompt_tokens",
             "Input tokens that the upstream took from its prompt cache.",
             ("model",),
         )
-        self._completion = self._counter(
+        self._completion = self.registry.counter(
             "upstream_completion_tokens", "Output tokens by the upstream's count.", ("model",)
         )
-        self._compactions = self._counter("compactions", "Summaries made and stored.", ("strategy",))
-        self._prepared = self._counter("summaries_prepared", "Summaries made in the background.", ("strategy",))
-        self._breaker = self._counter("breaker_changes", "Changes of summarizers' breakers.", ("strategy", "state"))
-        self._failures = self._counter("summary_failures", "Summaries that failed.", ("strategy",))
-        self._full = self._counter("context_full", "Requests above 95 % of their limit, with no more to summarize.", ())
-        self._degraded = self._counter("store_degraded", "Times the store did not answer.", ("operation",))
-        self._broken = self._counter("store_broken_records", "Times a stored record could not be read.", ())
-        self._flushes = self._counter(
+        self._compactions = self.registry.counter("compactions", "Summaries made and stored.", ("strategy",))
+        self._prepared = self.registry.counter("summaries_prepared", "Summaries made in the background.", ("strategy",))
+        self._breaker = self.registry.counter(
+            "breaker_changes", "Changes of summarizers' breakers.", ("strategy", "state")
+        )
+        self._failures = self.registry.counter("summary_failures", "Summaries that failed.", ("strategy",))
+        self._full = self.registry.counter(
+            "context_full", "Requests above 95 % of their limit, with no more to summarize.", ()
+        )
+        self._degraded = self.registry.counter("store_degraded", "Times the store did not answer.", ("operation",))
+        self._broken = self.registry.counter("store_broken_records", "Times a stored record could not be read.", ())
+        self._flushes = self.registry.counter(
             "flushes", "Times messages left the context and were queued, or not.", ("outcome",)
         )
-        self._deliveries = self._counter(
+        self._deliveries = self.registry.counter(
             "flush_deliveries", "Entries of the flush queue offered to consumers.", ("consumer", "outcome")
         )
-        self._queue = self._gauge("flush_queue_length", "Entries that a consumer has still to take.", ("consumer",))
-        self._age = self._gauge("flush_queue_age_seconds", "Age of the oldest of them.", ("consumer",))
-        self._lost = self._gauge("flush_lost", "Entries that made way before a consumer took them.", ("consumer",))
-        self._letters = self._gauge("flush_dead_letters", "Dead letters that are kept.", ())
-        self._seconds = self._histogram(
+        self._queue = self.registry.gauge(
+            "flush_queue_length", "Entries that a consumer has still to take.", ("consumer",)
+        )
+        self._age = self.registry.gauge("flush_queue_age_seconds", "Age of the oldest of them.", ("consumer",))
+        self._lost = self.registry.gauge(
+            "flush_lost", "Entries that made way before a consumer took them.", ("consumer",)
+        )
+        self._letters = self.registry.gauge("flush_dead_letters", "Dead letters that are kept.", ())
+        self._seconds = self.registry.histogram(
             "request_seconds",
             "First byte of the request to last of the response.",
             ("model",),
             REQUEST_SECONDS,
         )
-        self._first_byte = self._histogram(
+        self._first_byte = self.registry.histogram(
             "first_byte_seconds",
             "First byte of the request to first of the response.",
             ("model",),
             FIRST_BYTE_SECONDS,
         )
-        self._overhead = self._histogram(
+        self._overhead = self.registry.histogram(
             "overhead_seconds", "Tidemark's own time before the upstream is asked.", (), OVERHEAD_SECONDS
         )
-        self._compaction = self._histogram(
+        self._compaction = self.registry.histogram(
             "compaction_seconds", "Time to make and store a summary.", ("strategy",), COMPACTION_SECONDS
         )
 
@@ -160,6 +169,9 @@ class Metrics:
                 self._prepared.labels(event.strategy).inc()
             case SummaryFailed():
                 self._failures.labels(event.strategy).inc()
+                if self.count_traffic is not None:
+                    self._failed_summaries += 1
+                    self._hand_over_soon()
             case BreakerChanged():
                 self._breaker.labels(event.strategy, event.state).inc()
             case _:
@@ -190,12 +202,9 @@ class Metrics:
 
     def render(self) -> tuple[bytes, str]:
         """Return the metrics in Prometheus' text format, with the content type."""
-        registry = self.registry
         if self._shared is not None:
             self.hand_over()
-            registry = CollectorRegistry()
-            MultiProcessCollector(registry, str(self._shared))  # type: ignore[no-untyped-call]
-        return generate_latest(registry), CONTENT_TYPE_LATEST
+        return self.registry.render()
 
     def collect(self) -> Iterable[Family]:
         """Update the series before the registry collects them; return no series of its own."""
@@ -203,17 +212,23 @@ class Metrics:
         return ()
 
     def hand_over(self) -> None:
-        """Add the totals to their series."""
+        """Add the totals to their series, and give their figures to the counter of traffic."""
+        if self._hand_over_timer is not None:
+            self._hand_over_timer.cancel()
+            self._hand_over_timer = None
         numbers, self._forwarded_numbers = self._forwarded_numbers, {}
         for (endpoint, code), number in numbers.items():
             self._forwarded.labels(endpoint, str(code)).inc(number)
         gathered, self._gathered = self._gathered, {}
+        failed, self._failed_summaries = self._failed_summaries, 0
+        if self.count_traffic is not None and (gathered or failed):
+            self.count_traffic(traffic_of(gathered, failed))
         for (model, status, action, outcome), requests in gathered.items():
             self._requests.labels(model, str(status), action, outcome).inc(requests.number)
             self._seconds.labels(model).take(requests.seconds)
             if requests.first_byte.number:
                 self._first_byte.labels(model).take(requests.first_byte)
-            self._overhead.take(requests.overhead)
+            self._overhead.take(requests.overhead.between(OVERHEAD_SECONDS))
             for counter, tokens in (
                 (self._before, requests.before),
                 (self._after, requests.after),
@@ -237,10 +252,14 @@ class Metrics:
 
     def _first(self, key: tuple[str, int, str, str]) -> RequestTotals:
         """Create the totals of a kind of request; the first one schedules the next update of the series."""
-        if self._shared is not None and not self._gathered:
-            asyncio.get_running_loop().call_later(HAND_OVER_SECONDS, self.hand_over)
+        if self._shared is not None or self.count_traffic is not None:
+            self._hand_over_soon()
         self._gathered[key] = RequestTotals()
         return self._gathered[key]
+
+    def _hand_over_soon(self) -> None:
+        if self._hand_over_timer is None:
+            self._hand_over_timer = asyncio.get_running_loop().call_later(HAND_OVER_SECONDS, self.hand_over)
 
     def _label(self, event: RequestServed) -> str:
         """Return the model's name, if it has a label or may still get one, else ``other``.
@@ -256,17 +275,6 @@ class Metrics:
             self._models.add(name)
         return name
 
-    def _counter(self, name: str, what: str, labels: Sequence[str]) -> Counter:
-        """Create ``tidemark_{name}_total``; prometheus_client adds the ending."""
-        return Counter(name, what, labels, namespace="tidemark", registry=self.registry)
-
-    def _gauge(self, name: str, what: str, labels: Sequence[str]) -> Gauge:
-        """Create a gauge whose value comes from the store, so that the newest of all workers' values is right."""
-        return Gauge(name, what, labels, namespace="tidemark", registry=self.registry, multiprocess_mode="mostrecent")
-
-    def _histogram(self, name: str, what: str, labels: Sequence[str], bounds: Sequence[float]) -> _Times:
-        return _Times(name, what, labels, namespace="tidemark", registry=self.registry, buckets=bounds)
-
 
 def _has_answered(event: RequestServed) -> bool:
     """Return whether a model at least began to answer; our own answers to commands count no tokens."""
@@ -275,14 +283,3 @@ def _has_answered(event: RequestServed) -> bool:
     if event.outcome == "disconnected":  # the answer may have been a refusal
         return event.first_byte_seconds is not None and event.status < 400
     return event.outcome in ("complete", "incomplete")
-
-
-class _Times(Histogram):
-    """A histogram that adds many observations at once."""
-
-    def take(self, gathered: DurationCounts) -> None:
-        """Add counts with the same bounds."""
-        self._sum.inc(gathered.seconds)
-        for bucket, count in zip(self._buckets, gathered.counts, strict=True):
-            if count:
-                bucket.inc(count)

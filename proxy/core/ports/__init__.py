@@ -20,6 +20,7 @@ from proxy.core.ports.store import (
     TurnStore,
 )
 from proxy.core.ports.summarizing import ChooseSummarizer, Summarizer, SummaryTask
+from proxy.core.ports.traffic import TrafficStore
 from proxy.core.ports.upstream import (
     NO_CREDENTIAL,
     Caller,
@@ -66,6 +67,7 @@ __all__ = [
     "SummaryTask",
     "TextRequest",
     "TokenCounter",
+    "TrafficStore",
     "TurnStore",
     "Upload",
     "Upstream",

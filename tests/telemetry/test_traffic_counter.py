@@ -1,0 +1,104 @@
+"""A worker's figures on their way to the store: nothing is lost or counted twice, and nothing grows without bound."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from proxy.core.errors import RecordUnreadable, StoreError, StoreUnavailable
+from proxy.core.traffic import TrafficFigures, TrafficLevel
+from proxy.telemetry import traffic
+from proxy.telemetry.traffic import MAX_MINUTES, TrafficCounter
+
+pytestmark = pytest.mark.anyio
+
+
+class Store:
+    """A store that fails as often as it is told; it keeps what it was sent."""
+
+    def __init__(self, *failures: StoreError) -> None:
+        self.failures = list(failures)
+        self.sent: list[tuple[int, dict[int, int]]] = []
+
+    async def add(self, writer: str, number: int, minutes: Mapping[int, TrafficFigures]) -> None:
+        """Note the number of the batch and its requests by minute."""
+        assert writer
+        self.sent.append((number, {minute: figures.requests for minute, figures in minutes.items()}))
+        if self.failures:
+            raise self.failures.pop(0)
+
+    async def read(self, level: TrafficLevel, first: int, last: int) -> Mapping[int, TrafficFigures]:
+        """Nothing reads here."""
+        raise NotImplementedError
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """As the server."""
+    return "asyncio"
+
+
+def counting(store: Store, now: list[float]) -> TrafficCounter:
+    """A counter whose clock stands at the list's only number."""
+    return TrafficCounter(store, lambda: now[0], lambda: None)
+
+
+async def test_figures_of_one_minute_are_added_up_before_they_are_written() -> None:
+    """They were noted before the task ran."""
+    store, now = Store(), [120.0]
+    counter = counting(store, now)
+    for _ in range(3):
+        counter.add(TrafficFigures(requests=2))
+    now[0] = 180.0
+    counter.add(TrafficFigures(requests=1))
+    await counter.settle()
+    assert store.sent == [(1, {2: 6, 3: 1})]
+
+
+async def test_a_batch_that_failed_is_sent_again_under_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store may have taken it all the same; what came meanwhile is another batch."""
+    monkeypatch.setattr(traffic, "RETRY_SECONDS", 0.0)
+    store, now = Store(StoreUnavailable("away"), StoreUnavailable("away")), [60.0]
+    counter = counting(store, now)
+    counter.add(TrafficFigures(requests=1))
+    await counter.settle()
+    counter.add(TrafficFigures(requests=5))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert store.sent == [(1, {1: 1}), (1, {1: 1}), (1, {1: 1}), (2, {1: 5})]
+    await counter.aclose()
+
+
+async def test_a_batch_that_meets_a_broken_record_is_not_sent_for_ever() -> None:
+    """The next ones are."""
+    store = Store(RecordUnreadable("of another kind"))
+    counter = counting(store, [60.0])
+    counter.add(TrafficFigures(requests=1))
+    await counter.settle()
+    counter.add(TrafficFigures(requests=2))
+    await counter.settle()
+    assert store.sent == [(1, {1: 1}), (2, {1: 2})]
+
+
+async def test_a_long_outage_keeps_the_newest_day() -> None:
+    """A minute is some hundred bytes, so the bound is about a megabyte."""
+    store, now = Store(*[StoreUnavailable("away")] * 3), [0.0]
+    counter = counting(store, now)
+    for minute in range(MAX_MINUTES + 10):
+        now[0] = 60.0 * minute
+        counter.add(TrafficFigures(requests=1))
+    store.failures.clear()
+    await counter.aclose()
+    written = {minute for _, batch in store.sent for minute in batch}
+    assert written == set(range(10, MAX_MINUTES + 10))
+
+
+async def test_the_end_of_the_process_writes_what_waits() -> None:
+    """Also what the metrics had gathered and not handed over."""
+    store = Store()
+    gathered = [TrafficFigures(requests=4)]
+    counter = TrafficCounter(store, lambda: 60.0, lambda: counter.add(gathered.pop()) if gathered else None)
+    await counter.aclose()
+    assert store.sent == [(1, {1: 4})]
