@@ -8,7 +8,17 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 
-from proxy.core.conversation.messages import Message
+from proxy.core.conversation.messages import JsonValue, Message
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def encode_json(value: JsonValue) -> bytes:
+    """Write compact JSON in UTF-8; unpaired surrogates (halves of characters) become escapes, as UTF-8 has none."""
+    try:
+        return _encode(value).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
 
 
 def body_of(fields: Mapping[str, bytes], replaced: Mapping[str, bytes]) -> bytes:

@@ -103,7 +103,7 @@ class EventStream:
         if self.ended or not event:
             return
         at = event.find(b"\ndata:")
-        if at >= 0 and event.count(b"\n") == 1:  # nearly always
+        if at >= 0 and event.count(b"\n") == 1 and event.startswith(b"event:"):  # nearly always
             payload = event[at + 6 :].strip()
         else:
             payload = b"\n".join([line[5:].strip() for line in event.split(b"\n") if line.startswith(b"data:")])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.conversation.messages import system_message
-from proxy.dialects.bodies import array_of, body_of
+from proxy.dialects.bodies import array_of, body_of, encode_json
 from proxy.dialects.chat.dialect import ChatDialect
 from tests.core.histories import message
 
@@ -30,3 +30,9 @@ def test_messages_are_forwarded_as_they_came() -> None:
     raws = ChatDialect().raws_of(said)
     assert array_of(raws) == b"[" + said[0].raw + b"," + raws[1] + b"]"
     assert json.loads(raws[1]) == {"role": "system", "content": "b"}
+
+
+def test_halves_of_characters_become_escapes() -> None:
+    """UTF-8 has none; all other text is written as it is."""
+    assert encode_json({"a": "\ud83d"}) == b'{"a":"\\ud83d"}'
+    assert encode_json({"a": "\u00e4"}) == '{"a":"\u00e4"}'.encode()

@@ -5,12 +5,12 @@ Source: OpenAI API reference, "The chat completion object" and "The chat complet
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.request import ModelRequest
 from proxy.core.report import OwnAnswer
+from proxy.dialects.bodies import encode_json
 from proxy.dialects.raw_json import decode_value
 
 NO_TOKENS: Mapping[str, JsonValue] = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
@@ -27,7 +27,7 @@ def completion(request: ModelRequest, answer: OwnAnswer) -> bytes:
     choices = [
         {"index": index, "message": message, "logprobs": None, "finish_reason": "stop"} for index in _choices(request)
     ]
-    return _encode_json({**_head("chat.completion", request, answer), "choices": choices, "usage": NO_TOKENS})
+    return encode_json({**_head("chat.completion", request, answer), "choices": choices, "usage": NO_TOKENS})
 
 
 def event_stream(request: ModelRequest, answer: OwnAnswer) -> bytes:
@@ -46,7 +46,7 @@ def event_stream(request: ModelRequest, answer: OwnAnswer) -> bytes:
     ]
     if includes_usage:
         chunks.append({**head, "choices": [], "usage": NO_TOKENS})
-    return b"".join([b"data: " + _encode_json(chunk) + b"\n\n" for chunk in chunks]) + b"data: [DONE]\n\n"
+    return b"".join([b"data: " + encode_json(chunk) + b"\n\n" for chunk in chunks]) + b"data: [DONE]\n\n"
 
 
 def _head(kind: str, request: ModelRequest, answer: OwnAnswer) -> dict[str, JsonValue]:
@@ -62,7 +62,3 @@ def _choices(request: ModelRequest) -> range:
 def _wants_usage(request: ModelRequest) -> bool:
     options = decode_value(request.fields.get("stream_options", b"null"), "stream_options")
     return isinstance(options, dict) and options.get("include_usage") is True
-
-
-def _encode_json(value: JsonValue) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from proxy.dialects.bodies import encode_json
+
 SENT_MEMBERS = ("role", "content", "refusal", "name", "tool_calls", "function_call", "audio")
 """All members that the reference allows in an assistant's message; strict servers refuse others."""
 CALLS = {"tool_calls", "function_call", "audio"}
@@ -34,7 +36,7 @@ def as_sent(raw: bytes) -> bytes:
     if not isinstance(message, dict) or message.get("role") != _ANSWER.decode():
         return raw
     sendable = _sendable(message)
-    return raw if sendable == message else _encode_answer(sendable)
+    return raw if sendable == message else encode_json(sendable)
 
 
 def _sendable(message: dict[str, Any]) -> dict[str, Any]:
@@ -64,10 +66,3 @@ def _without_nulls(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {name: _without_nulls(item) for name, item in value.items() if item is not None}
-
-
-def _encode_answer(message: dict[str, Any]) -> bytes:
-    try:
-        return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:  # an unpaired surrogate
-        return json.dumps(message, separators=(",", ":")).encode()

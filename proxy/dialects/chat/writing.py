@@ -6,10 +6,10 @@ speak chat completions only. Source: OpenAI API reference, "Create chat completi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from proxy.core.conversation.messages import JsonValue, Message, Role
+from proxy.dialects.bodies import encode_json
 
 _PARTS = frozenset({"image_url", "input_audio", "file"})
 """Parts other than texts that a user's message may have."""
@@ -35,7 +35,7 @@ def write_message(message: Message) -> bytes:
         ]
         if not message.text:
             value["content"] = None
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return encode_json(value)
 
 
 def _content(message: Message) -> JsonValue:

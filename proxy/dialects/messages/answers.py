@@ -6,12 +6,12 @@ The endpoint calls it through the dialect. Source: Anthropic API reference, "Cre
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.request import ModelRequest
 from proxy.core.report import OwnAnswer
+from proxy.dialects.bodies import encode_json
 
 NO_TOKENS: Mapping[str, JsonValue] = {
     "input_tokens": 0,
@@ -31,7 +31,7 @@ _STREAMED: Mapping[str, tuple[tuple[str, str], ...]] = {
 
 def own_message_body(request: ModelRequest, answer: OwnAnswer) -> bytes:
     """Write the answer as one object."""
-    return _encode_json(_own_message(request, answer))
+    return encode_json(_own_message(request, answer))
 
 
 def own_message_events(request: ModelRequest, answer: OwnAnswer) -> bytes:
@@ -63,7 +63,7 @@ def _block_events(index: int, block: Mapping[str, JsonValue]) -> Iterator[Mappin
     empty: dict[str, JsonValue] = {member: "" for _, member, _ in deltas}
     if isinstance(block.get("input"), dict):
         empty["input"] = {}
-        deltas.append(("input_json_delta", "partial_json", _encode_json(block["input"]).decode()))
+        deltas.append(("input_json_delta", "partial_json", encode_json(block["input"]).decode()))
     yield {"type": "content_block_start", "index": index, "content_block": {**block, **empty}}
     for name, member, text in deltas:
         if text:
@@ -85,8 +85,4 @@ def _own_message(request: ModelRequest, answer: OwnAnswer) -> Mapping[str, JsonV
 
 
 def _event(data: Mapping[str, JsonValue]) -> bytes:
-    return f"event: {data['type']}\ndata: ".encode() + _encode_json(data) + b"\n\n"
-
-
-def _encode_json(value: JsonValue) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return f"event: {data['type']}\ndata: ".encode() + encode_json(data) + b"\n\n"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 
 from proxy.core.conversation.messages import JsonValue
+from proxy.dialects.bodies import encode_json
 
 _SENT_MEMBERS = ("role", "content")
 _ANSWER = b"assistant"
@@ -34,12 +35,7 @@ def as_sent(raw: bytes) -> bytes:
     content = sendable.get("content")
     if isinstance(content, list):
         sendable["content"] = [_without_nulls(block) for block in content if not _is_empty_text(block)]
-    if sendable == message:
-        return raw
-    try:
-        return json.dumps(sendable, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:  # an unpaired surrogate
-        return json.dumps(sendable, separators=(",", ":")).encode()
+    return raw if sendable == message else encode_json(sendable)
 
 
 def _is_empty_text(block: JsonValue) -> bool:

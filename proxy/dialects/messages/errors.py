@@ -6,12 +6,12 @@ reference. Source: Anthropic API reference, "Errors" and "Streaming messages", "
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from http import HTTPStatus
 
 from proxy.core import errors
 from proxy.core.conversation.messages import JsonValue
+from proxy.dialects.bodies import encode_json
 
 TOO_LONG = "prompt is too long"
 """Anthropic's words for an overflow. Claude Code looks for them and compacts its own history then."""
@@ -63,7 +63,7 @@ class MessagesErrors:
     def upstream_error_event(self, status: int, reply: JsonValue) -> bytes:
         """Write an upstream's error of any dialect as an event; a page of HTML becomes an error in our words."""
         if isinstance(reply, dict) and reply.get("type") == "error":
-            return event("error", json.dumps(reply, ensure_ascii=False).encode())
+            return event("error", encode_json(reply))
         error = reply.get("error") if isinstance(reply, dict) else None
         if not error:
             return self.error_event(errors.UpstreamError(f"The upstream answered with status {status}."))
@@ -81,4 +81,4 @@ def event(name: str, body: bytes) -> bytes:
 
 
 def _body(error: Mapping[str, JsonValue]) -> bytes:
-    return json.dumps({"type": "error", "error": error}, ensure_ascii=False).encode()
+    return encode_json({"type": "error", "error": error})

@@ -17,6 +17,7 @@ from proxy.core.conversation.messages import JsonValue, Message
 from proxy.core.conversation.reply import EMPTY_REPLY, Reply
 from proxy.core.errors import InvalidRequest
 from proxy.core.report import Usage
+from proxy.dialects.bodies import encode_json
 from proxy.dialects.messages.message import read_decoded, read_plain
 
 END = re.compile(rb'"message_stop"|event:[ ]?message_stop')
@@ -28,7 +29,6 @@ MAX_COUNT = 2**53
 _TEXT_DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 _INPUTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _decode = msgspec.json.Decoder().decode
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class _TextDelta(msgspec.Struct):
@@ -203,10 +203,7 @@ def _message(content: list[JsonValue]) -> Message | None:
     """Return the message, or None where the upstream's blocks are none."""
     value = {"role": "assistant", "content": content}
     try:
-        try:
-            raw = _encode(value).encode()
-        except UnicodeEncodeError:
-            raw = json.dumps(value, separators=(",", ":")).encode()
+        raw = encode_json(value)
         return read_plain(raw, value) or read_decoded(raw, value, "reply")[0]
     except (InvalidRequest, RecursionError):
         return None

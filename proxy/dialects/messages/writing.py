@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Literal
 
 from proxy.core.conversation.messages import JsonValue, Message, ToolCall
+from proxy.dialects.bodies import encode_json
 from proxy.dialects.messages.blocks import block_of
 from proxy.dialects.messages.message import RESULT, USER_END, USER_START
 from proxy.dialects.raw_json import decode_value, read_elements, read_members
@@ -25,7 +26,7 @@ MOST_MARKS = 4
 """Cache marks that a request may have ("Prompt caching", "Cache limitations")."""
 RENDERED = 128
 """Summaries whose block is cached; a summary goes out turn after turn."""
-_MARK = re.compile(rb'"cache_control"[ \t\n\r]*:[ \t\n\r]*(\{[^{}]*"ephemeral"[^{}]*\})')
+_MARK = re.compile(rb'"cache_control"[ \t\n\r]*:[ \t\n\r]*(\{[^{}]*"type"[ \t\n\r]*:[ \t\n\r]*"ephemeral"[^{}]*\})')
 """A mark; a tool's own parameter of that name is none."""
 _NAME = b'"cache_control"'
 _ID = re.compile(r"[^a-zA-Z0-9_-]")
@@ -45,9 +46,9 @@ def write_message(message: Message) -> bytes:
     if message.role == "tool":
         content: JsonValue = blocks if len(blocks) != len(texts) else message.text
         result = {"type": RESULT, "tool_use_id": _call_id(message.answers or ""), "content": content}
-        return _encode({"role": "user", "content": [result]})
+        return encode_json({"role": "user", "content": [result]})
     blocks += map(_tool_use, message.calls)
-    return _encode({"role": message.role, "content": message.text if blocks == texts else blocks})
+    return encode_json({"role": message.role, "content": message.text if blocks == texts else blocks})
 
 
 def own_message(text: str) -> bytes:
@@ -89,7 +90,7 @@ def summary_mark(fields: Mapping[str, bytes], messages: Sequence[Message]) -> by
 @lru_cache(maxsize=RENDERED)
 def text_block(text: str, mark: bytes = b"") -> bytes:
     """Write a text block. Its bytes depend on the text and the mark only (promise 5, frozen)."""
-    block = _encode({"type": "text", "text": text})
+    block = encode_json({"type": "text", "text": text})
     return block[:-1] + b"," + _NAME + b":" + mark + b"}" if mark else block
 
 
@@ -168,7 +169,3 @@ def _tool_use(call: ToolCall) -> Mapping[str, JsonValue]:
 
 def _call_id(name: str) -> str:
     return _ID.sub("_", name)
-
-
-def _encode(value: JsonValue) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -118,6 +118,21 @@ def test_a_late_error_is_an_error_event(status: int, body: bytes, kind: str, mes
 
 
 @pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (200, whole_reply(text("\ud83d"))),
+        (500, b'{"error": {"message": "\\ud83d"}}'),
+        (500, b'{"type": "error", "error": {"type": "api_error", "message": "\\ud83d"}}'),
+    ],
+)
+def test_a_late_reply_may_have_halves_of_characters(status: int, body: bytes) -> None:
+    """Models cut emoji in two where their answer ends; the half stays an escape."""
+    stream = DIALECT.late_reply_event(status, body)
+    assert rb"\ud83d" in stream
+    assert events_in(stream)
+
+
+@pytest.mark.parametrize(
     ("error", "kind", "param"),
     [
         (errors.InvalidRequest("No.", param="messages.0.role"), "invalid_request_error", "messages.0.role"),

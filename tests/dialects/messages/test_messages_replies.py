@@ -197,3 +197,13 @@ def test_an_emoji_in_two_pieces_is_one() -> None:
         delta(0, "text_delta", text="\udf0a"),
     ]
     assert blocks_of(folded(b"".join(streamed_reply(halves)))) == [text("🌊")]
+
+
+def test_an_event_in_two_lines_of_data_is_one() -> None:
+    """Lines of data are joined by line ends, also where no name of the event comes before them."""
+    fold = DIALECT.fold_stream()
+    fold.feed(b'data: {"type": "content_block_start", "index": 0,\n')
+    fold.feed(b'data: "content_block": {"type": "text", "text": "Hi."}}\n\n')
+    message = fold.reply().message
+    assert message is not None
+    assert message.text == "Hi."

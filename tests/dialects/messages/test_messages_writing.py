@@ -10,6 +10,7 @@ import pytest
 
 from proxy.core.conversation.messages import Message, system_message
 from proxy.core.conversation.request import ModelRequest
+from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.messages.dialect import MessagesDialect
 from tests.dialects.messages.anthropic_talk import (
     CACHED,
@@ -127,10 +128,10 @@ def test_a_cache_mark_of_the_whole_request_counts_too() -> None:
 
 def test_a_tools_parameter_of_that_name_is_no_cache_mark() -> None:
     """Only what has the type of a mark is copied and counted."""
-    schema = {"type": "object", "properties": {"cache_control": {"type": "string"}}}
-    tools = [{"name": "f", "input_schema": schema}]
-    request = parsed(user("And now?"), tools=tools)
-    assert sent_messages(request, SUMMARY, *request.messages)[0]["content"][0] == BLOCK
+    for parameter in ({"type": "string"}, {"type": "string", "enum": ["ephemeral"]}):
+        schema = {"type": "object", "properties": {"cache_control": parameter}}
+        request = parsed(user("And now?"), tools=[{"name": "f", "input_schema": schema}])
+        assert sent_messages(request, SUMMARY, *request.messages)[0]["content"][0] == BLOCK
 
 
 def test_the_middle_of_a_result_is_replaced_and_all_else_stays() -> None:
@@ -192,3 +193,15 @@ def test_an_import_names_the_line_that_is_no_message() -> None:
     assert [message.text for message in DIALECT.parse_lines(b'{"role":"user","content":"A"}\n\n')] == ["A"]
     with pytest.raises(Exception, match="line 2: Unknown role 'wizard'"):
         DIALECT.parse_lines(b'{"role":"user","content":"A"}\n{"role":"wizard","content":"B"}')
+
+
+def test_a_call_with_half_a_character_is_written() -> None:
+    """A model of another provider escaped it in its arguments."""
+    function = {"name": "f", "arguments": r'{"x": "\ud83d"}'}
+    stored = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "a", "type": "function", "function": function}],
+    }
+    (message,) = ChatDialect().parse_messages([json.dumps(stored).encode()])
+    assert json.loads(DIALECT.write(message)) == assistant(calls("f", "a", x="\ud83d"))
