@@ -12,6 +12,7 @@ import pytest
 from proxy.store.embedded.server import EmbeddedValkey
 from proxy.upstream.litellm import load as load_litellm
 from tests.conformance.cases import Case
+from tests.conformance.differences import Lines
 from tests.pipeline.conftest import benched
 from tests.support.scripted import Received, ScriptedUpstream
 from tests.support.serving import NO_TLS, Serving
@@ -29,10 +30,14 @@ class Seen:
     """What a client gets."""
 
     status: int
-    headers: dict[str, str]
+    headers: Lines
     body: bytes
     broken: bool = False
     """Whether the connection was cut."""
+
+    def header(self, name: str) -> list[str]:
+        """All values of a header, in order."""
+        return [value for key, value in self.headers if key == name]
 
 
 @dataclass
@@ -43,22 +48,22 @@ class Way:
     http: httpx.Client
 
     def ask(self, case: Case) -> tuple[Seen, Received]:
-        """Send a request; return what the client got, and what the upstream got."""
+        """Send a request; return what the client got, and the one request that the upstream got."""
         self.upstream.script = case.script
         self.http.cookies.clear()
         before = len(self.upstream.received)
-        request = self.http.build_request(case.method, case.target, content=case.body, headers=case.sent_headers)
+        request = self.http.build_request(case.method, case.target, content=case.content, headers=case.sent_headers)
         answer = self.http.send(request, stream=True)
         pieces, broken = [], False
         try:
-            pieces += list(answer.iter_raw())
+            for piece in answer.iter_raw():
+                pieces.append(piece)  # noqa: PERF402 - a cut must not lose those before it
         except httpx.RemoteProtocolError:
             broken = True
         finally:
             answer.close()
-        headers = dict(answer.headers.items())
-        received = self.upstream.received[before:]
-        return Seen(answer.status_code, headers, b"".join(pieces), broken), received[-1]
+        [received] = self.upstream.received[before:]
+        return Seen(answer.status_code, answer.headers.multi_items(), b"".join(pieces), broken), received
 
 
 @dataclass

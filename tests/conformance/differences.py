@@ -5,27 +5,34 @@ What is not listed here must be equal: status, headers, and the bytes or events 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 RESPONSE_HEADERS: Mapping[str, str] = {
     "x-tidemark-*": "the report of what was done, on answers to requests that Tidemark understands",
-    "transfer-encoding": "of one connection (RFC 9112, 6.1): each server frames its own",
-    "connection": "of one connection (RFC 9110, 7.6.1)",
-    "content-length": "an event or a header of ours may follow; the body is chunked instead",
+    "transfer-encoding": "of one connection (RFC 9112, 6.1): an answer that is no stream is gathered, not chunked",
+    "content-length": "the same; ``is_framed`` says that it is the length of the body",
 }
-"""Differences in the headers of an answer."""
+"""Differences in the headers of an answer in a dialect. An answer that is carried has none."""
 
-REQUEST_HEADERS: Mapping[str, str] = {
+CONNECTION_HEADERS: Mapping[str, str] = {
     "host": "names the server that is asked (RFC 9110, 7.2)",
     "connection": "of one connection (RFC 9110, 7.6.1)",
     "keep-alive": "the same",
-    "accept-encoding": "Tidemark reads answers for the history, so it asks for plain ones",
-    "content-length": "written anew for the body that goes out",
-    "transfer-encoding": "of one connection (RFC 9112, 6.1)",
-    "x-tidemark-*": "controls for Tidemark alone",
-    "x-api-key": "reaches an upstream as Authorization, too: servers of OpenAI's format read that one only",
+    "te": "the same",
 }
-"""Differences in the headers of a request. ``expected_upstream`` keeps the last one to what it says."""
+"""Differences in the headers of every request."""
+REQUEST_HEADERS: Mapping[str, str] = {
+    **CONNECTION_HEADERS,
+    "accept-encoding": "Tidemark reads answers for the history, so it asks for plain ones",
+    "content-length": "a body that came in chunks is read whole and goes out with its length",
+    "transfer-encoding": "the same",
+    "x-tidemark-*": "controls for Tidemark alone",
+}
+"""Differences in the headers of a request in a dialect."""
+
+LAST = ("accept-encoding", "content-length", "transfer-encoding")
+"""Lines of a request that is carried which come last, in this order. The order of lines with different names means
+nothing (RFC 9110, 5.3)."""
 
 BODIES: Mapping[str, str] = {
     "an end too early": "a stream without its last event gets its dialect's error event, lest it be taken as whole",
@@ -36,18 +43,32 @@ BODIES: Mapping[str, str] = {
 is tested beside its endpoint."""
 
 
-def compared(headers: Mapping[str, str], differences: Mapping[str, str]) -> dict[str, str]:
-    """The headers that must be equal."""
-    return {
-        name: value
-        for name, value in headers.items()
+Lines = Sequence[tuple[str, str]]
+"""Header lines, in their order."""
+
+
+def compared(lines: Lines, differences: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The header lines that must be equal, in order and number, too."""
+    return [
+        (name, value)
+        for name, value in lines
         if name not in differences and not (name.startswith("x-tidemark-") and "x-tidemark-*" in differences)
-    }
+    ]
 
 
-def expected_upstream(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers that an upstream gets from Tidemark, by those that it would get from the client."""
-    expected = compared(headers, {name: reason for name, reason in REQUEST_HEADERS.items() if name != "x-api-key"})
-    if "x-api-key" in expected:
-        expected.setdefault("authorization", f"Bearer {expected['x-api-key']}")
-    return expected
+def expected_upstream(lines: Lines, differences: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The header lines that an upstream gets from Tidemark, by those that it would get from the client.
+
+    ``x-api-key`` reaches it as ``authorization``, too, since servers of OpenAI's format read no other one.
+    """
+    expected = compared(lines, differences)
+    named = dict(expected)
+    if "x-api-key" in named and "authorization" not in named:
+        expected.append(("authorization", f"Bearer {named['x-api-key']}"))
+    return sorted(expected, key=lambda line: LAST.index(line[0]) if line[0] in LAST else -1)
+
+
+def is_framed(lines: Lines, body: bytes) -> bool:
+    """Whether a body has its own length or comes in chunks, and not both."""
+    framing = [(name, value) for name, value in lines if name in ("content-length", "transfer-encoding")]
+    return framing in ([("content-length", str(len(body)))], [("transfer-encoding", "chunked")])

@@ -49,7 +49,9 @@ def check_answer(dialect: str, body: bytes, *, streams: bool, failed: bool) -> N
         assert error["error"]["message"]
         assert error["error"]["type"]
     elif streams:
-        for event in events_of(body):
+        events = events_of(body)
+        assert events
+        for event in events:
             EVENT[dialect].validate_json(json.dumps(event), strict=True)
     else:
         WHOLE[dialect].validate_json(body, strict=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,6 +30,8 @@ class Received:
     headers: Mapping[str, str]
     method: str = "POST"
     query: str = ""
+    lines: Sequence[tuple[str, str]] = ()
+    """The header lines in their order; ``headers`` has one of those that are repeated."""
     left: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the caller closed the connection before the end."""
     gone: bool = False
@@ -81,6 +84,8 @@ class Answer:
     """Whether the connection is cut after the last piece."""
     before_headers: float = 0.0
     """Seconds until the status line."""
+    waits: Sequence[threading.Event] = ()
+    """What the upstream waits for after each of its pieces, or nothing."""
 
     def with_headers(self, **more: str) -> Answer:
         """The same answer with more headers; ``retry_after="3"`` becomes ``retry-after: 3``."""

@@ -90,7 +90,8 @@ def tell(turn: Turn, request: Received) -> Answer:
     pieces.append(chunk(delta={}, finish_reason="tool_calls" if calls else "stop"))
     if asked.get("include_usage"):
         total = turn.input_tokens + turn.output_tokens
-        counts = {"prompt_tokens": turn.input_tokens, "completion_tokens": turn.output_tokens, "total_tokens": total}
+        counts: Json = {"prompt_tokens": turn.input_tokens, "completion_tokens": turn.output_tokens}
+        counts |= {"total_tokens": total, "prompt_tokens_details": {"cached_tokens": 7}}
         pieces.append(event(choices=[], usage=counts))
     return Answer([*pieces, DONE], headers=list(SSE_HEADERS))
 

@@ -78,10 +78,10 @@ class OtherEndpoints:
         return request.method in ("GET", "HEAD") and first not in {*ECHOED, "responses"}
 
     def keep(self, request: Received, answer: Answer) -> None:
-        """Remember a response that is not streamed, unless it is not to be stored."""
+        """Remember a response, unless it is not to be stored or is compressed."""
         if request.dialect != "responses" or self.kept is None or answer.status != 200:
             return
-        if request.json.get("store") is False:
+        if request.json.get("store") is False or any(name == b"content-encoding" for name, _ in answer.headers):
             return
         pieces = b"".join(piece for piece in answer.pieces if isinstance(piece, bytes))
         if request.streams:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from types import ModuleType
 from typing import Any
 
@@ -44,6 +45,8 @@ __all__ = [
     "whole",
 ]
 
+LONGEST_WAIT = 20
+"""Seconds until an upstream goes on although the test has not set the event that it waits for."""
 DIALECTS: dict[str, ModuleType] = {
     "chat": chat_answers,
     "responses": responses_answers,
@@ -143,8 +146,9 @@ class ScriptedUpstream:
             body += event.get("body", b"")
             if not event.get("more_body"):
                 break
-        headers = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
-        received = Received(scope["path"], body, headers, scope["method"], scope["query_string"].decode("latin-1"))
+        lines = [(name.decode(), value.decode("latin-1")) for name, value in scope["headers"]]
+        query = scope["query_string"].decode("latin-1")
+        received = Received(scope["path"], body, dict(lines), scope["method"], query, lines)
         fixed = self._fixed(received)
         if fixed is None or not self.others.is_lookup(received):
             self.received.append(received)
@@ -171,11 +175,13 @@ class ScriptedUpstream:
             self.others.keep(received, answer)
         await asyncio.sleep(answer.before_headers)
         await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
-        for piece in answer.pieces:
+        for piece, wait in zip_longest(answer.pieces, answer.waits):
             if isinstance(piece, bytes):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
             else:
                 await asyncio.sleep(piece)
+            if wait is not None:
+                await asyncio.to_thread(wait.wait, LONGEST_WAIT)
         if answer.breaks:
             raise BrokenScript
         await send({"type": "http.response.body", "body": b""})
