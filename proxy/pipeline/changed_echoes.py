@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain as joined
 from itertools import islice
 
-from proxy.core.conversation.echoes import ChangedEcho, StoredBranch, repeated_branch
+from proxy.core.conversation.echoes import ChangedEcho, StoredBranch, StoredBranches, only_branch, repeated_branch
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import PrefixChain
 from proxy.core.conversation.records import StoredState
@@ -46,27 +46,34 @@ class EchoFinder:
 
         :raises StoreUnavailable: the store did not answer in time
         """
-        shared = stored.stored_count
-        branches = await self.store.branches(chain, stored.conversation or "", shared)
-        new = list(islice(_others(messages), shared, None))
-        raws = list(joined.from_iterable(branch.raws for branch in branches))
-        echo = await offloaded(lambda: self._choose(shared, new, branches), [*raws, *(message.raw for message in new)])
+        others = _others(messages)
+        shared, new = others[: stored.stored_count], others[stored.stored_count :]
+        continuations = await self.store.branches(chain, stored.conversation or "", len(shared))
+        raws = list(joined.from_iterable(branch.raws for branch in continuations.branches))
+        echo = await offloaded(
+            lambda: self._choose(shared, new, continuations, is_named=chain.has_seed_family),
+            [*raws, *(message.raw for message in new)],
+        )
         return stored if echo is None else stored.repeating(echo)
 
-    def _choose(self, shared: int, new: Sequence[Message], branches: Sequence[StoredBranch]) -> ChangedEcho | None:
+    def _choose(
+        self, shared: Sequence[Message], new: Sequence[Message], continuations: StoredBranches, *, is_named: bool
+    ) -> ChangedEcho | None:
         """Return the branch that a request repeats in other words."""
         readable: list[tuple[StoredBranch, Sequence[Message]]] = []
-        for branch in branches:
+        for branch in continuations.branches:
             try:
                 readable.append((branch, self.read(branch.raws)))
             except InvalidRequest:
                 continue  # written by a dialect that is not served any more
         match = repeated_branch(new, [messages for _, messages in readable])
+        if match is None and continuations.has_one_answer and len(readable) == len(continuations.branches):
+            match = only_branch(shared, new, readable, is_named=is_named)
         if match is None:
             return None
         index, places = match
         branch = readable[index][0]
-        positions = tuple([shared + 1 + place for place in places])
+        positions = tuple([len(shared) + 1 + place for place in places])
         return ChangedEcho(branch.conversation, branch.count, branch.tip, positions)
 
 

@@ -7,13 +7,13 @@ holds what is atomic, ``commands.py`` sends it, and ``records.py`` reads stored 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from proxy.core.bounded import BoundedCache
-from proxy.core.conversation.echoes import StoredBranch
+from proxy.core.conversation.echoes import StoredBranch, StoredBranches
 from proxy.core.conversation.prefix import OWN_CHARACTERS, PrefixChain, split_id
 from proxy.core.conversation.records import StoredState, TurnRecord
 from proxy.core.conversation.summary import NO_SYSTEMS, InnerSystems, PrefixSummary, SummaryRecipe
@@ -118,7 +118,7 @@ class RedisStore(RecordReader):
         )
         return replace(stored_state, unwritable=True) if self._sender.backoff.refuses_writes else stored_state
 
-    async def branches(self, chain: PrefixChain, conversation: str, shared: int) -> Sequence[StoredBranch]:
+    async def branches(self, chain: PrefixChain, conversation: str, shared: int) -> StoredBranches:
         """Return the conversations that go on otherwise after a chain's first messages, newest first.
 
         Those are left out that the chain could not repeat as a whole, and those with a message that cannot be read.
@@ -128,16 +128,18 @@ class RedisStore(RecordReader):
         :raises StoreUnavailable: the store did not answer in time
         """
         with self._recalling:
-            answer = await self._run(
+            alone, *answer = await self._run(
                 scripts.BRANCHES, chain.family, *scripts.branches_arguments(chain, conversation, shared)
             )
         branches: list[StoredBranch] = []
-        for own, count, tip, entries in zip(*[iter(answer)] * 4, strict=True):
+        for own, count, tip, turns, entries in zip(*[iter(answer)] * 5, strict=True):
             messages = [self._codec.readable_message(entry, shared + i, tip) for i, entry in enumerate(entries, 1)]
-            if not any(message.unreadable for message in messages):
-                raws = tuple([message.raw for message in messages])
-                branches.append(StoredBranch(chain.family + own.decode(), count, tip, raws))
-        return branches
+            if any(message.unreadable for message in messages):
+                alone = 0  # it may hold anything
+                continue
+            raws = tuple([message.raw for message in messages])
+            branches.append(StoredBranch(chain.family + own.decode(), count, tip, raws, turns))
+        return StoredBranches(branches, has_one_answer=bool(alone))
 
     async def record(self, turn: TurnRecord) -> str:
         """Append what a turn adds, in one atomic write; writing it twice changes nothing.

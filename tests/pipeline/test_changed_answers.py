@@ -73,6 +73,41 @@ def test_fourteen_turns_have_one_id_and_one_entry(bench: Bench, change: Change, 
     assert not any("original" in one for one in messages[::2])
 
 
+OTHER_WORDS = {
+    "translated": lambda text: (
+        f"Die Nummer {text[-2:]} gehört zur Fähre, die um sieben Uhr zu den Inseln fährt, und neun."
+    ),
+    "shortened": lambda text: f"[Turn summary: when boats go, see {text[-2:]}; omitted here to save context space]",
+}
+
+
+@pytest.mark.parametrize("change", OTHER_WORDS.values(), ids=OTHER_WORDS.keys())
+@pytest.mark.parametrize(
+    ("opening", "asked", "most"),
+    [
+        ("When do the boats to both islands go tomorrow, and which one takes four bicycles?", {}, 1),
+        ("Hi", {"conversation": "boats"}, 1),
+        ("Hi", {}, 2),
+    ],
+    ids=["a question of its own", "a greeting in a named conversation", "a greeting"],
+)
+def test_answers_in_wholly_other_words_keep_the_conversation(
+    bench: Bench, request: pytest.FixtureRequest, *, change: Change, opening: str, asked: dict[str, str], most: int
+) -> None:
+    """As soon as something tells the talk: the questions, its name, or the first answer that was put otherwise."""
+    bench.upstream.script = answering
+    client = bench.client(request.node.nodeid, window=20_000)
+    said: list[Said] = []
+    ids = set()
+    for turn in range(TURNS):
+        said.append(user(f"Question {turn}?" if turn else opening))
+        conversation, message = id_of(client, said, **asked)
+        ids.add(conversation)
+        said.append(assistant(change(message["content"])))
+    assert len(ids) == most
+    assert len(listed(bench, client)) == most
+
+
 def test_two_workers_share_the_conversation(bench: Bench, request: pytest.FixtureRequest) -> None:
     """Every other turn comes to the other one, under the client's own name for the conversation."""
     bench.upstream.script = answering

@@ -117,6 +117,76 @@ async def test_all_answers_may_change_at_once(client: Client) -> None:
     assert sorted(await client.store.originals(conversation)) == [2, 4, 6, 8, 10]
 
 
+OPENING = "We are four people with bicycles and would like to see both islands in one day. How do we get there?"
+"""A question that nobody else asks by chance."""
+
+
+def prose(seed: int | str) -> Message:
+    """An answer that is like no other."""
+    return assistant(" ".join(uuid.uuid5(uuid.NAMESPACE_OID, f"{seed} {word}").hex[:7] for word in range(30)))
+
+
+async def rewrite_answers(client: Client, opening: str) -> set[str]:
+    """Fourteen turns of a client that translates every answer."""
+    said = [user(opening)]
+    ids = set()
+    for number in range(14):
+        ids.add(await client.go_on(said, prose(number)))
+        said += [prose(f"{number} in other words"), user(f"and {number}?")]
+    return ids
+
+
+async def test_a_client_that_translates_every_answer_keeps_its_conversation(client: Client) -> None:
+    """One answer is stored, and the questions tell the talk."""
+    (conversation,) = await rewrite_answers(client, OPENING)
+    assert await listed(client.store, client.tenant) == [conversation]
+    originals = await client.store.originals(conversation)
+    assert {position: one.raw for position, one in originals.items()} == {
+        2 * number + 2: prose(number).raw for number in range(13)
+    }
+
+
+async def test_after_a_greeting_the_first_translated_answer_tells_the_talk(client: Client) -> None:
+    """Anybody may have said it and been answered elsewhere, so the second turn is a conversation of its own."""
+    assert len(await rewrite_answers(client, "hi")) == 2
+
+
+async def test_an_unlike_answer_is_a_fork_where_another_one_is_stored(client: Client) -> None:
+    """It may be meant by either, or by none: the question was asked twice. Also where one of both has gone on."""
+    opening = user(OPENING)
+    first = await client.go_on([opening], prose(1))
+    second = await client.go_on([opening], prose(2))
+    third = await client.go_on([opening, prose("elsewhere"), user("b")], prose(3))
+    assert len({first, second, third}) == 3
+    await client.go_on([opening, prose(1), user("c")], prose(4))
+    assert (await client.identify([opening, prose("abroad"), user("d")])).echo is None
+
+
+async def test_an_unlike_answer_is_a_fork_where_a_question_was_broken_off(client: Client) -> None:
+    """The client may have seen the beginning of an answer that is not stored."""
+    opening = user(OPENING)
+    await client.go_on([opening], prose(1))
+    await client.go_on([opening], None)
+    assert (await client.identify([opening, prose("broken off"), user("b")])).echo is None
+
+
+async def test_an_unlike_answer_is_a_fork_where_the_conversation_has_gone_on(client: Client) -> None:
+    """The request lacks what it was asked with."""
+    opening = user(OPENING)
+    await client.go_on([opening], prose(1))
+    await client.go_on([opening, prose(1), user("b")], prose(2))
+    assert (await client.identify([opening, prose("elsewhere"), user("c")])).echo is None
+
+
+async def test_an_unlike_answer_is_a_fork_where_an_unreadable_one_is_stored(client: Client) -> None:
+    """It may be the one that is meant."""
+    opening = user(OPENING)
+    conversation = await client.go_on([opening], prose(1))
+    family, own = split_id(conversation)
+    await client.store.ask("LSET", f"{keys.family_prefix(family)}:m:{own}", 1, b"broken")
+    assert (await client.identify([opening, prose("elsewhere"), user("b")])).echo is None
+
+
 async def test_of_two_regenerations_the_most_similar_goes_on(client: Client) -> None:
     """Whichever was answered first."""
     first = await client.go_on([user("a")], assistant("<think>x</think>Take the ferry, it leaves at seven o'clock."))

@@ -42,6 +42,17 @@ class StoredBranch:
     """The chain hash over all of them."""
     raws: tuple[bytes, ...]
     """Its messages after those that it shares with the request."""
+    turns: int
+    """How many requests of it were answered or broken off; those of its parents are not among them."""
+
+
+@value
+class StoredBranches:
+    """The stored conversations that go on otherwise after a request's first messages, newest first."""
+
+    branches: Sequence[StoredBranch]
+    has_one_answer: bool
+    """Whether the store has one answer alone after these messages: no regeneration, and none that was not looked at."""
 
 
 @value
@@ -87,6 +98,38 @@ def repeated_branch(
         if likeness >= 0 and sum(compared) > highest * len(compared):
             best, highest = (index, places), sum(compared) / len(compared)
     return best
+
+
+def only_branch(
+    shared: Sequence[Message],
+    messages: Sequence[Message],
+    branches: Sequence[tuple[StoredBranch, Sequence[Message]]],
+    *,
+    is_named: bool,
+) -> tuple[int, tuple[int, ...]] | None:
+    """Find the branch that a request goes on with, although the answers are nothing like the stored ones.
+
+    A client may translate an answer, or send a few words in place of it. The texts cannot tell that from another
+    answer, so there must be no other stored one, and what both have in common must tell the talk: an unchanged answer,
+    or questions that nobody asked twice. A greeting is no such question.
+
+    :param shared: the messages before the first changed answer; none is a system message
+    :param messages: the request's messages after the shared ones
+    :param branches: the branches, each with its messages after the shared ones; the store has no other answer
+    :param is_named: whether the client named the conversation, so that all talks under the name are one
+    :returns: as ``repeated_branch`` does
+    """
+    matches = [
+        (index, places) for index, (_, branch) in enumerate(branches) if (places := _changed_places(messages, branch))
+    ]
+    if len(matches) != 1:
+        return None
+    index, places = matches[0]
+    branch, stored = branches[index]
+    unchanged = [*shared, *(message for place, message in enumerate(stored) if place not in places)]
+    answers = sum(message.role == "assistant" for message in (*shared, *stored))
+    is_meant = is_named or _tells_talk(unchanged, asked_once=branch.turns <= answers)
+    return (index, places) if is_meant else None
 
 
 def with_stored_answers(stored: Sequence[Message], incoming: Sequence[Message]) -> list[Message]:
@@ -136,6 +179,21 @@ def _similarity(answer: Message, echo: Message, of_echo: _Sketch) -> float:
     if part < _OTHER and least >= _TELLING:
         return -1.0
     return max(part, _common_beginning(stored, repeated) / min(len(stored), len(repeated)))
+
+
+def _tells_talk(unchanged: Sequence[Message], *, asked_once: bool) -> bool:
+    """Return whether messages that two talks have in common show that both are one.
+
+    :param asked_once: whether each question was asked once, so that no answer to it was broken off
+    """
+    pieces: set[str] = set()
+    for message in unchanged:
+        if message.role == "assistant":
+            if len(_sketch(message.text)[1]) >= _TELLING:
+                return True
+        elif asked_once and len(pieces) < _TELLING:
+            pieces |= _sketch(message.text)[1]
+    return len(pieces) >= _TELLING
 
 
 def _changed_places(messages: Sequence[Message], branch: Sequence[Message]) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from proxy.core.conversation.echoes import StoredBranch
+from proxy.core.conversation.echoes import StoredBranches
 from proxy.core.conversation.prefix import PrefixChain
 from proxy.core.conversation.records import StoredConversation, StoredMessage, StoredState, TurnRecord
 from proxy.core.conversation.summary import NO_SYSTEMS, InnerSystems, PrefixSummary, SummaryRecipe
@@ -31,7 +31,7 @@ class ConversationStore(Protocol):
         """
         ...
 
-    async def branches(self, chain: PrefixChain, conversation: str, shared: int) -> Sequence[StoredBranch]:
+    async def branches(self, chain: PrefixChain, conversation: str, shared: int) -> StoredBranches:
         """Return the conversations that go on otherwise after a chain's first messages, newest first.
 
         They are at most some thirty, and a conversation that the chain could not repeat as a whole is left out.
