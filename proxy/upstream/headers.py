@@ -18,6 +18,7 @@ RETURNED_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
 FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 """Headers that the HTTP client writes itself, whatever is configured."""
 ACCEPT_ENCODING = b"accept-encoding"
+_PLAIN = (ACCEPT_ENCODING, b"identity")
 BETA = b"anthropic-beta"
 """Anthropic's header for features in beta; source: docs.anthropic.com, "Beta headers"."""
 ANTHROPIC_VERSION = b"2023-06-01"
@@ -42,7 +43,9 @@ def outgoing(route: Route, caller: Caller) -> list[tuple[bytes, bytes]]:
 def carried(route: Route, caller: Caller) -> list[tuple[bytes, bytes]]:
     """Return the header lines of a request that is carried untouched: its caller says which codings it reads."""
     lines = outgoing(route, caller)
-    return lines[:-1] if any(name == ACCEPT_ENCODING for name, _ in caller.headers) else lines
+    if any(name == ACCEPT_ENCODING for name, _ in caller.headers):
+        lines.remove(_PLAIN)
+    return lines
 
 
 def _add_bearer(lines: list[tuple[bytes, bytes]]) -> None:
@@ -82,7 +85,7 @@ def _configured(
     if api_key is not None:
         lines.append((b"authorization", b"Bearer " + api_key.encode()))
     replaced = frozenset(name for name, _ in lines)
-    return replaced if api_key is None else replaced | KEYS, (*lines, (ACCEPT_ENCODING, b"identity"))
+    return replaced if api_key is None else replaced | KEYS, (*lines, _PLAIN)
 
 
 def caller_key(caller: Caller) -> str | None:

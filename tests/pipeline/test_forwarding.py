@@ -288,7 +288,18 @@ def test_a_body_that_cannot_be_read_is_refused(listed: Client, content: bytes, k
     assert (got.status_code, got.json()["error"]["type"]) == (400, "invalid_request_error")
 
 
-@pytest.mark.parametrize("path", [b"/v1/../admin", b"/v1/files/%2e%2e/%2E%2e/admin", b"/v1/files/..%5cadmin"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        b"/v1/../admin",
+        b"/v1/files/%2e%2e/%2E%2e/admin",
+        b"/v1/files/..%5cadmin",
+        b"/v1/files/..;/admin",
+        b"/v1%2F@elsewhere.test/files",
+        b"/v1%2f.elsewhere.test/files",
+        b"/%76%31/files",
+    ],
+)
 def test_no_path_leaves_the_upstreams_base(bench: Bench, client: Client, path: bytes) -> None:
     """An upstream's address may have a path, which says how far a client may reach."""
     address, asked = urlsplit(str(client.http.base_url)), len(bench.upstream.received)
@@ -300,6 +311,25 @@ def test_no_path_leaves_the_upstreams_base(bench: Bench, client: Client, path: b
     assert b" 400 " in got.splitlines()[0]
     assert b"invalid_path" in got
     assert len(bench.upstream.received) == asked
+
+
+@pytest.mark.parametrize("path", ["//chat/completions", "/chat//completions", "/responses//", "//messages/"])
+def test_a_dialects_path_with_more_slashes_does_not_pass_the_pipeline_by(
+    bench: Bench, client: Client, path: str
+) -> None:
+    """Many servers merge slashes, so the request would be answered and nothing of it stored."""
+    asked = len(bench.upstream.received)
+    got = client.http.post(client.http.base_url.join("/").copy_with(raw_path=b"/v1" + path.encode()), json={})
+    assert got.status_code == 404
+    assert "single slashes" in got.json()["error"]["message"]
+    assert len(bench.upstream.received) == asked
+
+
+def test_a_key_of_anthropics_header_and_the_clients_codings_both_go_upstream(bench: Bench, client: Client) -> None:
+    """The key goes out as ``Authorization``, too, and there is one line of codings."""
+    client.http.post("/v1/files", headers={"x-api-key": "k", "accept-encoding": "br"})
+    sent = bench.upstream.last.headers
+    assert (sent["authorization"], sent["accept-encoding"]) == ("Bearer k", "br")
 
 
 def test_pages_of_other_sites_are_refused(bench: Bench, client: Client) -> None:

@@ -126,15 +126,16 @@ class ForwardingEndpoint:
     async def _carry(self, log: RequestLog, scope: Scope, body: bytes | ArrivingBody) -> Outcome:
         """Find the destination, send the request and carry the answer."""
         path: str = scope["path"]
-        if path.endswith("/") and path.rstrip("/") in self.formats:
+        served = "/" + "/".join(filter(None, path.split("/")))
+        if path != served and served in self.formats:
             # Carried, it would pass the pipeline by: nothing stored, nothing compacted, and nobody would notice.
-            raise NoUpstream(f"Tidemark serves {path.rstrip('/')}, without a slash at its end.")
+            raise NoUpstream(f"Tidemark serves {served}, with single slashes and none at its end.")
         headers = scope["headers"]
         caller = self.auth.caller(headers)
         codings = [line for line in headers if line[0] == ACCEPT_ENCODING]
         if codings:
             caller = Caller(caller.fingerprint, [*caller.headers, *codings])
-        request = ForwardedRequest(path_below(scope), scope["query_string"].decode("latin-1"), headers, caller)
+        request = ForwardedRequest(path_below(scope), scope.get("query_string", b"").decode("latin-1"), headers, caller)
         if isinstance(body, bytes):
             destination = await self.destinations.of_body(request, body)
             return await self._send(log, scope, destination, caller, None)
@@ -175,13 +176,19 @@ def endpoint_of(path: str) -> str:
 
 
 def path_below(scope: Scope) -> str:
-    """Return the path below the base URL, as the client wrote it.
+    """Return the path below the base URL, as the client wrote it; it begins with a slash.
 
-    :raises InvalidRequest: it leads out of the upstream's base path
+    Behind a base URL without a path, anything else would name another server (``/v1%2F@elsewhere/``).
+
+    :raises InvalidRequest: it does not begin with ``/v1/``, or leads out of the upstream's base path
     """
     raw: bytes = scope["raw_path"]
-    path = raw[len(scope["root_path"]) :].decode("latin-1").removeprefix(PREFIX)
-    steps = unquote(path).replace("\\", "/").split("/")
-    if "." in steps or ".." in steps:
+    whole = raw[len(scope["root_path"]) :].decode("latin-1")
+    if not whole.startswith(PREFIX + "/"):
+        raise InvalidRequest(f"The path must begin with {PREFIX}/, with no percent sign in that.", code="invalid_path")
+    path = whole.removeprefix(PREFIX)
+    # Some servers read what follows a semicolon as a parameter of the part, and then drop it.
+    steps = {step.partition(";")[0] for step in unquote(path).replace("\\", "/").split("/")}
+    if steps & {".", ".."}:
         raise InvalidRequest("The path may not contain '.' or '..' as a part.", code="invalid_path")
     return path
