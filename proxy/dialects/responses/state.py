@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.responses import OUTPUT, InputReference, OutputItem
 from proxy.core.errors import InvalidRequest
@@ -23,6 +25,15 @@ _EARLIER = "previous_response_id"
 _SEALED = ("compaction", "compaction_summary")
 _INPUT = InputItems()
 
+
+class _ItemName(msgspec.Struct):
+    """An item, of which only its name is decoded."""
+
+    type: Any = None
+    id: Any = None
+
+
+_decode_name = msgspec.json.Decoder(_ItemName).decode
 
 class StoredResponseFormat:
     """``ResponseFormat`` of the Responses API; it has no state."""
@@ -83,16 +94,15 @@ class StoredResponseFormat:
             return None
         if not isinstance(identifier, str) or not identifier or OUTPUT not in members:
             return None
-        return identifier, {**members, OUTPUT: b""}
+        members[OUTPUT] = b""
+        return identifier, members
 
     def items_of(self, raw: bytes) -> Sequence[tuple[OutputItem, bytes]]:
         """Return the items of an assistant's turn, or the one item of any other message."""
-        items: list[tuple[OutputItem, bytes]] = []
-        for item in read_elements(b"[" + raw + b"]"):
-            value = json.loads(item)
-            kind, name = value.get("type") or "message", value.get("id")
-            items.append((OutputItem(str(kind), name if isinstance(name, str) else ""), item))
-        return items
+        try:
+            return [(_output_item(_decode_name(raw)), raw)]  # nearly every turn is one item
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return [(_output_item(_name_of(item)), item) for item in read_elements(b"[" + raw + b"]")]
 
     def opening_error(self, data: bytes) -> bytes | None:
         """Return the error of a stream that begins with one."""
@@ -117,6 +127,19 @@ class StoredResponseFormat:
     def repeats_continuation(self, head: Mapping[str, bytes], earlier: str) -> bool:
         """Return whether a response repeats the id that it goes on from."""
         return _value(head.get(_EARLIER, b"null")) == earlier
+
+
+def _name_of(item: bytes) -> _ItemName:
+    """Decode the name of an item, which may have unpaired surrogates."""
+    try:
+        return _decode_name(item)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        value = json.loads(item)
+        return _ItemName(value.get("type"), value.get("id"))
+
+
+def _output_item(name: _ItemName) -> OutputItem:
+    return OutputItem(str(name.type or "message"), name.id if isinstance(name.id, str) else "")
 
 
 def _is_answer(raw: bytes) -> bool:

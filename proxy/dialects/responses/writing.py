@@ -12,6 +12,8 @@ from functools import lru_cache
 from proxy.core.conversation.messages import JsonValue, Message
 from proxy.dialects.responses.parts import item_part
 
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+"""Built once: an encoder takes as long to build as to write an item."""
 RENDERED = 128
 """System messages of our own whose bytes are cached; a summary goes out turn after turn."""
 
@@ -60,6 +62,6 @@ def _parts(message: Message) -> JsonValue:
 def encode_json(value: JsonValue) -> bytes:
     """Write compact JSON; unpaired surrogates become escapes."""
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        return _COMPACT(value).encode()
     except UnicodeEncodeError:
         return json.dumps(value, separators=(",", ":")).encode()
