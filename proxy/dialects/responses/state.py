@@ -35,6 +35,7 @@ class _ItemName(msgspec.Struct):
 
 _decode_name = msgspec.json.Decoder(_ItemName).decode
 
+
 class StoredResponseFormat:
     """``ResponseFormat`` of the Responses API; it has no state."""
 
