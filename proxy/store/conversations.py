@@ -176,9 +176,11 @@ class RedisStore(RecordReader):
         self.listing.note(Used(owner, conversation, turn.name, created, self._lifetimes.of(turn.tenant).idle))
         for system in parts.systems:
             self._stored_systems.put((conversation, system.digest), value=True)
-        self.usage.note(owner, parts.size, accepted=not turn.imported)
-        if turn.response is not None:
-            await self._keep_response(owner, turn, conversation, own, beside)
+        size = parts.size
+        try:
+            size += await self._keep_response(owner, turn, conversation, own, beside)
+        finally:
+            self.usage.note(owner, size, accepted=not turn.imported)
         return conversation
 
     async def keep_summary(
@@ -267,16 +269,17 @@ class RedisStore(RecordReader):
 
     async def _keep_response(
         self, owner: str, turn: TurnRecord, conversation: str, own: bytes, beside: BesideTurn | None
-    ) -> None:
-        """Store a turn's response, unless the turn's own script has done so.
+    ) -> int:
+        """Store a turn's response, unless the turn's own script has done so; return its bytes.
 
         :param own: what that script returned; it is longer where a member of the response was missing
         """
-        if beside is not None and len(own) == OWN_CHARACTERS:
-            self.responses.note_stored(conversation, beside)
-        elif turn.response is not None:
-            response = replace(turn.response, conversation=conversation)
-            await self.responses.keep(owner, response, self._lifetimes.of(turn.tenant).idle)
+        if turn.response is None:
+            return 0
+        if beside is None or len(own) != OWN_CHARACTERS:
+            return await self.responses.keep(owner, replace(turn.response, conversation=conversation))
+        self.responses.note_stored(conversation, beside)
+        return beside.size
 
     async def _record_beside(
         self, turn: TurnRecord, parts: TurnParts, created: str, beside: BesideTurn | None

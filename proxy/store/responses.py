@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -35,7 +35,7 @@ STORED_MEMBERS = 10_000
 _ID_CHARACTERS = FAMILY_CHARACTERS + OWN_CHARACTERS
 _MARK = b"#"
 """Before the digest of a long member, so that it is no response's id."""
-_MISSING = -1
+_MISSING = b"-"
 """The script's answer where a long member that was not sent is not stored."""
 
 
@@ -64,6 +64,8 @@ class BesideTurn:
     arguments: Sequence[Argument]
     new: Sequence[bytes]
     """The digests of the long members among the arguments."""
+    size: int
+    """Bytes of the arguments."""
 
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -85,44 +87,34 @@ class RedisResponses:
         """Whether a script cannot also write what leads to a response. Some servers turn out to be clusters."""
         self._stored: BoundedCache[tuple[str, bytes], bool] = BoundedCache(STORED_MEMBERS)
 
-    async def keep(self, owner: str, response: ResponseRecord, seconds: int) -> None:
+    async def keep(self, owner: str, response: ResponseRecord) -> int:
         """Store a response, and what leads to it from its id and those of its items.
 
-        :param seconds: the lifetime of the conversation; 0 for no limit
+        :returns: how many bytes were sent; 0 where the conversation is gone
         :raises StoreUnavailable: the store did not answer in time
         """
-        head, long = _split(response.head)
-        packed = self._codec.seal(VERSION + _pack(_packable(response, head)))
-        leading = [keys.response(owner, name) for name in _names(response)]
-        apart: list[str] = []
-        if self._slots_apart:
-            leading, apart = [], leading
-        target = response.conversation + response.id
-        facts = (seconds, response.id, packed, target, self._keep_seconds)
+        conversation, beside = response.conversation, self._beside(owner, response, response.conversation)
         try:
-            await self._keep(response.conversation, leading, facts, long)
+            answer = await self._write(conversation, beside)
+            if answer == _MISSING:
+                beside = self._beside(owner, response, conversation, is_whole=True)
+                answer = await self._write(conversation, beside)
         except StoreError as error:
-            if "CROSSSLOT" not in error.internal:
+            if self._slots_apart or not self.note_slots(error):
                 raise
-            self._slots_apart = True
-            apart = leading
-            await self._keep(response.conversation, (), facts, long)
-        if apart:
-            await asyncio.gather(*[self._lead(name, target) for name in apart])
+            return await self.keep(owner, response)  # nothing was written
+        if answer is None:
+            return 0
+        self.note_stored(conversation, beside)
+        if self._slots_apart:
+            target = conversation + response.id
+            await asyncio.gather(*[self._lead(keys.response(owner, name), target) for name in _names(response)])
+        return beside.size
 
     def beside_turn(self, owner: str, turn: TurnRecord) -> BesideTurn | None:
         """Return what stores a turn's response together with it; None without one, or where slots do not allow it."""
-        response, conversation = turn.response, turn.conversation
-        if response is None or self._slots_apart:
-            return None
-        head, long = _split(response.head)
-        packed = self._codec.seal(VERSION + _pack(_packable(response, head)))
-        new = [digest for digest in long if (conversation, digest) not in self._stored]
-        arguments: list[Argument] = [response.id, packed, self._keep_seconds, len(new)]
-        for digest in new:
-            arguments += (_MARK + digest, self._codec.seal(long[digest]))
-        arguments += [_MARK + digest for digest in long if digest not in new]
-        return BesideTurn([keys.response(owner, name) for name in _names(response)], arguments, new)
+        response = turn.response
+        return None if response is None or self._slots_apart else self._beside(owner, response, turn.conversation)
 
     def note_stored(self, conversation: str, beside: BesideTurn) -> None:
         """Note which long members the store has now."""
@@ -197,32 +189,32 @@ class RedisResponses:
             *[self._sender.ask("DEL", name) for name in names],
         )
 
-    async def _keep(
-        self, conversation: str, leading: Sequence[str], facts: tuple[Argument, ...], long: Mapping[bytes, bytes]
-    ) -> None:
-        """Write a response, with those of its long members that the store has not yet."""
-        new = {digest: raw for digest, raw in long.items() if (conversation, digest) not in self._stored}
-        if await self._write(conversation, leading, facts, new, long.keys() - new) == _MISSING:
-            await self._write(conversation, leading, facts, long, ())
-        for digest in new:
-            self._stored.put((conversation, digest), value=True)
+    def _beside(self, owner: str, response: ResponseRecord, conversation: str, *, is_whole: bool = False) -> BesideTurn:
+        """Pack a response.
 
-    async def _write(
-        self,
-        conversation: str,
-        leading: Sequence[str],
-        facts: tuple[Argument, ...],
-        new: Mapping[bytes, bytes],
-        withheld: Iterable[bytes],
-    ) -> int:
+        :param is_whole: whether all long members are sent, those too that the store should have
+        """
+        head, long = _split(response.head)
+        packed = self._codec.seal(VERSION + _pack(_packable(response, head)))
+        new = [digest for digest in long if is_whole or (conversation, digest) not in self._stored]
+        arguments: list[Argument] = [response.id, packed, self._keep_seconds, len(new)]
+        size = len(packed)
+        for digest in new:
+            sealed = self._codec.seal(long[digest])
+            arguments += (_MARK + digest, sealed)
+            size += len(sealed)
+        arguments += [_MARK + digest for digest in long if digest not in new]
+        names = () if self._slots_apart else [keys.response(owner, name) for name in _names(response)]
+        return BesideTurn(names, arguments, new, size)
+
+    async def _write(self, conversation: str, beside: BesideTurn) -> bytes | None:
         family, own = split_id(conversation)
-        members: list[bytes] = []
-        for digest, raw in new.items():
-            members += (_MARK + digest, self._codec.seal(raw))
-        members += [_MARK + digest for digest in withheld]
-        names = (keys.family_prefix(family), *leading)
+        names = (keys.family_prefix(family), *beside.names)
         with self._sender.recording:
-            return int(await self._sender.run_with_keys(scripts.KEEP_RESPONSE, names, own, *facts, len(new), *members))
+            answer: bytes | None = await self._sender.run_with_keys(
+                scripts.KEEP_RESPONSE, names, own, *beside.arguments
+            )
+        return answer
 
     def _lead(self, name: str, target: str) -> Awaitable[object]:
         lasting = ("EX", self._keep_seconds) if self._keep_seconds else ()

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.core.conversation.responses import ResponseRecord
 from proxy.core.errors import ImportLimit, StoreFull, StoreUnavailable
 from proxy.store import usage
 from proxy.store.codec import Codec
@@ -68,6 +69,20 @@ async def test_a_tenant_stores_no_more_than_its_bound(opened: Open, tenant: str,
         await store.record(turn_of(tenant, [user("one"), assistant("two")]))
     assert len(await fill(store, tenant[::-1], 1)) == 1
     assert len(await fill(other, tenant, 5)) < 2
+
+
+async def test_what_responses_repeat_of_a_request_counts(opened: Open, tenant: str) -> None:
+    """Instructions and tools are stored with the response, however short the messages are."""
+    store, stored = opened(), 0
+    with suppress(StoreFull):
+        for stored in range(40):
+            head = {"id": b'"resp"', "instructions": f'"{stored} {TEXT}"'.encode(), "output": b""}
+            response = ResponseRecord(f"resp_{stored}", 2, "small", 1.5, head=head)
+            turn = turn_of(tenant, [user(f"{stored}"), assistant("Yes.")])
+            await store.record(replace(turn, response=response))
+            await store.listing.settle()
+            await store.usage.settle()
+    assert 10 < stored < 30
 
 
 async def test_what_was_forgotten_makes_room(opened: Open, tenant: str, now: float) -> None:

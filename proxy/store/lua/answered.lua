@@ -1,13 +1,8 @@
--- Stands behind facts.lua: stores the response of a turn together with it, so that both take one round trip. The last
--- arguments of all, as many as the last fact says, are: response id, record, lifetime of what leads there, n, n x
--- (digest, long member), digests of long members that are not sent because the conversation has them. KEYS[2] and
--- following lead to the response from its id and those of its items.
-local answered = {}
-for i = facts[16], 1, -1 do
-  answered[i] = ARGV[#ARGV]
-  ARGV[#ARGV] = nil
-end
-local function keep_answer(own, ttl)  -- '-' where a member is missing, so that all must be sent; else ''
+-- Stores a response of a conversation: for record.lua, so that both take one round trip, and for keep_response.lua.
+-- `answered` is empty, or it has: response id, record, lifetime of what leads there, n, n x (digest, long member),
+-- digests of long members that are not sent because the conversation has them. KEYS[2] and following lead to the
+-- response from its id and those of its items.
+local function keep_answer(own, ttl, answered)  -- '-' where a member is missing, so that all must be sent; else ''
   if #answered == 0 then return '' end
   local call, at, n = redis.call, KEYS[1] .. ':o:' .. own, tonumber(answered[4])
   for i = 5 + 2 * n, #answered do

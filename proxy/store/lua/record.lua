@@ -125,7 +125,7 @@ end
 if holder == lease_value then call('DEL', key('l', lease)) end
 for pos = math.max(1, N - 1, W + 1), N do call('SET', key('n', chain(pos)), own, unpack(lasting)) end
 
-local missing = keep_answer(own, 0)  -- it lives as long as the rest, see below
+local missing = keep_answer(own, 0, answered)  -- it lives as long as the rest, see below
 local rare = call('EXISTS', key('y', own), key('r', own), key('q', own), key('b', own), key('o', own), key('v', own))  -- few have them
 set('summaries', rare > 0 and call('LLEN', key('r', own)) or 0)
 call('HSET', key('c', own), unpack(fields))
