@@ -16,11 +16,12 @@ from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import PrefixChain
 from proxy.core.conversation.records import StoredConversation, StoredMessage
 from proxy.core.conversation.request import Dialect, ModelRequest
-from proxy.core.conversation.stored_format import StoredFormat
+from proxy.core.conversation.stored_format import NO_CONTENT, StoredFormat
 from proxy.core.errors import ConversationConflict, ConversationNotFound, RecordUnreadable
 from proxy.core.ports import ConversationStore
 
 T = TypeVar("T")
+_NO_CONTENT = NO_CONTENT.encode()
 MAX_POSITIONS = 20
 """Positions that an error names."""
 LARGE_BYTES = 40_000
@@ -50,7 +51,10 @@ class SendableHistory:
     raws: Sequence[bytes]
     """As a client would send them."""
     messages: Sequence[Message] | None
-    """As they are stored; None where ``raws`` mean the same, because all came in the dialect that asks."""
+    """As they are stored; None where ``raws`` mean the same.
+
+    They do where all came in the dialect that asks, and have a content.
+    """
     hashes: Sequence[bytes]
     """The chain hash at each message."""
 
@@ -98,7 +102,10 @@ class StoredConversationReader:
         stored = [messages[place].raw for place, _ in sendable]
 
         def read() -> Sequence[Message] | None:
-            if all(self.formats.is_native(raw, dialect) for raw in stored):
+            is_same = not any(
+                _NO_CONTENT in raw and _NO_CONTENT not in own for own, raw in zip(stored, raws, strict=True)
+            )
+            if is_same and all(self.formats.is_native(raw, dialect) for raw in stored):
                 return None
             return self.formats.read(stored)
 

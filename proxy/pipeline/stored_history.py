@@ -34,6 +34,7 @@ from proxy.core.ports import (
     UpstreamReply,
 )
 from proxy.core.report import Report
+from proxy.dialects.bodies import encode_json
 from proxy.pipeline.identify import tenant_of
 from proxy.pipeline.stored_conversation import StoredConversationReader, missing, under_way
 from proxy.pipeline.values import STORE_FULL, Controls, Exchange, GiveUp, Progress, Result, StoredPlace
@@ -63,6 +64,7 @@ class HistoryTurn:
         *,
         gap: str,
         place: StoredPlace | None,
+        heads: Sequence[Message],
         started: StartedTurn,
         lease: Lease,
         keeper: LeaseKeeper,
@@ -76,6 +78,7 @@ class HistoryTurn:
         """What client and store do not both know, for the report."""
         self.place = place
         """Present where messages came in another dialect, so that the chain is that of the store."""
+        self._heads = heads
         self._started = started
         self._lease = lease
         self._keeper = keeper
@@ -101,6 +104,9 @@ class HistoryTurn:
 
     async def _record_of(self, record: TurnRecord) -> TurnRecord:
         lease = self._lease
+        if self._heads:  # the next turn without a system message goes on with them
+            messages, tokens = (*self._heads, *record.messages), (*([0] * len(self._heads)), *record.tokens)
+            record = replace(record, messages=messages, tokens=tokens)
         if record.chain.family != lease.family:  # the first message is unreadable, so this is another conversation
             await self._keeper.end()
             return replace(record, base_branch="", lease_name="", lease_value=b"")
@@ -156,6 +162,7 @@ class StoredHistory:
             whole.controls,
             gap=whole.gap,
             place=whole.place,
+            heads=whole.heads,
             started=started,
             lease=lease,
             keeper=keeper,
@@ -205,20 +212,33 @@ class StoredHistory:
                 "The newest message was answered already, and the conversation has gone on since. Send what is new."
             )
         raws = joined(request.messages, raws, alignment)
+        heads: Sequence[Message] = ()
         if not request.messages[0].is_system and dialect.system_member not in request.fields:
-            raws = [*await self._heads_of(record, dialect), *raws]
+            raws_of_heads, heads = await self._heads_of(record, dialect)
+            raws = [*raws_of_heads, *raws]
+            if heads:
+                system = encode_json("\n\n".join([head.text for head in heads]))
+                request = replace(request, fields={**request.fields, dialect.system_member: system})
         whole = await dialect.parse(dialect.body_with_raw(request, raws), bounded=False)
         name = name_of(tenant, record, history.hashes[:1], gaps=unreadable > 0)
         place = None
         if history.messages is not None and not unreadable:
             place = place_of(tenant, record, history.hashes[: alignment.base], whole, others[alignment.new :])
         gaps = [f"unreadable={unreadable}" if unreadable else "", alignment.gap]
-        return WholeRequest(whole, replace(controls, conversation=name), ", ".join(filter(None, gaps)), place)
+        return WholeRequest(whole, replace(controls, conversation=name), ", ".join(filter(None, gaps)), place, heads)
 
-    async def _heads_of(self, record: StoredConversation, dialect: Dialect) -> Sequence[bytes]:
-        """Return the system messages that began the last request, as far as the dialect has a place for them."""
-        heads = await self._heads.leading_system_messages(record.id)
-        return [raw for raw in self._reader.formats.sendable(heads, dialect) if raw]
+    async def _heads_of(
+        self, record: StoredConversation, dialect: Dialect
+    ) -> tuple[Sequence[bytes], Sequence[Message]]:
+        """Return the system messages that began the last request.
+
+        :returns: as messages of the dialect, or where it has none, those whose text belongs beside its messages
+        """
+        heads, formats = await self._heads.leading_system_messages(record.id), self._reader.formats
+        raws = formats.sendable(heads, dialect)
+        if all(raws):
+            return raws, ()
+        return (), [head for head in formats.read(heads) if head.text]
 
 
 class _WithGap:

@@ -25,6 +25,8 @@ class WholeRequest:
     controls: Controls
     gap: str = ""
     place: StoredPlace | None = None
+    heads: Sequence[Message] = ()
+    """System messages of the last request whose text stands beside the messages, so that no message has it."""
 
 
 def joined(messages: Sequence[Message], stored: Sequence[bytes], alignment: Alignment) -> list[bytes]:

@@ -25,6 +25,9 @@ PAIRS = list(permutations(NAMES, 2))
 PIXEL = "iVBORw0KGgo="
 FIRST = Turn("I look it up.", thought="What is asked?", calls=(Call("look", '{"at": "harbour", "n": 1}'),))
 THEN = Turn("The blue ferry leaves at seven.", thought="Now I know.")
+SAYS_NOTHING: dict[str, Any] = dict.fromkeys(NAMES, "(no content)") | {
+    "messages": [{"type": "text", "text": "(no content)"}]
+}
 STORED = {"conversation": "a talk", "history": "stored"}
 
 
@@ -165,6 +168,63 @@ def test_stored_history_goes_on_in_another_dialect(
     bench.settle()
     (entry,) = client.http.get("/tidemark/conversations", headers=client.headers()).json()["data"]
     assert (entry["id"], entry["messages"]) == (conversation, 10)
+
+
+@pytest.mark.parametrize("before", ["chat", "responses"])
+def test_system_messages_of_another_dialect_are_system_in_messages(
+    bench: Bench, before: str, request: pytest.FixtureRequest
+) -> None:
+    """Turn after turn, and they are system messages again where the conversation goes back."""
+    bench.upstream.script = tells(THEN)
+    client = bench.client(request.node.nodeid)
+    heads = [{"role": "system", "content": "Be brief."}, {"role": "developer", "content": "Be kind."}]
+    Speaker(client, before).ask([*heads, user("When does it leave?")], **STORED)
+    bench.settle()
+    for number in (1, 2):
+        Speaker(client, "messages").ask([user(f"And later {number}?")], **STORED)
+        assert bench.upstream.last.json["system"] == "Be brief.\n\nBe kind."
+        assert [message["role"] for message in bench.upstream.last.messages] == ["user", "assistant"] * number + [
+            "user"
+        ]
+        bench.settle()
+    Speaker(client, before).ask([user("And back?")], **STORED)
+    first = forwarded(bench, before)[:3]
+    assert [(message.role, message.text) for message in first] == [
+        ("system", "Be brief."),
+        ("system", "Be kind."),
+        ("user", "When does it leave?"),
+    ]
+
+
+def test_a_clients_own_system_stays_its_own(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """Nothing is put in its place, and not beside it."""
+    bench.upstream.script = tells(THEN)
+    client = bench.client(request.node.nodeid)
+    Speaker(client, "chat").ask([{"role": "system", "content": "Be brief."}, user("When?")], **STORED)
+    bench.settle()
+    body = {"model": "small", "messages": [user("And?")], "max_tokens": 100, "system": "Be long."}
+    assert client.http.post("/v1/messages", json=body, headers=client.headers(**STORED)).status_code == 200
+    assert bench.upstream.last.json["system"] == "Be long."
+
+
+@pytest.mark.parametrize("before", ["chat", "messages"])  # an empty answer of the Responses API has no items
+def test_an_empty_answer_is_none_in_messages(bench: Bench, before: str, request: pytest.FixtureRequest) -> None:
+    """Servers refuse an empty content; the conversation stays one, and the store keeps what was answered."""
+    bench.upstream.script = tells(Turn(""))
+    client = bench.client(request.node.nodeid)
+    first = Speaker(client, before).ask([user("One?")], **STORED)
+    bench.settle()
+    bench.upstream.script = tells(THEN)
+    ids = {first.headers["x-tidemark-conversation"]}
+    for number in (1, 2):
+        answer = Speaker(client, "messages").ask([user(f"And later {number}?")], **STORED)
+        ids.add(answer.headers["x-tidemark-conversation"])
+        assert bench.upstream.last.messages[1] == {"role": "assistant", "content": SAYS_NOTHING[before]}
+        bench.settle()
+    assert len(ids) == 1
+    shown = client.http.get(f"/tidemark/conversations/{ids.pop()}", headers=client.headers()).json()["data"]
+    assert len(shown) == 6
+    assert not shown[1]["message"]["content"]
 
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)

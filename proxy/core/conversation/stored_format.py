@@ -13,6 +13,9 @@ from typing import Protocol
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.request import RequestFormat
 
+NO_CONTENT = "(no content)"
+"""Stands for a stored message without any content in a dialect whose servers refuse one; Claude Code has the same."""
+
 
 class StoredFormat(Protocol):
     """Reads stored messages of every dialect, in any thread."""

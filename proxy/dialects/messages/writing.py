@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Literal
 
 from proxy.core.conversation.messages import JsonValue, Message, ToolCall
+from proxy.core.conversation.stored_format import NO_CONTENT
 from proxy.dialects.bodies import encode_json
 from proxy.dialects.messages.blocks import block_of
 from proxy.dialects.messages.message import RESULT, USER_END, USER_START
@@ -37,18 +38,20 @@ def write_message(message: Message) -> bytes:
     """Write a message of any dialect; its text comes before its media and its calls.
 
     An assistant's media are not written: they are reasoning and items of tools of another provider. A system message
-    has no place among the messages, since only some servers accept the role; it is empty.
+    has no place among the messages, since only some servers accept the role; it is empty. Any other message has a
+    content: texts of white space are refused, and so are messages of nothing.
     """
     if message.is_system:
         return b""
-    texts: list[JsonValue] = [{"type": "text", "text": message.text}] if message.text else []
+    texts: list[JsonValue] = [{"type": "text", "text": message.text}] if message.text.strip() else []
     blocks = [*texts, *(map(block_of, message.media) if message.role != "assistant" else ())]
     if message.role == "tool":
-        content: JsonValue = blocks if len(blocks) != len(texts) else message.text
-        result = {"type": RESULT, "tool_use_id": _call_id(message.answers or ""), "content": content}
+        answer: JsonValue = blocks if blocks != texts else message.text
+        result = {"type": RESULT, "tool_use_id": _call_id(message.answers or ""), "content": answer}
         return encode_json({"role": "user", "content": [result]})
     blocks += map(_tool_use, message.calls)
-    return encode_json({"role": message.role, "content": message.text if blocks == texts else blocks})
+    content = blocks if blocks != texts else message.text if texts else NO_CONTENT
+    return encode_json({"role": message.role, "content": content})
 
 
 def own_message(text: str) -> bytes:

@@ -171,6 +171,42 @@ def test_a_stored_answer_goes_out_without_nulls_and_empty_texts() -> None:
 
 
 @pytest.mark.parametrize(
+    ("stored", "sent"),
+    [
+        (assistant(), "(no content)"),
+        (assistant(" \n"), "(no content)"),
+        ({"role": "assistant", "content": []}, [text("(no content)")]),
+        (assistant(text("")), [text("(no content)")]),
+        (assistant(thinking("Hm.")), [text("(no content)")]),
+        (assistant(text("Yes."), thinking("Hm.")), [text("Yes.")]),
+        (assistant(text("\n\n"), calls("f", "a")), [calls("f", "a")]),
+        (assistant(text("A"), text("\n"), text("B")), [text("A"), text("\n"), text("B")]),
+    ],
+)
+def test_no_stored_answer_goes_out_empty_or_with_thinking_at_its_end(stored: dict[str, Any], sent: Any) -> None:
+    """Anthropic refuses both. What the answer means stays the same, unless it had no content."""
+    raw = json.dumps(stored).encode()
+    after = DIALECT.as_sent(raw)
+    assert json.loads(after) == {"role": "assistant", "content": sent}
+    (before,), (read,) = DIALECT.parse_messages([raw]), DIALECT.parse_messages([after])
+    assert (read.digest == before.digest) == (b"(no content)" not in after)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": ""},
+        {"role": "assistant", "content": " "},
+        {"role": "assistant", "content": None, "refusal": None},
+    ],
+)
+def test_a_chat_message_of_nothing_is_written_with_a_content(message: dict[str, Any]) -> None:
+    """Anthropic refuses it empty."""
+    (read,) = ChatDialect().parse_messages([json.dumps(message).encode()])
+    assert json.loads(DIALECT.write(read)) == {"role": message["role"], "content": "(no content)"}
+
+
+@pytest.mark.parametrize(
     ("raw", "is_one"),
     [
         (b'{"role":"user","content":"Hi."}', True),
