@@ -88,7 +88,7 @@ class BrowserAccess:
             return
         refusal = self._refusal(lines, scope["headers"]) if self._is_loopback_only else None
         if refusal is None:
-            await app(scope, receive, send)
+            await app(scope, receive, send if origin is None else _without_cors(send))
         else:
             await Response(send, errors).send_error(refusal)
 
@@ -178,6 +178,18 @@ def _with_cors(send: Send, origin: bytes) -> Send:
         await send(message)
 
     return send_with_cors
+
+
+def _without_cors(send: Send) -> Send:
+    """Return a ``send`` without the upstream's own CORS headers, by which any page could read its answers."""
+
+    async def send_without_cors(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            lines = [line for line in message["headers"] if not line[0].lower().startswith(b"access-control-")]
+            message = {**message, "headers": lines}
+        await send(message)
+
+    return send_without_cors
 
 
 def _shown(value: bytes) -> str:

@@ -171,6 +171,23 @@ def test_an_upstreams_own_word_to_browsers_gives_way(start: Start, bench: Bench)
     assert len(got.headers.get_list("access-control-expose-headers")) == 1
 
 
+@pytest.mark.parametrize(("method", "path"), [("OPTIONS", "/v1/embeddings"), ("POST", "/v1/chat/completions")])
+def test_an_upstream_allows_no_page_to_read_answers(start: Start, bench: Bench, method: str, path: str) -> None:
+    """llama.cpp allows every page; on a port that others reach, only ``server.allowed_origins`` says who may."""
+    own = [(b"access-control-allow-origin", EVIL.encode()), (b"access-control-allow-credentials", b"true")]
+
+    def answer(request: Received) -> Answer:
+        said = says("Hi.")(request)
+        return replace(said, headers=[*said.headers, *own])
+
+    bench.upstream.script = answer
+    client = start(host="0.0.0.0")  # noqa: S104 - it listens on 127.0.0.1 all the same
+    asked = {"access-control-request-method": "POST"} if method == "OPTIONS" else {}
+    got = client.request(method, path, json=CHAT, headers={"origin": EVIL, **asked})
+    assert got.status_code == 200
+    assert not [name for name in got.headers if name.startswith("access-control-")]
+
+
 def test_the_name_of_an_allowed_page_is_one_of_this_machines(start: Start) -> None:
     """Behind a gateway on this machine, which hands ``Host`` on: the page's own requests tell no other origin."""
     client = start(more=f"server: {{allowed_origins: ['{APP}']}}\n")

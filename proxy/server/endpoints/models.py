@@ -24,6 +24,10 @@ from proxy.server.responses import to_json, with_error_envelope
 
 VERSION = "anthropic-version"
 """The header that every client of Anthropic's API sends."""
+MAX_LIMIT = 1000
+"""The most models of a page."""
+MAX_LIMIT_DIGITS = 6
+"""Longer numbers are refused unread: Python refuses to read those of thousands of digits."""
 Entry = Mapping[str, JsonValue]
 
 
@@ -110,9 +114,9 @@ def _page(request: Request, entries: list[Entry]) -> Mapping[str, JsonValue]:
         start = ids.index(after) + 1
     if before in ids:
         end = ids.index(before)
-    limit = request.query_params.get("limit", "1000")
-    if not limit.isdecimal() or not 1 <= int(limit[:6]) <= 1000:
-        raise InvalidRequest("'limit' must be a whole number from 1 to 1000.", param="limit")
+    limit = request.query_params.get("limit", str(MAX_LIMIT))
+    if not limit.isdecimal() or len(limit) > MAX_LIMIT_DIGITS or not 1 <= int(limit) <= MAX_LIMIT:
+        raise InvalidRequest(f"'limit' must be a whole number from 1 to {MAX_LIMIT}.", param="limit")
     is_backward = before is not None and after is None
     page = entries[start:end][-int(limit) :] if is_backward else entries[start:end][: int(limit)]
     has_more = len(page) < end - start
