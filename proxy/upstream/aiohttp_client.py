@@ -14,11 +14,13 @@ from contextvars import ContextVar
 from typing import Any
 
 import aiohttp
+from yarl import URL
 
 from proxy.core.ports import Upload
 from proxy.upstream.http1.answer import LINE_BYTES, require_sendable
 from proxy.upstream.http1.connection import WHOLE_BYTES
 from proxy.upstream.http1.failures import AnswerBroken, ConnectionGone, ConnectTimedOut
+from proxy.upstream.http1.target import sendable_url
 from proxy.upstream.http1.uploading import pieces_of
 
 _FRESH: ContextVar[bool] = ContextVar("fresh", default=True)
@@ -98,7 +100,7 @@ class AiohttpClient:
             async with asyncio.timeout_at(due) as limit:
                 response = await self._session(fresh=fresh).request(
                     method,
-                    url,
+                    URL(sendable_url(url), encoded=True),  # or yarl decodes and encodes anew
                     data=_body_of(body, limit, due - asyncio.get_running_loop().time()),
                     headers=lines,
                     allow_redirects=False,

@@ -325,6 +325,13 @@ def test_a_dialects_path_with_more_slashes_does_not_pass_the_pipeline_by(
     assert len(bench.upstream.received) == asked
 
 
+def test_a_query_keeps_its_percent_escapes(bench: Bench, client: Client) -> None:
+    """Whatever they encode: a signature over the query would not match another spelling."""
+    query = b"a=%7e%2f%41&b=%2B+%20&include%5B%5D=x"
+    got = client.http.get(client.http.base_url.join("/").copy_with(raw_path=b"/v1/files?" + query))
+    assert got.json()["query"] == query.decode()
+
+
 def test_a_key_of_anthropics_header_and_the_clients_codings_both_go_upstream(bench: Bench, client: Client) -> None:
     """The key goes out as ``Authorization``, too, and there is one line of codings."""
     client.http.post("/v1/files", headers={"x-api-key": "k", "accept-encoding": "br"})

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
-from urllib.parse import quote, unquote, urljoin, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
 from proxy.core.http_headers import CONTROLS
 
@@ -61,10 +61,7 @@ def target_of(method: str, url: str) -> Target:
     port = plain if parts.port is None else parts.port
     name = f"[{host}]" if ":" in host else host.rstrip(".")
     authority = name if port == plain else f"{name}:{port}"
-    path = _quoted(parts.path, "") or "/"
-    if "/." in path and not path.startswith("//"):
-        path = urljoin("/", path)
-    path_and_query = path + (f"?{_quoted(parts.query, '?')}" if parts.query else "")
+    path_and_query = _path_and_query(parts)
     authorization = b""
     if parts.username or parts.password:
         pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
@@ -99,6 +96,20 @@ def head_of(
     else:
         framing = b"\r\n" if length is None else b"Content-Length: %d\r\n\r\n" % length
     return b"".join((target.request_line, b"" if has_host else target.host_line, block, framing))
+
+
+def sendable_url(url: str) -> str:
+    """Return a URL whose path and query have the bytes that a request line gets."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}{_path_and_query(parts)}"
+
+
+def _path_and_query(parts: SplitResult) -> str:
+    """Return what the request line has; what is encoded already keeps its bytes."""
+    path = _quoted(parts.path, "") or "/"
+    if "/." in path and not path.startswith("//"):
+        path = urljoin("/", path)
+    return path + (f"?{_quoted(parts.query, '?')}" if parts.query else "")
 
 
 def _checked(block: bytes, lines: int) -> bytes:
