@@ -23,12 +23,6 @@ def response_object(members: Mapping[str, bytes]) -> bytes:
     return b"{" + b",".join([json.dumps(name).encode() + b":" + raw for name, raw in members.items()]) + b"}"
 
 
-def response_stream(members: Mapping[str, bytes]) -> bytes:
-    """Write a finished response as a stream: the one event that ends it."""
-    data = b'{"type":"response.completed","sequence_number":0,"response":' + response_object(members) + b"}"
-    return b"event: response.completed\ndata: " + data + b"\n\n"
-
-
 def input_item_list(items: Sequence[Mapping[str, Any]], *, has_more: bool) -> dict[str, JsonValue]:
     """Return a page of input items."""
     names = [item["id"] for item in items] or [""]

@@ -87,14 +87,25 @@ def test_a_response_is_retrieved_as_it_was_answered(sdk: OpenAI) -> None:
     assert sdk.responses.retrieve(made.id, include=["reasoning.encrypted_content"]).output_text == made.output_text
 
 
-def test_a_stored_response_is_streamed_by_its_last_event(sdk: OpenAI) -> None:
-    """``stream=True`` is answered with events, as the SDK expects."""
+def test_a_stored_response_is_streamed_again(sdk: OpenAI) -> None:
+    """``stream=True`` is answered with all events; ``starting_after`` leaves out those that the client has."""
     made = create(sdk, "How is the weather?")
     with sdk.responses.retrieve(made.id, stream=True) as events:
         told = list(events)
-    assert [event.type for event in told] == ["response.completed"]
-    assert told[0].type == "response.completed"
-    assert told[0].response.output_text == made.output_text
+    assert [event.sequence_number for event in told] == list(range(9))
+    assert "".join(event.delta for event in told if event.type == "response.output_text.delta") == made.output_text
+    assert told[-1].type == "response.completed"
+    assert told[-1].response.to_dict() == made.to_dict()
+    with sdk.responses.retrieve(made.id, stream=True, starting_after=4) as events:
+        assert [event.type for event in events] == [event.type for event in told[5:]]
+
+
+def test_the_sdk_puts_a_stored_response_together_from_its_stream(sdk: OpenAI) -> None:
+    """Its helper for streams goes through every event."""
+    made = create(sdk, "How is the weather?")
+    with sdk.responses.stream(response_id=made.id, starting_after=2) as stream:
+        assert next(event.sequence_number for event in stream) == 3
+        assert stream.get_final_response().output_text == made.output_text
 
 
 def test_a_deleted_response_is_gone_and_its_conversation_stays(sdk: OpenAI, upstream: ScriptedUpstream) -> None:
@@ -232,9 +243,12 @@ def test_a_providers_own_compaction_travels_untouched(sdk: OpenAI, upstream: Scr
     assert upstream.last.json["input"][0] == item
 
 
-def test_bad_parameters_of_a_list_are_named(sdk: OpenAI) -> None:
+def test_bad_parameters_are_named(sdk: OpenAI) -> None:
     """In OpenAI's envelope."""
     made = create(sdk, "How is the weather?")
+    with pytest.raises(openai.BadRequestError) as unread:
+        sdk.responses.retrieve(made.id, stream=True, extra_query={"starting_after": "-1"})
+    assert unread.value.param == "starting_after"
     for query, param in (({"limit": 0}, "limit"), ({"order": "up"}, "order"), ({"after": "nobody"}, "after")):
         with pytest.raises(openai.BadRequestError) as refused:
             sdk.responses.input_items.list(made.id, extra_query=query)

@@ -27,8 +27,8 @@ from proxy.server.response_json import (
     input_item_list,
     listed_items,
     response_object,
-    response_stream,
 )
+from proxy.server.response_replay import response_stream
 from proxy.server.responses import JSON_TYPE, to_json, with_error_envelope
 
 DEFAULT_PAGE_ITEMS = 20
@@ -58,12 +58,13 @@ class StoredResponseEndpoints:
         ]
 
     async def _show(self, request: Request) -> Response:
+        after = _starting_after(request)
         caller, record = await self._stored_for(request)
         if record is not None and not record.background:
             members = await self.stored.members(record)
             if members is not None:
                 if request.query_params.get("stream") == "true":
-                    return Response(response_stream(members), media_type=EVENT_STREAM)
+                    return Response(response_stream(members, after), media_type=EVENT_STREAM)
                 return Response(response_object(members), media_type=JSON_TYPE)
         return await self._upstreams(request, caller, record)
 
@@ -168,4 +169,14 @@ def _limit(request: Request) -> int:
     text = request.query_params.get("limit", str(DEFAULT_PAGE_ITEMS))
     if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= MAX_PAGE_ITEMS):
         raise InvalidRequest(f"'limit' must be a whole number from 1 to {MAX_PAGE_ITEMS}.", param="limit")
+    return int(text)
+
+
+def _starting_after(request: Request) -> int | None:
+    """Return the number of the last event that the client has; None where it names none, or wants no stream."""
+    text = request.query_params.get("starting_after")
+    if text is None or request.query_params.get("stream") != "true":
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise InvalidRequest("'starting_after' must be the 'sequence_number' of an event.", param="starting_after")
     return int(text)
