@@ -200,6 +200,19 @@ def test_a_background_response_is_asked_of_the_upstream(sdk: OpenAI, upstream: S
     assert upstream.others.kept == {}
 
 
+def test_a_background_response_that_has_ended_is_the_upstreams_to_cancel(
+    sdk: OpenAI, upstream: ScriptedUpstream
+) -> None:
+    """OpenAI answers such a call with the response itself; Tidemark must not say that it was not in the background."""
+    told = response(6, items("Done.", 6), background=True)
+    upstream.script = lambda _: Answer([json.dumps(told).encode()])
+    made = create(sdk, "Think long.", background=True)
+    upstream.others.kept = {"resp_6": told}
+    with pytest.raises(openai.BadRequestError) as refused:
+        sdk.responses.cancel(made.id)
+    assert refused.value.code != "response_not_background"
+
+
 def test_a_compacted_conversation_goes_on(sdk: OpenAI, upstream: ScriptedUpstream) -> None:
     """User messages stay, the rest is one sealed item, and the next request has its text."""
     talk: list[Any] = []

@@ -77,7 +77,8 @@ class StoredResponseEndpoints:
 
     async def _cancel(self, request: Request) -> Response:
         caller, record = await self._stored_for(request)
-        if record is not None and not record.background:
+        was_in_background = record is not None and record.head.get("background") == b"true"  # streamed to its end
+        if record is not None and not (record.background or was_in_background):
             raise InvalidRequest(
                 "Only a response that was created with 'background': true can be cancelled. To stop another one, close "
                 "its connection.",
