@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from proxy.core.conversation.messages import JsonValue, printable
+from proxy.core.conversation.messages import JsonValue, kind_of, printable
 from proxy.dialects.raw_edits import elements_of, with_member
 
 _MARK_LINES = "\n{mark}\n"
@@ -56,7 +56,7 @@ def _as_json(text: str, _raw: str) -> str:
 
 
 def _text_of(part: JsonValue, text_parts: Collection[str]) -> str:
-    if not isinstance(part, dict) or part.get("type") not in text_parts:
+    if not isinstance(part, dict) or kind_of(part) not in text_parts:
         return ""
     text = part.get("text")
     return printable(text) if isinstance(text, str) else ""

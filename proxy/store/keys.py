@@ -90,7 +90,8 @@ def name(owner: str, text: str) -> str:
 
 def response(owner: str, identifier: str) -> str:
     """Return the key that leads from an id of a response, or of an item of it, to its conversation."""
-    return f"tm:o:{digest_of(owner.encode(), identifier.encode()).hex()}"
+    encoded = identifier.encode(errors="surrogatepass")  # a client may send any text as an id
+    return f"tm:o:{digest_of(owner.encode(), encoded).hex()}"
 
 
 def head(family: str) -> str:

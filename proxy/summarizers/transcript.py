@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from proxy.core.conversation.messages import Message, ToolCall, printable
+from proxy.core.conversation.messages import JsonValue, Message, ToolCall, kind_of, printable
 
 CALLED = "called "
 EARLIER = "Earlier"
@@ -59,7 +59,7 @@ def utterances(messages: Sequence[Message]) -> Iterator[Utterance]:
     names: dict[str, str] = {}
     for message in messages:
         names.update({call.id: call.name for call in message.calls})
-        notes = [_media_note(part) for part in message.media if part.get("type") not in _UNSEEN]
+        notes = [_media_note(part) for part in message.media if kind_of(part) not in _UNSEEN]
         text = " ".join([message.text, *notes]).strip()
         if text:
             yield Utterance(_speaker(message, names), text)
@@ -129,9 +129,9 @@ def _speaker(message: Message, names: Mapping[str, str]) -> str:
     return speaker
 
 
-def _media_note(part: Mapping[str, object]) -> str:
+def _media_note(part: Mapping[str, JsonValue]) -> str:
     """Return a note that a medium was there, without its content: ``[image_url]``, ``[file report.pdf]``."""
-    kind, file = part.get("type"), part.get("file")
+    kind, file = kind_of(part), part.get("file")
     name = file.get("filename") if isinstance(file, dict) else part.get("filename")
-    words = [str(kind)[:40] if isinstance(kind, str) else "attachment"]
+    words = [kind[:40] or "attachment"]
     return f"[{' '.join([*words, name[:80]] if isinstance(name, str) else words)}]"

@@ -137,6 +137,12 @@ def system_message(text: str) -> Message:
     return Message(raw=b"", role="system", text=text, digest=digest_of(b"own", *encoded_steps(text)))
 
 
+def kind_of(part: Mapping[str, JsonValue]) -> str:
+    """Return a part's ``type``; empty where it is no text, which clients may send and upstreams judge."""
+    kind = part.get("type")
+    return kind if isinstance(kind, str) else ""
+
+
 def printable(text: str) -> str:
     """Return the text with U+FFFD for each half character.
 

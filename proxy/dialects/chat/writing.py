@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from proxy.core.conversation.messages import JsonValue, Message, Role
+from proxy.core.conversation.messages import JsonValue, Message, Role, kind_of
 from proxy.dialects.bodies import encode_json
 
 _PARTS = frozenset({"image_url", "input_audio", "file"})
@@ -52,7 +52,7 @@ def _part_of(medium: Mapping[str, JsonValue], role: Role) -> Mapping[str, JsonVa
 
     An answer may have texts only, and what the format lacks becomes a text: its own where it has one, else its type.
     """
-    kind = medium.get("type")
+    kind = kind_of(medium)
     if kind in _SEALED:
         return None
     if kind == "input_image" and isinstance(medium.get("image_url"), str):
@@ -62,4 +62,4 @@ def _part_of(medium: Mapping[str, JsonValue], role: Role) -> Mapping[str, JsonVa
     source = medium.get("source")
     if isinstance(source, dict) and source.get("type") == "text" and isinstance(source.get("data"), str):
         return {"type": "text", "text": source["data"]}
-    return {"type": "text", "text": f"[{kind}]"}
+    return {"type": "text", "text": f"[{kind or 'attachment'}]"}

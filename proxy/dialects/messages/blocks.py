@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 
 from proxy.core.conversation.digest import Part
-from proxy.core.conversation.messages import JsonValue, ToolCall
+from proxy.core.conversation.messages import JsonValue, ToolCall, kind_of
 from proxy.core.errors import InvalidRequest
 
 REASONING = frozenset({"thinking", "redacted_thinking"})
@@ -106,12 +106,13 @@ def block_of(part: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
 
     A text names what the format has no place for.
     """
-    kind, body = part.get("type"), part.get("image_url") if part.get("type") == "image_url" else part.get("file")
+    kind = kind_of(part)
+    body = part.get("image_url") if kind == "image_url" else part.get("file")
     if kind == "image_url" and isinstance(body, dict):
         return {"type": "image", "source": _image_source(str(body.get("url", "")))}
     if kind == "file" and isinstance(body, dict):
         return _document(body)
-    return part if kind in _OWN else {"type": "text", "text": f"[{kind}]"}
+    return part if kind in _OWN else {"type": "text", "text": f"[{kind or 'attachment'}]"}
 
 
 def _url_of(source: Mapping[str, JsonValue]) -> str:

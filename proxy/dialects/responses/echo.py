@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from proxy.core.conversation.messages import kind_of
 from proxy.dialects.responses.parts import TEXTS, without_nulls
 from proxy.dialects.responses.writing import assistant_message, encode_json
 
@@ -48,7 +49,7 @@ def _is_left_out(item: dict[str, Any]) -> bool:
 
 def _sendable(item: dict[str, Any], *, is_encrypted: bool) -> dict[str, Any]:
     """Return the members of an item that a request may have."""
-    kind = item.get("type")
+    kind = kind_of(item)
     members = {name: value for name, value in item.items() if value is not None}
     if "content" in members:
         members["content"] = without_nulls(members["content"])

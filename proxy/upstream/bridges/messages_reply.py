@@ -11,8 +11,6 @@ import secrets
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
-
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.request import ModelRequest
 from proxy.upstream.bridges.pieces import (
@@ -25,6 +23,7 @@ from proxy.upstream.bridges.pieces import (
     SignedPiece,
     TextPiece,
 )
+from proxy.upstream.bridges.values import encode_json
 
 STOP_REASONS: Mapping[str, str] = {
     "content_filter": "refusal",
@@ -106,7 +105,7 @@ class MessagesReplyWriter:
         for _ in self.end():
             pass
         usage = _counts(self._usage)
-        return msgspec.json.encode(
+        return encode_json(
             {**self._message(), "content": self._blocks, "stop_reason": self._stop_reason(), "usage": usage}
         )
 
@@ -124,7 +123,7 @@ class MessagesReplyWriter:
         code_and_param = {name: members[name] for name in ("code", "param") if members.get(name) is not None}
         kind = KINDS_BY_STATUS.get(status, "api_error")
         error_members = {"type": kind, "message": str(members.get("message", "")), **code_and_param}
-        return msgspec.json.encode({"type": "error", "error": error_members})
+        return encode_json({"type": "error", "error": error_members})
 
     def _message(self) -> dict[str, Any]:
         return {
@@ -217,4 +216,4 @@ def _counts(usage: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
 
 
 def _event(kind: str, members: Mapping[str, JsonValue]) -> bytes:
-    return b"event: " + kind.encode() + b"\ndata: " + msgspec.json.encode({"type": kind, **members}) + b"\n\n"
+    return b"event: " + kind.encode() + b"\ndata: " + encode_json({"type": kind, **members}) + b"\n\n"

@@ -11,8 +11,6 @@ import secrets
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
-
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.request import ModelRequest
 from proxy.upstream.bridges.pieces import (
@@ -27,7 +25,7 @@ from proxy.upstream.bridges.pieces import (
 )
 from proxy.upstream.bridges.responses_request import INPUT, custom_tools, namespaces
 from proxy.upstream.bridges.thinking import Blocks, joined_blocks, sealed_blocks
-from proxy.upstream.bridges.values import value_of
+from proxy.upstream.bridges.values import encode_json, value_of
 
 INCOMPLETE: Mapping[str, str] = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Why a response is incomplete, by the reason of chat completions."""
@@ -119,7 +117,7 @@ class ResponsesReplyWriter:
         """Return the reply as one body; the events are not needed for it."""
         for _ in self._close_items():
             pass
-        return msgspec.json.encode(self._response(self._status()))
+        return encode_json(self._response(self._status()))
 
     def failure(self, message: str) -> bytes:
         """Return the event of an error of the upstream within the stream."""
@@ -139,7 +137,7 @@ class ResponsesReplyWriter:
         return {**self._head, "status": status, "incomplete_details": details, "output": self._items, "usage": usage}
 
     def _event(self, kind: str, members: Mapping[str, JsonValue]) -> bytes:
-        body = msgspec.json.encode({"type": kind, "sequence_number": self._number, **members})
+        body = encode_json({"type": kind, "sequence_number": self._number, **members})
         self._number += 1
         return b"event: " + kind.encode() + b"\ndata: " + body + b"\n\n"
 

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from proxy.core.conversation.messages import JsonValue
+from proxy.dialects import bodies
 from proxy.dialects.raw_json import decode_value
 
 Members = dict[str, JsonValue]
@@ -26,6 +29,14 @@ def object_of(value: JsonValue) -> Mapping[str, JsonValue]:
 def objects_of(value: JsonValue) -> Sequence[Mapping[str, JsonValue]]:
     """Return the objects of a list, and none of anything else."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def encode_json(value: JsonValue) -> bytes:
+    """Write compact JSON; ``bodies.encode_json`` in less time, for the events of a stream."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return bodies.encode_json(value)
 
 
 def without_none(members: Members) -> Members:
