@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from anthropic import AsyncAnthropic
 from driving import BASE_URL, MODEL, V1, run, weather
 from pydantic_ai import Agent
 from pydantic_ai.models.anthropic import AnthropicModel
@@ -56,8 +55,8 @@ def openai(kind: Any) -> Callable[[str], AgentClient]:
 
 
 def anthropic(key: str) -> AnthropicProvider:
-    """A provider with a client of its own: pydantic-ai gives anthropic 2 one that it refuses (httpx, not httpx2)."""
-    return AnthropicProvider(anthropic_client=AsyncAnthropic(base_url=BASE_URL, api_key=key))
+    """A provider of Anthropic's."""
+    return AnthropicProvider(base_url=BASE_URL, api_key=key)
 
 
 run(
