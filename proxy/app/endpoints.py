@@ -100,12 +100,12 @@ class Endpoints:
             path: self._dialect_endpoint(dialect, relay, emit) for path, dialect in stored.parts.dialects.items()
         }
         """The endpoint of each dialect, by its path."""
-        self._forwarding = forwarding_endpoint(stored.parts, self._auth, self._max_body_bytes, emit)
         self.formats: dict[str, ErrorFormat] = dict(stored.parts.dialects)
         """The format of errors below each path of a dialect."""
         for path, target in OTHER_PATHS.items():
             if target in self.dialects:
                 self.dialects[path], self.formats[path] = self.dialects[target], self.formats[target]
+        self._forwarding = forwarding_endpoint(stored.parts, self._auth, self.formats, self._max_body_bytes, emit)
         self.direct: dict[str, ASGIApp] = {**dict.fromkeys(FREQUENT, self._forwarding), **self.dialects}
         """The endpoints of POST requests that are found by their path alone, without a look at the routes."""
 

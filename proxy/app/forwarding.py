@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from proxy.app.parts import BYTES_A_MEGABYTE, Parts
+from proxy.core.conversation.request import ErrorFormat
 from proxy.core.events import Listener
 from proxy.core.ports import Authenticator
 from proxy.pipeline.prompt_check import PromptCheck
@@ -12,9 +14,12 @@ from proxy.server.endpoints.destinations import Destinations
 from proxy.server.endpoints.forwarding import ForwardingEndpoint
 
 
-def forwarding_endpoint(parts: Parts, auth: Authenticator, max_body_bytes: int, emit: Listener) -> ForwardingEndpoint:
+def forwarding_endpoint(
+    parts: Parts, auth: Authenticator, formats: Mapping[str, ErrorFormat], max_body_bytes: int, emit: Listener
+) -> ForwardingEndpoint:
     """Return the endpoint; it has no state.
 
+    :param formats: the error formats of dialects, by path
     :param max_body_bytes: of bodies that are read whole
     """
     settings = parts.settings
@@ -28,7 +33,7 @@ def forwarding_endpoint(parts: Parts, auth: Authenticator, max_body_bytes: int, 
         destinations,
         upstream=parts.upstream,
         auth=auth,
-        formats=parts.dialects,
+        formats=formats,
         max_body_bytes=max_body_bytes,
         emit=emit,
         timer=time.perf_counter,

@@ -250,6 +250,7 @@ def test_without_one_upstream_the_setting_is_named(bench: Bench, config: str) ->
         lost.http.get("/v1/files"),
         lost.http.post("/v1/files", content=upload(MEGABYTE), headers={"content-type": "audio/wav"}),
         lost.http.get("/v1/messages/batches"),
+        lost.http.get("/v1/v1/messages/batches"),
     ):
         assert got.status_code == 404
         assert "TIDEMARK_UPSTREAM" in got.json()["error"]["message"]
