@@ -1,4 +1,4 @@
-"""Writes an answer of Tidemark's own in the format of chat completions, streamed or not.
+"""Writes answers of Tidemark's own in chat completions, and the chunks of a completion that was not streamed.
 
 Source: OpenAI API reference, "The chat completion object" and "The chat completion chunk object".
 """
@@ -47,6 +47,33 @@ def event_stream(request: ModelRequest, answer: OwnAnswer) -> bytes:
     if includes_usage:
         chunks.append({**head, "choices": [], "usage": NO_TOKENS})
     return b"".join([b"data: " + encode_json(chunk) + b"\n\n" for chunk in chunks]) + b"data: [DONE]\n\n"
+
+
+def chunks_of(completion: Mapping[str, JsonValue]) -> bytes:
+    """Write a whole completion as the events of a stream that has begun.
+
+    Each choice is one chunk; the usage comes after them, as in a stream with ``include_usage``.
+    """
+    head = {name: value for name, value in completion.items() if name not in ("object", "choices", "usage")}
+    head["object"] = "chat.completion.chunk"
+    choices = completion.get("choices")
+    chunks: list[Mapping[str, JsonValue]] = [
+        {**head, "choices": [_streamed_choice(choice)]}
+        for choice in (choices if isinstance(choices, list) else ())
+        if isinstance(choice, dict)
+    ]
+    if completion.get("usage"):
+        chunks.append({**head, "choices": [], "usage": completion["usage"]})
+    return b"".join([b"data: " + encode_json(chunk) + b"\n\n" for chunk in chunks]) + b"data: [DONE]\n\n"
+
+
+def _streamed_choice(choice: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    """Return a choice with its message as one delta, whose calls have the index that streams need."""
+    message = choice.get("message")
+    delta = dict(message) if isinstance(message, dict) else {}
+    if isinstance(calls := delta.get("tool_calls"), list):
+        delta["tool_calls"] = [{"index": index, **call} for index, call in enumerate(calls) if isinstance(call, dict)]
+    return {**{name: value for name, value in choice.items() if name != "message"}, "delta": delta}
 
 
 def _head(kind: str, request: ModelRequest, answer: OwnAnswer) -> dict[str, JsonValue]:

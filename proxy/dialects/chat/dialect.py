@@ -10,6 +10,7 @@ import json
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from http import HTTPStatus
 
 import msgspec
 
@@ -20,12 +21,12 @@ from proxy.core.conversation.responses import ResponseFormat
 from proxy.core.report import OwnAnswer, Usage
 from proxy.dialects.bodies import array_of, array_without, body_of
 from proxy.dialects.chat.clipping import replace_middle
-from proxy.dialects.chat.completion import completion, event_stream
+from proxy.dialects.chat.completion import chunks_of, completion, event_stream
 from proxy.dialects.chat.echo import as_sent
 from proxy.dialects.chat.jsonl import read_lines
 from proxy.dialects.chat.message import is_message
 from proxy.dialects.chat.prompt_cache import cached_members
-from proxy.dialects.chat.reply import fold_body
+from proxy.dialects.chat.reply import decode_or_none, fold_body
 from proxy.dialects.chat.request import ChatElements, read_messages
 from proxy.dialects.chat.stream import StreamFold
 from proxy.dialects.chat.stream_counts import ChatStreamCounts
@@ -148,6 +149,13 @@ class ChatDialect(OpenAIErrors):
     def answer_events(self, request: ModelRequest, answer: OwnAnswer) -> bytes:
         """Write an answer as a whole stream of chunks."""
         return event_stream(request, answer)
+
+    def late_reply_event(self, status: int, body: bytes) -> bytes:
+        """Write an upstream's whole reply as the events of a stream that has begun."""
+        reply = decode_or_none(body, msgspec.json.decode)
+        if isinstance(reply, dict) and isinstance(reply.get("choices"), list) and status < HTTPStatus.BAD_REQUEST:
+            return b"\n\n" + chunks_of(reply)
+        return super().late_reply_event(status, body)
 
 
 @lru_cache(maxsize=RENDERED)

@@ -11,7 +11,9 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from openai.types.chat import ChatCompletionChunk
 
+from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.chat.reply import fold_body
 from proxy.dialects.chat.stream import StreamFold, fold_stream
 from tests.core.histories import message
@@ -235,3 +237,26 @@ def test_the_end_is_seen_as_soon_as_its_line_is_over() -> None:
         seen.append(fold.ended)
     assert seen == [False, False, False, False, True, True, True]
     assert not fold.reply().complete
+
+
+def test_a_whole_reply_becomes_chunks_where_a_stream_has_begun() -> None:
+    """A client of a stream reads deltas; every choice has its own, and the counts and the end come last."""
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    said: list[Any] = [
+        {"index": 0, "message": {"role": "assistant", "content": "Hi.", "tool_calls": [call]}, "finish_reason": "stop"},
+        {"index": 1, "message": {"role": "assistant", "content": "Ho."}, "finish_reason": "stop"},
+    ]
+    usage = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+    head = {"id": "c", "created": 1, "model": "m"}
+    body = json.dumps({**head, "object": "chat.completion", "choices": said, "usage": usage}).encode()
+    stream = ChatDialect().late_reply_event(200, body)
+    *chunks, end = [line[6:] for line in stream.splitlines() if line.startswith(b"data: ")]
+    assert end == b"[DONE]"
+    read = [ChatCompletionChunk.model_validate_json(chunk, strict=True) for chunk in chunks]
+    assert [[choice.delta.content for choice in chunk.choices] for chunk in read] == [["Hi."], ["Ho."], []]
+    fold = ChatDialect().fold_stream()
+    fold.feed(stream)
+    reply, whole = fold.reply(), ChatDialect().fold_body(body)
+    assert reply.message is not None
+    assert whole.message is not None
+    assert (reply.message.digest, reply.complete, reply.usage) == (whole.message.digest, True, usage)
