@@ -8,6 +8,7 @@ There is no lease: several requests that go on from one response are forks.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,6 +27,11 @@ from proxy.pipeline.values import BufferedReply, Exchange, Refused, Result
 
 MAX_UPSTREAMS = 1024
 """Addresses of which it is remembered whether they keep responses."""
+
+_UNSUPPORTED = re.compile(
+    rb"support|not permitted|not allowed|unexpected|unknown (?:param|field|arg)|unrecogni", re.IGNORECASE
+)
+"""Says that an upstream keeps no responses. What it says of one client's id must not be believed for all clients."""
 
 NOT_STORED = "the earlier response is not stored here; the upstream was asked to go on from it"
 """The warning of a request whose earlier messages nobody here knows, and perhaps nobody at all."""
@@ -131,7 +137,7 @@ class ContinuedRequests:
         body = decode_whole(reply.headers, body) or body
         if responses is None or not responses.refuses_continuation(body):
             return result
-        if b"not found" not in body and b"not_found" not in body:
+        if _UNSUPPORTED.search(body.replace((request.continues or "").encode(), b"")):
             self._keeping.put(base_url, value=False)
         if continuation.received is not None:
             return replace(request, continuation=replace(continuation, received=None))

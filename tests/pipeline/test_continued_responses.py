@@ -420,6 +420,16 @@ def test_an_id_that_is_not_stored_here_is_warned_of(asking: Asking) -> None:
     assert warned[1] is None
 
 
+@pytest.mark.parametrize("name", ["abc", "support"])
+def test_a_clients_malformed_id_says_nothing_of_the_upstream(bench: Bench, asking: Asking, name: str) -> None:
+    """Else one client could take from all others what their upstream keeps."""
+    refusal = f"Invalid 'previous_response_id': '{name}'. Expected an ID that begins with 'resp'."
+    bench.upstream.script = lambda _: error(400, refusal)
+    assert asking.post(input="Hello?", previous_response_id=name).status_code == 400
+    bench.upstream.script = StatefulUpstream()
+    assert asking.post(input="Hello?", previous_response_id="resp_before").status_code == 200
+
+
 @pytest.mark.usefixtures("stateless")
 def test_a_model_of_another_upstream_does_not_get_the_earlier_messages(bench: Bench) -> None:
     """What was sent to one address is never sent to another one (promise 8)."""
