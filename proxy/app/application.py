@@ -30,6 +30,7 @@ from proxy.server.browsers import BrowserAccess
 from proxy.server.capabilities import allowed_methods, errors_of, offers_websocket, refuse_websocket, send_allowed
 from proxy.server.errors import status_of
 from proxy.store.codec import Codec
+from proxy.telemetry.live_events import LiveEventPublisher
 from proxy.telemetry.logging import FactLog
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.traffic import TrafficCounter
@@ -57,12 +58,16 @@ def create_app(
     """
     metrics, log = Metrics(shared_metrics), FactLog()
     emit = _both(log, metrics)
-    stored = StoredParts(settings, store_url, warn, emit, codec=codec, dialects=dialects)
+    live_events = LiveEventPublisher()
+    emit_live = _both(emit, live_events)
+    stored = StoredParts(settings, store_url, warn, emit_live, codec=codec, dialects=dialects)
+    live_events.publishers.append(stored.live_events.publish)
+    stored.store.listing.on_used = live_events.note_updated
     traffic = TrafficCounter(stored.traffic, time.time, metrics.hand_over)
     metrics.count_traffic = traffic.add
     flushing = Flushing(settings, store_url, emit, stored.codec, stored.store)
     stored.deletion_hooks.append(flushing)  # also while it is off, because entries may remain from when it was on
-    engine = Engine(stored, emit, flushing.outbox if flushing.enabled else None)
+    engine = Engine(stored, emit_live, flushing.outbox if flushing.enabled else None)
     emits_stored = log.includes(TurnStored)  # the metrics do not count turns
     relay = Relay(stored.store, stored.parts.counter, emit, time.perf_counter, emits_stored=emits_stored)
     endpoints = Endpoints(
@@ -76,11 +81,13 @@ def create_app(
         if flushing.enabled:
             flushing.start(work=settings.memory_flush.worker)
         yield
+        await endpoints.live_events.aclose()
         metrics.hand_over()
         await relay.settle()
         await engine.preparation.aclose()
         await flushing.aclose()
         await traffic.aclose()
+        await live_events.aclose()
         await stored.aclose()
 
     app = _Application(

@@ -17,6 +17,7 @@ from proxy.app.forwarding import forwarding_endpoint
 from proxy.app.parts import Engine, StoredParts
 from proxy.app.responses import continued_requests, stored_response_endpoints
 from proxy.archive import ArchiveAccess, ContextView, ConversationReader, StandingSummaries, Transfer
+from proxy.archive.live_events import LiveEventHub
 from proxy.archive.search_index import MessageSearch
 from proxy.archive.summarize import ManualCompaction
 from proxy.archive.traffic import TrafficReader
@@ -37,6 +38,7 @@ from proxy.server.access import ConversationAccess
 from proxy.server.auth import MAX_CACHED_CALLERS, PassthroughAuth
 from proxy.server.endpoints.conversations import ConversationEndpoints
 from proxy.server.endpoints.dialect import DialectEndpoint, EndpointLimits
+from proxy.server.endpoints.live_events import LiveEventEndpoint
 from proxy.server.endpoints.models import ModelEndpoints
 from proxy.server.endpoints.offline import OfflineEndpoints
 from proxy.server.endpoints.operations import OperationsEndpoints, RenderMetrics
@@ -93,6 +95,7 @@ class Endpoints:
         token = settings.secrets.admin_token
         self._operator = OperatorAccess(settings.server.host, token.reveal() if token else None)
         self._access = ConversationAccess(self._auth, self._operator)
+        self.live_events = LiveEventHub(stored.live_events)
         self._seal = TenantSeal(secret)
         self._continued = continued_requests(stored, self._seal)
         self._pipeline = _pipeline(stored, engine, self._continued, secret, emit)
@@ -119,6 +122,7 @@ class Endpoints:
                 metrics=self._metrics,
                 count_resting=self._engine.writer.resting,
             ).routes(),
+            *LiveEventEndpoint(self.live_events, self._access).routes(),
             *TrafficEndpoints(self._traffic, self._operator).routes(),
             *ModelEndpoints(parts.catalog, self._auth, parts.dialects.get(MESSAGES, OPENAI_ERRORS)).routes(),
             *self._token_counts(),

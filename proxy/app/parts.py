@@ -35,6 +35,7 @@ from proxy.store.conversations import RedisStore
 from proxy.store.leases import RedisLeases
 from proxy.store.lessons import RedisLearnedWindows
 from proxy.store.lifetimes import Lifetime, Lifetimes, lifetime
+from proxy.store.live_events import RedisLiveEvents
 from proxy.store.models import RedisModels
 from proxy.store.request_heads import RedisRequestHeads
 from proxy.store.summary_replacement import RedisSummaryReplacement
@@ -65,6 +66,8 @@ class Parts:
         live: LiveOverrides | None = None,
         learned_window_store: LearnedWindowStore | None = None,
         dialects: Mapping[str, Dialect] | None = None,
+        *,
+        emit: Listener = lambda _: None,
     ) -> None:
         self.settings = settings
         self.dialects = dialects or build_dialects()
@@ -87,6 +90,7 @@ class Parts:
             data=data,
             live=live,
             learned_window_store=learned_window_store,
+            emit=emit,
         )
         self.extractive = ExtractiveSummarizer(self.counter)
         self._strategies: dict[tuple[Any, ...], Summarizer] = {}
@@ -203,10 +207,11 @@ class StoredParts:
         )
         self.calibrations = RedisCalibrations(self.store.ask, codec, ttl_seconds=ttl_seconds)
         self.traffic = RedisTraffic(self.store.ask)
+        self.live_events = RedisLiveEvents(self.store.ask, codec)
         models = RedisModels(self.store.ask, codec)
         self.live = LiveOverrides(models, time.time)
         lessons = RedisLearnedWindows(self.store.ask, codec, ttl_seconds=ttl_seconds)
-        self.parts = Parts(settings, warn, self.live, lessons, dialects)
+        self.parts = Parts(settings, warn, self.live, lessons, dialects, emit=emit)
         self.registry = ModelRegistry(
             store=models,
             calibrations=self.calibrations,

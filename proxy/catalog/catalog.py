@@ -21,6 +21,7 @@ from proxy.catalog.windows import ModelInfo, Windows
 from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import UpstreamError
+from proxy.core.events import Listener
 from proxy.core.models import NOTHING_SET, ModelObservation, ModelOverrides
 from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow
 from proxy.core.ports import Caller, Lane, LearnedWindowStore, Route
@@ -70,6 +71,7 @@ class Catalog:
         probe: Probe | None = None,
         live: LiveOverrides | None = None,
         learned_window_store: LearnedWindowStore | None = None,
+        emit: Listener = lambda _: None,
     ) -> None:
         self._upstream = upstream
         self._live = live
@@ -83,7 +85,7 @@ class Catalog:
         )
         self._profiles: BoundedCache[str, _CachedProfile] = BoundedCache(REMEMBERED)
         """By the client's name."""
-        self.learned_windows = LearnedWindows(learned_window_store)
+        self.learned_windows = LearnedWindows(learned_window_store, emit)
 
     async def profile(self, route: Route, caller: Caller) -> ModelProfile:
         """Return the window and policy of a model. It never fails, because the last source is a default."""

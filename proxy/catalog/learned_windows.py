@@ -16,6 +16,7 @@ from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import digest_of
 from proxy.core.conversation.prefix import owner_of
 from proxy.core.errors import StoreError
+from proxy.core.events import Listener, WindowLearned
 from proxy.core.models import ModelOverrides
 from proxy.core.planning.budget import ModelWindow
 from proxy.core.ports import Caller, LearnedWindowStore, Route
@@ -32,10 +33,12 @@ class LearnedWindows:
     """A bounded cache in front of the store, with the newest window last.
 
     :param store: None where there is no store
+    :param emit: is given each window that an overflow taught this process
     """
 
-    def __init__(self, store: LearnedWindowStore | None = None) -> None:
+    def __init__(self, store: LearnedWindowStore | None = None, emit: Listener = lambda _: None) -> None:
         self._store = store
+        self._emit = emit
         self._learned: BoundedCache[_Identity, LearnedWindow] = BoundedCache(REMEMBERED)
         self._loaded: BoundedCache[bytes, bool] = BoundedCache(CREDENTIALS)
         """The credentials whose windows were loaded from the store."""
@@ -48,6 +51,7 @@ class LearnedWindows:
         """
         identity = _identity(route, caller, overrides)
         self._learned.put(identity, learned)
+        self._emit(WindowLearned(route.name, learned.window.window, owner_of(caller.fingerprint)))
         if self._store is not None:
             packed = _pack(identity, learned)
             name = digest_of(route.base_url.encode(), route.provider.encode(), route.upstream_model.encode()).hex()

@@ -17,8 +17,17 @@ from proxy.compaction.storing import StoredSummary, SummaryStorage
 from proxy.compaction.values import CompactionOrder, CompactionResult, NotSummarized, Summarized, Trigger
 from proxy.compaction.writer import SummaryWriter
 from proxy.core.conversation.messages import Message
+from proxy.core.conversation.prefix import owner_of
 from proxy.core.conversation.summary import PrefixSummary, Strategy, SummaryRecipe, render_summary
-from proxy.core.events import CompactionStarted, ConversationCompacted, Listener, SummaryPrepared
+from proxy.core.errors import TidemarkError
+from proxy.core.events import (
+    CompactionGivenUp,
+    CompactionStarted,
+    CompactionTrigger,
+    ConversationCompacted,
+    Listener,
+    SummaryPrepared,
+)
 from proxy.core.ports import Lease, Summarizer, TokenCounter
 
 OVERDUE_WARNING = "the conversation took too long to read; the summary holds its newest lines only"
@@ -76,7 +85,15 @@ class Compactor:
         summarizer = self._writer.fallback if deterministic else usual
         plan, strategy = order.plan, summarizer.recipe.strategy
         self._emit(
-            CompactionStarted(order.conversation, order.profile.name, strategy, plan.covered, plan.replaced_tokens)
+            CompactionStarted(
+                order.conversation,
+                order.profile.name,
+                strategy,
+                plan.covered,
+                plan.replaced_tokens,
+                owner_of(order.caller.fingerprint),
+                trigger.value,
+            )
         )
         return CompactionRun(order, trigger, summarizer, usual.recipe, self._writer.timer())
 
@@ -102,6 +119,19 @@ class Compactor:
         :raises StoreError: a preparation or a compaction by hand could not be stored
         :raises SummaryRejected, UpstreamError: an offline compaction got no usable text
         """
+        try:
+            result = await self._make(run, lease, seconds, failure)
+        except BaseException as error:
+            cause = str(error) if isinstance(error, TidemarkError) else type(error).__name__
+            self._report_failure(run, cause)
+            raise
+        if isinstance(result, NotSummarized):
+            self._report_failure(run, result.reason)
+        return result
+
+    async def _make(
+        self, run: CompactionRun, lease: Lease | None, seconds: float | None, failure: NotSummarized | None
+    ) -> CompactionResult | None:
         draft = await self._write(run, seconds, failure)
         if isinstance(draft, NotSummarized):
             return draft
@@ -130,7 +160,7 @@ class Compactor:
         summarizer = self._writer.summarizer_for(order)
         run = CompactionRun(order, Trigger.REQUEST, summarizer, summarizer.recipe, self._writer.timer())
         stored = await self._store(run, summary, None)
-        return self._report(run, stored or StoredSummary(summary, stored=True))
+        return self._report(run, stored or StoredSummary(summary, stored=True), swap=True)
 
     def is_usable(self, order: CompactionOrder, summary: PrefixSummary) -> bool:
         """Return whether an order can use a stored summary.
@@ -192,19 +222,41 @@ class Compactor:
             return StoredSummary(summary, stored=False)
         return await self._storage.keep(run.order, run.trigger, summary, lease, partial(self.is_usable, run.order))
 
-    def _report(self, run: CompactionRun, stored: StoredSummary, warning: str | None = None) -> Summarized:
+    def _report_failure(self, run: CompactionRun, reason: str) -> None:
+        """Emit the event of a compaction that ended without a summary."""
+        order, plan = run.order, run.order.plan
+        self._emit(
+            CompactionGivenUp(
+                order.conversation,
+                order.profile.name,
+                run.summarizer.recipe.strategy,
+                plan.covered,
+                plan.replaced_tokens,
+                reason,
+                self._writer.timer() - run.started,
+                owner_of(order.caller.fingerprint),
+                run.trigger.value,
+            )
+        )
+
+    def _report(
+        self, run: CompactionRun, stored: StoredSummary, warning: str | None = None, *, swap: bool = False
+    ) -> Summarized:
         """Emit the event of a summary that was made or adopted."""
         order, summary = run.order, stored.summary
         tokens = self.tokens(order, summary)
-        conversation, model, made_by = order.conversation, order.profile.name, summary.made_by
-        seconds = self._writer.timer() - run.started
+        plan = order.plan
+        about = (order.conversation, order.profile.name, summary.made_by, summary.covered)
+        before, after = plan.rest_tokens + plan.replaced_tokens, plan.rest_tokens + tokens
+        seconds, owner = self._writer.timer() - run.started, owner_of(order.caller.fingerprint)
         match run.trigger:
             case Trigger.PREPARATION:
-                self._emit(SummaryPrepared(conversation, model, made_by, summary.covered, tokens, seconds))
+                replaced = plan.replaced_tokens
+                self._emit(SummaryPrepared(*about, tokens, seconds, replaced, before, after, owner))
             case Trigger.REQUEST | Trigger.MANUAL | Trigger.OFFLINE:
-                replaced = order.plan.replaced_tokens
+                trigger: CompactionTrigger = "swap" if swap else run.trigger.value
                 self._emit(
-                    ConversationCompacted(conversation, model, made_by, summary.covered, replaced, tokens, seconds)
+                    ConversationCompacted(*about, plan.replaced_tokens, tokens, seconds, before, after, owner, trigger)
                 )
             case _:
                 assert_never(run.trigger)

@@ -17,6 +17,8 @@ BreakerState = Literal["closed", "open", "half_open"]
 Outcome = Literal["complete", "refused", "incomplete", "disconnected", "rejected", "error"]
 """How an exchange ended. In order: completely; with an error status of the upstream; cut short by the upstream; by
 the client's disconnection; with Tidemark's refusal of a bad request; with a failure of Tidemark."""
+CompactionTrigger = Literal["request", "preparation", "manual", "offline", "swap"]
+"""What asked for a summary; ``swap`` puts a prepared one into use."""
 
 
 @value
@@ -51,6 +53,35 @@ class CompactionStarted:
     strategy: str
     messages: int
     tokens: int
+    owner: str = ""
+    """The owner of the conversation."""
+    trigger: CompactionTrigger = "request"
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionGivenUp:
+    """A compaction that had started ended without a summary; nothing was lost."""
+
+    conversation: str
+    model: str
+    strategy: str
+    messages: int
+    tokens: int
+    reason: str
+    seconds: float
+    owner: str = ""
+    """The owner of the conversation."""
+    trigger: CompactionTrigger = "request"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowLearned:
+    """An upstream's overflow taught the window of a model."""
+
+    model: str
+    window: int
+    owner: str
+    """The owner whose requests the window applies to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +96,12 @@ class ConversationCompacted:
     tokens_replaced: int
     summary_tokens: int
     seconds: float
+    tokens_before: int = 0
+    """Tokens of the conversation before, by local count."""
+    tokens_after: int = 0
+    owner: str = ""
+    """The owner of the conversation."""
+    trigger: CompactionTrigger = "request"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +114,13 @@ class SummaryPrepared:
     messages: int
     summary_tokens: int
     seconds: float
+    tokens_replaced: int = 0
+    tokens_before: int = 0
+    """Tokens of the conversation before, by local count."""
+    tokens_after: int = 0
+    owner: str = ""
+    """The owner of the conversation."""
+    trigger: CompactionTrigger = "preparation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +275,8 @@ class FlushWaiting:
 Event = (
     RequestServed
     | CompactionStarted
+    | CompactionGivenUp
+    | WindowLearned
     | ConversationCompacted
     | SummaryPrepared
     | SummaryFailed

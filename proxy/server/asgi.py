@@ -22,6 +22,8 @@ from proxy.server.errors import error_lines, status_of
 JSON = (b"content-type", b"application/json")
 ARRIVES_IN_PIECES = "tidemark.arrives_in_pieces"
 """The key in a request's scope by which its endpoint says that it never has the whole body."""
+ON_SHUTDOWN = "tidemark.on_shutdown"
+"""The key in a request's scope of a function that ends its response, when the server begins to end."""
 CLIENT_GONE = 499
 """nginx's number for a client that disconnected before the status."""
 DISCONNECT_WATCH_DELAY_SECONDS = 0.005

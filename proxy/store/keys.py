@@ -55,6 +55,8 @@ key                      type     content
 ``tm:{traffic}:q:NUMBER`` hash     the same for a quarter of an hour
 ``tm:{traffic}:h:HOUR``   hash     the same for an hour
 ``tm:{traffic}:b:WORKER`` string   the number of the last batch of figures that a worker added
+``tm:{events}:s``        stream   the newest batches of live events (``live_events.py``), for ten minutes
+``tm:{events}:l``        string   a mark that somebody listens to them
 ``tm:probe``             string   what a process writes to learn whether the store takes writes; for a minute
 =======================  =======  ====================================================================
 
@@ -155,6 +157,8 @@ def flush_part(kind: str) -> str:
     return f"{FLUSHES}:{kind}"
 
 
+EVENTS = "tm:{events}"
+"""The beginning of the keys of live events: one slot."""
 TRAFFIC = "tm:{traffic}"
 """The beginning of the keys of the figures of all requests: one slot, and no tenant's."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from proxy.core.bounded import BoundedCache
@@ -25,6 +25,10 @@ SOON_SECONDS = 0.05
 """Until a new conversation is written: those of a burst are written together."""
 _CACHED = 20_000
 """Conversations that this process has listed; about 5 MB."""
+
+
+def _ignore_use(_owner: str, _conversation: str) -> None:
+    return
 
 
 class Used(NamedTuple):
@@ -52,6 +56,8 @@ class Listing:
     def __init__(self, ask: Ask, longest_seconds: int) -> None:
         self._ask = ask
         self._longest = longest_seconds
+        self.on_used: Callable[[str, str], None] = _ignore_use
+        """Is given the owner and the id of each conversation that is used."""
         self._soon: dict[tuple[str, str], Used] = {}
         self._later: dict[tuple[str, str], Used] = {}
         self._leading: BoundedCache[tuple[str, str], str] = BoundedCache(_CACHED)
@@ -64,6 +70,7 @@ class Listing:
 
     def note(self, used: Used) -> None:
         """Note that a conversation was used; it is listed soon."""
+        self.on_used(used.owner, used.conversation)
         entry = (used.owner, used.conversation)
         if used.name:  # it leads to this conversation, though another one may be written after it
             self._leading.put((used.owner, used.name), used.conversation)

@@ -18,6 +18,7 @@ import structlog
 
 from proxy.core.events import (
     BreakerChanged,
+    CompactionGivenUp,
     CompactionStarted,
     ContextFull,
     ConversationCompacted,
@@ -36,6 +37,7 @@ from proxy.core.events import (
     SummaryFailed,
     SummaryPrepared,
     TurnStored,
+    WindowLearned,
 )
 from proxy.telemetry.lines import SECONDS_DIGITS, as_json, served_fields, served_line, timestamp
 from proxy.telemetry.masking import fit_to_log, fit_traceback
@@ -62,6 +64,8 @@ _NAMES: Mapping[type[Event], tuple[str, int]] = {
     RequestServed: ("request.served", logging.INFO),
     CompactionStarted: ("compaction.started", logging.DEBUG),
     ConversationCompacted: ("conversation.compacted", logging.INFO),
+    CompactionGivenUp: ("compaction.failed", logging.INFO),
+    WindowLearned: ("window.learned", logging.INFO),
     SummaryPrepared: ("summary.prepared", logging.INFO),
     SummaryFailed: ("summary.failed", logging.WARNING),
     ContextFull: ("context.full", logging.WARNING),

@@ -14,6 +14,7 @@ from typing import assert_never
 
 from proxy.core.events import (
     BreakerChanged,
+    CompactionGivenUp,
     CompactionStarted,
     ContextFull,
     ConversationCompacted,
@@ -32,6 +33,7 @@ from proxy.core.events import (
     SummaryFailed,
     SummaryPrepared,
     TurnStored,
+    WindowLearned,
 )
 from proxy.core.traffic import TrafficFigures
 from proxy.telemetry.gathering import (
@@ -154,7 +156,9 @@ class Metrics:
                 self._broken.inc()
             case FlushQueued() | FlushDropped() | FlushDelivered() | FlushFailed() | FlushBuried() | FlushWaiting():
                 self._flushed(event)
-            case CompactionStarted() | TurnStored() | FlushDelayed() | FlushLost():
+            case CompactionStarted() | CompactionGivenUp() | WindowLearned():
+                pass  # the log reports these, and the live events
+            case TurnStored() | FlushDelayed() | FlushLost():
                 pass  # the log alone reports these
             case _:
                 assert_never(event)

@@ -11,7 +11,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from proxy.core.errors import HeadTooLarge, RequestTimedOut, ServerBusy, TidemarkError
-from proxy.server.asgi import ARRIVES_IN_PIECES
+from proxy.server.asgi import ARRIVES_IN_PIECES, ON_SHUTDOWN
 from proxy.server.connections.bounds import (
     ENDING_SECONDS,
     HEAD_BYTES,
@@ -186,6 +186,8 @@ class ClientConnection(RequestReader):
         cycle = self._latest
         if cycle is not None and not cycle.response_complete:
             cycle.keep_alive = False
+            if callable(end := cycle.scope.get(ON_SHUTDOWN)):
+                end()
         elif cycle is None or self._in_head or self._refused:
             self._watch()
         else:
