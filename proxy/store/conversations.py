@@ -6,44 +6,36 @@ holds what is atomic, ``commands.py`` sends it, and ``records.py`` reads stored 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.echoes import StoredBranch, StoredBranches
-from proxy.core.conversation.prefix import OWN_CHARACTERS, PrefixChain, split_id
+from proxy.core.conversation.prefix import PrefixChain, split_id
 from proxy.core.conversation.records import StoredState, TurnRecord
 from proxy.core.conversation.summary import NO_SYSTEMS, InnerSystems, PrefixSummary, SummaryRecipe
-from proxy.core.errors import StoreError, StoreFull, StoreUnavailable
+from proxy.core.errors import StoreError
 from proxy.core.events import Listener
 from proxy.core.ports import Lease
-from proxy.offload.threads import MANY_BYTES, MANY_MESSAGES
 from proxy.store import keys, scripts
 from proxy.store.codec import Codec
 from proxy.store.commands import RECALL_SECONDS, RECORD_SECONDS, CommandSender
 from proxy.store.lifetimes import Lifetimes, lifetime
-from proxy.store.listing import Listing, Used
+from proxy.store.listing import Listing
 from proxy.store.records import RecordReader
 from proxy.store.references import pack_reference, prepared_for
-from proxy.store.responses import BesideTurn, RedisResponses
-from proxy.store.turn_parts import TurnParts, part_turn
+from proxy.store.responses import RedisResponses
+from proxy.store.turn_writer import TurnWriter
 from proxy.store.turns import RedisTurns
-from proxy.store.usage import FULL, OUT_OF_MEMORY, STORE_FULL, OwnerUsage
+from proxy.store.usage import OwnerUsage
 
 NOTHING_STORED = StoredState()
-STORED_SYSTEMS = 20_000
-"""Digests of system messages that the store has; about 4 MB. What is removed here is only sent again. An agent with a
-clock in its system prompt adds one for each turn."""
 
 
 class RedisStore(RecordReader):
     """Conversations in Redis. It belongs to the event loop that uses it first.
 
-    Its state is the connection, the digests of stored system messages, and what ``listing`` and ``usage`` have yet to
-    write.
+    Its state is the connection, and what its parts hold.
 
     :param url: ``redis://``, ``rediss://``, ``unix://``; ``redis+cluster://`` or ``?cluster=true``
     :param codec: packs every stored value
@@ -78,12 +70,19 @@ class RedisStore(RecordReader):
         self._run = sender.run
         self._recalling, self._recording = sender.recalling, sender.recording
         self._lifetimes = lifetimes or Lifetimes(lifetime(ttl_seconds))
-        self._stored_systems: BoundedCache[tuple[str, bytes], bool] = BoundedCache(STORED_SYSTEMS)
         longest = self._lifetimes.longest
         self.turns = RedisTurns(sender, self.described)
         self.responses = RedisResponses(sender, codec, longest)
         self.listing = Listing(self.ask, longest)
         self.usage = OwnerUsage(self.ask, self._weigh, max_bytes=max_tenant_bytes, keep_seconds=longest)
+        self._writer = TurnWriter(
+            sender,
+            codec,
+            lifetimes=self._lifetimes,
+            responses=self.responses,
+            listing=self.listing,
+            usage=self.usage,
+        )
 
     async def recall(
         self, chain: PrefixChain, recipe: SummaryRecipe, systems: InnerSystems = NO_SYSTEMS
@@ -141,47 +140,9 @@ class RedisStore(RecordReader):
             branches.append(StoredBranch(chain.family + own.decode(), count, tip, raws, turns))
         return StoredBranches(branches, has_one_answer=bool(alone))
 
-    async def record(self, turn: TurnRecord) -> str:
-        """Append what a turn adds, in one atomic write; writing it twice changes nothing.
-
-        :returns: the id of the conversation that holds the turn now
-        :raises StoreFull: nothing more is stored for this credential, or for any
-        :raises StoreUnavailable: the store did not answer in time
-        """
-        owner = turn.owner or turn.tenant
-        if owner in self.usage.full:
-            raise StoreFull(FULL)
-        if len(turn.messages) > MANY_MESSAGES:
-            parts = await asyncio.to_thread(part_turn, turn, turn.stored_count)
-        else:
-            parts = part_turn(turn, turn.stored_count)
-        created = scripts.moment(turn.created_at)
-        beside = self.responses.beside_turn(owner, turn)
-        try:
-            # No other request has a turn of stored history, so its write is tried during an outage too.
-            with self._sender.writing(parts.size, probe=bool(turn.lease_name)):
-                own, beside = await self._record_beside(turn, parts, created, beside)
-                if own is None:  # earlier messages are gone by now, or a fork needs system messages of its own
-                    parts = part_turn(turn, 0)
-                    own = await self._record(turn, parts, 0, created)
-                if own is None:
-                    raise StoreError("The turn has no place in the store.", internal=f"of {turn.conversation}")
-        except StoreUnavailable as error:
-            if OUT_OF_MEMORY in error.internal:
-                raise StoreFull(STORE_FULL, internal=error.internal) from error
-            if beside is None or not self.responses.note_slots(error):
-                raise
-            return await self.record(turn)  # nothing was written
-        conversation = turn.chain.family + own[:OWN_CHARACTERS].decode()
-        self.listing.note(Used(owner, conversation, turn.name, created, self._lifetimes.of(turn.tenant).idle))
-        for system in parts.systems:
-            self._stored_systems.put((conversation, system.digest), value=True)
-        size = parts.size
-        try:
-            size += await self._keep_response(owner, turn, conversation, own, beside)
-        finally:
-            self.usage.note(owner, size, accepted=not turn.imported)
-        return conversation
+    def record(self, turn: TurnRecord) -> Coroutine[Any, Any, str]:
+        """Append what a turn adds, in one atomic write; see ``TurnWriter``."""
+        return self._writer.record(turn)
 
     async def keep_summary(
         self,
@@ -266,62 +227,6 @@ class RedisStore(RecordReader):
     def _recall(self, chain: PrefixChain, before: int, recipe: SummaryRecipe, systems: InnerSystems) -> Awaitable[Any]:
         arguments = scripts.recall_arguments(chain, before, recipe, systems)
         return self._run(scripts.RECALL, chain.family, *arguments)
-
-    async def _keep_response(
-        self, owner: str, turn: TurnRecord, conversation: str, own: bytes, beside: BesideTurn | None
-    ) -> int:
-        """Store a turn's response, unless the turn's own script has done so; return its bytes.
-
-        :param own: what that script returned; it is longer where a member of the response was missing
-        """
-        if turn.response is None:
-            return 0
-        if beside is None or len(own) != OWN_CHARACTERS:
-            return await self.responses.keep(owner, replace(turn.response, conversation=conversation))
-        self.responses.note_stored(conversation, beside)
-        return beside.size
-
-    async def _record_beside(
-        self, turn: TurnRecord, parts: TurnParts, created: str, beside: BesideTurn | None
-    ) -> tuple[bytes | None, BesideTurn | None]:
-        """Record a turn with its response; return its conversation's own id, and ``beside`` where that was stored."""
-        if beside is not None and parts.size <= MANY_BYTES and len(parts.new) <= MANY_MESSAGES:
-            own = await self._record(turn, parts, turn.stored_count, created, beside)
-            return own, beside if own is not None else None
-        return await self._record(turn, parts, turn.stored_count, created), None
-
-    def _record(
-        self, turn: TurnRecord, parts: TurnParts, skip: int, created: str, beside: BesideTurn | None = None
-    ) -> Awaitable[bytes | None]:
-        if parts.size > MANY_BYTES or len(parts.new) > MANY_MESSAGES:
-            return self._record_large(turn, parts, skip, created)
-        arguments = scripts.record_arguments(
-            turn,
-            parts,
-            created,
-            codec=self._codec,
-            skip=skip,
-            lifetime=self._lifetimes.of(turn.tenant),
-            stored_systems=self._stored_systems,
-            answered=beside.arguments if beside else (),
-        )
-        if beside is None:
-            return self._run(scripts.RECORD, turn.chain.family, *arguments)
-        names = (keys.family_prefix(turn.chain.family), *beside.names)
-        return self._sender.run_with_keys(scripts.RECORD, names, *arguments)
-
-    async def _record_large(self, turn: TurnRecord, parts: TurnParts, skip: int, created: str) -> bytes | None:
-        """Record a turn that takes long to pack, in a thread."""
-        pack = partial(
-            scripts.record_arguments,
-            codec=self._codec,
-            skip=skip,
-            lifetime=self._lifetimes.of(turn.tenant),
-            stored_systems=self._stored_systems,
-        )
-        arguments = await asyncio.to_thread(pack, turn, parts, created)
-        own: bytes | None = await self._sender.run_large(scripts.RECORD, turn.chain.family, *arguments)
-        return own
 
     async def _weigh(self, conversation: str) -> int:
         return int(await self._sender.read(scripts.WEIGH, conversation))

@@ -1,6 +1,6 @@
 """Stores responses that clients ask for again by their ids: the adapter of ``ResponseStore``.
 
-The script of a turn stores its response too (``conversations.py``, ``lua/answered.lua``). On a cluster a
+The script of a turn stores its response too (``turn_writer.py``, ``lua/answered.lua``). On a cluster a
 script of its own follows. A response is in its conversation's slot, so that deleting the conversation deletes it. It
 holds no message: its output is the conversation's. Long members, such as the tools that every response repeats, are
 stored once for each conversation.

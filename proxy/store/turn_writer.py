@@ -1,0 +1,149 @@
+"""Writes finished turns: their messages, their system messages and their responses.
+
+``RedisStore.record`` comes here when a response has ended. ``turn_parts.py`` splits the turn, ``scripts.py`` packs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import replace
+from functools import partial
+
+from proxy.core.bounded import BoundedCache
+from proxy.core.conversation.prefix import OWN_CHARACTERS
+from proxy.core.conversation.records import TurnRecord
+from proxy.core.errors import StoreError, StoreFull, StoreUnavailable
+from proxy.offload.threads import MANY_BYTES, MANY_MESSAGES
+from proxy.store import keys, scripts
+from proxy.store.codec import Codec
+from proxy.store.commands import CommandSender
+from proxy.store.lifetimes import Lifetimes
+from proxy.store.listing import Listing, Used
+from proxy.store.responses import BesideTurn, RedisResponses
+from proxy.store.turn_parts import TurnParts, part_turn
+from proxy.store.usage import FULL, OUT_OF_MEMORY, STORE_FULL, OwnerUsage
+
+STORED_SYSTEMS = 20_000
+"""Digests of system messages that the store has; about 4 MB. What is removed here is only sent again. An agent with a
+clock in its system prompt adds one for each turn."""
+
+
+class TurnWriter:
+    """Writes turns. Its state is the digests of system messages that the store has."""
+
+    def __init__(
+        self,
+        sender: CommandSender,
+        codec: Codec,
+        *,
+        lifetimes: Lifetimes,
+        responses: RedisResponses,
+        listing: Listing,
+        usage: OwnerUsage,
+    ) -> None:
+        self._sender = sender
+        self._codec = codec
+        self._lifetimes = lifetimes
+        self._responses = responses
+        self._listing = listing
+        self._usage = usage
+        self._stored_systems: BoundedCache[tuple[str, bytes], bool] = BoundedCache(STORED_SYSTEMS)
+
+    async def record(self, turn: TurnRecord) -> str:
+        """Append what a turn adds, in one atomic write; writing it twice changes nothing.
+
+        :returns: the id of the conversation that holds the turn now
+        :raises StoreFull: nothing more is stored for this credential, or for any
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        owner = turn.owner or turn.tenant
+        if owner in self._usage.full:
+            raise StoreFull(FULL)
+        if len(turn.messages) > MANY_MESSAGES:
+            parts = await asyncio.to_thread(part_turn, turn, turn.stored_count)
+        else:
+            parts = part_turn(turn, turn.stored_count)
+        created = scripts.moment(turn.created_at)
+        beside = self._responses.beside_turn(owner, turn)
+        try:
+            # No other request has a turn of stored history, so its write is tried during an outage too.
+            with self._sender.writing(parts.size, probe=bool(turn.lease_name)):
+                own, beside = await self._record_beside(turn, parts, created, beside)
+                if own is None:  # earlier messages are gone by now, or a fork needs system messages of its own
+                    parts = part_turn(turn, 0)
+                    own = await self._record(turn, parts, 0, created)
+                if own is None:
+                    raise StoreError("The turn has no place in the store.", internal=f"of {turn.conversation}")
+        except StoreUnavailable as error:
+            if OUT_OF_MEMORY in error.internal:
+                raise StoreFull(STORE_FULL, internal=error.internal) from error
+            if beside is None or not self._responses.note_slots(error):
+                raise
+            return await self.record(turn)  # nothing was written
+        conversation = turn.chain.family + own[:OWN_CHARACTERS].decode()
+        self._listing.note(Used(owner, conversation, turn.name, created, self._lifetimes.of(turn.tenant).idle))
+        for system in parts.systems:
+            self._stored_systems.put((conversation, system.digest), value=True)
+        size = parts.size
+        try:
+            size += await self._keep_response(owner, turn, conversation, own, beside)
+        finally:
+            self._usage.note(owner, size, accepted=not turn.imported)
+        return conversation
+
+    async def _keep_response(
+        self, owner: str, turn: TurnRecord, conversation: str, own: bytes, beside: BesideTurn | None
+    ) -> int:
+        """Store a turn's response, unless the turn's own script has done so; return its bytes.
+
+        :param own: what that script returned; it is longer where a member of the response was missing
+        """
+        if turn.response is None:
+            return 0
+        if beside is None or len(own) != OWN_CHARACTERS:
+            return await self._responses.keep(owner, replace(turn.response, conversation=conversation))
+        self._responses.note_stored(conversation, beside)
+        return beside.size
+
+    async def _record_beside(
+        self, turn: TurnRecord, parts: TurnParts, created: str, beside: BesideTurn | None
+    ) -> tuple[bytes | None, BesideTurn | None]:
+        """Record a turn with its response; return its conversation's own id, and ``beside`` where that was stored."""
+        if beside is not None and parts.size <= MANY_BYTES and len(parts.new) <= MANY_MESSAGES:
+            own = await self._record(turn, parts, turn.stored_count, created, beside)
+            return own, beside if own is not None else None
+        return await self._record(turn, parts, turn.stored_count, created), None
+
+    def _record(
+        self, turn: TurnRecord, parts: TurnParts, skip: int, created: str, beside: BesideTurn | None = None
+    ) -> Awaitable[bytes | None]:
+        if parts.size > MANY_BYTES or len(parts.new) > MANY_MESSAGES:
+            return self._record_large(turn, parts, skip, created)
+        arguments = scripts.record_arguments(
+            turn,
+            parts,
+            created,
+            codec=self._codec,
+            skip=skip,
+            lifetime=self._lifetimes.of(turn.tenant),
+            stored_systems=self._stored_systems,
+            answered=beside.arguments if beside else (),
+        )
+        if beside is None:
+            return self._sender.run(scripts.RECORD, turn.chain.family, *arguments)
+        names = (keys.family_prefix(turn.chain.family), *beside.names)
+        return self._sender.run_with_keys(scripts.RECORD, names, *arguments)
+
+    async def _record_large(self, turn: TurnRecord, parts: TurnParts, skip: int, created: str) -> bytes | None:
+        """Record a turn that takes long to pack, in a thread."""
+        pack = partial(
+            scripts.record_arguments,
+            codec=self._codec,
+            skip=skip,
+            lifetime=self._lifetimes.of(turn.tenant),
+            stored_systems=self._stored_systems,
+        )
+        arguments = await asyncio.to_thread(pack, turn, parts, created)
+        own: bytes | None = await self._sender.run_large(scripts.RECORD, turn.chain.family, *arguments)
+        return own
