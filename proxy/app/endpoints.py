@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
+from proxy.app.console import console_routes
 from proxy.app.dialects import MESSAGES, OTHER_PATHS, RESPONSES
 from proxy.app.forwarding import forwarding_endpoint
 from proxy.app.parts import Engine, StoredParts
@@ -85,6 +86,7 @@ class Endpoints:
         self._stored = stored
         self._engine = engine
         self._metrics = metrics
+        self._secret = secret
         self._traffic = TrafficReader(stored.traffic, settle_traffic, time.time)
         self._max_body_bytes = settings.server.max_body_mb * 1024 * 1024
         self._auth: Authenticator = PassthroughAuth(
@@ -124,6 +126,7 @@ class Endpoints:
             ).routes(),
             *LiveEventEndpoint(self.live_events, self._access).routes(),
             *TrafficEndpoints(self._traffic, self._operator).routes(),
+            *console_routes(self._operator, self._secret, self._traffic),
             *ModelEndpoints(parts.catalog, self._auth, parts.dialects.get(MESSAGES, OPENAI_ERRORS)).routes(),
             *self._token_counts(),
             *self._stored_responses(),

@@ -1,0 +1,224 @@
+"""Answers requests for pages: it checks who visits, reads forms, and turns errors into pages.
+
+``app/console.py`` gives it the families of pages. Every response has headers that keep other sites, and scripts that a
+message may hold, out (CSP level 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import parse_qsl, quote, unquote, urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from proxy.console.rendering import render
+from proxy.console.sessions import COOKIE, IDLE_SECONDS, Session, Sessions
+from proxy.console.static_files import static_file
+from proxy.console.visit import MAX_FIELDS, Visit, go_to, read_form
+from proxy.core.errors import Forbidden, TidemarkError
+from proxy.server.asgi import CLIENT_GONE, ClientGone
+from proxy.server.errors import error_lines, status_of
+
+Answer = Callable[[Visit], Awaitable[Response]]
+"""Answers one request of one path and method."""
+HOME = "/console"
+SIGN_IN = "/console/login"
+SIGN_OUT = "/console/logout"
+CONTENT_POLICY = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+SECURE_HEADERS = (
+    (b"content-security-policy", CONTENT_POLICY),
+    (b"cache-control", b"no-store"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"same-origin"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+)
+
+
+class Family(Protocol):
+    """A family of pages."""
+
+    def answers(self) -> Sequence[tuple[str, str, Answer]]:
+        """Return the method, path and answer of each page and form."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConsolePages:
+    """Serves the pages. It has no state of its own."""
+
+    sessions: Sessions
+    families: Sequence[Family]
+
+    def routes(self) -> list[BaseRoute]:
+        """Return a route for each page and form, for signing in and out, and for the files of ``static/``."""
+        pages = [
+            Route(path, self._guarded(answer), methods=[method])
+            for family in self.families
+            for method, path, answer in family.answers()
+        ]
+        return [
+            Route(SIGN_IN, self._secured(self._show_sign_in), methods=["GET"]),
+            Route(SIGN_IN, self._secured(self._sign_in), methods=["POST"]),
+            Route(SIGN_OUT, self._guarded(_sign_out), methods=["POST"]),
+            Route("/console/static/{name}", _serve_file, methods=["GET"]),
+            *pages,
+            Route("/console/{path:path}", self._guarded(_missing), methods=["GET"]),
+        ]
+
+    def _guarded(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+        """Return a handler that answers those who may see the console, and asks others to sign in."""
+
+        async def handle(request: Request) -> Response:
+            session = self.sessions.of(request)
+            if session is None and self.sessions.needs_sign_in and not self.sessions.is_allowed(request):
+                return await _to_sign_in(request)
+            if not self.sessions.needs_sign_in and not self.sessions.is_allowed(request):
+                raise Forbidden(
+                    "Without an admin token the console answers on this machine only. Set TIDEMARK_ADMIN_TOKEN for the "
+                    "server, restart it, and sign in."
+                )
+            form = await read_form(request) if request.method == "POST" else {}
+            current = session or self.sessions.new()
+            visit = Visit(request, current, self.sessions.form_token(current), self.sessions.needs_sign_in, form)
+            is_made_here = session is not None and self.sessions.is_form_token(session, form.get("csrf", ""))
+            response = await answer(visit) if is_made_here or request.method != "POST" else _confirmation(visit)
+            renewed = current if session is None else self.sessions.renewed(current)
+            if renewed is not None and COOKIE not in response.headers.get("set-cookie", ""):
+                self._write_cookie(request, response, renewed)
+            return response
+
+        return self._secured(handle)
+
+    def _secured(self, handle: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        """Return a handler that turns errors into pages, and adds the headers of every page."""
+
+        async def secured(request: Request) -> Response:
+            try:
+                response = await handle(request)
+            except TidemarkError as error:
+                response = self._error_page(request, error)
+            except ClientGone:
+                return Response(status_code=CLIENT_GONE)
+            response.raw_headers.extend(line for line in SECURE_HEADERS if line[0].decode() not in response.headers)
+            return response
+
+        return secured
+
+    def _error_page(self, request: Request, error: TidemarkError) -> Response:
+        status = status_of(error)
+        session = self.sessions.of(request)
+        body = render(
+            "error.html",
+            path=request.url.path,
+            code=status,
+            message=str(error),
+            csrf=self.sessions.form_token(session) if session else "",
+            can_sign_out=bool(session) and self.sessions.needs_sign_in,
+        )
+        response = Response(body, status, media_type="text/html")
+        response.raw_headers.extend(error_lines(error))
+        return response
+
+    async def _show_sign_in(self, request: Request) -> Response:
+        if not self.sessions.needs_sign_in or self.sessions.of(request) is not None:
+            return go_to(_target(request.query_params.get("next", "")))
+        return _sign_in_page(request.query_params.get("next", ""))
+
+    async def _sign_in(self, request: Request) -> Response:
+        """Compare the token. The form needs no token of its own: there is no session yet that another site could use.
+
+        A form that was sent after its session had ended is shown again, to be confirmed.
+        """
+        form = await read_form(request)
+        target, waiting = form.get("next", ""), form.get("waiting", "")
+        if not await self.sessions.is_admin_token(form.get("token", "")):
+            return _sign_in_page(target, 401, "This is not the admin token. Nothing was changed.", waiting)
+        session = self.sessions.new()
+        response = go_to(_target(target))
+        if waiting:
+            fields = dict(parse_qsl(waiting, keep_blank_values=True, max_num_fields=MAX_FIELDS))
+            response = _confirm(_target(target), fields, self.sessions.form_token(session), can_sign_out=True)
+        self._write_cookie(request, response, session)
+        return response
+
+    def _write_cookie(self, request: Request, response: Response, session: Session) -> None:
+        response.set_cookie(
+            COOKIE,
+            self.sessions.cookie(session),
+            max_age=IDLE_SECONDS,
+            path=HOME,
+            secure=_is_encrypted(request),
+            httponly=True,
+            samesite="strict",
+        )
+
+
+def _sign_in_page(target: str, status: int = 200, error: str = "", waiting: str = "") -> Response:
+    """Return the sign-in.
+
+    :param waiting: the fields of a form that is confirmed afterwards, as a browser sends them
+    """
+    body = render("sign_in.html", path=SIGN_IN, next=target, error=error, waiting=waiting, csrf="", can_sign_out=False)
+    return Response(body, status, media_type="text/html")
+
+
+async def _to_sign_in(request: Request) -> Response:
+    """Send a visitor to the sign-in, and back to the page afterwards; what a form holds is kept."""
+    path = request.url.path
+    if request.headers.get("accept", "").startswith("text/event-stream"):
+        return Response(status_code=401)
+    if request.method == "POST":
+        fields = {name: text for name, text in (await read_form(request)).items() if name != "csrf"}
+        error = "Your session has ended. Sign in to go on; what you entered is kept."
+        return _sign_in_page(quote(path), 401, error, urlencode(fields))
+    return go_to(SIGN_IN, next=quote(path)) if path != HOME else go_to(SIGN_IN)
+
+
+def _confirmation(visit: Visit) -> Response:
+    """Return a page that shows a form whose token is not this session's, for the visitor to send it once more."""
+    fields = {name: text for name, text in visit.form.items() if name != "csrf"}
+    return _confirm(visit.request.url.path, fields, visit.form_token, can_sign_out=visit.needs_sign_in, status=403)
+
+
+def _confirm(
+    target: str, fields: Mapping[str, str], form_token: str, *, can_sign_out: bool, status: int = 200
+) -> Response:
+    body = render("confirm.html", path=target, fields=fields, csrf=form_token, can_sign_out=can_sign_out)
+    return Response(body, status, media_type="text/html")
+
+
+def _target(wanted: str) -> str:
+    """Return a page of the console; any other address would lead a visitor to another site after the sign-in."""
+    path = unquote(wanted)
+    is_page = path.startswith(HOME + "/") and path.isprintable() and not {"\\", "?", "#"} & set(path)
+    return quote(path) if is_page and ".." not in path and not path.startswith(SIGN_IN) else HOME
+
+
+def _is_encrypted(request: Request) -> bool:
+    """Return whether the visitor's connection has TLS, also where a reverse proxy ends it."""
+    return "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", ""))
+
+
+async def _sign_out(visit: Visit) -> Response:
+    response = go_to(SIGN_IN if visit.needs_sign_in else HOME)
+    response.delete_cookie(COOKIE, path=HOME, httponly=True, samesite="strict")
+    return response
+
+
+async def _missing(visit: Visit) -> Response:
+    return visit.page("error.html", 404, code=404, message="The console has no such page.")
+
+
+async def _serve_file(request: Request) -> Response:
+    response = static_file(request.path_params["name"])
+    response.raw_headers.extend(line for line in SECURE_HEADERS if line[0].decode() not in response.headers)
+    return response

@@ -1,0 +1,92 @@
+"""Draws plots of figures over time as coordinates; ``templates/plot.html`` writes them as SVG.
+
+``overview.py`` gives it the points. A plot has at most two series, which differ in dash as well as in colour.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+WIDTH = 320
+HEIGHT = 120
+LEFT = 4
+TOP = 14
+BOTTOM = 18
+"""Units of the drawing that are free at its edges, for labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One figure over time."""
+
+    name: str
+    values: Sequence[float | None]
+    """One for each point, oldest first; None where there was nothing to measure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A drawing of one or two series, with a table of the same figures."""
+
+    title: str
+    unit: str
+    """``count`` or ``seconds``, which says how figures are written."""
+    starts: Sequence[int]
+    """The Unix time of each point, in seconds."""
+    series: Sequence[Series]
+
+    @property
+    def id(self) -> str:
+        """The plot's name in the page."""
+        return "plot-" + self.title.lower().replace(" ", "-")
+
+    @property
+    def top(self) -> float:
+        """The value at the upper edge: the smallest round number above all values."""
+        return _round_up(max((value for line in self.series for value in line.values if value is not None), default=0))
+
+    @property
+    def has_values(self) -> bool:
+        """Whether there is anything but zeros to draw."""
+        return any(value for line in self.series for value in line.values)
+
+    def paths(self) -> Sequence[str]:
+        """Return the path of each series, as the attribute ``d`` has it; a gap stays where a value is missing."""
+        return [self._path(line.values) for line in self.series]
+
+    def area(self) -> str:
+        """Return the path of the area below the first series."""
+        values = self.series[0].values
+        if not values:
+            return ""
+        base = HEIGHT - BOTTOM
+        points = [f"L{self._x(place)} {self._y(value or 0)}" for place, value in enumerate(values)]
+        return f"M{self._x(0)} {base}{''.join(points)}L{self._x(len(values) - 1)} {base}Z"
+
+    def _path(self, values: Sequence[float | None]) -> str:
+        pieces: list[str] = []
+        is_drawing = False
+        for place, value in enumerate(values):
+            if value is not None:
+                pieces.append(f"{'L' if is_drawing else 'M'}{self._x(place)} {self._y(value)}")
+                if not is_drawing:
+                    pieces.append("h0.01")  # a point of its own is seen, too
+            is_drawing = value is not None
+        return "".join(pieces)
+
+    def _x(self, place: int) -> str:
+        steps = max(1, len(self.starts) - 1)
+        return f"{LEFT + (WIDTH - 2 * LEFT) * place / steps:.1f}"
+
+    def _y(self, value: float) -> str:
+        return f"{HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * min(1.0, value / (self.top or 1)):.1f}"
+
+
+def _round_up(value: float) -> float:
+    """Return the next of 1, 2, 5, 10, 20, 50, ..."""
+    if value <= 0:
+        return 1
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(float(f"{step * power:.10g}") for step in (1, 2, 5, 10) if value <= step * power * (1 + 1e-9))
