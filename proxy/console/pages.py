@@ -43,7 +43,7 @@ SECURE_HEADERS = (
 )
 
 
-class Family(Protocol):
+class PageFamily(Protocol):
     """A family of pages."""
 
     def answers(self) -> Sequence[tuple[str, str, Answer]]:
@@ -56,7 +56,7 @@ class ConsolePages:
     """Serves the pages. It has no state of its own."""
 
     sessions: Sessions
-    families: Sequence[Family]
+    families: Sequence[PageFamily]
 
     def routes(self) -> list[BaseRoute]:
         """Return a route for each page and form, for signing in and out, and for the files of ``static/``."""
