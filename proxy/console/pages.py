@@ -26,6 +26,8 @@ from proxy.server.errors import error_lines, status_of
 Answer = Callable[[Visit], Awaitable[Response]]
 """Answers one request of one path and method."""
 HOME = "/console"
+EVENTS = "/console/events"
+"""What happens to all conversations; the pages' script listens to it."""
 SIGN_IN = "/console/login"
 SIGN_OUT = "/console/logout"
 CONTENT_POLICY = (
@@ -174,8 +176,6 @@ def _sign_in_page(target: str, status: int = 200, error: str = "", waiting: str 
 async def _to_sign_in(request: Request) -> Response:
     """Send a visitor to the sign-in, and back to the page afterwards; what a form holds is kept."""
     path = request.url.path
-    if request.headers.get("accept", "").startswith("text/event-stream"):
-        return Response(status_code=401)
     if request.method == "POST":
         fields = {name: text for name, text in (await read_form(request)).items() if name != "csrf"}
         error = "Your session has ended. Sign in to go on; what you entered is kept."

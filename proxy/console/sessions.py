@@ -65,6 +65,15 @@ class Sessions:
         """Return whether a request may see pages without a session: by its header, or from this machine."""
         return self._access.grants(request)
 
+    def require(self, request: Request) -> None:
+        """Refuse a request of somebody who may not see the console; the operator, who may, is no tenant.
+
+        :raises NotAuthenticated: it has no session that goes on, and no admin token
+        :raises Forbidden: no token is configured, and the request does not come from this machine alone
+        """
+        if not (self.needs_sign_in and self.of(request)):
+            self._access.require(request)
+
     def new(self) -> Session:
         """Return a new session."""
         return Session(os.urandom(_ID_BYTES), int(self._clock()))

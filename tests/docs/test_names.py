@@ -176,7 +176,7 @@ def test_every_variable_that_is_mentioned_exists() -> None:
 
 
 def test_endpoints_are_listed_both_ways(tmp_path: Path) -> None:
-    """Method and path, as the application has them: those of the console on its page, all others on that of the wire."""
+    """Method and path, as the application has them: the console's on its page, all others on that of the wire."""
     settings = load(None, {"HOME": str(tmp_path)})
     app = create_app(settings, store_url="redis://127.0.0.1:1", secret=b"s", warn=lambda _: None)
     routes = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ from proxy.archive.live_events import Listening, LiveEventHub, PlacedEvent
 from proxy.core.conversation.prefix import owner_of
 from proxy.core.errors import InvalidRequest, TidemarkError
 from proxy.core.live_events import LiveEventPosition, read_position
-from proxy.server.access import ConversationAccess
+from proxy.core.ports import Caller
 from proxy.server.asgi import ON_SHUTDOWN, CancelOnDisconnect, ClientGone, Response, read_body
 from proxy.server.keepalive import COMMENT, EVENT_STREAM
 
@@ -40,12 +40,14 @@ class LiveEventEndpoint:
     """Serves the stream, as an ASGI application."""
 
     hub: LiveEventHub
-    access: ConversationAccess
+    caller_of: Callable[[Request], Caller | None]
+    """Returns whose events a request may get, None for the operator; it raises an error for anybody else."""
+    path: str = PATH
     keepalive_seconds: float = KEEPALIVE_SECONDS
 
     def routes(self) -> list[BaseRoute]:
         """Return the route."""
-        return [Route(PATH, self, methods=["GET"])]
+        return [Route(self.path, self, methods=["GET"])]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one listener until it leaves, is dropped, or has listened for long enough."""
@@ -53,7 +55,7 @@ class LiveEventEndpoint:
         try:
             await read_body(receive, scope["headers"], MAX_BODY_BYTES)
             request = Request(scope)
-            caller = self.access.caller(request)
+            caller = self.caller_of(request)
             after = _last_event(request)
             if scope["method"] == "HEAD":
                 await response.send_whole(200, HEADERS, b"")
