@@ -33,6 +33,7 @@ from proxy.store.codec import Codec
 from proxy.telemetry.live_events import LiveEventPublisher
 from proxy.telemetry.logging import FactLog
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.state import WorkerState
 from proxy.telemetry.traffic import TrafficCounter
 
 _NOT_FOUND = "Tidemark has no {method} {path}. It serves POST {dialects} and GET /v1/models."
@@ -63,7 +64,7 @@ def create_app(
     stored = StoredParts(settings, store_url, warn, emit_live, codec=codec, dialects=dialects)
     live_events.publishers.append(stored.live_events.publish)
     stored.store.listing.on_used = live_events.note_updated
-    traffic = TrafficCounter(stored.traffic, time.time, metrics.hand_over)
+    traffic = TrafficCounter(stored.traffic, time.time, metrics.hand_over, metrics.state.add_store_time)
     metrics.count_traffic = traffic.add
     flushing = Flushing(settings, store_url, emit, stored.codec, stored.store)
     stored.deletion_hooks.append(flushing)  # also while it is off, because entries may remain from when it was on
@@ -74,15 +75,21 @@ def create_app(
         stored, engine, relay, secret=secret, metrics=metrics.render, settle_traffic=traffic.settle, emit=emit
     )
 
+    metrics.state.read = lambda: WorkerState(
+        relay.streams, engine.preparation.running(), engine.writer.resting(), stored.store.is_well
+    )
+
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         stored.parts.upstream.warm()
         await stored.live.start()
         if flushing.enabled:
             flushing.start(work=settings.memory_flush.worker)
+        metrics.state.start()
         yield
         await endpoints.live_events.aclose()
         metrics.hand_over()
+        metrics.state.end()
         await relay.settle()
         await engine.preparation.aclose()
         await flushing.aclose()

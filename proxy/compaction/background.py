@@ -97,6 +97,10 @@ class BackgroundCompaction:
         except (TimeoutError, StoreError):
             return None
 
+    def running(self) -> int:
+        """Return how many preparations run now."""
+        return len(self._tasks)
+
     async def aclose(self) -> None:
         """Cancel the running preparations and release their leases, so that another worker can begin them."""
         for task in self._tasks:

@@ -46,6 +46,8 @@ class Relay:
         self._counter = counter
         self._recorder = recorder = Recorder(store, emit, timer, emits_stored=emits_stored)
         self._on_failure = recorder.report_failure
+        self.streams = 0
+        """The streams on their way to clients now."""
 
     async def whole(self, reply: UpstreamReply, turn: PendingTurn) -> tuple[bytes, Ending]:
         """Gather a reply that is no stream, so that a broken one can still be answered with a proper status.
@@ -83,6 +85,7 @@ class Relay:
         codings = codings_of(reply.headers)
         if turn.give_up is not None and codings:  # no reader finds our event in packed bytes later
             return await self._unreadable(reply, turn)
+        self.streams += 1
         stream = _Stream(turn.dialect.fold_stream() if are_known(codings) else None, self._on_failure, codings)
         reader = stream.reader
         broken: UpstreamBroken | None = None
@@ -105,6 +108,7 @@ class Relay:
                 self._end_without_client(turn, reader)
             raise
         finally:
+            self.streams -= 1
             await reply.close()
         return ending
 

@@ -209,6 +209,11 @@ class RedisStore(RecordReader):
         await self.usage.forgotten(owner)
         return bool(deleted)
 
+    @property
+    def is_well(self) -> bool:
+        """Whether the store answers and takes writes, as far as is known."""
+        return self._sender.backoff.is_well
+
     async def ping(self) -> None:
         """Write one key, during an outage too, to learn whether the store takes writes.
 

@@ -32,10 +32,11 @@ class RedisLiveEvents:
         self._ask = ask
         self._codec = codec
 
-    async def publish(self, events: Sequence[LiveEvent]) -> None:
-        """Add a batch; nothing is stored where nobody listens."""
+    async def publish(self, events: Sequence[LiveEvent]) -> bool:
+        """Add a batch, and return whether somebody listens; otherwise nothing is stored."""
         batch = self._codec.pack_json([(event.kind, event.owner, event.fields) for event in events])
-        await self._ask("EVAL", _ADD, 1, keys.EVENTS, batch, MAX_BATCHES, STORED_SECONDS)
+        added = await self._ask("EVAL", _ADD, 1, keys.EVENTS, batch, MAX_BATCHES, STORED_SECONDS)
+        return added is not None
 
     async def newest(self) -> str:
         """Return the id of the newest batch. From now on batches are stored, for a minute after the last call."""

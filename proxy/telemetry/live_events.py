@@ -1,7 +1,8 @@
-"""Makes live events of a worker's events, and publishes them in batches, about five times a second.
+"""Makes live events of a worker's events, and publishes them in batches.
 
-It listens to compactions and learned windows; the list of conversations reports each stored turn. A request adds one
-entry to a dictionary, and no request waits for the publishing.
+A batch goes out five times a second while somebody listens, else once a second. It has compactions and learned windows;
+the list of conversations reports each stored turn. A request adds one entry to a dictionary, and no request waits for
+the publishing.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from proxy.core.events import (
 from proxy.core.live_events import LiveEvent
 
 BATCH_SECONDS = 0.2
+UNHEARD_SECONDS = 1.0
+"""The pause between two batches while nobody listens. The store takes none then, and its answer says so."""
 MAX_EVENTS = 1000
 """The most compactions and windows of one batch, and the most updated conversations; others are left out."""
 SECONDS_DIGITS = 3
 Fields = dict[str, str | int | float]
-Publish = Callable[[Sequence[LiveEvent]], Awaitable[None]]
+Publish = Callable[[Sequence[LiveEvent]], Awaitable[bool]]
 
 
 class LiveEventPublisher:
@@ -42,6 +45,7 @@ class LiveEventPublisher:
         self._events: list[LiveEvent] = []
         self._updated: dict[str, str] = {}
         """The owner of each conversation with a new turn."""
+        self._is_heard = False
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -69,7 +73,8 @@ class LiveEventPublisher:
 
     def _publish_soon(self) -> None:
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(BATCH_SECONDS, self._begin)
+            seconds = BATCH_SECONDS if self._is_heard else UNHEARD_SECONDS
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._begin)
 
     def _begin(self) -> None:
         self._timer = None
@@ -86,9 +91,11 @@ class LiveEventPublisher:
             for conversation, owner in updated.items()
         ]
         if events:
+            is_heard = False
             for publish in self.publishers:
                 with suppress(StoreError):
-                    await publish(events)
+                    is_heard |= await publish(events)
+            self._is_heard = is_heard
 
 
 def _live_event(event: Event) -> LiveEvent | None:

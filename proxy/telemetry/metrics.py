@@ -36,6 +36,7 @@ from proxy.core.events import (
     WindowLearned,
 )
 from proxy.core.traffic import TrafficFigures
+from proxy.telemetry.flush_series import FlushSeries
 from proxy.telemetry.gathering import (
     FIRST_BYTE_SECONDS,
     OVERHEAD_SECONDS,
@@ -44,6 +45,7 @@ from proxy.telemetry.gathering import (
     traffic_of,
 )
 from proxy.telemetry.series import Family, SeriesRegistry
+from proxy.telemetry.state import StateSeries
 
 MAX_MODELS = 100
 """The most values of the label ``model``. Clients choose the names, and each costs some 50 time series."""
@@ -86,6 +88,7 @@ class Metrics:
         )
         self._before = self.registry.counter("tokens_before", "Tokens of requests as they came in.", ("model",))
         self._after = self.registry.counter("tokens_after", "Tokens of requests as they went on.", ("model",))
+        self._saved = self.registry.counter("tokens_saved", "Tokens by which requests got smaller.", ("model",))
         self._prompt = self.registry.counter(
             "upstream_prompt_tokens", "Input tokens by the upstream's count.", ("model",)
         )
@@ -102,26 +105,13 @@ class Metrics:
         self._breaker = self.registry.counter(
             "breaker_changes", "Changes of summarizers' breakers.", ("strategy", "state")
         )
-        self._failures = self.registry.counter("summary_failures", "Summaries that failed.", ("strategy",))
+        self._failures = self.registry.counter("summary_failures", "Summaries that failed.", ("strategy", "model"))
         self._full = self.registry.counter(
             "context_full", "Requests above 95 % of their limit, with no more to summarize.", ()
         )
         self._degraded = self.registry.counter("store_degraded", "Times the store did not answer.", ("operation",))
         self._broken = self.registry.counter("store_broken_records", "Times a stored record could not be read.", ())
-        self._flushes = self.registry.counter(
-            "flushes", "Times messages left the context and were queued, or not.", ("outcome",)
-        )
-        self._deliveries = self.registry.counter(
-            "flush_deliveries", "Entries of the flush queue offered to consumers.", ("consumer", "outcome")
-        )
-        self._queue = self.registry.gauge(
-            "flush_queue_length", "Entries that a consumer has still to take.", ("consumer",)
-        )
-        self._age = self.registry.gauge("flush_queue_age_seconds", "Age of the oldest of them.", ("consumer",))
-        self._lost = self.registry.gauge(
-            "flush_lost", "Entries that made way before a consumer took them.", ("consumer",)
-        )
-        self._letters = self.registry.gauge("flush_dead_letters", "Dead letters that are kept.", ())
+        self._count_flush = FlushSeries(self.registry)
         self._seconds = self.registry.histogram(
             "request_seconds",
             "First byte of the request to last of the response.",
@@ -140,6 +130,13 @@ class Metrics:
         self._compaction = self.registry.histogram(
             "compaction_seconds", "Time to make and store a summary.", ("strategy",), COMPACTION_SECONDS
         )
+        self._summarizer = self.registry.histogram(
+            "summarizer_seconds",
+            "Time until a summary was made and stored, or failed.",
+            ("strategy", "model"),
+            COMPACTION_SECONDS,
+        )
+        self.state = StateSeries(self.registry)
 
     def __call__(self, event: Event) -> None:
         """Count one event."""
@@ -155,7 +152,7 @@ class Metrics:
             case RecordBroken():
                 self._broken.inc()
             case FlushQueued() | FlushDropped() | FlushDelivered() | FlushFailed() | FlushBuried() | FlushWaiting():
-                self._flushed(event)
+                self._count_flush(event)
             case CompactionStarted() | CompactionGivenUp() | WindowLearned():
                 pass  # the log reports these, and the live events
             case TurnStored() | FlushDelayed() | FlushLost():
@@ -169,10 +166,15 @@ class Metrics:
             case ConversationCompacted():
                 self._compactions.labels(event.strategy).inc()
                 self._compaction.labels(event.strategy).observe(event.seconds)
+                if event.trigger != "swap":  # then the summary was prepared before
+                    self._time_summarizer(event)
             case SummaryPrepared():
                 self._prepared.labels(event.strategy).inc()
+                self._time_summarizer(event)
             case SummaryFailed():
-                self._failures.labels(event.strategy).inc()
+                model = self._summarized_model(event.model)
+                self._failures.labels(event.strategy, model).inc()
+                self._summarizer.labels(event.strategy, model).observe(event.seconds)
                 if self.count_traffic is not None:
                     self._failed_summaries += 1
                     self._hand_over_soon()
@@ -181,38 +183,17 @@ class Metrics:
             case _:
                 assert_never(event)
 
-    def _flushed(
-        self, event: FlushQueued | FlushDropped | FlushDelivered | FlushFailed | FlushBuried | FlushWaiting
-    ) -> None:
-        """Count an event of the memory flush."""
-        match event:
-            case FlushQueued():
-                self._flushes.labels("queued").inc()
-            case FlushDropped():
-                self._flushes.labels("dropped").inc()
-            case FlushDelivered():
-                self._deliveries.labels(event.consumer, "delivered").inc()
-            case FlushFailed():
-                self._deliveries.labels(event.consumer, "failed").inc()
-            case FlushBuried():
-                self._deliveries.labels(event.consumer, "dead").inc()
-            case FlushWaiting():
-                self._queue.labels(event.consumer).set(event.entries)
-                self._age.labels(event.consumer).set(event.seconds)
-                self._lost.labels(event.consumer).set(event.lost)
-                self._letters.set(event.dead)
-            case _:
-                assert_never(event)
-
     def render(self) -> tuple[bytes, str]:
         """Return the metrics in Prometheus' text format, with the content type."""
         if self._shared is not None:
             self.hand_over()
+            self.state.sample()
         return self.registry.render()
 
     def collect(self) -> Iterable[Family]:
         """Update the series before the registry collects them; return no series of its own."""
         self.hand_over()
+        self.state.sample()
         return ()
 
     def hand_over(self) -> None:
@@ -236,6 +217,7 @@ class Metrics:
             for counter, tokens in (
                 (self._before, requests.before),
                 (self._after, requests.after),
+                (self._saved, requests.saved),
                 (self._prompt, requests.prompt),
                 (self._cached, requests.cached),
                 (self._completion, requests.completion),
@@ -264,6 +246,21 @@ class Metrics:
     def _hand_over_soon(self) -> None:
         if self._hand_over_timer is None:
             self._hand_over_timer = asyncio.get_running_loop().call_later(HAND_OVER_SECONDS, self.hand_over)
+
+    def _time_summarizer(self, event: ConversationCompacted | SummaryPrepared) -> None:
+        self._summarizer.labels(event.strategy, self._summarized_model(event.model)).observe(event.seconds)
+
+    def _summarized_model(self, name: str) -> str:
+        """Return the label of a model whose conversation was to be summarized.
+
+        It may not have answered yet, so such models get half of the labels at most.
+        """
+        name = name.encode("utf-8", "replace").decode()[:_MAX_NAME_CHARACTERS]
+        if name not in self._models:
+            if len(self._models) >= MAX_MODELS // 2:
+                return OTHER
+            self._models.add(name)
+        return name
 
     def _label(self, event: RequestServed) -> str:
         """Return the model's name, if it has a label or may still get one, else ``other``.

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
@@ -55,6 +57,10 @@ class SeriesRegistry(CollectorRegistry):
         """Create a gauge whose value comes from the store, so that the newest of all workers' values is right."""
         return Gauge(name, what, labels, namespace=NAMESPACE, registry=self, multiprocess_mode="mostrecent")
 
+    def live_gauge(self, name: str, what: str) -> Gauge:
+        """Create a gauge that is the sum over the workers."""
+        return Gauge(name, what, (), namespace=NAMESPACE, registry=self, multiprocess_mode="livesum")
+
     def histogram(self, name: str, what: str, labels: Sequence[str], bounds: Sequence[float]) -> Times:
         """Create a histogram of seconds."""
         return Times(name, what, labels, namespace=NAMESPACE, registry=self, buckets=bounds)
@@ -64,5 +70,18 @@ class SeriesRegistry(CollectorRegistry):
         registry: CollectorRegistry = self
         if self._shared is not None:
             registry = CollectorRegistry()
+            _forget_ended(self._shared)
             MultiProcessCollector(registry, str(self._shared))  # type: ignore[no-untyped-call]
         return generate_latest(registry), CONTENT_TYPE_LATEST
+
+
+def _forget_ended(shared: Path) -> None:
+    """Remove what ended workers show of their state; a worker that was killed could not."""
+    for path in shared.glob("gauge_livesum_*.db"):
+        try:
+            os.kill(int(path.stem.rpartition("_")[2]), 0)
+        except ProcessLookupError:
+            with suppress(OSError):
+                path.unlink()
+        except (ValueError, OSError):
+            continue

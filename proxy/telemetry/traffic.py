@@ -7,6 +7,7 @@ No request waits for the writing. While the store does not answer, the figures w
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -32,13 +33,22 @@ class TrafficCounter:
     has a number, so that one whose answer was lost counts once.
 
     :param clock: Unix time in seconds
+    :param on_written: is given the seconds of each write
     :param gather: calls ``add`` with what is gathered and was not added yet
     """
 
-    def __init__(self, store: TrafficStore, clock: Callable[[], float], gather: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: TrafficStore,
+        clock: Callable[[], float],
+        gather: Callable[[], None],
+        on_written: Callable[[float], None] = lambda _: None,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._gather = gather
+        self._on_written = on_written
+        self._timer = time.perf_counter
         self._writer = uuid.uuid4().hex
         self._number = 0
         self._batch: dict[int, TrafficFigures] = {}
@@ -91,5 +101,7 @@ class TrafficCounter:
                     for minute in sorted(self._waiting)[:BATCH_MINUTES]:
                         self._batch[minute] = self._waiting.pop(minute)
                 with suppress(RecordUnreadable):  # another version's key: the same batch would fail again
+                    started = self._timer()
                     await self._store.add(self._writer, self._number, self._batch)
+                    self._on_written(self._timer() - started)
                 self._batch = {}

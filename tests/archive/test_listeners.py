@@ -27,9 +27,10 @@ class Feed:
         self.batches: list[tuple[str, Sequence[LiveEvent]]] = []
         self.readings = 0
 
-    async def publish(self, events: Sequence[LiveEvent]) -> None:
+    async def publish(self, events: Sequence[LiveEvent]) -> bool:
         """Add a batch."""
         self.batches.append((f"{len(self.batches) + 1}-0", events))
+        return True
 
     async def newest(self) -> str:
         """The newest batch's id."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -20,11 +21,13 @@ from proxy.core.events import (
     RequestServed,
     StoreDegraded,
     SummaryFailed,
+    SummaryPrepared,
     TurnStored,
 )
 from proxy.core.report import Report, Usage
 from proxy.telemetry.gathering import REQUEST_SECONDS
 from proxy.telemetry.metrics import MAX_MODELS, OTHER, Metrics
+from proxy.telemetry.state import WorkerState
 
 SERVED = RequestServed(
     "/v1/chat/completions",
@@ -117,7 +120,7 @@ def test_compactions_failures_and_the_store_are_counted() -> None:
     metrics(TurnStored("c", 2, 100, 0.001))
     assert value(metrics, "tidemark_compactions_total", strategy="extractive") == 1
     assert value(metrics, "tidemark_compaction_seconds_sum", strategy="extractive") == 0.2
-    assert value(metrics, "tidemark_summary_failures_total", strategy="llm") == 1
+    assert value(metrics, "tidemark_summary_failures_total", strategy="llm", model="m") == 1
     assert value(metrics, "tidemark_store_degraded_total", operation="recall") == 1
 
 
@@ -214,3 +217,57 @@ def test_two_apps_in_one_process_do_not_share_their_numbers() -> None:
     first, second = Metrics(), Metrics()
     first(SERVED)
     assert value(second, "tidemark_request_seconds_count", model="gpt-4o") is None
+
+
+def test_a_summarizers_time_and_failures_are_counted_by_model() -> None:
+    """Swapping in a prepared summary takes no summarizer's time."""
+    metrics = Metrics()
+    metrics(SummaryPrepared("c", "m", "llm", 3, 20, 2.0))
+    metrics(ConversationCompacted("c", "m", "llm", 3, 100, 20, 0.0, trigger="swap"))
+    metrics(SummaryFailed("c", "m", "llm", "timeout", "deterministic", 60.0))
+    assert value(metrics, "tidemark_summarizer_seconds_count", strategy="llm", model="m") == 2
+    assert value(metrics, "tidemark_summarizer_seconds_sum", strategy="llm", model="m") == 62.0
+    assert value(metrics, "tidemark_summary_failures_total", strategy="llm", model="m") == 1
+
+
+def test_models_whose_summaries_fail_take_half_of_the_labels_at_most() -> None:
+    """None of them has answered yet, so their names may be made up."""
+    metrics = Metrics()
+    for number in range(MAX_MODELS):
+        metrics(SummaryFailed("c", f"made-up-{number}", "llm", "timeout", "deterministic", 1.0))
+    assert value(metrics, "tidemark_summary_failures_total", strategy="llm", model=OTHER) == MAX_MODELS // 2
+    metrics(SERVED)
+    assert value(metrics, "tidemark_request_seconds_count", model="gpt-4o") == 1
+
+
+def test_tokens_saved_are_those_of_requests_that_got_smaller() -> None:
+    """An answer of our own forwards nothing and saves nothing."""
+    metrics = Metrics()
+    metrics(SERVED)
+    metrics(replace(SERVED, report=Report("c", "t", 1000, "none", 500, 500)))
+    metrics(replace(SERVED, report=Report("c", "t", 1000, "none", 500, 0)))
+    assert value(metrics, "tidemark_tokens_saved_total", model="gpt-4o") == 500
+
+
+async def sampled(states: list[WorkerState]) -> Metrics:
+    """Metrics that sampled a worker in these states, a moment apart."""
+    metrics = Metrics()
+    for state in states:
+        metrics.state.read = lambda state=state: state
+        metrics.render()
+        await asyncio.sleep(0.01)
+    return metrics
+
+
+def test_a_workers_state_is_sampled_for_each_scrape() -> None:
+    """The newest one counts, and an outage counts from one sample to the next."""
+    busy = WorkerState(streams=3, preparations=2, open_breakers=1, is_store_well=False)
+    metrics = asyncio.run(sampled([WorkerState(), busy, busy]))
+    assert value(metrics, "tidemark_streams_in_flight") == 3
+    assert value(metrics, "tidemark_preparations_in_flight") == 2
+    assert value(metrics, "tidemark_summarizers_resting") == 1
+    seconds = value(metrics, "tidemark_store_degraded_seconds_total")
+    assert seconds is not None
+    assert seconds > 0.01
+    metrics.state.end()
+    assert value(metrics, "tidemark_streams_in_flight") == 0

@@ -11,8 +11,8 @@ from proxy.core.live_events import LiveEvent
 class LiveEventFeed(Protocol):
     """Carries batches of events. Only the newest batches are stored, and only while somebody listens."""
 
-    async def publish(self, events: Sequence[LiveEvent]) -> None:
-        """Add a batch; nothing is stored where nobody listens.
+    async def publish(self, events: Sequence[LiveEvent]) -> bool:
+        """Add a batch, and return whether somebody listens; otherwise nothing is stored.
 
         :raises StoreUnavailable: the store did not answer in time
         """
