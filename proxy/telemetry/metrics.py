@@ -53,6 +53,8 @@ OTHER = "other"
 _MAX_NAME_CHARACTERS = 100
 HAND_OVER_SECONDS = 1.0
 """The longest delay until a scrape of one worker includes another's requests, and until its figures are written."""
+ALONE_SECONDS = 2.0
+"""The longest delay until the figures of a single worker are written; a scrape of it is exact anyway."""
 
 COMPACTION_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0)
 
@@ -245,7 +247,8 @@ class Metrics:
 
     def _hand_over_soon(self) -> None:
         if self._hand_over_timer is None:
-            self._hand_over_timer = asyncio.get_running_loop().call_later(HAND_OVER_SECONDS, self.hand_over)
+            seconds = ALONE_SECONDS if self._shared is None else HAND_OVER_SECONDS
+            self._hand_over_timer = asyncio.get_running_loop().call_later(seconds, self.hand_over)
 
     def _time_summarizer(self, event: ConversationCompacted | SummaryPrepared) -> None:
         self._summarizer.labels(event.strategy, self._summarized_model(event.model)).observe(event.seconds)
