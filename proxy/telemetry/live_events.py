@@ -1,8 +1,8 @@
 """Makes live events of a worker's events, and publishes them in batches.
 
-A batch goes out five times a second while somebody listens, else once a second. It has compactions and learned windows;
-the list of conversations reports each stored turn. A request adds one entry to a dictionary, and no request waits for
-the publishing.
+A batch goes out five times a second while somebody listens, else every two seconds. It has compactions and learned
+windows; the list of conversations reports each stored turn. A request adds one entry to a dictionary, and no request
+waits for the publishing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from proxy.core.events import (
 from proxy.core.live_events import LiveEvent
 
 BATCH_SECONDS = 0.2
-UNHEARD_SECONDS = 1.0
+UNHEARD_SECONDS = 2.0
 """The pause between two batches while nobody listens. The store takes none then, and its answer says so."""
 MAX_EVENTS = 1000
 """The most compactions and windows of one batch, and the most updated conversations; others are left out."""
