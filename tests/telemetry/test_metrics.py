@@ -70,6 +70,23 @@ asyncio.run(main())
 """Two workers' metrics on one folder, and what the second tells of the first."""
 
 
+STATE = """
+import os, signal, sys
+from pathlib import Path
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.state import WorkerState
+
+metrics = Metrics(Path(sys.argv[1]))
+metrics.state.read = lambda: WorkerState(streams=int(sys.argv[2]))
+page = metrics.render()[0].decode()
+print(next(line for line in page.splitlines() if line.startswith("tidemark_streams_in_flight")), flush=True)
+if sys.argv[3] == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+sys.stdin.read()
+"""
+"""A worker with so many streams, and the gauge of all workers that it shows."""
+
+
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:
     """One sample as Prometheus would read it."""
     return metrics.registry.get_sample_value(name, labels)
@@ -271,3 +288,24 @@ def test_a_workers_state_is_sampled_for_each_scrape() -> None:
     assert seconds > 0.01
     metrics.state.end()
     assert value(metrics, "tidemark_streams_in_flight") == 0
+
+
+def test_a_killed_workers_streams_leave_the_sum(tmp_path: Path) -> None:
+    """It could not say that it ended; the next scrape sees that its process is gone."""
+    shown: list[str] = []
+    running: list[subprocess.Popen[bytes]] = []
+    for streams, end in ((3, "living"), (4, "killed"), (1, "living")):
+        worker = subprocess.Popen(
+            [sys.executable, "-c", STATE, str(tmp_path), str(streams), end],
+            env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        running.append(worker)
+        assert worker.stdout is not None
+        shown.append(worker.stdout.readline().decode().split()[-1])
+        if end == "killed":
+            worker.wait(60)
+    for worker in running:
+        worker.communicate(timeout=60)
+    assert shown == ["3.0", "7.0", "4.0"]
