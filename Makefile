@@ -12,7 +12,7 @@ CLIENTS_COMPILE := $(BIN)/uv --no-config pip compile --quiet --universal --pytho
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-growth bench-lag bench-replay bench-instructions bench-structure test-demo test-deep bench-turns bench-uploads bench-pace test-clients check format lock lock-clients clean
+.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-growth bench-lag bench-replay bench-instructions bench-structure test-demo test-deep bench-turns bench-uploads bench-pace test-clients test-console check format lock lock-clients clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -32,6 +32,9 @@ test-demo: $(VENV)/dev.stamp ## Run the demo's whole conversation with the real 
 
 test-clients: $(VENV)/dev.stamp $(CLIENTS:%=.venv-clients/%.stamp) ## Run real clients, which it installs into .venv-clients, against Tidemark
 	$(BIN)/pytest --numprocesses 2 --dist loadfile -m clients tests/clients $(ARGS)
+
+test-console: $(VENV)/dev.stamp ## Test the console in a real Chromium, which must be installed (apt-get install chromium)
+	BROWSER_REQUIRED=1 $(BIN)/pytest --numprocesses 2 --dist loadfile -m browser tests/browser $(ARGS)
 
 test-deep: $(VENV)/dev.stamp ## Test the core with 10,000 generated histories for each test; takes a while
 	$(BIN)/pytest --numprocesses 2 --timeout 7200 --hypothesis-profile deep tests/core/test_pipeline_model.py $(ARGS)

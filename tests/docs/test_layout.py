@@ -8,6 +8,7 @@ from tests.docs.pages import ROOT
 
 KINDS = {
     "benchmarks": "tests what measures, which is no package of `proxy/`",
+    "browser": "looks at the console in a real Chromium",
     "clients": "runs real clients of today, in environments of their own",
     "clients/python": "drives the Python clients",
     "conformance": "compares Tidemark with its upstream, property by property",

@@ -1,0 +1,58 @@
+"""The overview in a real browser: it shows figures, goes on by itself, and everybody can use it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import HEIGHT, PHONE, check_accessible
+from tests.console.conftest import Console
+from tests.pipeline.talk import history, user
+
+
+def test_the_figures_go_on_while_the_page_is_open(console: Console, page: Page) -> None:
+    """A request of a client is seen without a click."""
+    tile = page.locator(".tiles > div").filter(has_text=re.compile("^Requests"))
+    expect(tile).to_contain_text("0")
+    console.client().chat([user("Hello.")])
+    expect(tile).to_contain_text("1", timeout=20_000)
+
+
+def test_plots_have_their_figures_in_a_table(console: Console, page: Page) -> None:
+    """It opens by keyboard, and stays open when the page is renewed."""
+    console.client().chat(history(12), summarize="force")
+    page.reload()
+    page.get_by_text("Figures of requests").focus()
+    page.keyboard.press("Enter")
+    table = page.get_by_role("table", name="Requests, for each period")
+    expect(table.get_by_role("row")).to_have_count(61)
+    expect(table.get_by_role("cell", name="1", exact=True).first).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("Requests over time"))).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everybody_can_use_the_overview(console: Console, page: Page, scheme: str) -> None:
+    """In both schemes, on a desk and on a telephone, with figures in it."""
+    console.client().chat(history(12), summarize="force")
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    page.goto("/console?window=day")
+    check_accessible(page)
+    page.set_viewport_size({"width": PHONE, "height": HEIGHT})
+    check_accessible(page)
+
+
+def test_the_sign_in_works_by_keyboard(console: Console, page: Page) -> None:
+    """And after signing out, the pages are closed."""
+    page.get_by_role("button", name="Sign out").press("Enter")
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    check_accessible(page)
+    page.goto("/console/conversations")
+    page.keyboard.type("wrong")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("not the admin token")
+    check_accessible(page)
+    page.get_by_label("Admin token").fill(console.token)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/console/conversations")
