@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.app.dialects import OTHER_PATHS
 from proxy.app.endpoints import Endpoints
+from proxy.app.event_delivery import EventDelivery
 from proxy.app.flushing import Flushing
 from proxy.app.parts import Engine, StoredParts
 from proxy.config import Settings
@@ -63,6 +64,9 @@ def create_app(
     emit_live = _both(emit, live_events)
     stored = StoredParts(settings, store_url, warn, emit_live, codec=codec, dialects=dialects)
     live_events.publishers.append(stored.live_events.publish)
+    delivery = EventDelivery(settings, store_url, emit, stored.codec)
+    if delivery.enabled:
+        live_events.publishers.append(delivery.publish)
     stored.store.listing.on_used = live_events.note_updated
     traffic = TrafficCounter(stored.traffic, time.time, metrics.hand_over, metrics.state.add_store_time)
     metrics.count_traffic = traffic.add
@@ -85,6 +89,7 @@ def create_app(
         await stored.live.start()
         if flushing.enabled:
             flushing.start(work=settings.memory_flush.worker)
+        delivery.start()
         metrics.state.start()
         yield
         await endpoints.live_events.aclose()
@@ -95,6 +100,7 @@ def create_app(
         await flushing.aclose()
         await traffic.aclose()
         await live_events.aclose()
+        await delivery.aclose()
         await stored.aclose()
 
     app = _Application(

@@ -29,7 +29,8 @@ VARIABLES: Mapping[str, str] = {
     "only models can be changed, and only by a client on this machine where `server.host` is loopback",
     "TIDEMARK_SECRET": "the key of the HMAC that identifies tenants, the same for all replicas on one "
     "store; without it a generated one is stored in `data_dir`",
-    "TIDEMARK_FLUSH_SECRET": "signs the posts to `memory_flush.webhook`; required where that is set",
+    "TIDEMARK_FLUSH_SECRET": "signs the posts to `memory_flush.webhook` and `events.webhook`; required "
+    "where one is set",
     "TIDEMARK_ENCRYPTION_KEY": "encrypts the store; not available yet, and an error when set",
 }
 """Every variable with its effect; a test compares the documentation with it."""

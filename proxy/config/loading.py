@@ -21,7 +21,7 @@ from proxy.config.shipped import PresetValues, load_model_defaults, load_preset
 from proxy.config.tree import Node, Table, YamlError, parse
 from proxy.core.errors import ConfigError
 
-PLAIN_SECTIONS = ("store", "history", "server", "transport", "auth", "tokenizer", "memory_flush")
+PLAIN_SECTIONS = ("store", "history", "server", "transport", "auth", "tokenizer", "memory_flush", "events")
 ROOT_KEYS = ("model_list", "compaction", *PLAIN_SECTIONS, *ROOT_KINDS)
 LITELLM_SECTIONS = (
     "assistant_settings",
@@ -105,8 +105,9 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
     overrides = read_overrides(reader, environ)
     if overrides.store_url is not None:
         sections["store"] = {**sections["store"], "url": overrides.store_url}
-    if sections["memory_flush"].get("webhook") and overrides.secrets.flush is None:
-        reader.problem(0, "memory_flush.webhook needs TIDEMARK_FLUSH_SECRET, the secret that signs what is posted")
+    for name in ("memory_flush", "events"):
+        if sections[name].get("webhook") and overrides.secrets.flush is None:
+            reader.problem(0, f"{name}.webhook needs TIDEMARK_FLUSH_SECRET, the secret that signs what is posted")
     entries = read_model_list(reader, nodes.get("model_list"))
     compaction = read_compaction(
         reader, nodes.get("compaction"), entries, changed(CompactionSettings(), preset.compaction)

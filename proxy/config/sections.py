@@ -273,6 +273,14 @@ class MemoryFlushSettings:
     """The queue's bound in the store's memory; packed, a flush of 100,000 tokens takes about a tenth of a megabyte."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventSettings:
+    """Who gets live events beside the listeners of ``/tidemark/events``."""
+
+    webhook: Address | None = field(default=None, metadata=takes(kinds.or_word("null", kinds.address("http", "https"))))
+    """The URL that live events of all conversations are posted to, signed with ``TIDEMARK_FLUSH_SECRET``."""
+
+
 SECTIONS: Mapping[str, Any] = {
     "compaction.defaults": CompactionSettings(),
     "store": StoreSettings(),
@@ -282,6 +290,7 @@ SECTIONS: Mapping[str, Any] = {
     "auth": AuthSettings(),
     "tokenizer": TokenizerSettings(),
     "memory_flush": MemoryFlushSettings(),
+    "events": EventSettings(),
 }
 """The sections whose keys are all listed, at their defaults."""
 ROOT_KINDS: Mapping[str, kinds.Kind[Any]] = {

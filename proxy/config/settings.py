@@ -15,6 +15,7 @@ from proxy.config.models import ModelDefaults, ModelEntry, WindowNote, most_spec
 from proxy.config.sections import (
     AuthSettings,
     CompactionSettings,
+    EventSettings,
     HistorySettings,
     MemoryFlushSettings,
     Preset,
@@ -52,7 +53,7 @@ class Secrets:
     """``TIDEMARK_SECRET``: the key of the HMAC that distinguishes tenants. None: a generated one, stored in
     ``data_dir``."""
     flush: Secret | None = None
-    """``TIDEMARK_FLUSH_SECRET``: signs the posts to ``memory_flush.webhook``."""
+    """``TIDEMARK_FLUSH_SECRET``: signs the posts to ``memory_flush.webhook`` and ``events.webhook``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,7 @@ class Settings:
     auth: AuthSettings = field(default_factory=AuthSettings)
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     memory_flush: MemoryFlushSettings = field(default_factory=MemoryFlushSettings)
+    events: EventSettings = field(default_factory=EventSettings)
     secrets: Secrets = field(default_factory=Secrets)
     model_defaults: ModelDefaults = field(default_factory=ModelDefaults, repr=False)
     """The shipped ``config/models.yaml``."""

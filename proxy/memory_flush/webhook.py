@@ -39,11 +39,21 @@ class Webhook:
 
     :param url: the receiver; redirects are not followed, since the signature is for this receiver only
     :param clock: Unix time in seconds
+    :param name: the consumer's name; ``event`` is the value of ``Tidemark-Event``
     """
 
-    name = "webhook"
-
-    def __init__(self, url: str, secret: bytes, *, timeout_seconds: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        url: str,
+        secret: bytes,
+        *,
+        timeout_seconds: float,
+        clock: Callable[[], float],
+        name: str = "webhook",
+        event: str = "memory_flush",
+    ) -> None:
+        self.name = name
+        self._event = event
         self._url = url
         self._secret = secret
         self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
@@ -62,7 +72,7 @@ class Webhook:
             "Content-Type": "application/json",
             "User-Agent": "tidemark",
             "Idempotency-Key": entry.key,
-            "Tidemark-Event": "memory_flush",
+            "Tidemark-Event": self._event,
             "Tidemark-Attempt": str(attempt),
             SIGNATURE: signature(self._secret, entry.body, int(self._clock())),
         }

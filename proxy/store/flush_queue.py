@@ -49,23 +49,28 @@ class QueueBounds:
 class RedisFlushQueue:
     """The queue in Redis. All state is the server's.
 
+    :param prefix: the beginning of its keys, for a queue of something else than flushes
     :param ttl_seconds: how long an unused conversation is stored; None for no limit
     """
 
-    def __init__(self, ask: Ask, codec: Codec, *, ttl_seconds: float | None, bounds: QueueBounds) -> None:
+    def __init__(
+        self, ask: Ask, codec: Codec, *, ttl_seconds: float | None, bounds: QueueBounds, prefix: str = keys.FLUSHES
+    ) -> None:
         self._ask = ask
         self._codec = codec
+        self._prefix = prefix
+        self._notes = f"{prefix}:o"
         self._ttl = max(MARKS_SECONDS, math.ceil(ttl_seconds)) if ttl_seconds else 0
         self._bounds = (bounds.entries, bounds.bytes_held)
 
     async def intend(self, key: str, note: bytes) -> None:
         """Store a note until the entry of that key is added."""
-        await self._ask("HSET", keys.flush_part("o"), key, self._codec.seal(note), briefly=True)
+        await self._ask("HSET", self._notes, key, self._codec.seal(note), briefly=True)
 
     async def intents(self) -> Mapping[str, bytes]:
         """Return the notes whose entries have not been added; one that cannot be read is empty."""
         notes: dict[str, bytes] = {}
-        for key, sealed in (await self._ask("HGETALL", keys.flush_part("o"))).items():
+        for key, sealed in (await self._ask("HGETALL", self._notes)).items():
             try:
                 notes[key.decode()] = self._codec.open(sealed)
             except RecordUnreadable:
@@ -74,7 +79,7 @@ class RedisFlushQueue:
 
     async def forget_intent(self, key: str) -> None:
         """Remove a note."""
-        await self._ask("HDEL", keys.flush_part("o"), key)
+        await self._ask("HDEL", self._notes, key)
 
     async def add(self, entry: FlushEntry) -> bool:
         """Append an entry, unless one of its key ever was; False where it was. One without a body is only marked."""
@@ -184,7 +189,7 @@ class RedisFlushQueue:
 
     async def _run(self, script: str, *arguments: str | bytes | float) -> Any:
         """Run a script by its source: this is rare beside the commands of requests."""
-        return await self._ask("EVAL", script, 1, keys.FLUSHES, *arguments)
+        return await self._ask("EVAL", script, 1, self._prefix, *arguments)
 
     async def _packed(self, body: bytes) -> bytes:
         if len(body) < INLINE_BYTES:

@@ -55,6 +55,7 @@ key                      type     content
 ``tm:{traffic}:q:NUMBER`` hash     the same for a quarter of an hour
 ``tm:{traffic}:h:HOUR``   hash     the same for an hour
 ``tm:{traffic}:b:WORKER`` string   the number of the last batch of figures that a worker added
+``tm:{event-posts}:*``            the same keys as of ``tm:{flush}``, for live events on their way to a webhook
 ``tm:{events}:s``        stream   the newest batches of live events (``live_events.py``), for ten minutes
 ``tm:{events}:l``        string   a mark that somebody listens to them
 ``tm:probe``             string   what a process writes to learn whether the store takes writes; for a minute
@@ -157,6 +158,8 @@ def flush_part(kind: str) -> str:
     return f"{FLUSHES}:{kind}"
 
 
+EVENT_DELIVERIES = "tm:{event-posts}"
+"""The beginning of the keys of the queue of live events for the webhook: one slot."""
 EVENTS = "tm:{events}"
 """The beginning of the keys of live events: one slot."""
 TRAFFIC = "tm:{traffic}"
