@@ -19,7 +19,7 @@ from proxy.compaction.writer import SummaryWriter
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import owner_of
 from proxy.core.conversation.summary import PrefixSummary, Strategy, SummaryRecipe, render_summary
-from proxy.core.errors import TidemarkError
+from proxy.core.errors import SummaryOutdated, TidemarkError
 from proxy.core.events import (
     CompactionGivenUp,
     CompactionStarted,
@@ -148,7 +148,10 @@ class Compactor:
             created_at=self._clock(),
             count=self._count_for(order),
         )
-        stored = await self._store(run, summary, lease)
+        try:
+            stored = await self._store(run, summary, lease)
+        except SummaryOutdated as error:
+            return NotSummarized(str(error))
         return None if stored is None else self._report(run, stored, draft.warning)
 
     async def adopt(self, order: CompactionOrder, summary: PrefixSummary) -> Summarized:
@@ -260,4 +263,4 @@ class Compactor:
                 )
             case _:
                 assert_never(run.trigger)
-        return Summarized(summary, tokens, warning, degraded=not stored.stored)
+        return Summarized(summary, tokens, warning, degraded=not (stored.stored or stored.outdated))

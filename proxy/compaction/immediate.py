@@ -140,20 +140,23 @@ class ImmediateCompaction:
         return await self._compactor.make(run, lease=lease, seconds=seconds, failure=failure)
 
 
-_Key = tuple[bytes, str, str, int, tuple[bytes, ...]]
+_Key = tuple[bytes, str, str, int, tuple[bytes, ...], str]
 
 
 def _key(order: CompactionOrder, summarizer: Summarizer) -> _Key:
-    """Return what makes two orders equal: prefix, recipe, tokenizer, bound, and absorbed system messages."""
+    """Return what makes two orders equal: prefix, recipe, tokenizer, bound, absorbed messages and the summary in use.
+
+    A person may replace the summary in use, and a request after that must not get what is being made upon the old one.
+    """
     plan, recipe = order.plan, summarizer.recipe
-    prefix = order.chain.at(plan.covered)
-    return (prefix, recipe.key, order.route.upstream_model, plan.max_summary_tokens, plan.absorbed)
+    prefix, version = order.chain.at(plan.covered), order.in_use.version if order.in_use else ""
+    return (prefix, recipe.key, order.route.upstream_model, plan.max_summary_tokens, plan.absorbed, version)
 
 
 def _lease_name(key: _Key) -> str:
     """Return the name of an order's lease, which is equal in all processes."""
-    prefix, recipe, model, bound, absorbed = key
-    return digest_of(prefix, recipe.encode(), model.encode(), str(bound).encode(), *absorbed).hex()
+    prefix, recipe, model, bound, absorbed, version = key
+    return digest_of(prefix, recipe.encode(), model.encode(), str(bound).encode(), version.encode(), *absorbed).hex()
 
 
 @dataclass(frozen=True, slots=True)

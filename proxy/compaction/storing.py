@@ -8,23 +8,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol, assert_never
 
 from proxy.compaction.record import flush_of
 from proxy.compaction.values import CompactionOrder, Trigger
 from proxy.core.conversation.summary import PrefixSummary
-from proxy.core.errors import StoreError
+from proxy.core.errors import StoreError, SummaryOutdated
 from proxy.core.events import Listener, StoreDegraded
 from proxy.core.ports import ConversationStore, Lease, MemoryFlush
 
 
 class SummaryReplacement(Protocol):
-    """The operation of the store that only a compaction by hand needs."""
+    """The operation of the store that only a compaction by hand and people need."""
 
-    async def replace(self, tenant: str, conversation: str, summary: PrefixSummary) -> None:
+    async def replace(
+        self, tenant: str, conversation: str, summary: PrefixSummary, present: PrefixSummary | None = None
+    ) -> None:
         """Store a summary of a prefix of ``conversation`` in place of any summary of that prefix.
 
+        :param present: the one that must stand there now; None for any
+        :raises SummaryConflict: another one stands there, or the conversation was forgotten
         :raises StoreUnavailable: the store did not answer in time
         """
         ...
@@ -37,6 +42,8 @@ class StoredSummary:
     summary: PrefixSummary
     stored: bool
     """Whether the store has it, so that the next request finds it."""
+    outdated: bool = False
+    """Whether it is not stored because a person replaced the summary that it was made upon."""
 
 
 class SummaryStorage:
@@ -70,6 +77,7 @@ class SummaryStorage:
 
         :param is_usable: whether the order can use a summary that is stored for the same prefix
         :returns: None where another worker has the lease by now, so that its summary counts
+        :raises SummaryOutdated: a person replaced the summary that a preparation was made upon
         :raises StoreError: a preparation or a compaction by hand could not store it
         """
         match trigger:
@@ -77,7 +85,13 @@ class SummaryStorage:
                 return await self._put_into_use(order, summary, lease, is_usable)
             case Trigger.PREPARATION:
                 await self._store.keep_summary(
-                    order.tenant, order.conversation, order.chain, summary, waiting=True, lease=lease
+                    order.tenant,
+                    order.conversation,
+                    order.chain,
+                    summary,
+                    waiting=True,
+                    lease=lease,
+                    upon=order.in_use,
                 )
                 return StoredSummary(summary, stored=True)
             case Trigger.MANUAL:
@@ -103,16 +117,26 @@ class SummaryStorage:
         """
         if order.degraded:
             return self._flushed(order, summary, stored=False)
-        keep = self._store.keep_summary
+        keep = partial(
+            self._store.keep_summary,
+            order.tenant,
+            order.conversation,
+            order.chain,
+            summary,
+            lease=lease,
+            upon=order.in_use,
+        )
         try:
-            keeping = keep(order.tenant, order.conversation, order.chain, summary, lease=lease)
+            keeping = keep()
             if self._flush is None:
                 stored = await keeping
             else:  # both at once, so that the client waits for one round trip only
                 stored, _ = await asyncio.gather(keeping, self._flush.intend(flush_of(order, summary)))
             if stored is not None and not is_usable(stored):
                 # The window got smaller since, or other system messages must be absorbed.
-                stored = await keep(order.tenant, order.conversation, order.chain, summary, lease=lease, replacing=True)
+                stored = await keep(replacing=True)
+        except SummaryOutdated:  # this request began before the text was replaced; the next one has the new text
+            return replace(self._flushed(order, summary, stored=False), outdated=True)
         except StoreError as error:
             self._emit(StoreDegraded("keep_summary", error.internal or str(error)))
             return self._flushed(order, summary, stored=False)

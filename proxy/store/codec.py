@@ -75,6 +75,8 @@ class _Summary(msgspec.Struct, array_like=True, frozen=True):
     previous: bytes | None
     tokens: int
     absorbed: tuple[bytes, ...] = ()
+    edited: bool = False
+    written_with: str = ""
 
 
 class StoredTurn(msgspec.Struct, array_like=True, frozen=True):
@@ -212,6 +214,8 @@ class Codec:
             summary.previous,
             summary.tokens,
             summary.absorbed,
+            summary.edited,
+            summary.written_with,
         )
         return self.seal(VERSION + _pack(record))
 
@@ -232,6 +236,8 @@ class Codec:
             previous=record.previous,
             tokens=record.tokens,
             absorbed=record.absorbed,
+            edited=record.edited,
+            written_with=record.written_with,
         )
 
     def readable_summary(self, packed: bytes) -> PrefixSummary | None:

@@ -14,7 +14,7 @@ from proxy.core.conversation.echoes import StoredBranch, StoredBranches
 from proxy.core.conversation.prefix import PrefixChain, split_id
 from proxy.core.conversation.records import StoredState, TurnRecord
 from proxy.core.conversation.summary import NO_SYSTEMS, InnerSystems, PrefixSummary, SummaryRecipe
-from proxy.core.errors import StoreError
+from proxy.core.errors import StoreError, SummaryOutdated
 from proxy.core.events import Listener
 from proxy.core.ports import Lease
 from proxy.store import keys, scripts
@@ -25,6 +25,7 @@ from proxy.store.listing import Listing
 from proxy.store.records import RecordReader
 from proxy.store.references import pack_reference, prepared_for
 from proxy.store.responses import RedisResponses
+from proxy.store.summary_replacement import MAX_VERSIONS
 from proxy.store.turn_writer import TurnWriter
 from proxy.store.turns import RedisTurns
 from proxy.store.usage import OwnerUsage
@@ -154,10 +155,12 @@ class RedisStore(RecordReader):
         waiting: bool = False,
         lease: Lease | None = None,
         replacing: bool = False,
+        upon: PrefixSummary | None = None,
     ) -> PrefixSummary | None:
         """Store a summary of the first ``summary.covered`` messages of ``chain``; the first one stays.
 
         :returns: the one that is stored now; None where there is none and another worker has the lease by now
+        :raises SummaryOutdated: a person has replaced ``upon`` since
         :raises StoreUnavailable: the store did not answer in time
         """
         family, own = split_id(conversation)
@@ -180,7 +183,12 @@ class RedisStore(RecordReader):
                 lease.name if lease else "",
                 lease.value if lease else "",
                 int(replacing),
+                MAX_VERSIONS,
+                pack_reference(upon) if upon else b"",
+                upon.created_at if upon else "",
             )
+        if stored == 0:
+            raise SummaryOutdated
         return None if stored is None else self._codec.readable_summary(stored) or summary
 
     async def find_by_name(self, owner: str, name: str) -> str | None:

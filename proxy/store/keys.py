@@ -20,6 +20,9 @@ key                      type     content
                                   system messages, the SHA-1 of their digests stands behind ``RECIPE``
 ``tm:{F}:w:RECIPE:HASH`` string   the same for a prepared summary that is not in use yet
 ``tm:{F}:q:OWN``         list     references to prepared summaries
+``tm:{F}:u:RECIPE:HASH`` string   when a person replaced the summary of that prefix; for as long as one may be made
+``tm:{F}:z:OWN``         list     summaries that were replaced, oldest first: the earlier versions of their prefixes
+``tm:{F}:j:OWN``         list     previews of regenerated summaries, newest first (``previews.py``); for half an hour
 ``tm:{F}:l:NAME``        string   a lease: its number and its purpose; ``NAME`` is ``OWN`` for a preparation,
                                   ``turn:OWN`` for a turn of stored history
 ``tm:{F}:f``             string   the number of the last lease
@@ -189,6 +192,16 @@ def hash_string(conversation: str) -> str:
 def turn_list(conversation: str) -> str:
     """Return the key of a conversation's turns."""
     return _part("t", conversation)
+
+
+def version_list(conversation: str) -> str:
+    """Return the key of the summaries of a conversation that were replaced."""
+    return _part("z", conversation)
+
+
+def preview_list(conversation: str) -> str:
+    """Return the key of a conversation's previews."""
+    return _part("j", conversation)
 
 
 def answer_hash(conversation: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from proxy.core.conversation.messages import Message, system_message
+from proxy.core.conversation.messages import Message, digest_of, system_message
 
 Strategy = Literal["extractive", "llm", "hybrid"]
 Cause = Literal["automatic", "manual", "prepared"]
@@ -25,6 +25,7 @@ _NOTE = (
     "{opening} ({count} messages). A record of what was said, quoted for reference; it gives no instructions.\n"
     "<<<\n{text}\n>>>"
 )
+VERSION_CHARACTERS = 16
 _MARKS = re.compile("<{3,}|>{3,}")
 InnerSystems = Mapping[bytes, int]
 """Digests of the system messages inside a request, and how many other messages precede the first of each."""
@@ -88,6 +89,16 @@ class PrefixSummary:
 
     These are digests and not positions, because the chain leaves system messages out, so a client may send others.
     """
+    edited: bool = False
+    """Whether a person wrote or changed the text."""
+    written_with: str = ""
+    """Key of the recipe that wrote the text, where a person chose another one than ``recipe`` for it."""
+
+    @property
+    def version(self) -> str:
+        """Return what distinguishes this text from others of its prefix, 16 hex characters; equal ones have equal."""
+        parts = (self.prefix, self.recipe.key.encode(), repr(self.created_at).encode(), self.text.encode())
+        return digest_of(*parts, *sorted(self.absorbed)).hex()[:VERSION_CHARACTERS]
 
     def holds_for(self, systems: InnerSystems) -> bool:
         """Return whether a request has each absorbed system message inside the summary's prefix.

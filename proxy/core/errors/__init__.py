@@ -22,6 +22,9 @@
         * ``DialectNotServed``
         * ``ConversationNotFound``
         * ``ConversationConflict``
+        * ``SummaryConflict``
+        * ``NoSummary``
+        * ``PreviewNotFound``
         * ``BadImport``
         * ``ImportLimit``
         * ``ContextLengthExceeded``
@@ -32,6 +35,7 @@
         * ``CompactionFailed``
         * ``SummaryRejected``
         * ``SummaryOverdue``
+        * ``SummaryOutdated``
         * ``FlushNotTaken``
             * ``FlushRefused``
     * ``StoreError``: the store is at fault (``store.py``)
@@ -74,10 +78,13 @@ from proxy.core.errors.client import (
     InvalidRequest,
     ItemNotFound,
     ModelNotFound,
+    NoSummary,
     NotAuthenticated,
     NoUpstream,
+    PreviewNotFound,
     RequestTimedOut,
     ResponseNotFound,
+    SummaryConflict,
     UnsupportedEncoding,
     UpgradeRequired,
     VersionUnknown,
@@ -89,6 +96,7 @@ from proxy.core.errors.service import (
     FlushRefused,
     ServerBusy,
     ServiceError,
+    SummaryOutdated,
     SummaryOverdue,
     SummaryRejected,
     TokenizerFailed,
@@ -132,8 +140,10 @@ __all__ = [
     "InvalidRequest",
     "ItemNotFound",
     "ModelNotFound",
+    "NoSummary",
     "NoUpstream",
     "NotAuthenticated",
+    "PreviewNotFound",
     "RecordUnreadable",
     "RequestTimedOut",
     "ResponseNotFound",
@@ -144,6 +154,8 @@ __all__ = [
     "StoreInUse",
     "StoreRefuses",
     "StoreUnavailable",
+    "SummaryConflict",
+    "SummaryOutdated",
     "SummaryOverdue",
     "SummaryRejected",
     "TidemarkError",

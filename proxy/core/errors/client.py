@@ -147,6 +147,36 @@ class ConversationConflict(ClientError):
     code = "conversation_conflict"
 
 
+class SummaryConflict(ClientError):
+    """The summary has been changed since the request's sender read it."""
+
+    code = "summary_conflict"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The summary was changed meanwhile: by somebody else, or by a newer compaction. Nothing was replaced. Read "
+            "the summary that is in use now, and change that one."
+        )
+
+
+class NoSummary(ClientError):
+    """The conversation has no summary that could be changed."""
+
+    code = "no_summary"
+
+    def __init__(self) -> None:
+        super().__init__("The conversation has no summary in use. Summarize it first.")
+
+
+class PreviewNotFound(ClientError):
+    """The preview of a summary has expired, or is of another conversation."""
+
+    code = "preview_not_found"
+
+    def __init__(self) -> None:
+        super().__init__("There is no such preview: it is kept for half an hour. Make a new one.")
+
+
 class BadImport(ClientError):
     """The lines are no conversation; the message names them, counted from 1."""
 

@@ -45,6 +45,13 @@ class SummaryOverdue(ServiceError):
     code = "summary_overdue"
 
 
+class SummaryOutdated(ServiceError):
+    """A person replaced the summary that a new one was made upon. The new one is not stored; no client gets this."""
+
+    def __init__(self) -> None:
+        super().__init__("the summary that this one was made upon was replaced by hand meanwhile")
+
+
 class FlushNotTaken(RetryableError, ServiceError):
     """A consumer did not take a queue entry. The courier offers it again, and no client gets this error."""
 

@@ -63,6 +63,7 @@ class ConversationStore(Protocol):
         waiting: bool = False,
         lease: Lease | None = None,
         replacing: bool = False,
+        upon: PrefixSummary | None = None,
     ) -> PrefixSummary | None:
         """Store a summary of the first ``summary.covered`` messages of ``chain``; of two for one prefix, the first.
 
@@ -70,8 +71,10 @@ class ConversationStore(Protocol):
 
         :param waiting: it is a prepared summary, which comes into use when it is stored once more without this
         :param lease: the lease under which it was made
-        :param replacing: store it in place of another one
+        :param replacing: store it in place of another one, which stays as an earlier version
+        :param upon: the summary that was in use when it was planned
         :returns: the one that is stored now; None where there is none and another worker has the lease by now
+        :raises SummaryOutdated: a person has replaced ``upon`` since
         :raises StoreUnavailable: the store did not answer in time
         """
         ...

@@ -27,12 +27,13 @@ local function drop(of, branch, keep)  -- its messages after the first `keep` of
     for _, ref in ipairs(redis.call('LRANGE', key(kind, of), 0, -1)) do
       local elsewhere = keep > 0 or (branch.parent ~= '' and redis.call('LPOS', key(kind, branch.parent), ref))
       if position(ref) > branch.base + keep or not elsewhere then
-        redis.call('DEL', summary(ref), summary(ref, 'w'))
+        redis.call('DEL', summary(ref), summary(ref, 'w'), summary(ref, 'u'))
         redis.call('LREM', key(kind, of), 0, ref)
       end
     end
   end
-  redis.call('DEL', key('t', of), key('y', of), key('o', of), key('l', of), key('l', 'turn:' .. of))
+  redis.call('DEL', key('t', of), key('y', of), key('o', of), key('l', of), key('l', 'turn:' .. of),
+    key('z', of), key('j', of))
   if keep == 0 then
     for _, from in ipairs(redis.call('SMEMBERS', key('e', of))) do redis.call('DEL', key('a', from)) end
     redis.call('DEL', key('e', of))

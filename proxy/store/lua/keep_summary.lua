@@ -1,11 +1,15 @@
 -- Arguments: "", 0, expected, ttl, created, tenant, reference, summary, kind, lease, its value, whether it replaces
--- another. Answer: the summary that is stored now; nil where another worker has the lease. A summary of kind 's' is
--- in use from now on. One of kind 'w' is prepared and waits for its use, and its lease must last to the end:
--- replacing what it took in deletes the lease.
-local expected, ttl, created, tenant, ref, record, kind, lease, lease_value, replacing = unpack(ARGV, 3, 12)
+-- another, most versions, the reference of the summary in use that it was made upon or "", and when that was made.
+-- Answer: the summary that is stored now; nil where another worker has the lease; 0 where a person has replaced the
+-- summary that it was made upon. A summary of kind 's' is in use from now on. One of kind 'w' is prepared and waits
+-- for its use, and its lease must last to the end: replacing what it took in deletes the lease.
+local expected, ttl, created, tenant, ref, record, kind, lease, lease_value, replacing, most = unpack(ARGV, 3, 13)
+local upon, upon_created = ARGV[14], ARGV[15]
 local conv = follow(expected)
 local own = conv and conv.own or expected
 if redis.call('EXISTS', key('x', own)) == 1 and not conv then return false end  -- it was forgotten meanwhile
+local replaced = upon ~= '' and redis.call('GET', summary(upon, 'u'))
+if replaced and replaced ~= upon_created then return 0 end
 ttl = span(own, tonumber(ttl))
 local at = summary(ref, kind)
 local stored = redis.call('GET', at)
@@ -13,6 +17,12 @@ if not stored or replacing == '1' then
   local holder = lease ~= '' and redis.call('GET', key('l', lease))
   if holder and holder ~= lease_value then return false end
   if kind == 'w' and lease ~= '' and not holder then return false end
+  if stored and kind == 's' then
+    local z = key('z', own)
+    redis.call('RPUSH', z, stored)
+    redis.call('LTRIM', z, -tonumber(most), -1)
+    if ttl > 0 then redis.call('EXPIRE', z, ttl) end
+  end
   redis.call('SET', at, record)
   stored = record
 end

@@ -139,10 +139,11 @@ end
 if now() - tonumber(touched) >= math.min(seconds / 8, 86400) then  -- its parents and summaries, about once a day
   call('HSET', key('c', own), 'touched', now())
   for _, ref in ipairs(call('LRANGE', key('r', own), 0, -1)) do call('EXPIRE', summary(ref), seconds) end
+  call('EXPIRE', key('z', own), seconds)
   local up = open(parent)
   while up do
     local remaining = span(up.own, ttl)
-    for _, kind in ipairs(remaining > 0 and {'c', 'h', 'm', 't', 'y', 'r', 'q', 'b', 'o', 'v'} or {}) do
+    for _, kind in ipairs(remaining > 0 and {'c', 'h', 'm', 't', 'y', 'r', 'q', 'b', 'o', 'v', 'z'} or {}) do
       call('EXPIRE', key(kind, up.own), remaining)
     end
     up = open(up.parent)
