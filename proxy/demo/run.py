@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from proxy.demo.talk import Talker
 
 _WATCH_SECONDS = 0.5
+CONSOLE_PATH = "/console"
 SERVE_PORT = 8787
 """Tidemark's own default port, used with `--serve` while it is free."""
 READY_PATH = "/health/readiness"
@@ -132,13 +133,24 @@ def _serve(start: Start) -> int:
         out.say(f"export ANTHROPIC_BASE_URL={base.removesuffix('/v1')}")
         out.say("export ANTHROPIC_API_KEY=unused")
         out.say(f"curl -N {base}/chat/completions -H 'Content-Type: application/json' -d '{body}'")
+        out.say(f"Console: {_console(servers)}")
         out.say("Ctrl-C stops both.")
-        with contextlib.suppress(KeyboardInterrupt):
-            while True:
-                time.sleep(_WATCH_SECONDS)
-                servers.model.check()
-                servers.proxy.check()
+        _stay(servers)
     return 0
+
+
+def _console(servers: Servers) -> str:
+    """Return the address of the pages that show what Tidemark does."""
+    return f"http://{children.HOST}:{servers.proxy_port}{CONSOLE_PATH}"
+
+
+def _stay(servers: Servers) -> None:
+    """Wait for Ctrl-C, as long as both servers run."""
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            time.sleep(_WATCH_SECONDS)
+            servers.model.check()
+            servers.proxy.check()
 
 
 def _compare(start: Start, questions: Sequence[Question], dialect: DialectName) -> int:
@@ -150,6 +162,7 @@ def _compare(start: Start, questions: Sequence[Question], dialect: DialectName) 
 
         servers.proxy.wait_ready(servers.proxy_port, READY_PATH)
         plain.say(f"Both answer after {time.monotonic() - started:.1f} s.")
+        plain.say(f"Watch it in a browser: {_console(servers)}")
         with screen() as out:
             out.say(f"\nStraight to the model's server, {len(questions)} turns:")
             straight = talker("direct", servers.model_port, llama.MODEL, dialect)
@@ -159,10 +172,13 @@ def _compare(start: Start, questions: Sequence[Question], dialect: DialectName) 
             proxied = _run_conversation(through, questions, out, start.window_tokens)
         if proxied.failure:
             plain.say(servers.proxy.last_lines())
-    outcome = verdict(direct, proxied)
-    for line in ["", *comparison(direct, proxied), "", outcome.sentence]:
-        plain.say(line)
-    plain.say(f"The whole demo took {time.monotonic() - started:.0f} s.")
+        outcome = verdict(direct, proxied)
+        for line in ["", *comparison(direct, proxied), "", outcome.sentence]:
+            plain.say(line)
+        plain.say(f"The whole demo took {time.monotonic() - started:.0f} s.")
+        if sys.stdin.isatty() and sys.stdout.isatty():  # nobody would end it anywhere else
+            plain.say(f"The conversation stays at {_console(servers)} until Ctrl-C ends the demo.")
+            _stay(servers)
     return 0 if outcome.shown else 1
 
 
