@@ -36,6 +36,14 @@ def may_reach(record: StoredConversation, caller: Caller | None, route: Route | 
     return record.owner == owner_of(caller.fingerprint)
 
 
+def may_hear(event_owner: str, listener: str | None) -> bool:
+    """Return whether a listener may learn what happens to a conversation of this owner.
+
+    :param listener: the owner that it is itself; None for the operator, who hears of all
+    """
+    return listener is None or event_owner == listener
+
+
 @dataclass(frozen=True, slots=True)
 class ArchiveAccess:
     """Returns the records of conversations that a caller may reach; holds no state.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from proxy.archive.access import may_hear
 from proxy.core.errors import ServerBusy, StoreError
 from proxy.core.live_events import LiveEvent, LiveEventPosition
 from proxy.core.ports import LiveEventFeed
@@ -62,7 +63,7 @@ class Listening:
         page = [
             PlacedEvent(LiveEventPosition(batch, number), event)
             for number, event in enumerate(events)
-            if number > after and (self.owner is None or event.owner == self.owner)
+            if number > after and may_hear(event.owner, self.owner)
         ]
         try:
             if page:
