@@ -86,6 +86,7 @@ check: $(VENV)/dev.stamp ## Lint, formatting, types, architecture, spelling, dep
 	$(BIN)/codespell
 	$(BIN)/hadolint deploy/Dockerfile
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec deploy/compose.yaml
+	@! command -v promtool > /dev/null || (cd deploy && promtool test rules alerts.test.yaml)
 
 format: $(VENV)/dev.stamp ## Repair and format the code with ruff
 	$(BIN)/ruff check --fix .
