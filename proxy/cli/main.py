@@ -21,9 +21,12 @@ from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn, get_args
 import click
 
 from proxy import __version__
+from proxy.cli.completion import VARIABLE, completion
 from proxy.cli.conversations import conversations
 from proxy.cli.flush import flush
 from proxy.cli.models import config_option, models
+from proxy.cli.run_file import announced
+from proxy.cli.wrap import wrap
 from proxy.core.conversation.summary import Strategy
 from proxy.core.errors import ConfigError, TidemarkError
 
@@ -66,6 +69,7 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
         stack.enter_context(_ended_by_signals())
         listener = stack.enter_context(_bound(settings.server.host, settings.server.port))
         store_url = _store(settings, stack)
+        stack.enter_context(announced(settings.data_dir, _address(listener)))
         _run(settings, config, listener, store_url, _secret(settings))
 
 
@@ -132,12 +136,14 @@ def compact(config: Path | None, max_tokens: int | None, strategy: str, file: IO
 cli.add_command(models)
 cli.add_command(conversations)
 cli.add_command(flush)
+cli.add_command(wrap)
+cli.add_command(completion)
 
 
 def main() -> None:
     """Run the command; our own errors become a message and an exit code, never a traceback."""
     try:
-        cli(standalone_mode=False)
+        cli(standalone_mode=False, prog_name="tidemark" if VARIABLE in os.environ else None)
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except click.ClickException as error:
@@ -211,6 +217,12 @@ def _bound(host: str, port: int) -> Iterator[socket.socket]:
         yield listener
 
 
+def _address(listener: socket.socket) -> str:
+    """Return the address of a listening socket, without a path."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def _store(settings: Settings, stack: ExitStack) -> str:
     """Return the store's address; start and supervise an embedded store until ``stack`` unwinds."""
     if str(settings.store.url) != "embedded":
@@ -270,9 +282,8 @@ def _run(settings: Settings, config: Path | None, listener: socket.socket, store
         "proxy_headers": False,  # the operator is recognised by the real peer address
         "ws": "none",
     }
-    host, port = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    click.echo(f"Tidemark listens on http://{shown}:{port} (OPENAI_BASE_URL=http://{shown}:{port}/v1)", err=True)
+    address = _address(listener)
+    click.echo(f"Tidemark listens on {address} (OPENAI_BASE_URL={address}/v1)", err=True)
     if settings.server.workers == 1:
         from proxy.app import create_app
 

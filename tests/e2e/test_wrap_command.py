@@ -1,0 +1,144 @@
+"""``tidemark wrap`` and ``tidemark completion``: the real command around other real commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from proxy.cli.run_file import NAME, RunningServer, announced, read
+from proxy.cli.wrap import Saved, difference
+from tests.support.scripted import ScriptedUpstream
+from tests.support.serving import Serving
+
+pytestmark = pytest.mark.e2e
+
+CLIENT = """
+import json, os, urllib.request
+body = json.dumps({"model": "small", "messages": [{"role": "user", "content": "Hello."}]}).encode()
+headers = {"content-type": "application/json"}
+request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body, headers)
+print(json.load(urllib.request.urlopen(request))["choices"][0]["message"]["content"])
+print(os.environ["ANTHROPIC_BASE_URL"])
+raise SystemExit(7)
+"""
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> Iterator[Mapping[str, str]]:
+    """The environment of somebody who has an upstream and no configuration."""
+    with Serving(ScriptedUpstream()) as upstream:
+        own = {"TIDEMARK_UPSTREAM": f"{upstream.url}/v1", "TIDEMARK_DATA_DIR": str(tmp_path / "data")}
+        yield {name: text for name, text in os.environ.items() if not name.startswith("TIDEMARK_")} | own
+
+
+def tidemark(environ: Mapping[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end."""
+    command = [sys.executable, "-m", "proxy", *words]
+    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=100, check=False)
+
+
+def test_a_wrapped_command_reaches_its_models_through_tidemark(environ: Mapping[str, str], tmp_path: Path) -> None:
+    """It ends with the command's exit code, says what was saved, and leaves no server behind."""
+    done = tidemark(environ, "wrap", "--", sys.executable, "-c", CLIENT)
+    assert done.returncode == 7, done.stderr
+    answer, address = done.stdout.splitlines()
+    assert answer
+    assert address.startswith("http://127.0.0.1:")
+    assert done.stderr.splitlines()[-1].startswith("tidemark: 1 requests with ")
+    assert read(tmp_path / "data") is None
+
+
+def test_a_running_server_is_used_and_stays(environ: Mapping[str, str], tmp_path: Path) -> None:
+    """The one that the data folder's run file names."""
+    command = [sys.executable, "-m", "proxy", "serve", "--port", "0"]
+    with subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL) as server:
+        try:
+            until = time.monotonic() + 60
+            while (running := read(tmp_path / "data")) is None and time.monotonic() < until:
+                time.sleep(0.05)
+            assert running is not None
+            assert running.pid == server.pid
+            done = tidemark(environ, "wrap", "--", "sh", "-c", "echo $ANTHROPIC_BASE_URL")
+            assert (done.returncode, done.stdout.strip()) == (0, running.url), done.stderr
+            assert server.poll() is None
+        finally:
+            server.send_signal(signal.SIGTERM)
+    assert read(tmp_path / "data") is None
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "words"),
+    [
+        (["no-such-command-at-all"], 127, "command not found"),
+        (["/"], 126, "denied"),
+        (["sh", "-c", "kill -TERM $$"], 143, ""),
+    ],
+)
+def test_a_command_that_cannot_run_ends_as_in_a_shell(
+    environ: Mapping[str, str], command: list[str], code: int, words: str
+) -> None:
+    """Also one that a signal ends."""
+    done = tidemark(environ, "wrap", "--", *command)
+    assert done.returncode == code, done.stderr
+    assert words in done.stderr
+
+
+def test_a_run_file_of_a_dead_server_is_not_believed(environ: Mapping[str, str], tmp_path: Path) -> None:
+    """Another one is started."""
+    folder = tmp_path / "data"
+    folder.mkdir(mode=0o700)
+    (folder / NAME).write_text(json.dumps({"url": "http://127.0.0.1:1", "pid": 1}))
+    done = tidemark(environ, "wrap", "--", "sh", "-c", "echo $ANTHROPIC_BASE_URL")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() not in ("", "http://127.0.0.1:1")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"url": 1}', '{"url": "x", "pid": "y"}'])
+def test_a_run_file_of_nonsense_names_no_server(tmp_path: Path, text: str) -> None:
+    """It is as if it were not there."""
+    (tmp_path / NAME).write_text(text)
+    assert read(tmp_path) is None
+
+
+def test_a_server_removes_its_own_run_file_only(tmp_path: Path) -> None:
+    """A newer server's stays."""
+    with announced(tmp_path, "http://127.0.0.1:1"):
+        assert read(tmp_path) == RunningServer("http://127.0.0.1:1", os.getpid())
+        newer = json.dumps({"url": "http://127.0.0.1:2", "pid": 1})
+        (tmp_path / NAME).write_text(newer)
+    assert read(tmp_path) == RunningServer("http://127.0.0.1:2", 1)
+
+
+def test_what_was_saved_is_one_line() -> None:
+    """With the share of what the command's clients sent."""
+    before = {"tidemark_requests_total": 5, "tidemark_tokens_before_total": 100}
+    after = {
+        "tidemark_requests_total": 17,
+        "tidemark_tokens_before_total": 10_100,
+        "tidemark_tokens_saved_total": 2500,
+        "tidemark_compactions_total": 2,
+    }
+    saved = difference(before, after)
+    assert saved == Saved(12, 10_000, 2500, 2)
+    assert saved.line() == "tidemark: 12 requests with 10,000 tokens, of which 2,500 (25%) were saved by 2 summaries"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_every_shell_gets_its_completion(environ: Mapping[str, str], shell: str) -> None:
+    """The words come from the command itself."""
+    done = tidemark(environ, "completion", shell)
+    assert (done.returncode, "_TIDEMARK_COMPLETE" in done.stdout) == (0, True)
+
+
+def test_completion_knows_the_commands(environ: Mapping[str, str]) -> None:
+    """As bash asks for them."""
+    asked = {**environ, "_TIDEMARK_COMPLETE": "bash_complete", "COMP_WORDS": "tidemark conv", "COMP_CWORD": "1"}
+    assert tidemark(asked).stdout.split() == ["plain,conversations"]
