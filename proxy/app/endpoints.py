@@ -17,10 +17,10 @@ from proxy.app.dialects import MESSAGES, OTHER_PATHS, RESPONSES
 from proxy.app.forwarding import forwarding_endpoint
 from proxy.app.parts import Engine, StoredParts
 from proxy.app.responses import continued_requests, stored_response_endpoints
+from proxy.app.summaries import SummariesByHand
 from proxy.archive import ArchiveAccess, ContextView, ConversationReader, StandingSummaries, Transfer
 from proxy.archive.live_events import LiveEventHub
 from proxy.archive.search_index import MessageSearch
-from proxy.archive.summarize import ManualCompaction
 from proxy.archive.traffic import TrafficReader
 from proxy.compaction.sealing import TenantSeal
 from proxy.core.conversation.messages import JsonValue
@@ -44,6 +44,7 @@ from proxy.server.endpoints.models import ModelEndpoints
 from proxy.server.endpoints.offline import OfflineEndpoints
 from proxy.server.endpoints.operations import OperationsEndpoints, RenderMetrics
 from proxy.server.endpoints.registry import RegistryEndpoints
+from proxy.server.endpoints.summaries import SummaryEndpoints
 from proxy.server.endpoints.token_count import TokenCountEndpoint
 from proxy.server.endpoints.traffic import TrafficEndpoints
 from proxy.server.operator import OperatorAccess
@@ -101,6 +102,7 @@ class Endpoints:
         self._seal = TenantSeal(secret)
         self._continued = continued_requests(stored, self._seal)
         self._pipeline = _pipeline(stored, engine, self._continued, secret, emit)
+        self._by_hand = SummariesByHand(stored, engine, self._pipeline)
         self.dialects: dict[str, ASGIApp] = {
             path: self._dialect_endpoint(dialect, relay, emit) for path, dialect in stored.parts.dialects.items()
         }
@@ -133,6 +135,7 @@ class Endpoints:
             *OfflineEndpoints(parts.offline_service(), self._auth, self._max_body_bytes).routes(),
             *RegistryEndpoints(self._stored.registry, self._auth, self._operator).routes(),
             *self._conversations().routes(),
+            *SummaryEndpoints(self._by_hand.changes, self._access).routes(),
             *self._forwarding.routes(),  # last: whatever nothing above serves
         ]
 
@@ -231,23 +234,9 @@ class Endpoints:
             reading=reading,
             contexts=contexts,
             transfer=transfer,
-            manual=self._manual(rights),
+            manual=self._by_hand.manual,
             access=self._access,
             max_body_bytes=self._max_body_bytes,
-        )
-
-    def _manual(self, rights: ArchiveAccess) -> ManualCompaction:
-        stored, engine = self._stored, self._engine
-        return ManualCompaction(
-            access=rights,
-            pipeline=self._pipeline,
-            fitter=engine.fitter,
-            compactor=engine.compactor,
-            upstream=stored.parts.upstream,
-            store=stored.store,
-            heads=stored.request_heads,
-            dialect=stored.parts.chat,
-            formats=stored.parts.formats,
         )
 
 

@@ -37,6 +37,7 @@ from proxy.store.lessons import RedisLearnedWindows
 from proxy.store.lifetimes import Lifetime, Lifetimes, lifetime
 from proxy.store.live_events import RedisLiveEvents
 from proxy.store.models import RedisModels
+from proxy.store.previews import RedisPreviews
 from proxy.store.request_heads import RedisRequestHeads
 from proxy.store.summary_replacement import RedisSummaryReplacement
 from proxy.store.traffic import RedisTraffic
@@ -135,6 +136,13 @@ class Parts:
             self._summarizers[key] = summarizer
         return summarizer
 
+    def chosen_summarizer(self, profile: ModelProfile, _: Route) -> Summarizer:
+        """Return the summarizer of a policy that a person chose for one summary; no cache has it."""
+        policy = profile.policy
+        live = policy.summarizer_cache_friendly
+        options = {"template": policy.template, "model": policy.summarizer_model, "cache_friendly": live}
+        return self._build(policy.strategy, options)
+
     def offline_service(self) -> OfflineService:
         """Return the service that counts and compacts single requests."""
         return OfflineService(
@@ -205,6 +213,7 @@ class StoredParts:
         self.replacement = RedisSummaryReplacement(
             self.store.ask, codec, ttl_seconds=ttl_seconds, lifetimes=self.lifetimes
         )
+        self.previews = RedisPreviews(self.store.ask, codec)
         self.calibrations = RedisCalibrations(self.store.ask, codec, ttl_seconds=ttl_seconds)
         self.traffic = RedisTraffic(self.store.ask)
         self.live_events = RedisLiveEvents(self.store.ask, codec)
@@ -238,6 +247,7 @@ class Engine:
 
     def __init__(self, stored: StoredParts, emit: Listener, flush: MemoryFlush | None = None) -> None:
         parts, store, leases = stored.parts, stored.store, RedisLeases(stored.store.ask)
+        self.emit = emit
         storage = SummaryStorage(store=store, replacement=stored.replacement, emit=emit, flush=flush)
         self.writer = writer = parts.summary_writer(parts.summarizer_for, emit)
         self.compactor = compactor = Compactor(

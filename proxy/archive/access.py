@@ -61,18 +61,12 @@ class ArchiveAccess:
         :param caller: None for the operator
         :raises ConversationNotFound: it does not exist, or the caller does not own it
         """
-        identifier: str | None = conversation
-        if not is_id(conversation):
-            owner = None if caller is None else owner_of(caller.fingerprint)
-            identifier = None if owner is None else await self.store.find_by_name(owner, conversation)
-        if identifier is None:
-            raise missing(conversation)
-        record = await self._existing(identifier)
+        record = await self._existing(await self._id_of(conversation, caller))
         route = None
         if caller is not None and not record.owner:  # stored before records had owners
             route = await self._own_route(record)
         if not may_reach(record, caller, route):
-            raise missing(identifier)
+            raise missing(conversation)
         return record
 
     async def record_for_summary(
@@ -80,18 +74,28 @@ class ArchiveAccess:
     ) -> tuple[StoredConversation, Route]:
         """Return a conversation that a caller wants to summarize, and where its messages are sent for that.
 
-        :param conversation: its id
+        :param conversation: its id, or the name that the caller's client gave it; the operator has ids only
         :param caller: None for the operator
         :param model: the model whose upstream receives the messages; None for the conversation's last one
         :raises ModelNotFound: ``model`` is not served
         :raises ConversationNotFound: it does not exist, or the caller is not its tenant at that upstream
         """
         route = None if model is None else await self.upstream.resolve(model)
-        record = await self._existing(conversation)
+        record = await self._existing(await self._id_of(conversation, caller))
         route = route or await self._own_route(record)
         if not may_reach(record, caller, route):
             raise missing(conversation)
         return record, route
+
+    async def _id_of(self, conversation: str, caller: Caller | None) -> str:
+        """Return the id of a conversation that is given by its id or by its client's name for it."""
+        if is_id(conversation):
+            return conversation
+        owner = None if caller is None else owner_of(caller.fingerprint)
+        identifier = None if owner is None else await self.store.find_by_name(owner, conversation)
+        if identifier is None:
+            raise missing(conversation)
+        return identifier
 
     async def _existing(self, conversation: str) -> StoredConversation:
         record = await self.store.conversation(conversation)

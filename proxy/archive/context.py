@@ -95,11 +95,18 @@ class ContextView:
         heads = [texts[digest] for place, digest in turn.systems if place == 0 and digest in texts]
         request = await self._reader.request(self._dialect, record.model, heads, stored[:last_question])
         messages: Sequence[Message] = request.messages
-        summaries = [
-            summary
-            for summary in await self._summaries.of(record)
-            if summary.covered == turn.summarized and summary.created_at <= turn.created_at
+        prefix = stored[turn.summarized - 1].message_id if turn.summarized else ""
+        replaced = [
+            version for version in await self._store.summary_versions(record.id) if version.prefix.hex() == prefix
         ]
+        summaries = sorted(
+            (
+                summary
+                for summary in (*replaced, *await self._summaries.of(record))
+                if summary.covered == turn.summarized and summary.created_at <= turn.created_at
+            ),
+            key=lambda summary: summary.created_at,
+        )
         if summaries:
             messages = assemble(messages, summaries[-1])
         has_inner_systems = any(place for earlier in turns if earlier.last <= turn.last for place, _ in earlier.systems)

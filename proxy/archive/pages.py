@@ -101,6 +101,35 @@ class SummaryEntry:
     message_ids: tuple[str, ...] | None
     """The ids of the messages, in order; None where some have expired."""
     in_use: bool
+    versions: tuple[PrefixSummary, ...] = ()
+    """The texts that stood for the same messages before and were replaced, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryInUse:
+    """A summary that a conversation's requests use, or could use, and what it means for them. Tokens are exact."""
+
+    conversation: str
+    summary: PrefixSummary
+    text_tokens: int
+    """Tokens of the text, without the frame of the summary message."""
+    max_text_tokens: int
+    """The most tokens that an edited text may have."""
+    tokens_before: int
+    """Tokens of the conversation without a summary."""
+    tokens_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryPreview:
+    """A summary that was made anew and is not in use."""
+
+    id: str
+    seconds: int
+    """How long it can be put into use."""
+    shown: SummaryInUse
+    present: SummaryInUse
+    """The one that it was made to replace."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,10 @@ class ArchiveStore(ConversationStore, Protocol):
         """
         ...
 
+    async def summary_versions(self, conversation: str) -> Sequence[PrefixSummary]:
+        """Return the summaries of a conversation that others replaced, oldest first."""
+        ...
+
     async def message_ids(self, conversation: str, stop: int) -> Sequence[str]:
         """Return the ids of a conversation's messages up to position ``stop``, oldest first."""
         ...
@@ -113,4 +117,22 @@ class ArchiveStore(ConversationStore, Protocol):
 
     async def forget(self, conversation: str, owner: str, name: str, now: float) -> bool:
         """Delete a conversation, and return whether there was one."""
+        ...
+
+
+class PreviewStore(Protocol):
+    """The previews of regenerated summaries. Every method raises ``StoreUnavailable`` as those of the store do."""
+
+    async def keep(
+        self, conversation: str, preview_id: bytes, summary: PrefixSummary, present: PrefixSummary, seconds: int
+    ) -> bool:
+        """Store a preview for some seconds, and return whether the conversation is still there.
+
+        :param preview_id: 16 random bytes
+        :param present: the summary that it was made to replace
+        """
+        ...
+
+    async def read(self, conversation: str, preview_id: bytes) -> tuple[PrefixSummary, PrefixSummary] | None:
+        """Return a preview and the summary that it was made to replace; None where it has expired."""
         ...

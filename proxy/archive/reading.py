@@ -139,11 +139,13 @@ class ConversationReader:
         ids = await self._store.message_ids(record.id, max((summary.covered for summary in shown), default=0))
         in_use = await self._summaries.in_use(record)
         in_use_key = None if in_use is None else _key(in_use)
+        replaced = await self._store.summary_versions(record.id)
         entries = tuple(
             SummaryEntry(
                 summary,
                 tuple(ids[: summary.covered]) if len(ids) >= summary.covered else None,
                 in_use=_key(summary) == in_use_key,
+                versions=tuple(version for version in replaced if _key(version) == _key(summary)),
             )
             for summary in shown
         )

@@ -11,23 +11,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proxy.archive.access import ArchiveAccess
+from proxy.archive.stored_requests import StoredRequests
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.values import NotSummarized, Summarized, Trigger
-from proxy.core.conversation.records import StoredConversation
-from proxy.core.conversation.request import Dialect
-from proxy.core.conversation.stored_format import StoredFormat
 from proxy.core.conversation.summary import PrefixSummary, inner_systems
-from proxy.core.errors import CompactionFailed, ModelNotFound, StoreUnavailable
+from proxy.core.errors import CompactionFailed
 from proxy.core.planning.budget import MIN_SUMMARY_TOKENS
 from proxy.core.planning.situation import Compact
-from proxy.core.ports import NO_CREDENTIAL, Caller, ConversationStore, RequestHeads, Route, Upstream
+from proxy.core.ports import Caller, ConversationStore
 from proxy.core.report import Report
 from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.notices import by_hand_warning
 from proxy.pipeline.orders import order_of
-from proxy.pipeline.pipeline import Pipeline
-from proxy.pipeline.stored_conversation import StoredConversationReader, chain_of_stored
-from proxy.pipeline.values import Controls, Refused, RequestContext, StoredPlace
+from proxy.pipeline.values import Refused, RequestContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,24 +54,16 @@ class ManualCompaction:
         self,
         *,
         access: ArchiveAccess,
-        pipeline: Pipeline,
+        requests: StoredRequests,
         fitter: BudgetFitter,
         compactor: Compactor,
-        upstream: Upstream,
         store: ConversationStore,
-        heads: RequestHeads,
-        dialect: Dialect,
-        formats: StoredFormat,
     ) -> None:
         self._access = access
-        self._pipeline = pipeline
+        self._requests = requests
         self._fitter = fitter
         self._compactor = compactor
-        self._upstream = upstream
         self._store = store
-        self._heads = heads
-        self._dialect = dialect
-        self._reader = StoredConversationReader(store, formats)
 
     async def summarize(self, options: SummarizeRequest, caller: Caller | None) -> ManualSummary:
         """Compact a conversation now; its next request uses the summary.
@@ -86,11 +74,11 @@ class ManualCompaction:
         :raises CompactionFailed, ContextLengthExceeded: there is no new summary, and the one in use stays
         """
         record, route = await self._access.record_for_summary(options.conversation, caller, options.model)
-        context = await self._context(record, route, options, caller or NO_CREDENTIAL)
-        deterministic = not (caller or await self._has_key(context))
+        context = await self._requests.context(record, route, caller, options.retention)
+        deterministic = not (caller or await self._requests.has_key(context))
         newest = context.stored.summary
         if options.regenerate and newest is not None:
-            planned = _regeneration(context, newest, await self._store.summaries(record.id))
+            planned = regeneration(context, newest, await self._store.summaries(record.id))
             return await self._make(context, planned, deterministic=deterministic)
         if deterministic and isinstance(planned_now := self._fitter.plan(context), Compact):
             return await self._make(context, planned_now, deterministic=True)
@@ -100,30 +88,6 @@ class ManualCompaction:
         if fitted.report.action == "failed":
             raise CompactionFailed(f"No summary could be made: {fitted.report.warning}.")
         return ManualSummary(fitted.report, fitted.summary)
-
-    async def _context(
-        self, record: StoredConversation, route: Route, options: SummarizeRequest, caller: Caller
-    ) -> RequestContext:
-        """Return the stored conversation as a request that asks for a compaction."""
-        messages = await self._reader.messages(record)
-        heads = await self._heads.leading_system_messages(record.id)
-        request = await self._reader.request(self._dialect, route.name, heads, messages)
-        chain = chain_of_stored(record.id, messages)
-        controls = Controls(mode="force", retention=options.retention)
-        context = await self._pipeline.identify(request, caller, controls, place=StoredPlace(record.tenant, chain))
-        if context.stored.degraded:
-            raise StoreUnavailable("The conversation store does not answer.")
-        return replace(context, conversation=record.id)
-
-    async def _has_key(self, context: RequestContext) -> bool:
-        """Return whether the configuration has a key for the summarizer's model, so that the operator can ask it."""
-        route, summarizer_model = context.route, context.profile.policy.summarizer_model
-        if summarizer_model not in ("", "auto"):
-            try:
-                route = await self._upstream.resolve(summarizer_model, by_operator=True)
-            except ModelNotFound:
-                return False
-        return route.api_key is not None or bool((route.params or {}).get("api_key"))
 
     async def _make(self, context: RequestContext, planned: Compact, *, deterministic: bool) -> ManualSummary:
         """Make a summary that replaces what is stored for its prefix.
@@ -147,7 +111,7 @@ class ManualCompaction:
         return ManualSummary(report, summary)
 
 
-def _regeneration(context: RequestContext, newest: PrefixSummary, stored: Sequence[PrefixSummary]) -> Compact:
+def regeneration(context: RequestContext, newest: PrefixSummary, stored: Sequence[PrefixSummary]) -> Compact:
     """Plan the newest summary again: the same messages, upon the same earlier summary where that is still stored.
 
     System messages that it absorbed are not absorbed again: the next plan keeps them as they are, or absorbs them.

@@ -135,24 +135,27 @@ class Compactor:
         draft = await self._write(run, seconds, failure)
         if isinstance(draft, NotSummarized):
             return draft
-        order = run.order
-        summary = summary_record(
-            order.chain,
-            draft.text,
-            covered=order.plan.covered,
-            absorbed=order.plan.absorbed,
-            previous=order.plan.previous,
-            recipe=run.recipe,
-            made_by=draft.made_by,
-            cause=order.cause,
-            created_at=self._clock(),
-            count=self._count_for(order),
-        )
+        summary = self._record(run.order, draft, run.recipe)
         try:
             stored = await self._store(run, summary, lease)
         except SummaryOutdated as error:
             return NotSummarized(str(error))
         return None if stored is None else self._report(run, stored, draft.warning)
+
+    async def preview(
+        self, order: CompactionOrder, summarizer: Summarizer, recipe: SummaryRecipe
+    ) -> PrefixSummary | NotSummarized:
+        """Write a summary that nothing stores or uses yet, and report no compaction.
+
+        :param summarizer: the one that a person chose
+        :param recipe: the recipe that requests look for
+        """
+        text = await self._writer.write(order, summarizer)
+        if isinstance(text, NotSummarized):
+            return text
+        draft = _Draft(text, summarizer.recipe.strategy)
+        written_with = "" if summarizer.recipe == recipe else summarizer.recipe.key
+        return replace(self._record(order, draft, recipe), written_with=written_with)
 
     async def adopt(self, order: CompactionOrder, summary: PrefixSummary) -> Summarized:
         """Put a prepared summary into use. No client waits, since it is written already.
@@ -164,6 +167,20 @@ class Compactor:
         run = CompactionRun(order, Trigger.REQUEST, summarizer, summarizer.recipe, self._writer.timer())
         stored = await self._store(run, summary, None)
         return self._report(run, stored or StoredSummary(summary, stored=True), swap=True)
+
+    def _record(self, order: CompactionOrder, draft: _Draft, recipe: SummaryRecipe) -> PrefixSummary:
+        return summary_record(
+            order.chain,
+            draft.text,
+            covered=order.plan.covered,
+            absorbed=order.plan.absorbed,
+            previous=order.plan.previous,
+            recipe=recipe,
+            made_by=draft.made_by,
+            cause=order.cause,
+            created_at=self._clock(),
+            count=self._count_for(order),
+        )
 
     def is_usable(self, order: CompactionOrder, summary: PrefixSummary) -> bool:
         """Return whether an order can use a stored summary.

@@ -105,6 +105,20 @@ class ConversationCompacted:
 
 
 @dataclass(frozen=True, slots=True)
+class SummaryReplaced:
+    """A person replaced the summary in use by a text of their own, or by a preview."""
+
+    conversation: str
+    model: str
+    edited: bool
+    """Whether it is a text of their own."""
+    messages: int
+    summary_tokens: int
+    owner: str = ""
+    """The owner of the conversation."""
+
+
+@dataclass(frozen=True, slots=True)
 class SummaryPrepared:
     """A summary was made in the background and is not in use yet."""
 
@@ -278,6 +292,7 @@ Event = (
     | CompactionGivenUp
     | WindowLearned
     | ConversationCompacted
+    | SummaryReplaced
     | SummaryPrepared
     | SummaryFailed
     | ContextFull

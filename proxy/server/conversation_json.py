@@ -13,10 +13,13 @@ from proxy.archive.pages import (
     MessageEntry,
     SearchPage,
     SummaryEntry,
+    SummaryInUse,
     SummaryPage,
+    SummaryPreview,
 )
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.records import StoredConversation
+from proxy.core.conversation.summary import PrefixSummary
 
 JsonObject = dict[str, JsonValue]
 
@@ -143,7 +146,49 @@ def _summary(entry: SummaryEntry) -> JsonObject:
         "cause": summary.cause,
         "created_at": summary.created_at,
         "in_use": entry.in_use,
+        "version": summary.version,
+        "edited": summary.edited,
+        "written_with": summary.written_with or summary.recipe.key,
+        "versions": [_version(version) for version in entry.versions],
     }
+
+
+def _version(summary: PrefixSummary) -> JsonObject:
+    """Return a text that was replaced as JSON."""
+    return {
+        "version": summary.version,
+        "text": summary.text,
+        "tokens": summary.tokens,
+        "strategy": summary.made_by,
+        "written_with": summary.written_with or summary.recipe.key,
+        "edited": summary.edited,
+        "created_at": summary.created_at,
+    }
+
+
+def summary_in_use(shown: SummaryInUse) -> JsonObject:
+    """Return a summary that a conversation uses, or could use, as JSON."""
+    summary = shown.summary
+    return {
+        "conversation": shown.conversation,
+        "version": summary.version,
+        "summary": summary.text,
+        "strategy": summary.made_by,
+        "written_with": summary.written_with or summary.recipe.key,
+        "edited": summary.edited,
+        "summarized_messages": summary.covered,
+        "text_tokens": shown.text_tokens,
+        "max_text_tokens": shown.max_text_tokens,
+        "tokens_before": shown.tokens_before,
+        "tokens_after": shown.tokens_after,
+    }
+
+
+def summary_preview(preview: SummaryPreview) -> JsonObject:
+    """Return a preview and the summary that it was made to replace as JSON."""
+    shown = summary_in_use(preview.shown)
+    del shown["version"]  # it has one when it is used
+    return {"preview": preview.id, "expires_in": preview.seconds, **shown, "present": summary_in_use(preview.present)}
 
 
 def _paged(entries: Sequence[JsonObject], next_cursor: str | None) -> JsonObject:

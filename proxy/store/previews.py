@@ -1,4 +1,4 @@
-"""Previews of regenerated summaries, until somebody uses one or half an hour is over.
+"""Previews of regenerated summaries, until somebody uses one or its time is over.
 
 The archive keeps and reads them through a port (``archive/ports.py``). A preview is the whole record that its use
 stores, so what is used is what was shown.
@@ -14,7 +14,6 @@ from proxy.store import keys, scripts
 from proxy.store.codec import Codec
 from proxy.store.commands import Ask
 
-PREVIEW_SECONDS = 1800
 MAX_PREVIEWS = 8
 """Previews of one conversation; of more the oldest goes."""
 ID_BYTES = 16
@@ -30,8 +29,10 @@ class RedisPreviews:
         self._ask = ask
         self._codec = codec
 
-    async def keep(self, conversation: str, preview_id: bytes, summary: PrefixSummary, present: PrefixSummary) -> bool:
-        """Store a preview, and return whether the conversation is still there.
+    async def keep(
+        self, conversation: str, preview_id: bytes, summary: PrefixSummary, present: PrefixSummary, seconds: int
+    ) -> bool:
+        """Store a preview for some seconds, and return whether the conversation is still there.
 
         :param preview_id: ``ID_BYTES`` random bytes
         :param present: the summary that it was made to replace
@@ -39,7 +40,7 @@ class RedisPreviews:
         """
         family, own = split_id(conversation)
         entry = preview_id + _pack((self._codec.pack_summary(summary), self._codec.pack_summary(present)))
-        arguments = (b"", 0, own, entry, PREVIEW_SECONDS, MAX_PREVIEWS)
+        arguments = (b"", 0, own, entry, seconds, MAX_PREVIEWS)
         answer = await self._ask("EVAL", scripts.KEEP_PREVIEW.source, 1, keys.family_prefix(family), *arguments)
         return bool(answer)
 

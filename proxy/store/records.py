@@ -127,6 +127,14 @@ class RecordReader:
         readable = [summary for record in records if (summary := self._codec.readable_summary(record)) is not None]
         return sorted(readable, key=lambda summary: (summary.created_at, summary.covered))
 
+    async def summary_versions(self, conversation: str) -> Sequence[PrefixSummary]:
+        """Return the summaries of a conversation that others replaced, oldest first.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        records = await self.ask("LRANGE", keys.version_list(conversation), 0, -1)
+        return [summary for record in records if (summary := self._codec.readable_summary(record)) is not None]
+
     async def all_turns(self, conversation: str) -> Sequence[StoredTurn]:
         """Return all turns of a conversation, oldest first; of a fork's parents those that it shares."""
         turns: list[StoredTurn] = []

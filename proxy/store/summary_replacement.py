@@ -5,8 +5,6 @@ The compactor and the archive call it through a port (``compaction/storing.py``)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from proxy.core.conversation.prefix import split_id
 from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.errors import SummaryConflict
@@ -54,14 +52,6 @@ class RedisSummaryReplacement:
         replaced = await self._ask("EVAL", scripts.REPLACE_SUMMARY.source, 1, prefix, b"", 0, *arguments)
         if present is not None and replaced != 1:
             raise SummaryConflict
-
-    async def versions(self, conversation: str) -> Sequence[PrefixSummary]:
-        """Return the summaries of a conversation that were replaced, oldest first.
-
-        :raises StoreUnavailable: the store did not answer in time
-        """
-        records = await self._ask("LRANGE", keys.version_list(conversation), 0, -1)
-        return [summary for record in records if (summary := self._codec.readable_summary(record)) is not None]
 
     async def _packed(self, family: str, present: PrefixSummary) -> bytes:
         """Return the bytes of the summary that stands for a prefix.

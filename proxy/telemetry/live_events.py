@@ -18,6 +18,7 @@ from proxy.core.events import (
     ConversationCompacted,
     Event,
     SummaryPrepared,
+    SummaryReplaced,
     WindowLearned,
 )
 from proxy.core.live_events import LiveEvent
@@ -108,7 +109,7 @@ def _live_event(event: Event) -> LiveEvent | None:
         case CompactionGivenUp() if event.conversation:
             outcome: Fields = {"reason": event.reason, "seconds": round(event.seconds, SECONDS_DIGITS)}
             return LiveEvent("compaction.failed", event.owner, _scope(event) | outcome)
-        case ConversationCompacted() if event.conversation and event.trigger == "swap":
+        case SummaryReplaced() | ConversationCompacted(trigger="swap") if event.conversation:
             return LiveEvent("conversation.updated", event.owner, {"conversation": event.conversation})
         case ConversationCompacted() | SummaryPrepared() if event.conversation:
             figures: Fields = {

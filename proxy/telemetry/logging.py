@@ -36,6 +36,7 @@ from proxy.core.events import (
     StoreDegraded,
     SummaryFailed,
     SummaryPrepared,
+    SummaryReplaced,
     TurnStored,
     WindowLearned,
 )
@@ -66,6 +67,7 @@ _NAMES: Mapping[type[Event], tuple[str, int]] = {
     ConversationCompacted: ("conversation.compacted", logging.INFO),
     CompactionGivenUp: ("compaction.failed", logging.INFO),
     WindowLearned: ("window.learned", logging.INFO),
+    SummaryReplaced: ("summary.replaced", logging.INFO),
     SummaryPrepared: ("summary.prepared", logging.INFO),
     SummaryFailed: ("summary.failed", logging.WARNING),
     ContextFull: ("context.full", logging.WARNING),

@@ -32,6 +32,7 @@ from proxy.core.events import (
     StoreDegraded,
     SummaryFailed,
     SummaryPrepared,
+    SummaryReplaced,
     TurnStored,
     WindowLearned,
 )
@@ -155,7 +156,7 @@ class Metrics:
                 self._broken.inc()
             case FlushQueued() | FlushDropped() | FlushDelivered() | FlushFailed() | FlushBuried() | FlushWaiting():
                 self._count_flush(event)
-            case CompactionStarted() | CompactionGivenUp() | WindowLearned():
+            case CompactionStarted() | CompactionGivenUp() | WindowLearned() | SummaryReplaced():
                 pass  # the log reports these, and the live events
             case TurnStored() | FlushDelayed() | FlushLost():
                 pass  # the log alone reports these

@@ -70,10 +70,10 @@ async def test_what_is_replaced_stays_as_a_version(client: Client, replacement: 
     chain = chain_of(client.tenant, dialogue(10))
     first = summary_of(chain, 4, "text 0")
     await client.store.keep_summary(client.tenant, conversation, chain, first)
-    assert await replacement.versions(conversation) == []
+    assert await client.store.summary_versions(conversation) == []
     for number in range(1, MAX_VERSIONS + 3):
         await replacement.replace(client.tenant, conversation, replace(first, text=f"text {number}", edited=True))
-    versions = await replacement.versions(conversation)
+    versions = await client.store.summary_versions(conversation)
     assert [version.text for version in versions] == [f"text {number}" for number in range(2, MAX_VERSIONS + 2)]
     assert all(version.edited for version in versions)
     assert len(await client.store.summaries(conversation)) == 1
@@ -92,7 +92,7 @@ async def test_of_two_people_the_second_replaces_nothing(client: Client, replace
     with pytest.raises(SummaryConflict):
         await replacement.replace(client.tenant, conversation, replace(first, text="the third"), first)
     assert (await client.recall(dialogue(11))).summary == second
-    assert await replacement.versions(conversation) == [first]
+    assert await client.store.summary_versions(conversation) == [first]
 
 
 async def test_what_was_made_upon_a_replaced_text_is_not_stored(
@@ -146,13 +146,13 @@ async def test_versions_and_previews_are_forgotten_with_their_conversation(
     await client.store.keep_summary(client.tenant, conversation, chain, first)
     await replacement.replace(client.tenant, conversation, replace(first, text="the second"))
     name, shown = b"x" * ID_BYTES, replace(first, text="shown", written_with="llm:coding:1:auto")
-    assert await previews.keep(conversation, name, shown, first)
+    assert await previews.keep(conversation, name, shown, first, 60)
     assert await previews.read(conversation, name) == (shown, first)
     assert await previews.read(conversation, b"y" * ID_BYTES) is None
     await client.store.forget(conversation, client.tenant, "", 1.0)
-    assert await replacement.versions(conversation) == []
+    assert await client.store.summary_versions(conversation) == []
     assert await previews.read(conversation, name) is None
-    assert not await previews.keep(conversation, name, shown, first)
+    assert not await previews.keep(conversation, name, shown, first, 60)
 
 
 async def test_of_many_previews_the_oldest_goes(client: Client) -> None:
@@ -161,6 +161,6 @@ async def test_of_many_previews_the_oldest_goes(client: Client) -> None:
     conversation = await client.send(dialogue(9), assistant("message 10"))
     made = summary_of(chain_of(client.tenant, dialogue(10)), 4)
     for number in range(MAX_PREVIEWS + 1):
-        await previews.keep(conversation, bytes([number]) * ID_BYTES, made, made)
+        await previews.keep(conversation, bytes([number]) * ID_BYTES, made, made, 60)
     assert await previews.read(conversation, bytes([0]) * ID_BYTES) is None
     assert await previews.read(conversation, bytes([1]) * ID_BYTES) is not None

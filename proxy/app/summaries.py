@@ -1,0 +1,46 @@
+"""Connects the parts that summarize stored conversations by hand, and change their summaries.
+
+``endpoints.py`` serves them by the JSON API, and the console uses the same ones.
+"""
+
+from __future__ import annotations
+
+import time
+
+from proxy.app.parts import Engine, StoredParts
+from proxy.archive import ArchiveAccess
+from proxy.archive.stored_requests import StoredRequests
+from proxy.archive.summarize import ManualCompaction
+from proxy.archive.summary_changes import SummaryChanges
+from proxy.pipeline.pipeline import Pipeline
+
+
+class SummariesByHand:
+    """Holds the parts, which have no state of their own."""
+
+    def __init__(self, stored: StoredParts, engine: Engine, pipeline: Pipeline) -> None:
+        parts, store = stored.parts, stored.store
+        access = ArchiveAccess(store, parts.upstream)
+        requests = StoredRequests(
+            pipeline=pipeline,
+            upstream=parts.upstream,
+            store=store,
+            heads=stored.request_heads,
+            dialect=parts.chat,
+            formats=parts.formats,
+        )
+        self.manual = ManualCompaction(
+            access=access, requests=requests, fitter=engine.fitter, compactor=engine.compactor, store=store
+        )
+        self.changes = SummaryChanges(
+            access=access,
+            requests=requests,
+            store=store,
+            replacement=stored.replacement,
+            previews=stored.previews,
+            compactor=engine.compactor,
+            counter=parts.counter,
+            choose=parts.chosen_summarizer,
+            emit=engine.emit,
+            clock=time.time,
+        )
