@@ -7,7 +7,8 @@ speak chat completions only, and through litellm to all other providers.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from itertools import takewhile
 from typing import Protocol
 
 from proxy.core.conversation.request import ModelRequest
@@ -17,7 +18,7 @@ from proxy.upstream.answers import MAX_MESSAGE_CHARACTERS
 from proxy.upstream.bridges.asking import ChatGoal, RequestBridge, WriteMessage, chat_body
 from proxy.upstream.bridges.messages_reply import MessagesReplyWriter
 from proxy.upstream.bridges.messages_request import MessagesRequestBridge
-from proxy.upstream.bridges.pieces import ChatReplyReader, FailurePiece, Piece
+from proxy.upstream.bridges.pieces import ChatReplyReader, CommentPiece, FailurePiece, Piece
 from proxy.upstream.bridges.responses_reply import ResponsesReplyWriter
 from proxy.upstream.bridges.responses_request import ResponsesRequestBridge
 
@@ -107,24 +108,34 @@ class BridgedStream:
 
     async def body(self) -> AsyncIterator[bytes]:
         """Yield the events; the last ones only where the upstream said why its answer ended."""
-        reader, writer = ChatReplyReader(), self._writer
-        began, whole = False, b""
+        if not self._is_stream:
+            yield self._all_events(b"".join([data async for data in self._reply.body()]))
+            return
+        reader, writer, began = ChatReplyReader(), self._writer, False
         async for data in self._reply.body():
-            if not self._is_stream:
-                whole += data
-                continue
-            if _is_comment(data) and not reader.is_within_event:
-                yield data  # the upstream still works; nobody's patience shall end
-                continue
-            events = b"" if began else b"".join(writer.begin())
-            began = True
-            events += _events(writer, reader.read_stream(data))
+            pieces = list(reader.read_stream(data))
+            ready = pieces if began else list(takewhile(lambda piece: isinstance(piece, CommentPiece), pieces))
+            events = _events(writer, ready)
+            if not began and len(ready) < len(pieces):
+                began = True
+                events += b"".join(writer.begin()) + _events(writer, pieces[len(ready) :])
             if events:
                 yield events
-        if whole:
-            yield b"".join(writer.begin()) + _events(writer, reader.read_whole(whole))
+            if any(isinstance(piece, FailurePiece) for piece in pieces):
+                return  # nothing follows an error: a client would take the answer for a whole one
         if writer.finished:
             yield b"".join(writer.end())
+
+    def _all_events(self, whole: bytes) -> bytes:
+        """Return all events of a reply that is no stream, although one was asked for.
+
+        :raises UpstreamBroken: it is no chat completion
+        """
+        writer = self._writer
+        pieces = list(ChatReplyReader().read_whole(whole))
+        _check_completion(pieces)
+        events = b"".join(writer.begin()) + _events(writer, pieces)
+        return events + (b"".join(writer.end()) if writer.finished else b"")
 
     async def close(self) -> None:
         """Cancel the rest of the upstream call."""
@@ -158,29 +169,37 @@ async def _whole(reply: UpstreamReply, writer: ReplyWriter, *, is_stream: bool) 
         return ReadReply(reply.status, headers, writer.refusal(reply.status, data))
     reader = ChatReplyReader()
     pieces = list(reader.read_stream(data + b"\n") if is_stream else reader.read_whole(data))
+    _check_completion(pieces)
+    for piece in pieces:
+        for _ in writer.add(piece):
+            pass
+    if is_stream and not writer.finished:
+        raise UpstreamBroken("The upstream's answer broke off before its end.")
+    return ReadReply(reply.status, headers, writer.whole())
+
+
+def _check_completion(pieces: Sequence[Piece]) -> None:
+    """Refuse a reply that is an error, or no chat completion.
+
+    :raises UpstreamBroken: it is one of these
+    """
     failure = next((piece.message for piece in pieces if isinstance(piece, FailurePiece)), None)
     if failure is not None or not pieces:
         reason = failure or "the answer is no chat completion"
         raise UpstreamBroken(f"The upstream did not answer in chat completions: {reason[:MAX_MESSAGE_CHARACTERS]}.")
-    for piece in pieces:
-        for _ in writer.add(piece):
-            pass
-    return ReadReply(reply.status, headers, writer.whole())
 
 
-def _events(writer: ReplyWriter, pieces: Iterator[Piece]) -> bytes:
+def _events(writer: ReplyWriter, pieces: Sequence[Piece]) -> bytes:
+    """Return the events of pieces, up to an error; comments stay comments, since nobody's patience shall end."""
     events: list[bytes] = []
     for piece in pieces:
         if isinstance(piece, FailurePiece):
-            events.append(writer.failure(piece.message))
+            return b"".join([*events, writer.failure(piece.message)])
+        if isinstance(piece, CommentPiece):
+            events.append(piece.line + b"\n\n")
         else:
             events += writer.add(piece)
     return b"".join(events)
-
-
-def _is_comment(data: bytes) -> bool:
-    """Return whether there are only comments of an event stream, with which servers say that they still work."""
-    return data.startswith(b":") and all(line.startswith(b":") for line in data.split(b"\n") if line.strip())
 
 
 def _carried(headers: Headers) -> list[tuple[bytes, bytes]]:

@@ -23,7 +23,7 @@ from proxy.upstream.bridges.pieces import (
     SignedPiece,
     TextPiece,
 )
-from proxy.upstream.bridges.values import encode_json
+from proxy.upstream.bridges.values import encode_json, object_of
 
 STOP_REASONS: Mapping[str, str] = {
     "content_filter": "refusal",
@@ -57,7 +57,11 @@ class MessagesReplyWriter:
         """The index of the first call, whose arguments go out while they come."""
         self._waiting_calls: dict[int, list[str]] = {}
         """Id, name and the pieces of the arguments of each further call, by index."""
+        self._waiting_pieces: list[TextPiece | RefusalPiece | ReasoningPiece | SignedPiece] = []
+        """What came between the pieces of calls, which must not cut one in two."""
         self._arguments: list[str] = []
+        self._is_in_calls = False
+        """Whether a call has begun, and the answer has not ended."""
         self._reason: str | None = None
         self._usage: Mapping[str, JsonValue] = {}
 
@@ -73,6 +77,9 @@ class MessagesReplyWriter:
 
     def add(self, piece: Piece) -> Iterator[bytes]:
         """Take in a piece, and yield its events."""
+        if self._is_in_calls and isinstance(piece, (TextPiece, RefusalPiece, ReasoningPiece, SignedPiece)):
+            self._waiting_pieces.append(piece)
+            return
         match piece:
             case TextPiece() | RefusalPiece():
                 delta: Mapping[str, JsonValue] = {"type": "text_delta", "text": piece.text}
@@ -96,6 +103,7 @@ class MessagesReplyWriter:
             yield from self._begin_call(call_id, name)
             yield from self._more_arguments("".join(arguments))
             yield from self._close()
+        yield from self._add_waiting()
         delta = {"stop_reason": self._stop_reason(), "stop_sequence": None}
         yield _event("message_delta", {"delta": delta, "usage": _counts(self._usage)})
         yield _event("message_stop", {})
@@ -124,6 +132,15 @@ class MessagesReplyWriter:
         kind = KINDS_BY_STATUS.get(status, "api_error")
         error_members = {"type": kind, "message": str(members.get("message", "")), **code_and_param}
         return encode_json({"type": "error", "error": error_members})
+
+    def _add_waiting(self) -> Iterator[bytes]:
+        """Write what came between the pieces of calls behind them; Anthropic refuses texts of white space alone."""
+        self._is_in_calls = False
+        waiting, self._waiting_pieces = self._waiting_pieces, []
+        if any(not isinstance(piece, SignedPiece) and piece.text.strip() for piece in waiting):
+            for piece in waiting:
+                yield from self.add(piece)
+            yield from self._close()
 
     def _message(self) -> dict[str, Any]:
         return {
@@ -172,7 +189,7 @@ class MessagesReplyWriter:
 
     def _add_call(self, piece: CallPiece) -> Iterator[bytes]:
         if self._streamed_call is None:
-            self._streamed_call = piece.index
+            self._streamed_call, self._is_in_calls = piece.index, True
             yield from self._begin_call(piece.id, piece.name)
         if piece.index == self._streamed_call and self._open and self._blocks[-1]["type"] == "tool_use":
             yield from self._more_arguments(piece.arguments)
@@ -203,16 +220,21 @@ def _input(arguments: str) -> JsonValue:
 
 def _counts(usage: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     """Return the counts in this dialect, which counts cached tokens apart from the others."""
-    details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
-    read = cached if isinstance(cached, int) else 0
+    details = object_of(usage.get("prompt_tokens_details"))
+    read = _first_count(details.get("cached_tokens"), usage.get("cache_read_input_tokens"))
+    creation = _first_count(usage.get("cache_creation_input_tokens"), details.get("cache_creation_tokens"))
     prompt, reply = usage.get("prompt_tokens"), usage.get("completion_tokens")
     return {
-        "input_tokens": max(prompt - read, 0) if isinstance(prompt, int) else 0,
-        "cache_creation_input_tokens": 0,
+        "input_tokens": max(prompt - read - creation, 0) if isinstance(prompt, int) else 0,
+        "cache_creation_input_tokens": creation,
         "cache_read_input_tokens": read,
         "output_tokens": reply if isinstance(reply, int) else 0,
     }
+
+
+def _first_count(*values: JsonValue) -> int:
+    """Return the first of some counts; litellm and servers of OpenAI's format name them differently."""
+    return next((value for value in values if type(value) is int), 0)
 
 
 def _event(kind: str, members: Mapping[str, JsonValue]) -> bytes:

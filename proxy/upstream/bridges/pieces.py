@@ -13,8 +13,11 @@ from dataclasses import dataclass, field
 import msgspec
 
 from proxy.core.conversation.messages import JsonValue
+from proxy.core.errors import UpstreamBroken
 from proxy.upstream.bridges.values import objects_of
 
+MAX_LINE_BYTES = 67_108_864
+"""The longest line of a stream that is read; a whole answer with images takes less."""
 REASONING_MEMBERS = ("reasoning_content", "reasoning")
 """Members of other vendors: DeepSeek's, llama.cpp's and vLLM's, then OpenRouter's."""
 
@@ -78,30 +81,60 @@ class FailurePiece:
     message: str
 
 
-Piece = TextPiece | RefusalPiece | ReasoningPiece | SignedPiece | CallPiece | FinishPiece | CountsPiece | FailurePiece
+@dataclass(frozen=True, slots=True)
+class CommentPiece:
+    """A comment of an event stream, with which servers say that they still work."""
+
+    line: bytes
+
+
+Piece = (
+    TextPiece
+    | RefusalPiece
+    | ReasoningPiece
+    | SignedPiece
+    | CallPiece
+    | FinishPiece
+    | CountsPiece
+    | FailurePiece
+    | CommentPiece
+)
 
 
 @dataclass(slots=True)
 class ChatReplyReader:
-    """Reads one reply. Its state is the beginning of an event, and the indices of calls."""
+    """Reads one reply. Its state is the beginning of a line, and the indices of calls."""
 
-    _rest: bytes = b""
+    _pieces: list[bytes] = field(default_factory=list)
+    """The pieces of a line whose end has not come."""
+    _line_bytes: int = 0
     _indices: dict[str, int] = field(default_factory=dict)
     """The index of each call by its id, for servers that send none."""
 
-    @property
-    def is_within_event(self) -> bool:
-        """Whether the last bytes were the beginning of a line."""
-        return bool(self._rest)
-
     def read_stream(self, data: bytes) -> Iterator[Piece]:
-        """Yield the pieces of the events that these bytes complete; the bytes may end anywhere."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            if line.startswith(b"data:"):
-                chunk = _decoded(line[5:].strip())
-                if isinstance(chunk, dict):
-                    yield from self._pieces_of(chunk)
+        """Yield the pieces of the lines that these bytes complete; the bytes may end anywhere.
+
+        :raises UpstreamBroken: a line is longer than ``MAX_LINE_BYTES``
+        """
+        ended, mark, rest = data.rpartition(b"\n")
+        if mark:
+            lines = b"".join([*self._pieces, ended]).split(b"\n")
+            self._pieces, self._line_bytes = [], 0
+            for line in lines:
+                yield from self._pieces_of_line(line)
+        if rest:
+            self._pieces.append(rest)
+            self._line_bytes += len(rest)
+            if self._line_bytes > MAX_LINE_BYTES:
+                raise UpstreamBroken(f"The upstream sent an event of more than {MAX_LINE_BYTES:,} bytes.")
+
+    def _pieces_of_line(self, line: bytes) -> Iterator[Piece]:
+        if line.startswith(b"data:"):
+            chunk = _decoded(line[5:].strip())
+            if isinstance(chunk, dict):
+                yield from self._pieces_of(chunk)
+        elif line.startswith(b":"):
+            yield CommentPiece(line.rstrip(b"\r"))
 
     def read_whole(self, data: bytes) -> Iterator[Piece]:
         """Yield the pieces of a reply that is no stream."""
@@ -125,11 +158,7 @@ class ChatReplyReader:
     def _pieces_of_choice(self, choice: Mapping[str, JsonValue]) -> Iterator[Piece]:
         delta = choice.get("delta") or choice.get("message")
         if isinstance(delta, dict):
-            reasoning = next((text for name in REASONING_MEMBERS if (text := delta.get(name))), None)
-            if isinstance(reasoning, str):
-                yield ReasoningPiece(reasoning)
-            if blocks := objects_of(delta.get("thinking_blocks")):
-                yield SignedPiece(blocks)
+            yield from _reasoning_of(delta)
             if text := _text_of(delta.get("content")):
                 yield TextPiece(text)
             if isinstance(refusal := delta.get("refusal"), str) and refusal:
@@ -152,6 +181,22 @@ class ChatReplyReader:
         if isinstance(arguments, dict):  # Ollama's own habit
             arguments = json.dumps(arguments)
         return CallPiece(index, arguments if isinstance(arguments, str) else "", str(call_id), str(name or ""))
+
+
+def _reasoning_of(delta: Mapping[str, JsonValue]) -> Iterator[Piece]:
+    """Yield the reasoning; where litellm's blocks have its text, too, each block's text stands before its signature."""
+    blocks = objects_of(delta.get("thinking_blocks"))
+    if any(block.get("thinking") for block in blocks):
+        for block in blocks:
+            if isinstance(text := block.get("thinking"), str) and text:
+                yield ReasoningPiece(text)
+            yield SignedPiece([block])
+        return
+    reasoning = next((text for name in REASONING_MEMBERS if (text := delta.get(name))), None)
+    if isinstance(reasoning, str):
+        yield ReasoningPiece(reasoning)
+    if blocks:
+        yield SignedPiece(blocks)
 
 
 def _text_of(content: JsonValue) -> str:

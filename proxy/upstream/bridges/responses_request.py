@@ -134,14 +134,18 @@ def _function(tool: Mapping[str, JsonValue], schema: JsonValue) -> JsonValue:
 def _choice(fields: Mapping[str, bytes], *, has_tools: bool) -> JsonValue:
     """Return ``tool_choice``; None where the model may choose."""
     choice = value_of(fields, "tool_choice")
-    if isinstance(choice, str):
-        return choice if has_tools else None
     members = object_of(choice)
     kind = members.get("type")
+    demands = choice == "required" or kind in ("function", "custom") or members.get("mode") == "required"
+    if demands and not has_tools:
+        message = f"'tool_choice' demands a tool that cannot be served. {REMEDY}"
+        raise InvalidRequest(message, param="tool_choice", code="unsupported_value")
+    if isinstance(choice, str):
+        return choice if has_tools else None
     if kind in ("function", "custom"):
         return {"type": "function", "function": {"name": members.get("name")}}
     if kind == "allowed_tools":
-        return members.get("mode")
+        return members.get("mode") if has_tools else None
     if kind is not None:
         message = f"The tool {kind!r} cannot be served. {REMEDY}"
         raise InvalidRequest(message, param="tool_choice", code="unsupported_value")
