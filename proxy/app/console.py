@@ -6,26 +6,36 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from starlette.routing import BaseRoute
 
 from proxy.archive.live_events import LiveEventHub
+from proxy.archive.summary_changes import SummaryChanges
 from proxy.archive.traffic import TrafficReader
 from proxy.console.overview import OverviewPages
-from proxy.console.pages import EVENTS, ConsolePages
+from proxy.console.pages import EVENTS, ConsolePages, PageFamily
 from proxy.console.sessions import Sessions
+from proxy.console.summaries import SummaryPages
 from proxy.server.endpoints.live_events import LiveEventEndpoint
 from proxy.server.operator import OperatorAccess
 
 
 def console_routes(
-    operator: OperatorAccess, secret: bytes, *, traffic: TrafficReader, live_events: LiveEventHub
+    operator: OperatorAccess,
+    secret: bytes,
+    *,
+    traffic: TrafficReader,
+    live_events: LiveEventHub,
+    summaries: SummaryChanges,
+    models: Sequence[str],
 ) -> list[BaseRoute]:
     """Return the routes of all pages. A new family of pages is one line here.
 
     :param secret: the key of the process's HMACs
+    :param models: the names of configured models
     """
     sessions = Sessions(operator, secret, time.time)
-    families = [OverviewPages(traffic)]
+    families: list[PageFamily] = [OverviewPages(traffic), SummaryPages(summaries, models)]
     events = LiveEventEndpoint(live_events, sessions.require, EVENTS)
     return [*events.routes(), *ConsolePages(sessions, families).routes()]
