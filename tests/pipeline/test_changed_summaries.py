@@ -368,3 +368,17 @@ def test_a_summary_that_was_being_made_upon_the_old_text_stays_out_of_use(bench:
     assert later.headers["x-tidemark-action"] == "forced"
     writer.chat([*said, assistant("Hello there."), user("So?")])
     assert "Made upon what the person wrote" in sent_summary(bench)
+
+
+def test_what_the_model_saw_before_an_edit_can_still_be_shown(bench: Bench, writer: Client) -> None:
+    """The earlier version stands in the context of a message of that time."""
+    said = [*history(4), user("What now?")]
+    conversation = summarized(bench, writer, said)
+    said.append(user("And then?"))
+    stored(writer, said)
+    seen = sent_summary(bench)
+    change(writer, conversation, text=EDITED)
+    got = writer.http.get(f"/tidemark/conversations/{conversation}/context?at={len(said)}", headers=writer.headers())
+    shown = got.json()
+    assert shown["exact"]
+    assert str(shown["messages"][0]["content"]) == seen
