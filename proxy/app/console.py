@@ -13,11 +13,14 @@ from starlette.routing import BaseRoute
 from proxy.archive.live_events import LiveEventHub
 from proxy.archive.summary_changes import SummaryChanges
 from proxy.archive.traffic import TrafficReader
+from proxy.config import as_typed
+from proxy.console.models import ModelPages
 from proxy.console.overview import OverviewPages
 from proxy.console.pages import EVENTS, ConsolePages, PageFamily
 from proxy.console.sessions import Sessions
 from proxy.console.summaries import SummaryPages
 from proxy.server.endpoints.live_events import LiveEventEndpoint
+from proxy.server.endpoints.registry import ModelRegistryPort
 from proxy.server.operator import OperatorAccess
 
 
@@ -29,6 +32,7 @@ def console_routes(
     live_events: LiveEventHub,
     summaries: SummaryChanges,
     models: Sequence[str],
+    registry: ModelRegistryPort,
 ) -> list[BaseRoute]:
     """Return the routes of all pages. A new family of pages is one line here.
 
@@ -36,6 +40,10 @@ def console_routes(
     :param models: the names of configured models
     """
     sessions = Sessions(operator, secret, time.time)
-    families: list[PageFamily] = [OverviewPages(traffic), SummaryPages(summaries, models)]
+    families: list[PageFamily] = [
+        OverviewPages(traffic),
+        SummaryPages(summaries, models),
+        ModelPages(registry, as_typed),
+    ]
     events = LiveEventEndpoint(live_events, sessions.require, EVENTS)
     return [*events.routes(), *ConsolePages(sessions, families).routes()]

@@ -135,6 +135,7 @@ class Endpoints:
                 live_events=self.live_events,
                 summaries=self._by_hand.changes,
                 models=[entry.name for entry in parts.settings.model_list],
+                registry=self._stored.registry,
             ),
             *ModelEndpoints(parts.catalog, self._auth, parts.dialects.get(MESSAGES, OPENAI_ERRORS)).routes(),
             *self._token_counts(),

@@ -13,7 +13,7 @@ from proxy.catalog.catalog import Catalog
 from proxy.catalog.litellm_data import LiteLLMModelData
 from proxy.catalog.overrides import LiveOverrides
 from proxy.core.conversation.messages import LONGEST_MODEL_NAME, JsonValue
-from proxy.core.errors import InvalidRequest, ModelNotFound
+from proxy.core.errors import InvalidRequest, ModelConflict, ModelNotFound
 from proxy.core.models import NOTHING_SET, FieldValue, ModelObservation, ModelOverrides, ModelRecord, model_id
 from proxy.core.planning.budget import CompactionPolicy, budget_for
 from proxy.core.planning.calibration import ANY_TOOLS, CalibrationEntry
@@ -90,13 +90,22 @@ class ModelRegistry:
     async def change(self, name: str, fields: Mapping[str, JsonValue], caller: Caller, owner: str | None) -> Described:
         """Set some fields of a model; null resets a field. The change applies to this worker's next request.
 
+        :param fields: with ``version``, the version that the sender has read, nothing newer is overwritten
         :raises InvalidRequest: a field is unknown, of another type, out of range, or contradicts another
+        :raises ModelConflict: the settings have another version
         :raises ModelNotFound: the name resolves to no model, and is no id of a known provider
         :raises StoreUnavailable: nothing was changed
         """
-        values = {field: self._read_field(field, value) for field, value in fields.items()}
+        version = _version_of(fields)
+        values = {field: self._read_field(field, value) for field, value in fields.items() if field != "version"}
         record = await self._find(name, caller)
-        return await self._keep(record, lambda before: self._changed(record.name, before, values), owner)
+
+        def change(before: ModelOverrides) -> ModelOverrides:
+            if version is not None and version != before.version:
+                raise ModelConflict
+            return self._changed(record.name, before, values)
+
+        return await self._keep(record, change, owner)
 
     def _changed(self, name: str, before: ModelOverrides, fields: Mapping[str, FieldValue]) -> ModelOverrides:
         """Return the overrides after a change; :raises InvalidRequest: they contradict each other or the policy."""
@@ -110,8 +119,8 @@ class ModelRegistry:
         policy, threshold = self._policy_for(name), overrides.threshold
         if threshold is not None and threshold <= 1 and policy.target >= threshold:
             raise InvalidRequest(
-                f"'threshold' must be above the model's target, {policy.target:g}: a compaction brings a request "
-                "well under the mark that it is due at.",
+                f"'threshold' must be above the model's target, {policy.target:g}, up to 1, or a number of tokens: a "
+                "compaction brings a request well under the mark that it is due at.",
                 param="threshold",
             )
         return overrides
@@ -187,6 +196,8 @@ class ModelRegistry:
             "retention_tokens": policy.retention_tokens,
             "source": window.source,
             "overrides": record.overrides.set_fields,
+            "version": record.overrides.version,
+            "target": policy.target,
             "window": budget.window,
             "limit": budget.limit,
             "high_water": budget.high_water,
@@ -197,6 +208,13 @@ class ModelRegistry:
             "created_at": record.created_at,
             "updated_at": record.updated_at,
         }
+
+
+def _version_of(fields: Mapping[str, JsonValue]) -> str | None:
+    version = fields.get("version")
+    if version is not None and not isinstance(version, str):
+        raise InvalidRequest("'version' is a text that describes the model.", param="version", code="invalid_type")
+    return version
 
 
 def _observed(observation: ModelObservation, stored: ModelRecord | None) -> ModelRecord:

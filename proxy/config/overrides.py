@@ -45,7 +45,9 @@ def read_override(name: str, value: JsonValue) -> int | float | None:
     try:
         read: int | float = kind.read(Scalar(value, str(value), 0))
     except Unfit as unfit:
-        raise InvalidRequest(f"{name!r} is {value}; {str(unfit) or takes}.", param=name) from unfit
+        raise InvalidRequest(
+            f"{name!r} is {value}; {f'{unfit}; ' if str(unfit) else ''}{takes}.", param=name
+        ) from unfit
     return read
 
 

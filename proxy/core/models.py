@@ -6,6 +6,8 @@ keeps both apart, so that a reset restores what was observed.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
@@ -35,6 +37,11 @@ class ModelOverrides:
         """Return the fields that are set, by name."""
         values = {name: getattr(self, name) for name in SETTABLE}
         return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def version(self) -> str:
+        """Return a text that differs where the settings differ, for people who edit one model at once."""
+        return "v" + hashlib.sha256(json.dumps(self.set_fields, sort_keys=True).encode()).hexdigest()[:16]
 
     def with_fields(self, changes: Mapping[str, FieldValue]) -> ModelOverrides:
         """Return the overrides with some fields replaced; None unsets a field.

@@ -18,6 +18,7 @@ STATUS: dict[type[errors.TidemarkError], HTTPStatus] = {
     errors.NotAuthenticated: HTTPStatus.UNAUTHORIZED,
     errors.Forbidden: HTTPStatus.FORBIDDEN,
     errors.ModelNotFound: HTTPStatus.NOT_FOUND,
+    errors.ModelConflict: HTTPStatus.CONFLICT,
     errors.NoUpstream: HTTPStatus.NOT_FOUND,
     errors.ConversationNotFound: HTTPStatus.NOT_FOUND,
     errors.ConversationConflict: HTTPStatus.CONFLICT,

@@ -18,6 +18,7 @@
         * ``Forbidden``
             * ``ForeignPage``
         * ``ModelNotFound``
+        * ``ModelConflict``
         * ``NoUpstream``
         * ``DialectNotServed``
         * ``ConversationNotFound``
@@ -77,6 +78,7 @@ from proxy.core.errors.client import (
     InvalidHttp,
     InvalidRequest,
     ItemNotFound,
+    ModelConflict,
     ModelNotFound,
     NoSummary,
     NotAuthenticated,
@@ -139,6 +141,7 @@ __all__ = [
     "InvalidHttp",
     "InvalidRequest",
     "ItemNotFound",
+    "ModelConflict",
     "ModelNotFound",
     "NoSummary",
     "NoUpstream",

@@ -123,6 +123,15 @@ class ModelNotFound(ClientError):
     code = "model_not_found"
 
 
+class ModelConflict(ClientError):
+    """A model's settings were changed since the sender read them."""
+
+    code = "model_conflict"
+
+    def __init__(self) -> None:
+        super().__init__("Somebody else changed this model meanwhile. Nothing was changed; read its settings again.")
+
+
 class NoUpstream(ClientError):
     """The request names no model, and there is no one upstream; the message names the setting."""
 
