@@ -32,6 +32,7 @@ class Console:
     server: Serving
     stack: ExitStack
     token: str
+    store: EmbeddedValkey
 
     def visitor(self, *, signed_in: bool = True) -> Visitor:
         """A browser without a screen; it has a cookie jar of its own."""
@@ -94,7 +95,7 @@ def consoled(
         environ = {"TIDEMARK_DATA_DIR": str(folder), **({"TIDEMARK_ADMIN_TOKEN": token} if token else {})}
         app = create_app(load(path, environ), store_url=store.url, secret=SECRET, warn=lambda _: None)
         server = stack.enter_context(Serving(app))
-        yield Console(server.url, upstream, server, stack, token)
+        yield Console(server.url, upstream, server, stack, token, store)
 
 
 @pytest.fixture

@@ -196,3 +196,38 @@ def test_no_form_is_carried_out_without_its_token(
     page = console.visitor().http.post(f"{address}/summaries", data={"text": EDITED, "version": ""})
     assert page.status_code == 403
     assert FIRST in sent_summary(console, client, messages)
+
+
+def test_where_the_store_is_away_the_text_is_kept(
+    console: Console, client: Client, messages: list[Said], address: str
+) -> None:
+    """Nothing is changed by half."""
+    visitor = console.visitor()
+    page = visitor.get(f"{address}/summaries/edit").text
+    fields = {"text": EDITED, "version": hidden(page, "version"), "csrf": hidden(page, "csrf")}
+    console.store.stop()
+    refused = visitor.http.post(f"{address}/summaries", data=fields)
+    assert refused.status_code == 503
+    assert 'role="alert"' in refused.text
+    assert entered(refused.text) == EDITED
+    assert hidden(refused.text, "version") == fields["version"]
+
+
+def test_without_a_key_the_operators_preview_is_extractive(start_console: Callable[..., Console]) -> None:
+    """The upstream is not asked, and a choice that would ask it is refused at its field."""
+    console = start_console(strategy="llm")
+    console.upstream.script = writes(FIRST)
+    client = console.client()
+    conversation = client.chat([*history(4), user("What now?")]).headers["x-tidemark-conversation"]
+    path = f"/tidemark/conversations/{conversation}/summarize"
+    assert client.http.post(path, json={"retention_tokens": 0}, headers=client.headers()).status_code == 200
+    asked = len(console.upstream.received)
+    visitor, address = console.visitor(), f"/console/conversations/{conversation}/summaries"
+    page = visitor.send(f"{address}/preview")
+    assert page.status_code == 200
+    assert "<dd>extractive</dd>" in page.text
+    for choice in ({"strategy": "llm"}, {"template": "coding"}, {"model": "small"}):
+        page = visitor.send(f"{address}/preview", **choice)
+        assert page.status_code == 400
+        assert "no key for the model" in page.text
+    assert len(console.upstream.received) == asked

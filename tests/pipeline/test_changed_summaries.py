@@ -382,3 +382,23 @@ def test_what_the_model_saw_before_an_edit_can_still_be_shown(bench: Bench, writ
     shown = got.json()
     assert shown["exact"]
     assert str(shown["messages"][0]["content"]) == seen
+
+
+def test_a_preview_never_goes_to_a_model_of_another_upstream(bench: Bench) -> None:
+    """It would receive what was never sent to it; the answer is that of a conversation that does not exist."""
+    config = """
+model_list:
+  - model_name: small
+    litellm_params: {{model: openai/scripted, api_base: "{base}"}}
+    model_info: {{max_input_tokens: {window}, max_output_tokens: 200}}
+  - model_name: other
+    litellm_params: {{model: openai/scripted, api_base: "{base}/elsewhere"}}
+compaction:
+  defaults: {{strategy: {strategy}, retention_tokens: 200, min_tokens: 300{more}}}
+"""
+    client = bench.client("another upstream", strategy="llm", config=config)
+    conversation = summarized(bench, client, [*history(4), user("What now?")])
+    asked = len(bench.upstream.received)
+    got = ask(client, conversation, "summaries/preview", {"model": "other"})
+    assert code_of(got) == (404, "conversation_not_found")
+    assert len(bench.upstream.received) == asked

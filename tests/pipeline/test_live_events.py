@@ -199,3 +199,15 @@ def test_the_servers_end_does_not_wait_for_listeners(bench: Bench) -> None:
         listener.wait_for("conversation.updated")
         bench.stack.close()
         assert listener.ended.wait(WAIT_SECONDS)
+
+
+def test_a_summary_that_a_person_replaces_is_told(operator: Callable[[], Client]) -> None:
+    """To the tenant, also where the operator did it, so that an open page shows the new text."""
+    admin = operator()
+    client = Client(admin.http, "the tenant")
+    conversation = client.chat(history(12), summarize="force").headers["x-tidemark-conversation"]
+    path = f"/tidemark/conversations/{conversation}/summaries"
+    with listening(client) as listener:
+        assert admin.http.post(path, json={"text": "By a person."}, headers=admin.headers()).status_code == 200
+        wait_until(lambda: "conversation.updated" in listener.kinds(), WAIT_SECONDS)
+        assert listener.events[-1][2] == {"conversation": conversation}
