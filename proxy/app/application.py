@@ -168,10 +168,10 @@ async def _missing(request: Request, error: Exception) -> Response:
 
 
 async def _failed(request: Request, _: Exception) -> Response:
-    """Answer a request whose endpoint failed; the server logs the failure."""
+    """Answer a request whose endpoint failed; the server logs the failure, and closes the connection."""
     error = TidemarkError("Tidemark failed to serve this request; its log says why.")
     body = errors_of(request.url.path, request.app.formats).error(error)
-    return Response(body, status_of(error), media_type="application/json")
+    return Response(body, status_of(error), {"connection": "close"}, media_type="application/json")
 
 
 def _both(first: Listener, second: Listener) -> Listener:
