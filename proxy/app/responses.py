@@ -6,6 +6,7 @@ import time
 
 from proxy.app.dialects import RESPONSES
 from proxy.app.parts import Engine, StoredParts
+from proxy.archive.background_responses import BackgroundResponses
 from proxy.archive.stored_responses import StoredResponses
 from proxy.compaction.compactor import Compactor
 from proxy.core.events import Event
@@ -53,5 +54,15 @@ def stored_response_endpoints(
         compacts_itself=lambda route: bool(parts.upstream.keeps_responses(route)),
     )
     earlier = EarlierMessages(store, store.responses, parts.formats)
-    reading = StoredResponses(parts.upstream, store.responses, earlier, dialect, dialect.responses)
+    background = BackgroundResponses(
+        store=store,
+        responses=store.responses,
+        earlier=earlier,
+        counter=parts.counter,
+        formats=parts.formats,
+        dialect=dialect,
+        format=dialect.responses,
+        clock=time.time,
+    )
+    reading = StoredResponses(parts.upstream, store.responses, earlier, dialect, dialect.responses, background)
     return StoredResponseEndpoints(reading, compaction, auth, max_body_bytes)

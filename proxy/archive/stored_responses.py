@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from proxy.archive.background_responses import BackgroundResponses
 from proxy.core.conversation.prefix import owner_of
 from proxy.core.conversation.request import Dialect
 from proxy.core.conversation.responses import OUTPUT, ResponseFormat, ResponseRecord
 from proxy.core.errors import ModelNotFound, UpstreamError
 from proxy.core.ports import Caller, ResponseStore, Route, Upstream, UpstreamReply
 from proxy.pipeline.earlier_messages import EarlierMessages
+from proxy.pipeline.plain_replies import decode_whole
 from proxy.pipeline.values import BufferedReply
 
+OK = 200
 _UNSERVED = (404, 405, 501)
 """Statuses of an upstream that has no such path, or no such response."""
 
@@ -31,6 +34,7 @@ class StoredResponses:
     dialect: Dialect
     format: ResponseFormat
     """That of the dialect."""
+    background: BackgroundResponses
 
     async def find(self, identifier: str, caller: Caller) -> ResponseRecord | None:
         """Return the caller's response with this id; None where there is none, or its conversation is gone.
@@ -49,6 +53,24 @@ class StoredResponses:
         head = (await self.responses.with_head(record)).head
         return {name: b"[" + output + b"]" if name == OUTPUT else raw for name, raw in head.items()}
 
+    async def poll(self, record: ResponseRecord, path: str, caller: Caller) -> UpstreamReply | None:
+        """Ask the upstream for a response that it makes in the background; a finished one is stored with its turn.
+
+        :returns: None where the upstream keeps no responses
+        :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
+        """
+        reply = await self.ask_upstream(record, "GET", path, caller)
+        if reply is None or reply.status != OK or _is_stream(reply):
+            return reply
+        try:
+            body = b"".join([piece async for piece in reply.body()])
+        finally:
+            await reply.close()
+        plain = decode_whole(reply.headers, body)
+        if plain is not None:
+            await self.background.record(record, plain, caller)
+        return BufferedReply(reply.status, reply.headers, body)
+
     async def input_items(self, record: ResponseRecord) -> Sequence[bytes]:
         """Return the items of the request that a response answered, oldest first; none of earlier requests."""
         messages = await self.earlier.own_input(record, self.dialect)
@@ -61,7 +83,8 @@ class StoredResponses:
         :raises UpstreamUnreachable, UpstreamTimedOut: the upstream did not answer, and nothing was deleted
         """
         route = await self._route_of(record)
-        if route is not None and (record.background or self.upstream.keeps_responses(route)):
+        in_background = record.background or record.head.get("background") == b"true"
+        if route is not None and (in_background or self.upstream.keeps_responses(route)):
             await (await self.upstream.forward(route, "DELETE", path, b"", caller)).close()
         await self.responses.forget(owner_of(caller.fingerprint), record)
 
@@ -101,3 +124,7 @@ class StoredResponses:
             return await self.upstream.resolve(record.model)
         except ModelNotFound:
             return None
+
+
+def _is_stream(reply: UpstreamReply) -> bool:
+    return any(name == b"content-type" and b"event-stream" in value for name, value in reply.headers)

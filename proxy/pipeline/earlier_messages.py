@@ -45,6 +45,10 @@ class EarlierMessages:
         raws += [raw for _, raw in waiting]
         return raws, len(sendable)
 
+    async def stored(self, record: ResponseRecord) -> Sequence[StoredMessage]:
+        """Return the stored messages up to a response, without system messages; none where some are gone."""
+        return await self._messages(record, 1)
+
     async def output(self, record: ResponseRecord, dialect: Dialect) -> bytes:
         """Return the bytes of a response's output, in a dialect; empty where it is gone."""
         messages = await self._messages(record, record.message_count)

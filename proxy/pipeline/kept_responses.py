@@ -38,7 +38,7 @@ def _with_response(record: TurnRecord, reply: Reply, request: ModelRequest, resp
     if answered is None:
         return record
     identifier, head = answered
-    background = head.get("status") in IN_BACKGROUND
+    background = head.get("status") in IN_BACKGROUND and head.get("background") == b"true"
     if not (background or (reply.complete and reply.message is not None)):
         return record
     items = () if background or reply.message is None else responses.items_of(reply.message.raw)

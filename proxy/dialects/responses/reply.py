@@ -87,6 +87,7 @@ class EventFold:
         self._complete = False
         self._error: JsonValue = None
         self._original = b""
+        """The newest response object: that of the first event, then that of the last."""
 
     def add(self, payload: bytes) -> None:
         """Take in the data of one event."""
@@ -100,6 +101,8 @@ class EventFold:
             members = {"code": event.code, "message": event.message, "param": event.param}
             self._error = event.error or members
         else:
+            if kind == "response.created":
+                self._original = bytes(event.response)
             self._items.add(kind, event)
 
     def reply(self) -> Reply:

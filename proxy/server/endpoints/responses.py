@@ -66,6 +66,9 @@ class StoredResponseEndpoints:
                 if request.query_params.get("stream") == "true":
                     return Response(response_stream(members, after), media_type=EVENT_STREAM)
                 return Response(response_object(members), media_type=JSON_TYPE)
+        if record is not None and record.background:
+            reply = await self.stored.poll(record, _path_with_query(request), caller)
+            return self._carried_or_missing(request, reply)
         return await self._upstreams(request, caller, record)
 
     async def _delete(self, request: Request) -> Response:
@@ -125,10 +128,15 @@ class StoredResponseEndpoints:
 
     async def _upstreams(self, request: Request, caller: Caller, record: ResponseRecord | None) -> Response:
         """Answer what the upstream answers; where there is none that may keep the response, it does not exist."""
-        query = "&".join(pair for pair in request.url.query.split("&") if not pair.startswith("model="))
-        path = _path(request) + (f"?{query}" if query else "")
         model = request.query_params.get("model", "")
-        reply = await self.stored.ask_upstream(record, request.method, path, caller, model)
+        path = _path_with_query(request)
+        return self._carried_or_missing(
+            request, await self.stored.ask_upstream(record, request.method, path, caller, model)
+        )
+
+    @staticmethod
+    def _carried_or_missing(request: Request, reply: UpstreamReply | None) -> Response:
+        """Return an upstream's reply; without one, the response does not exist."""
         if reply is None:
             raise ResponseNotFound(
                 f"Response with id {request.path_params['id'][:120]!r} not found: it is unknown here, or has expired. "
@@ -157,6 +165,12 @@ def _path(request: Request) -> str:
     """Return the path below the upstream's base URL."""
     rest = request.url.path.removeprefix("/v1/responses/").partition("/")[2]
     return f"/responses/{quote(request.path_params['id'], safe='')}" + (f"/{rest}" if rest else "")
+
+
+def _path_with_query(request: Request) -> str:
+    """Return the path below the upstream's base URL with the client's query, without what names a model."""
+    query = "&".join(pair for pair in request.url.query.split("&") if not pair.startswith("model="))
+    return _path(request) + (f"?{query}" if query else "")
 
 
 def _order(request: Request) -> str:
