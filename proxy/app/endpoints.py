@@ -44,6 +44,7 @@ from proxy.server.endpoints.models import ModelEndpoints
 from proxy.server.endpoints.offline import OfflineEndpoints
 from proxy.server.endpoints.operations import OperationsEndpoints, RenderMetrics
 from proxy.server.endpoints.registry import RegistryEndpoints
+from proxy.server.endpoints.settings import SettingsEndpoints
 from proxy.server.endpoints.summaries import SummaryEndpoints
 from proxy.server.endpoints.token_count import TokenCountEndpoint
 from proxy.server.endpoints.traffic import TrafficEndpoints
@@ -142,6 +143,7 @@ class Endpoints:
             *self._stored_responses(),
             *OfflineEndpoints(parts.offline_service(), self._auth, self._max_body_bytes).routes(),
             *RegistryEndpoints(self._stored.registry, self._auth, self._operator).routes(),
+            *SettingsEndpoints(self._stored.operator_settings, self._operator).routes(),
             *self._conversations().routes(),
             *SummaryEndpoints(self._by_hand.changes, self._access).routes(),
             *self._forwarding.routes(),  # last: whatever nothing above serves

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, assert_never
 
 from proxy.app.dialects import CHAT, build_codec, build_dialects
 from proxy.catalog.catalog import Catalog
 from proxy.catalog.litellm_data import LiteLLMModelData
+from proxy.catalog.operator_settings import OperatorSettings
 from proxy.catalog.overrides import LiveOverrides
 from proxy.catalog.registry import ModelRegistry
 from proxy.compaction.background import BackgroundCompaction
@@ -20,9 +22,11 @@ from proxy.compaction.immediate import ImmediateCompaction
 from proxy.compaction.storing import SummaryStorage
 from proxy.compaction.writer import SummaryWriter
 from proxy.config import ModelEntry, Settings, StoreSettings, TenantSettings, WindowNote, read_override
+from proxy.config.stored import check_stored, configured_values, read_setting, with_stored
 from proxy.core.conversation.request import Dialect
 from proxy.core.conversation.summary import Strategy, Template
 from proxy.core.events import Event, Listener
+from proxy.core.operator_settings import StoredValues
 from proxy.core.planning.budget import ModelProfile
 from proxy.core.ports import Caller, ChooseSummarizer, DeletionHook, LearnedWindowStore, MemoryFlush, Route, Summarizer
 from proxy.dialects.stored import StoredMessageReader
@@ -37,6 +41,7 @@ from proxy.store.lessons import RedisLearnedWindows
 from proxy.store.lifetimes import Lifetime, Lifetimes, lifetime
 from proxy.store.live_events import RedisLiveEvents
 from proxy.store.models import RedisModels
+from proxy.store.operator_settings import RedisSettings
 from proxy.store.previews import RedisPreviews
 from proxy.store.request_heads import RedisRequestHeads
 from proxy.store.summary_replacement import RedisSummaryReplacement
@@ -228,10 +233,21 @@ class StoredParts:
             catalog=self.parts.catalog,
             upstream=self.parts.upstream,
             data=self.parts.data,
-            policy_for=settings.policy_for,
             read_field=read_override,
             clock=time.time,
         )
+        self.operator_settings = OperatorSettings(
+            RedisSettings(self.store.ask, codec),
+            self.live,
+            configured=configured_values(settings),
+            read_setting=read_setting,
+            check=partial(check_stored, settings),
+            apply=self._apply,
+        )
+
+    def _apply(self, stored: StoredValues) -> None:
+        """Let all following requests have the stored settings."""
+        self.parts.catalog.policy_for = with_stored(self.parts.settings, stored).policy_for
 
     async def aclose(self) -> None:
         """Write what waits, and close all connections."""

@@ -75,7 +75,8 @@ class Catalog:
     ) -> None:
         self._upstream = upstream
         self._live = live
-        self._policy_for = policy_for
+        self.policy_for = policy_for
+        """Returns a model's policy; replaced where the operator changes settings for all models."""
         self._data = data or LiteLLMModelData()
         self._windows = Windows(
             overrides={} if overrides is None else overrides,
@@ -89,7 +90,7 @@ class Catalog:
 
     async def profile(self, route: Route, caller: Caller) -> ModelProfile:
         """Return the window and policy of a model. It never fails, because the last source is a default."""
-        policy, overrides = self._policy_for(route.name), self._overrides_of(route)
+        policy, overrides = self.policy_for(route.name), self._overrides_of(route)
         if overrides.states_window:
             window = ModelWindow(
                 max_output_tokens=None if overrides.max_output_tokens else await self._windows.output(route)
@@ -115,7 +116,7 @@ class Catalog:
 
     async def observe(self, route: Route, caller: Caller) -> ModelObservation:
         """Return a model as its sources describe it now, without the registry's settings."""
-        return _observation(route, await self._windows.find(route, caller), self._policy_for(route.name))
+        return _observation(route, await self._windows.find(route, caller), self.policy_for(route.name))
 
     async def learn(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from proxy.core.bounded import BoundedCache
@@ -54,6 +54,8 @@ class LiveOverrides:
         self._waiting: BoundedCache[str, _Note] = BoundedCache(REMEMBERED)
         self._refreshing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
+        self.followers: list[Callable[[], Awaitable[None]]] = []
+        """What else is read again where the version changed."""
 
     def of(self, route: Route) -> ModelOverrides:
         """Return the overrides of a route's model."""
@@ -102,6 +104,8 @@ class LiveOverrides:
         async with self._refreshing:  # an older answer must not arrive last
             if not self._read or await self._store.version() != self._version:
                 version, records = await self._store.changed()
+                for follow in self.followers:
+                    await follow()
                 self._records = {record.id: record for record in records}
                 self._version, self._read = version, True
 

@@ -15,7 +15,7 @@ from proxy.catalog.overrides import LiveOverrides
 from proxy.core.conversation.messages import LONGEST_MODEL_NAME, JsonValue
 from proxy.core.errors import InvalidRequest, ModelConflict, ModelNotFound
 from proxy.core.models import NOTHING_SET, FieldValue, ModelObservation, ModelOverrides, ModelRecord, model_id
-from proxy.core.planning.budget import CompactionPolicy, budget_for
+from proxy.core.planning.budget import budget_for
 from proxy.core.planning.calibration import ANY_TOOLS, CalibrationEntry
 from proxy.core.ports import CalibrationStore, Caller, ModelStore, Route
 from proxy.upstream.upstream import LiteLLMUpstream
@@ -29,7 +29,6 @@ class ModelRegistry:
     """Has no state of its own: the store has the records, and ``live`` the settings in force.
 
     :param read_field: checks the fields and their values
-    :param policy_for: the configured policy of a model by the client's name
     :param clock: Unix time, seconds
     """
 
@@ -42,7 +41,6 @@ class ModelRegistry:
         catalog: Catalog,
         upstream: LiteLLMUpstream,
         data: LiteLLMModelData,
-        policy_for: Callable[[str], CompactionPolicy],
         read_field: ReadField,
         clock: Callable[[], float],
     ) -> None:
@@ -52,7 +50,6 @@ class ModelRegistry:
         self._catalog = catalog
         self._upstream = upstream
         self._data = data
-        self._policy_for = policy_for
         self._read_field = read_field
         self._clock = clock
 
@@ -116,7 +113,7 @@ class ModelRegistry:
                 f"'context_window' is {error}, less than max_input_tokens; it holds input and output together.",
                 param="context_window",
             ) from error
-        policy, threshold = self._policy_for(name), overrides.threshold
+        policy, threshold = self._catalog.policy_for(name), overrides.threshold
         if threshold is not None and threshold <= 1 and policy.target >= threshold:
             raise InvalidRequest(
                 f"'threshold' must be above the model's target, {policy.target:g}, up to 1, or a number of tokens: a "
@@ -179,7 +176,7 @@ class ModelRegistry:
     def _described(
         self, record: ModelRecord, calibrations: Mapping[str, Sequence[CalibrationEntry]], owner: str | None
     ) -> Described:
-        profile = record.profile(self._policy_for(record.name))
+        profile = record.profile(self._catalog.policy_for(record.name))
         learned_windows = self._catalog.learned_windows
         window = learned_windows.shown(record.provider, record.model, record.overrides, owner, profile.window)
         policy, budget = profile.policy, budget_for(replace(profile, window=window), None)

@@ -110,6 +110,7 @@ def _ask_registry(config: Path | None, ask: Ask) -> Mapping[str, Any]:
     async def run(settings: Settings, url: str) -> Mapping[str, Any]:
         stored = StoredParts(settings, url, lambda warning: click.echo(f"warning: {warning}", err=True))
         try:
+            await stored.live.refresh()
             return await ask(stored, NO_CREDENTIAL)
         finally:
             await stored.aclose()

@@ -82,6 +82,8 @@ class Settings:
     """The shipped ``config/models.yaml``."""
     preset: Preset | None = field(default=None, compare=False)
     """The preset for keys of ``compaction.defaults`` and ``tokenizer`` that the file does not state."""
+    stored_keys: frozenset[str] = field(default=frozenset(), compare=False)
+    """The keys of ``compaction.defaults`` whose values are the store's (``stored.py``)."""
     path: Path | None = field(default=None, compare=False)
     """The file; None without one."""
     warnings: tuple[str, ...] = field(default=(), compare=False)
@@ -113,7 +115,7 @@ class Settings:
             untouched = {
                 name: value
                 for name, value in shipped.compaction.items()
-                if getattr(settings, name) == getattr(own, name)
+                if getattr(settings, name) == getattr(own, name) and name not in self.stored_keys
             }
             settings = changed(settings, untouched)
         settings = changed(settings, most_specific(self.compaction.models, model) or {})

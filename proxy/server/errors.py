@@ -19,6 +19,7 @@ STATUS: dict[type[errors.TidemarkError], HTTPStatus] = {
     errors.Forbidden: HTTPStatus.FORBIDDEN,
     errors.ModelNotFound: HTTPStatus.NOT_FOUND,
     errors.ModelConflict: HTTPStatus.CONFLICT,
+    errors.SettingsConflict: HTTPStatus.CONFLICT,
     errors.NoUpstream: HTTPStatus.NOT_FOUND,
     errors.ConversationNotFound: HTTPStatus.NOT_FOUND,
     errors.ConversationConflict: HTTPStatus.CONFLICT,

@@ -19,6 +19,7 @@
             * ``ForeignPage``
         * ``ModelNotFound``
         * ``ModelConflict``
+        * ``SettingsConflict``
         * ``NoUpstream``
         * ``DialectNotServed``
         * ``ConversationNotFound``
@@ -86,6 +87,7 @@ from proxy.core.errors.client import (
     PreviewNotFound,
     RequestTimedOut,
     ResponseNotFound,
+    SettingsConflict,
     SummaryConflict,
     UnsupportedEncoding,
     UpgradeRequired,
@@ -152,6 +154,7 @@ __all__ = [
     "ResponseNotFound",
     "ServerBusy",
     "ServiceError",
+    "SettingsConflict",
     "StoreError",
     "StoreFull",
     "StoreInUse",

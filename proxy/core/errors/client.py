@@ -132,6 +132,15 @@ class ModelConflict(ClientError):
         super().__init__("Somebody else changed this model meanwhile. Nothing was changed; read its settings again.")
 
 
+class SettingsConflict(ClientError):
+    """The settings for all models were changed since the sender read them."""
+
+    code = "settings_conflict"
+
+    def __init__(self) -> None:
+        super().__init__("Somebody else changed the settings meanwhile. Nothing was changed; read them again.")
+
+
 class NoUpstream(ClientError):
     """The request names no model, and there is no one upstream; the message names the setting."""
 

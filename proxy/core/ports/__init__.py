@@ -17,6 +17,7 @@ from proxy.core.ports.store import (
     LeaseStore,
     ModelStore,
     RequestHeads,
+    SettingStore,
     StartedTurn,
     TurnStore,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "RequestHeads",
     "ResponseStore",
     "Route",
+    "SettingStore",
     "StartedTurn",
     "Stored",
     "Summarizer",

@@ -15,6 +15,7 @@ from proxy.core.conversation.prefix import PrefixChain
 from proxy.core.conversation.records import StoredConversation, StoredMessage, StoredState, TurnRecord
 from proxy.core.conversation.summary import NO_SYSTEMS, InnerSystems, PrefixSummary, SummaryRecipe
 from proxy.core.models import ModelObservation, ModelOverrides, ModelRecord, RegistryVersion
+from proxy.core.operator_settings import StoredValues
 from proxy.core.planning.calibration import Calibration, CalibrationEntry, CalibrationKey
 
 
@@ -245,6 +246,22 @@ class ModelStore(Protocol):
 
         :param change: returns the new overrides for the stored ones; called again where another change was faster.
             What it raises leaves everything as it is
+        """
+        ...
+
+
+class SettingStore(Protocol):
+    """The operator's settings for all models; a change is also a new version of ``ModelStore``."""
+
+    async def stored(self) -> StoredValues:
+        """Return the settings that are stored."""
+        ...
+
+    async def change(self, change: Callable[[StoredValues], StoredValues]) -> None:
+        """Change the settings.
+
+        :param change: returns the new values for the stored ones; called again where another change was faster. What it
+            raises leaves everything as it is
         """
         ...
 
