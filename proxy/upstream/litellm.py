@@ -1,4 +1,4 @@
-"""Imports litellm once, in a thread, and offers the three things that Tidemark uses of it.
+"""Imports litellm once, in a thread, and offers the few things that Tidemark uses of it.
 
 The import takes 4 to 8 s of CPU and some 200 MB. ``upstream.py`` asks litellm for a model's provider, and the translate
 lane sends requests through ``complete``. No other module imports it.
@@ -56,6 +56,11 @@ async def openai_compatible_providers() -> Collection[str]:
 async def complete(**fields: Any) -> Any:
     """Call ``litellm.acompletion``, as soon as it is imported."""
     return await (await _module()).acompletion(**fields)
+
+
+async def call(name: str, **fields: Any) -> Any:
+    """Call one of litellm's functions, as soon as it is imported."""
+    return await getattr(await _module(), name)(**fields)
 
 
 _lock = threading.Lock()

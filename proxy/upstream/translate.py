@@ -65,7 +65,7 @@ class TranslateLane:
 
         :raises UpstreamUnreachable, UpstreamTimedOut, UpstreamError: there was no answer
         """
-        request = _decoded(body)
+        request = decode_request(body)
         arguments = {name: value for name, value in request.items() if name in CHAT_FIELDS and value is not None}
         if not stream:
             arguments.pop("stream_options", None)
@@ -103,7 +103,7 @@ class TranslateLane:
             raise refused(route, credential.status, credential.body)
         arguments: dict[str, Any] = {"messages": []}
         if (prefix := request.cached_prefix) is not None:
-            body = _decoded(body_of(prefix.fields, {"messages": array_of(prefix.raws)}))
+            body = decode_request(body_of(prefix.fields, {"messages": array_of(prefix.raws)}))
             arguments = {name: value for name, value in body.items() if name in CHAT_FIELDS and value is not None}
         arguments |= {"messages": [*arguments["messages"], *request.messages], "max_tokens": request.max_tokens}
         try:
@@ -121,7 +121,7 @@ class TranslateLane:
         return text_of(plain(answer), route)
 
 
-def _decoded(body: bytes) -> dict[str, Any]:
+def decode_request(body: bytes) -> dict[str, Any]:
     """Return the decoded request.
 
     litellm gets a question mark for a lone surrogate, which JavaScript makes where it cuts an emoji in two.

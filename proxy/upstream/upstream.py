@@ -21,6 +21,7 @@ from proxy.upstream.bridges.asking import WriteMessage
 from proxy.upstream.fields import CONFIGURED_FOR_LITELLM
 from proxy.upstream.headers import caller_key
 from proxy.upstream.naming import why_closed
+from proxy.upstream.other_calls import OtherCalls, is_served
 from proxy.upstream.other_dialects import OtherDialects, not_served, not_spoken
 from proxy.upstream.routes import DIALECTS, Destination, find, read_entries, served_at, sole_destination
 from proxy.upstream.spoken import SpokenDialects
@@ -72,6 +73,7 @@ class LiteLLMUpstream:
         self.entries = tuple(served_at(entry, self.upstream_base_url) for entry in entries)
         self.wire = wire or WireLane()
         self._translate = TranslateLane(litellm.complete)
+        self._others = OtherCalls(litellm.call)
         self._spoken = SpokenDialects(clock)
         self._other_dialects = OtherDialects(self._spoken, self.wire, self._translate, write_chat)
         self._data = data
@@ -150,6 +152,8 @@ class LiteLLMUpstream:
         if route.lane != "wire":
             native = self._spoken.native_route(route, MESSAGES)  # Anthropic has more endpoints than that of messages
             if native is None:
+                if isinstance(body, bytes) and is_served(method, path):
+                    return await self._others.send(route, path, body, caller)
                 raise not_served(route, path)
             route = native
         return await self.wire.forward(route, method, path, body, caller)

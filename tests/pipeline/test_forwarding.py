@@ -268,7 +268,7 @@ def test_an_unknown_model_is_not_found(listed: Client) -> None:
 
 def test_a_provider_behind_litellm_is_refused_with_the_reason(listed: Client) -> None:
     """Its requests would have to be translated."""
-    got = listed.http.post("/v1/rerank", json={"model": "foreign"})
+    got = listed.http.post("/v1/moderations", json={"model": "foreign"})
     assert (got.status_code, got.json()["error"]["code"]) == (400, "dialect_not_served")
 
 

@@ -766,7 +766,7 @@ async def test_litellm_carries_no_unknown_request() -> None:
     upstream = LiteLLMUpstream([{"model_name": "c", "litellm_params": {"model": "gemini/gemini-2.5-flash"}}])
     route = await upstream.resolve("c")
     with pytest.raises(DialectNotServed, match=r"does not serve /embeddings.*lane: wire"):
-        await upstream.forward(route, "POST", "/embeddings", b"{}", calling(BEARER))
+        await upstream.forward(route, "POST", "/images/generations", b"{}", calling(BEARER))
 
 
 @pytest.mark.parametrize("base", ["{}?sig=SIG1&v=2/", "{}/?sig=SIG1&v=2/", "{}?sig=SIG1&v=2/#part"])
