@@ -17,7 +17,14 @@ from proxy.core.conversation.prefix import owner_of
 from proxy.core.conversation.request import ContinuedRequest, Dialect, ModelRequest
 from proxy.core.conversation.responses import InputReference, ResponseFormat, ResponseRecord
 from proxy.core.conversation.stored_format import StoredFormat
-from proxy.core.errors import EarlierResponseUnknown, InvalidRequest, ItemNotFound, StoreError, UpstreamError
+from proxy.core.errors import (
+    EarlierResponseElsewhere,
+    EarlierResponseUnknown,
+    InvalidRequest,
+    ItemNotFound,
+    StoreError,
+    UpstreamError,
+)
 from proxy.core.ports import Caller, ConversationStore, ResponseStore, Route, SummarySeal, Upstream
 from proxy.pipeline.earlier_messages import EarlierMessages
 from proxy.pipeline.identify import tenant_of
@@ -85,6 +92,13 @@ class ContinuedRequests:
         at_upstream = responses.conversation_at_upstream(request.fields)
         if not (request.continues or sealed or references or at_upstream):
             return request
+        if request.continues and at_upstream:
+            raise InvalidRequest(
+                "'previous_response_id' and 'conversation' are mutually exclusive: both say what came before. Send one "
+                "of them.",
+                param="previous_response_id",
+                code="mutually_exclusive_parameters",
+            )
         asker = await self._asker(request, caller)
         request = await self._opened(request, responses, sealed, asker)
         if at_upstream:
@@ -202,6 +216,8 @@ class ContinuedRequests:
         record = await self._find(request.continues, asker)
         if record is None or not record.may_be_sent_for(asker.tenant):
             return None
+        if record.upstream_has and asker.keeps is False:
+            raise EarlierResponseElsewhere(request.continues)
         if record.upstream_has or record.background:
             return None
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -276,3 +277,24 @@ def test_of_several_upstreams_the_one_of_the_named_model_is_asked(bench: Bench, 
             sdk.responses.retrieve("resp_88")
         assert "?model=" in str(refused.value)
         assert sdk.responses.retrieve("resp_88", extra_query={"model": "small"}).output_text == "Long ago."
+
+
+@pytest.mark.parametrize("name", ["..", "%2e%2e", "%2E.", "."])
+@pytest.mark.parametrize(
+    ("method", "rest"), [("GET", ""), ("DELETE", ""), ("GET", "/input_items"), ("POST", "/cancel")]
+)
+def test_no_id_of_a_response_climbs_to_another_path(
+    base_url: str, upstream: ScriptedUpstream, name: str, method: str, rest: str
+) -> None:
+    """``/v1/responses/..`` would be the upstream's ``/v1`` (RFC 3986, section 5.2.4)."""
+    before = len(upstream.received)
+    host, port = base_url.removeprefix("http://").removesuffix("/v1").split(":")
+    connection = http.client.HTTPConnection(host, int(port))  # which leaves the dots in the path, as httpx does not
+    try:
+        connection.request(method, f"/v1/responses/{name}{rest}", headers={"Authorization": "Bearer somebody"})
+        answer = connection.getresponse()
+        assert answer.status == 400
+        assert json.loads(answer.read())["error"]["code"] == "invalid_path"
+    finally:
+        connection.close()
+    assert len(upstream.received) == before

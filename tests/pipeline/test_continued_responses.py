@@ -498,3 +498,27 @@ def test_a_compressed_refusal_is_understood(bench: Bench, asking: Asking) -> Non
     bench.upstream.script = lambda _: Answer([packed], 400, headers)
     answer = asking.post(input="And?", previous_response_id="resp_nobody")
     assert answer.json()["error"]["code"] == "previous_response_not_found"
+
+
+@pytest.mark.usefixtures("stateful")
+def test_an_earlier_response_and_a_conversation_exclude_each_other(bench: Bench, asking: Asking) -> None:
+    """As at OpenAI: each says what came before. The message says to send one of them, and nothing goes upstream."""
+    first = asking.say("How is the weather?")
+    before = len(bench.upstream.received)
+    refused = asking.post(input="And the tide?", previous_response_id=first["id"], conversation="conv_1")
+    assert refused.status_code == 400
+    assert refused.json()["error"]["code"] == "mutually_exclusive_parameters"
+    assert "Send one of them" in refused.json()["error"]["message"]
+    assert len(bench.upstream.received) == before
+
+
+@pytest.mark.usefixtures("stateless")
+def test_a_response_of_a_providers_conversation_is_not_called_unknown(asking: Asking) -> None:
+    """Its beginning is at an upstream that gives it to nobody; the error says so, and how to go on."""
+    first = asking.say("How is the weather?", conversation="conv_1")
+    asking.post(input="Hello?", previous_response_id="resp_elsewhere")  # teaches that this upstream keeps nothing
+    refused = asking.post(input="And the tide?", previous_response_id=first["id"])
+    assert refused.status_code == 400
+    assert refused.json()["error"]["code"] == "previous_response_not_found"
+    assert "its conversation began at the upstream" in refused.json()["error"]["message"]
+    assert "Send the whole conversation" in refused.json()["error"]["message"]

@@ -3,6 +3,7 @@
 * ``TidemarkError``
     * ``ClientError``: the request is at fault, and the message says how to fix it (``client.py``)
         * ``InvalidRequest``
+            * ``EarlierResponseElsewhere``
             * ``EarlierResponseUnknown``
             * ``ItemNotFound``
         * ``ResponseNotFound``
@@ -71,6 +72,7 @@ from proxy.core.errors.client import (
     ConversationConflict,
     ConversationNotFound,
     DialectNotServed,
+    EarlierResponseElsewhere,
     EarlierResponseUnknown,
     Forbidden,
     ForeignPage,
@@ -133,6 +135,7 @@ __all__ = [
     "ConversationConflict",
     "ConversationNotFound",
     "DialectNotServed",
+    "EarlierResponseElsewhere",
     "EarlierResponseUnknown",
     "FlushNotTaken",
     "FlushRefused",

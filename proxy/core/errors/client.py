@@ -32,6 +32,19 @@ class EarlierResponseUnknown(InvalidRequest):
         )
 
 
+class EarlierResponseElsewhere(InvalidRequest):
+    """The response is stored, but the beginning of its conversation is at an upstream that cannot give it."""
+
+    def __init__(self, response: str) -> None:
+        super().__init__(
+            f"Previous response with id {response[:120]!r} cannot be gone on from: its conversation began at the "
+            "upstream (in a 'conversation', or before Tidemark), and this model's upstream keeps none. Send the whole "
+            "conversation as 'input' and leave out 'previous_response_id'.",
+            param="previous_response_id",
+            code="previous_response_not_found",
+        )
+
+
 class ItemNotFound(InvalidRequest):
     """The request refers to an item that is not stored for this caller; the message names it."""
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.request import ModelRequest
 from proxy.core.report import OwnAnswer
+from proxy.dialects.bodies import encode_json
 from proxy.dialects.raw_json import decode_value
-from proxy.dialects.responses.writing import encode_json
 
 ID = "resp_tidemark_"
 MESSAGE_ID = "msg_tidemark_"

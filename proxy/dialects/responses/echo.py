@@ -10,8 +10,9 @@ import json
 from typing import Any
 
 from proxy.core.conversation.messages import kind_of
+from proxy.dialects.bodies import encode_json
 from proxy.dialects.responses.parts import TEXTS, without_nulls
-from proxy.dialects.responses.writing import assistant_message, encode_json
+from proxy.dialects.responses.writing import assistant_message
 
 _WITH_STATUS = frozenset({"message", "function_call", "custom_tool_call", "reasoning"})
 """Items whose ``status`` a request may leave out; other calls require it."""

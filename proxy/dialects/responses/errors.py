@@ -12,8 +12,8 @@ import re
 
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import TidemarkError, UpstreamError
+from proxy.dialects.bodies import encode_json
 from proxy.dialects.openai_errors import OpenAIErrors
-from proxy.dialects.responses.writing import encode_json
 
 _NUMBER = re.compile(rb'"sequence_number"[ \t\n\r]*:[ \t\n\r]*(\d{1,15})')
 

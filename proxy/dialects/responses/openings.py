@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 
 from proxy.core.conversation.messages import JsonValue
+from proxy.dialects.bodies import encode_json
 from proxy.dialects.responses.reply import ResponseObject, StreamEvent, read_struct
-from proxy.dialects.responses.writing import encode_json
 
 _PRELUDE = frozenset({"response.created", "response.queued", "response.in_progress"})
 _EVENT_END = re.compile(rb"\r?\n\r?\n|\r\r")

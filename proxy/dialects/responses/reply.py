@@ -15,10 +15,10 @@ import msgspec
 from proxy.core.conversation.messages import JsonValue, Message
 from proxy.core.conversation.reply import EMPTY_REPLY, Reply
 from proxy.core.errors import InvalidRequest
+from proxy.dialects.bodies import encode_json
 from proxy.dialects.responses.items import InputItem, as_piece, read_item
 from proxy.dialects.responses.partial_items import PartialItems
 from proxy.dialects.responses.turns import join_turn
-from proxy.dialects.responses.writing import encode_json
 
 ENDED = ("completed", "incomplete")
 """The states of a reply that came to its end. A reply that reached its longest length is ``incomplete``."""

@@ -15,11 +15,11 @@ import msgspec
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.responses import OUTPUT, InputReference, OutputItem
 from proxy.core.errors import InvalidRequest
-from proxy.dialects.bodies import array_of, body_of
+from proxy.dialects.bodies import array_of, body_of, encode_json
 from proxy.dialects.raw_json import decode_value, read_elements, read_members
 from proxy.dialects.responses.openings import opening_error
 from proxy.dialects.responses.request import InputItems
-from proxy.dialects.responses.writing import encode_json, system_item
+from proxy.dialects.responses.writing import system_item
 
 _EARLIER = "previous_response_id"
 _SEALED = ("compaction", "compaction_summary")

@@ -6,14 +6,12 @@
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 
 from proxy.core.conversation.messages import JsonValue, Message
+from proxy.dialects.bodies import encode_json
 from proxy.dialects.responses.parts import item_part
 
-_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-"""Built once: an encoder takes as long to build as to write an item."""
 RENDERED = 128
 """System messages of our own whose bytes are cached; a summary goes out turn after turn."""
 
@@ -57,11 +55,3 @@ def assistant_message(text: str) -> dict[str, JsonValue]:
 def _parts(message: Message) -> JsonValue:
     texts = [{"type": "input_text", "text": message.text}] if message.text else []
     return [*texts, *map(item_part, message.media)]
-
-
-def encode_json(value: JsonValue) -> bytes:
-    """Write compact JSON; unpaired surrogates become escapes."""
-    try:
-        return _COMPACT(value).encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":")).encode()

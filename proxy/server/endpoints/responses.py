@@ -9,7 +9,6 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -21,6 +20,7 @@ from proxy.core.errors import InvalidRequest, ResponseNotFound
 from proxy.core.ports import Authenticator, Caller, UpstreamReply
 from proxy.pipeline.sealed_compaction import SealedCompaction, SealedWindow
 from proxy.server.encodings import read_plain_body
+from proxy.server.endpoints.forwarding import path_below
 from proxy.server.headers import returned_lines
 from proxy.server.response_json import (
     compacted_conversation,
@@ -162,9 +162,11 @@ def _carried(reply: UpstreamReply) -> Response:
 
 
 def _path(request: Request) -> str:
-    """Return the path below the upstream's base URL."""
-    rest = request.url.path.removeprefix("/v1/responses/").partition("/")[2]
-    return f"/responses/{quote(request.path_params['id'], safe='')}" + (f"/{rest}" if rest else "")
+    """Return the path below the upstream's base URL, as the client wrote it.
+
+    :raises InvalidRequest: the id would climb to another path (``..``)
+    """
+    return path_below(request.scope)
 
 
 def _path_with_query(request: Request) -> str:
