@@ -120,13 +120,42 @@ class ModelField:
         self._offset += size
 
 
+def field_of_form(boundary: bytes, body: bytes) -> ModelField:
+    """Return the field of a multipart form that is there as a whole.
+
+    :raises InvalidRequest: the form cannot be read, the field is no name of a model, or two fields name two models
+    """
+    first = field = ModelField(boundary)
+    first.feed(body)
+    rest = body
+    while field.model is not None:
+        rest = rest[field.end :]
+        field = ModelField(boundary)
+        field.feed(rest)
+        _check_same(first.model, field.model)
+    return first
+
+
 def model_of_pairs(pairs: str) -> str | None:
-    """Return the model that a query or an urlencoded form names; None where it names none."""
+    """Return the model that a query or an urlencoded form names; None where it names none, or an empty one.
+
+    :raises InvalidRequest: it is no name of a model, or two pairs name two models
+    """
+    model = None
     for pair in pairs.split("&"):
         name, mark, value = pair.partition("=")
         if mark and unquote_plus(name) == FIELD and value:
-            return checked_model(unquote_plus(value))
-    return None
+            other = checked_model(unquote_plus(value))
+            model = model or other
+            _check_same(model, other)
+    return model
+
+
+def _check_same(model: str | None, other: str | None) -> None:
+    """Refuse a second model: Tidemark would choose the upstream by the first, and that may serve the last."""
+    if other is not None and other != model:
+        message = f"'{FIELD}' is sent twice, as {model!r} and as {other!r}. Send it once."
+        raise InvalidRequest(message, param=FIELD, code="invalid_form")
 
 
 def pairs_with_model(pairs: str, model: str) -> str:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.errors import InvalidRequest
-from proxy.dialects.forms import ModelField, boundary_of, model_of_pairs, pairs_with_model
+from proxy.dialects.forms import ModelField, boundary_of, field_of_form, model_of_pairs, pairs_with_model
 
 BOUNDARY = b"edge"
 PARTS = st.lists(
@@ -115,3 +115,19 @@ def test_a_query_names_a_model_and_keeps_its_other_pairs() -> None:
     assert model_of_pairs(query) == "my/model"
     assert model_of_pairs("a=model&models=x&model=") is None
     assert pairs_with_model("a=%20+b&model=x&c", "org/m:1 2") == "a=%20+b&model=org/m:1+2&c"
+
+
+def test_two_models_in_one_form_are_refused() -> None:
+    """The upstream that the first one chooses may serve the last one."""
+    with pytest.raises(InvalidRequest, match="twice"):
+        model_of_pairs("model=a&model=b")
+    with pytest.raises(InvalidRequest, match="twice"):
+        field_of_form(BOUNDARY, form([(b'name="model"', b"a"), (b'name="mode"', b"x"), (b'name="model"', b"b")]))
+
+
+def test_one_model_may_be_sent_twice() -> None:
+    """Its place is that of the first field."""
+    body = form([(b'name="model"', b"a"), (b'name="model"', b"a")])
+    field = field_of_form(BOUNDARY, body)
+    assert (field.model, body[field.start : field.end]) == ("a", b"a")
+    assert model_of_pairs("model=a&model=a") == "a"

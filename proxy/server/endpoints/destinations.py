@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from proxy.core.errors import InvalidRequest, ModelNotFound, NoUpstream
 from proxy.core.ports import Caller, Headers, Route, Upload, Upstream
 from proxy.dialects.bodies import body_of
-from proxy.dialects.forms import ModelField, boundary_of, model_of_pairs, pairs_with_model
+from proxy.dialects.forms import ModelField, boundary_of, field_of_form, model_of_pairs, pairs_with_model
 from proxy.dialects.raw_json import decode_value, read_members
 from proxy.pipeline.prompt_check import PromptCheck
 from proxy.server.encodings import HEADER as ENCODING
@@ -141,8 +141,7 @@ class Destinations:
         """Return the destination of a form that is there as a whole."""
         if not self._is_read(request):
             return await self._of_query(request, body)
-        field = ModelField(boundary_of(_content_type(request.headers)))
-        field.feed(body)
+        field = field_of_form(boundary_of(_content_type(request.headers)), body)
         if field.model is None:
             return await self._of_query(request, body)
         route = await self.upstream.resolve(field.model)
