@@ -51,7 +51,8 @@ class InputTokenCounting:
             return (await self.counter.count(request, "")).total
         route = await self.upstream.resolve(request.model)
         address = (route.base_url, path.partition("?")[0])
-        if self.counts_itself(route) or (asks_any and address not in self.refusing):
+        speaks = not route.dialects or dialect.name in route.dialects  # what is configured is not asked
+        if speaks and (self.counts_itself(route) or (asks_any and address not in self.refusing)):
             reply = await self._ask(request, route, caller, path)
             if reply is not None:
                 return reply

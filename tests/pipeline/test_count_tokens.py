@@ -15,6 +15,12 @@ from tests.support.scripted import Answer, Received
 
 COUNT = "/v1/messages/count_tokens"
 BODY = {"model": "small", "system": [text("Be brief.")], "messages": [user("How is the weather?")]}
+CHAT_ALONE = """
+model_list:
+  - model_name: small
+    litellm_params: {{model: openai/scripted, api_base: "{base}"}}
+    model_info: {{dialects: [chat]}}
+"""
 CLAUDE = """
 model_list:
   - model_name: small
@@ -64,6 +70,16 @@ def test_an_error_about_the_model_is_the_upstreams(bench: Bench, request: pytest
     http = bench.client(request.node.nodeid).http
     assert [(answer.status_code, answer.content) for answer in (ask(http), ask(http))] == [(404, body)] * 2
     assert len(bench.upstream.received) == 2
+
+
+def test_an_upstream_that_is_configured_for_chat_alone_is_not_asked(
+    bench: Bench, request: pytest.FixtureRequest
+) -> None:
+    """It would count a request that it never gets in this form."""
+    bench.upstream.others.counts = lambda _: Answer([b'{"input_tokens": 4711}'])
+    http = bench.client(request.node.nodeid, config=CHAT_ALONE).http
+    assert 10 < ask(http).json()["input_tokens"] < 4711
+    assert bench.upstream.received == []
 
 
 def test_a_provider_behind_litellm_is_counted_for(bench: Bench, request: pytest.FixtureRequest) -> None:

@@ -765,7 +765,7 @@ async def test_litellm_carries_no_unknown_request() -> None:
     """The error names the path, and the way to serve it."""
     upstream = LiteLLMUpstream([{"model_name": "c", "litellm_params": {"model": "gemini/gemini-2.5-flash"}}])
     route = await upstream.resolve("c")
-    with pytest.raises(DialectNotServed, match=r"does not serve /embeddings.*lane: wire"):
+    with pytest.raises(DialectNotServed, match=r"does not serve /images/generations.*lane: wire"):
         await upstream.forward(route, "POST", "/images/generations", b"{}", calling(BEARER))
 
 
