@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from starlette.routing import BaseRoute
 
@@ -18,9 +18,11 @@ from proxy.console.models import ModelPages
 from proxy.console.overview import OverviewPages
 from proxy.console.pages import EVENTS, ConsolePages, PageFamily
 from proxy.console.sessions import Sessions
+from proxy.console.settings import SettingPages, SettingRow
 from proxy.console.summaries import SummaryPages
 from proxy.server.endpoints.live_events import LiveEventEndpoint
 from proxy.server.endpoints.registry import ModelRegistryPort
+from proxy.server.endpoints.settings import SettingsPort
 from proxy.server.operator import OperatorAccess
 
 
@@ -33,6 +35,8 @@ def console_routes(
     summaries: SummaryChanges,
     models: Sequence[str],
     registry: ModelRegistryPort,
+    settings: SettingsPort,
+    effective: Callable[[], Sequence[SettingRow]],
 ) -> list[BaseRoute]:
     """Return the routes of all pages. A new family of pages is one line here.
 
@@ -44,6 +48,7 @@ def console_routes(
         OverviewPages(traffic),
         SummaryPages(summaries, models),
         ModelPages(registry, as_typed),
+        SettingPages(settings, effective, as_typed),
     ]
     events = LiveEventEndpoint(live_events, sessions.require, EVENTS)
     return [*events.routes(), *ConsolePages(sessions, families).routes()]

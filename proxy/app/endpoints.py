@@ -23,6 +23,7 @@ from proxy.archive.live_events import LiveEventHub
 from proxy.archive.search_index import MessageSearch
 from proxy.archive.traffic import TrafficReader
 from proxy.compaction.sealing import TenantSeal
+from proxy.config.effective import effective_settings
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.request import Dialect, ErrorFormat
 from proxy.core.events import Listener
@@ -137,6 +138,8 @@ class Endpoints:
                 summaries=self._by_hand.changes,
                 models=[entry.name for entry in parts.settings.model_list],
                 registry=self._stored.registry,
+                settings=self._stored.operator_settings,
+                effective=partial(effective_settings, parts.settings),
             ),
             *ModelEndpoints(parts.catalog, self._auth, parts.dialects.get(MESSAGES, OPENAI_ERRORS)).routes(),
             *self._token_counts(),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.config.compaction import read_compaction
+from proxy.config.effective import sources_of
 from proxy.config.environment import data_folder, read_overrides
 from proxy.config.models import ENTRY_KEYS, read_model_list
 from proxy.config.reading import MISSING, Reader, Remark
@@ -62,7 +63,9 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
     settings = _settings(reader, root, path, environ)
     if settings is None:
         raise ConfigError("\n".join(_lines(reader.problems, path)))
-    return dataclasses.replace(settings, warnings=_lines(reader.warnings, path))
+    preset = load_preset(settings.preset).compaction if settings.preset else {}
+    sources = sources_of(root, path, environ, preset)
+    return dataclasses.replace(settings, warnings=_lines(reader.warnings, path), sources=sources)
 
 
 def _lines(remarks: Collection[Remark], path: Path | None) -> tuple[str, ...]:

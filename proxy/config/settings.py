@@ -82,6 +82,8 @@ class Settings:
     """The shipped ``config/models.yaml``."""
     preset: Preset | None = field(default=None, compare=False)
     """The preset for keys of ``compaction.defaults`` and ``tokenizer`` that the file does not state."""
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """Where values come from, by dotted key; a key that is missing has its default (``effective.py``)."""
     stored_keys: frozenset[str] = field(default=frozenset(), compare=False)
     """The keys of ``compaction.defaults`` whose values are the store's (``stored.py``)."""
     path: Path | None = field(default=None, compare=False)
@@ -146,7 +148,12 @@ class Settings:
         """Return these settings with the command line's values for the server."""
         arguments = {"host": host, "port": port, "workers": workers}
         server = changed(self.server, {name: value for name, value in arguments.items() if value is not None})
-        return dataclasses.replace(self, server=server)
+        stated = {
+            f"server.{name}": "command line"
+            for name, value in arguments.items()
+            if value is not None and value != getattr(self.server, name)
+        }
+        return dataclasses.replace(self, server=server, sources={**self.sources, **stated})
 
     def _window_of(self, entry: ModelEntry, model: str) -> ModelWindow:
         shipped = self.model_defaults.find(_lookup_name(entry, model))
