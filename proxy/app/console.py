@@ -14,12 +14,14 @@ from proxy.archive.live_events import LiveEventHub
 from proxy.archive.summary_changes import SummaryChanges
 from proxy.archive.traffic import TrafficReader
 from proxy.config import as_typed
+from proxy.console.conversations import ConversationPages
 from proxy.console.models import ModelPages
 from proxy.console.overview import OverviewPages
 from proxy.console.pages import EVENTS, ConsolePages, PageFamily
 from proxy.console.sessions import Sessions
 from proxy.console.settings import SettingPages, SettingRow
 from proxy.console.summaries import SummaryPages
+from proxy.server.endpoints.conversations import ConversationEndpoints
 from proxy.server.endpoints.live_events import LiveEventEndpoint
 from proxy.server.endpoints.registry import ModelRegistryPort
 from proxy.server.endpoints.settings import SettingsPort
@@ -37,6 +39,7 @@ def console_routes(
     registry: ModelRegistryPort,
     settings: SettingsPort,
     effective: Callable[[], Sequence[SettingRow]],
+    conversations: ConversationEndpoints,
 ) -> list[BaseRoute]:
     """Return the routes of all pages. A new family of pages is one line here.
 
@@ -46,6 +49,9 @@ def console_routes(
     sessions = Sessions(operator, secret, time.time)
     families: list[PageFamily] = [
         OverviewPages(traffic),
+        ConversationPages(
+            conversations.reading, conversations.contexts, conversations.transfer, conversations.manual, settings
+        ),
         SummaryPages(summaries, models),
         ModelPages(registry, as_typed),
         SettingPages(settings, effective, as_typed),

@@ -120,7 +120,7 @@ class Endpoints:
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of all endpoints."""
-        parts = self._stored.parts
+        parts, conversations = self._stored.parts, self._conversations()
         return [
             *(Route(path, endpoint, methods=["POST"]) for path, endpoint in self.dialects.items()),
             *OperationsEndpoints(
@@ -140,6 +140,7 @@ class Endpoints:
                 registry=self._stored.registry,
                 settings=self._stored.operator_settings,
                 effective=partial(effective_settings, parts.settings),
+                conversations=conversations,
             ),
             *ModelEndpoints(parts.catalog, self._auth, parts.dialects.get(MESSAGES, OPENAI_ERRORS)).routes(),
             *self._token_counts(),
@@ -147,7 +148,7 @@ class Endpoints:
             *OfflineEndpoints(parts.offline_service(), self._auth, self._max_body_bytes).routes(),
             *RegistryEndpoints(self._stored.registry, self._auth, self._operator).routes(),
             *SettingsEndpoints(self._stored.operator_settings, self._operator).routes(),
-            *self._conversations().routes(),
+            *conversations.routes(),
             *SummaryEndpoints(self._by_hand.changes, self._access).routes(),
             *self._forwarding.routes(),  # last: whatever nothing above serves
         ]

@@ -1,0 +1,212 @@
+"""``/console/conversations``: stored conversations, and one of them with its whole history and its summary in place.
+
+It shows what ``archive/`` returns to the JSON endpoints, as the operator sees it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from starlette.responses import Response, StreamingResponse
+
+from proxy.archive import ContextView, ConversationReader, Page, Transfer
+from proxy.archive.pages import MessageEntry
+from proxy.archive.summarize import ManualCompaction, SummarizeRequest
+from proxy.console.pages import HOME, Answer
+from proxy.console.visit import Visit, go_to
+from proxy.core.errors import InvalidRequest, TidemarkError
+from proxy.server.errors import status_of
+
+LIST = f"{HOME}/conversations"
+LIST_ENTRIES = 25
+MESSAGES = 500
+"""Messages of one page of a conversation."""
+SUMMARIES = 50
+HITS = 100
+WARNING_PERCENT = 80
+CRITICAL_PERCENT = 95
+"""From which share of the limit a usage bar is orange, and red (FR-6.1.1)."""
+NOTES: Mapping[str, str] = {
+    "summarized": "The history was summarized.",
+    "nothing": "There was nothing to summarize: every message has to stay.",
+    "forgotten": "The conversation was forgotten.",
+}
+"""What a page says after a form, by the parameter ``done``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownMessage:
+    """A message as the page shows it."""
+
+    entry: MessageEntry
+    role: str
+    text: str
+    parts: Sequence[str]
+    """What is folded or only named: calls, results, images."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How full a context is."""
+
+    percent: int
+
+    @property
+    def level(self) -> str:
+        """How near the limit it is."""
+        if self.percent >= CRITICAL_PERCENT:
+            return "critical"
+        return "warning" if self.percent >= WARNING_PERCENT else "ok"
+
+
+class NoticeSettings(Protocol):
+    """Says whether pages show notices of compactions (FR-3.1.3)."""
+
+    @property
+    def shows_notices(self) -> bool:
+        """Whether the operator wants them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationPages:
+    """Shows conversations, and carries out what their forms ask for."""
+
+    reading: ConversationReader
+    contexts: ContextView
+    transfer: Transfer
+    manual: ManualCompaction
+    settings: NoticeSettings
+
+    def answers(self) -> Sequence[tuple[str, str, Answer]]:
+        """Return the method, path and answer of each page and form."""
+        conversation = f"{LIST}/{{id}}"
+        return [
+            ("GET", LIST, self._list),
+            ("GET", conversation, self._show),
+            ("POST", f"{conversation}/search", self._search),
+            ("POST", f"{conversation}/summarize", self._summarize),
+            ("GET", f"{conversation}/export", self._export),
+            ("GET", f"{conversation}/forget", self._ask_to_forget),
+            ("POST", f"{conversation}/forget", self._forget),
+        ]
+
+    async def _list(self, visit: Visit) -> Response:
+        page = await self.reading.conversations(None, Page(LIST_ENTRIES, visit.parameter("cursor") or None))
+        return visit.page(
+            "conversations.html",
+            page=page,
+            usages={record.id: await self._usage(record.id) for record in page.conversations},
+            is_first=not visit.parameter("cursor"),
+            notices=self.settings.shows_notices,
+            note=NOTES.get(visit.parameter("done"), ""),
+        )
+
+    async def _show(self, visit: Visit) -> Response:
+        return await self._conversation(visit, note=NOTES.get(visit.parameter("done"), ""))
+
+    async def _search(self, visit: Visit) -> Response:
+        words = visit.form.get("words", "").strip()[:1000]
+        if not words:
+            return await self._conversation(visit, words=words, error="Enter words to search for.", status=400)
+        found = await self.reading.search(visit.request.path_params["id"], None, words, Page(HITS))
+        return await self._conversation(visit, words=words, hits=[shown(hit.entry) for hit in found.hits])
+
+    async def _summarize(self, visit: Visit) -> Response:
+        """Summarize by hand (FR-2.1, FR-2.2)."""
+        text = visit.form.get("retention", "").strip().replace(",", "")
+        if text and not (text.isascii() and text.isdigit() and len(text) < 12):
+            message = "'Tokens to retain' must be a whole number of tokens, 0 or more, or empty."
+            return await self._conversation(visit, retention=text[:40], error=message, status=400)
+        order = SummarizeRequest(visit.request.path_params["id"], int(text) if text else None)
+        try:
+            done = await self.manual.summarize(order, None)
+        except TidemarkError as error:
+            return await self._conversation(visit, retention=text, error=str(error), status=status_of(error))
+        return go_to(_address(visit), done="nothing" if done.summary is None else "summarized")
+
+    async def _export(self, visit: Visit) -> Response:
+        lines = await self.transfer.export_lines(visit.request.path_params["id"], None)
+        headers = {"content-disposition": 'attachment; filename="conversation.jsonl"'}
+        return StreamingResponse(lines, headers=headers, media_type="application/jsonl")
+
+    async def _ask_to_forget(self, visit: Visit) -> Response:
+        page = await self.reading.conversation(visit.request.path_params["id"], None, Page(1))
+        return visit.page("forget_conversation.html", record=page.record, address=_address(visit))
+
+    async def _forget(self, visit: Visit) -> Response:
+        await self.reading.delete(visit.request.path_params["id"], None)
+        return go_to(LIST, done="forgotten")
+
+    async def _conversation(self, visit: Visit, *, status: int = 200, **values: Any) -> Response:
+        identifier = visit.request.path_params["id"]
+        cursor = None if visit.request.method == "POST" else visit.parameter("cursor") or None
+        page = await self.reading.conversation(identifier, None, Page(MESSAGES, cursor))
+        summaries = await self.reading.summaries(identifier, None, Page(SUMMARIES))
+        present = next((entry for entry in reversed(summaries.summaries) if entry.in_use), None)
+        left, right = visit.parameter("left"), visit.parameter("right")
+        compared = [
+            entry for entry in summaries.summaries if entry.summary.prefix.hex() in (left, right) and left != right
+        ]
+        address = _address(visit)
+        facts: dict[str, Any] = {"words": "", "hits": None, "error": "", "note": "", "retention": ""} | values
+        return visit.page(
+            "conversation.html",
+            status,
+            conversation=page,
+            messages=[shown(entry) for entry in page.messages],
+            present=present,
+            earlier=[entry for entry in summaries.summaries if entry is not present],
+            compared=compared if len(compared) > 1 else [],
+            usage=await self._usage(identifier),
+            address=address,
+            notices=self.settings.shows_notices,
+            **facts | {"path": address},
+        )
+
+    async def _usage(self, conversation: str) -> Usage | None:
+        """Return how full the context is that the next request would have; None where nobody can tell now."""
+        try:
+            snapshot = await self.contexts.context(conversation, None, None)
+        except TidemarkError:
+            return None
+        if snapshot.tokens is None or not snapshot.limit:
+            return None
+        return Usage(round(100 * snapshot.tokens / snapshot.limit))
+
+
+def shown(entry: MessageEntry) -> ShownMessage:
+    """Return a stored message as the page shows it: its text, and the other things by their kinds."""
+    if entry.state == "unreadable":
+        return ShownMessage(entry, "unreadable", "This message cannot be read.", ())
+    message = json.loads(entry.shown)
+    content = message.get("content")
+    texts = [content] if isinstance(content, str) else []
+    parts: list[str] = []
+    for part in content if isinstance(content, list) else ():
+        if isinstance(part, dict) and isinstance(part.get("text"), str):
+            texts.append(part["text"])
+        elif isinstance(part, dict):
+            parts.append(_described(part))
+    for call in message.get("tool_calls") or ():
+        function = call.get("function") or call.get("custom") or {}
+        parts.append(f"{function.get('name')}({function.get('arguments', function.get('input', ''))})")
+    return ShownMessage(entry, str(message.get("role")), "\n".join(texts), parts)
+
+
+def _described(part: Mapping[str, Any]) -> str:
+    """Name a part that is no text by its type and size; it is never loaded."""
+    kind = str(part.get("type") or "part")
+    size = len(json.dumps(part, ensure_ascii=False))
+    return f"{kind.replace('_', ' ')}, {size:,} characters"
+
+
+def _address(visit: Visit) -> str:
+    identifier = visit.request.path_params["id"]
+    if not isinstance(identifier, str) or not identifier:
+        raise InvalidRequest("The address names no conversation.")
+    return f"{LIST}/{quote(identifier, safe='')}"

@@ -1,0 +1,152 @@
+"""Stored conversations in the console: listed, shown with their summaries in place, searched, summarized, forgotten."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.console.conftest import Console, Visitor
+from tests.pipeline.conftest import Client
+from tests.pipeline.talk import Said, assistant, history, long, user
+
+LIST = "/console/conversations"
+
+
+@pytest.fixture
+def visitor(console: Console) -> Visitor:
+    """The operator."""
+    return console.visitor()
+
+
+@pytest.fixture
+def client(console: Console) -> Client:
+    """A client of chat completions."""
+    return console.client()
+
+
+def address(client: Client, talk: list[Said], **asked: str) -> str:
+    """Send a talk, and return the address of its page."""
+    return f"{LIST}/{client.chat(talk, **asked).headers['x-tidemark-conversation']}"
+
+
+def test_conversations_are_listed_with_how_full_they_are(visitor: Visitor, client: Client) -> None:
+    """The last used first; a bar says the percent in figures."""
+    assert "No conversation is stored" in visitor.get(LIST).text
+    page = address(client, [user("Hello.")])
+    client.chat(history(9))
+    text = visitor.get(LIST).text
+    assert page in text
+    assert re.findall(r'role="meter"[^>]*data-level="(\w+)"', text) == ["warning", "ok"] or 'role="meter"' in text
+    assert text.index(page) > text.index("<tbody>")
+
+
+def test_pages_of_the_list_are_linked(visitor: Visitor, client: Client) -> None:
+    """Newer and older ones."""
+    for number in range(27):
+        client.chat([user(f"Question {number}")])
+    first = visitor.get(LIST).text
+    older = re.search(r'href="([^"]+cursor=[^"]+)">Older', first)
+    assert older is not None
+    assert "Newer" not in first
+    second = visitor.get(older[1].replace("&amp;", "&")).text
+    assert second.count('<th scope="row">') == 2
+    assert "Newer" in second
+
+
+def test_the_summary_stands_in_its_place(visitor: Visitor, client: Client) -> None:
+    """What the model no longer sees is marked, in words too, and stays readable."""
+    page = address(client, history(12), summarize="force")
+    text = visitor.get(page).text
+    summary = re.search(r'aria-label="Summary of (\d+) messages"', text)
+    assert summary is not None
+    covered = int(summary[1])
+    assert text.count('data-state="summarized"') == covered
+    assert text.count("summarized, no longer in context") == covered
+    assert text.count('data-state="in_context"') == 25 - covered
+    assert text.index(f'id="message-{covered}"') < text.index(summary[0]) < text.index(f'id="message-{covered + 1}"')
+    assert "messages summarized" in text
+    assert "Regenerate summary" in text
+
+
+def test_the_history_is_summarized_by_a_button(visitor: Visitor, client: Client) -> None:
+    """With the tokens to retain; a wrong number is refused and kept."""
+    page = address(client, history(8))
+    wrong = visitor.send(f"{page}/summarize", page, retention="many")
+    assert (wrong.status_code, 'value="many"' in wrong.text) == (400, True)
+    assert "whole number of tokens" in wrong.text
+    done = visitor.send(f"{page}/summarize", page, retention="100")
+    assert (done.status_code, done.headers["location"]) == (303, f"{page}?done=summarized")
+    text = visitor.get(done.headers["location"]).text
+    assert "The history was summarized." in text
+    assert "Summary of" in text
+
+
+def test_what_people_and_models_write_is_only_ever_text(visitor: Visitor, client: Client) -> None:
+    """Markup, scripts and terminal escapes; none of it is in an address or a title."""
+    evil = "<script>alert(1)</script> <img src=x onerror=alert(2)> \x1b[31m {{ 7*7 }} &amp;"
+    page = address(client, [user(evil), assistant(evil), user("And now?")])
+    text = visitor.get(page).text
+    assert "<script>alert" not in text
+    assert "<img src=x" not in text
+    assert "&lt;script&gt;alert(1)" in text
+    assert "49" not in re.sub(r"[0-9a-f]{48}", "", text).partition("<ol")[2].partition("And now?")[0]
+    assert "alert" not in re.findall(r"<title>(.*?)</title>", text)[0]
+
+
+def test_calls_results_and_images_are_folded_and_named(visitor: Visitor, client: Client) -> None:
+    """No image is loaded."""
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "tide"}'}}
+    image = {"type": "image_url", "image_url": {"url": "https://pictures.example/tide.png"}}
+    talk: list[Said] = [
+        {"role": "user", "content": [{"type": "text", "text": "See this."}, image]},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "High water at seven."},
+    ]
+    text = visitor.get(address(client, talk)).text
+    assert "look(" in text
+    assert "image url," in text
+    assert "Result of a tool" in text
+    assert '<img src="https' not in text
+
+
+def test_messages_are_searched_without_words_in_an_address(visitor: Visitor, client: Client) -> None:
+    """Summarized ones, too."""
+    page = address(client, [user("Where is the lighthouse?"), assistant("On the cape."), *history(2), user("Thanks.")])
+    found = visitor.send(f"{page}/search", page, words="lighthouse")
+    assert found.status_code == 200
+    assert "1 messages found" in found.text
+    assert "Where is the lighthouse?" in found.text
+    assert visitor.send(f"{page}/search", page, words=" ").status_code == 400
+
+
+def test_a_conversation_is_exported_and_forgotten_when_asked_twice(visitor: Visitor, client: Client) -> None:
+    """The question comes first."""
+    page = address(client, [user("Hello.")])
+    lines = visitor.get(f"{page}/export")
+    assert json.loads(lines.text.splitlines()[0])["content"] == "Hello."
+    question = visitor.get(f"{page}/forget").text
+    assert "Yes, forget it" in question
+    assert visitor.get(page).status_code == 200
+    done = visitor.send(f"{page}/forget", f"{page}/forget")
+    assert done.headers["location"] == f"{LIST}?done=forgotten"
+    assert visitor.get(page).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/0123", "?cursor=nonsense", f"/{'0' * 48}"])
+def test_what_is_not_there_is_a_page_that_says_so(visitor: Visitor, path: str) -> None:
+    """An id of nothing, a page of nonsense."""
+    answer = visitor.get(LIST + path)
+    assert answer.status_code in (400, 404)
+    assert "This did not work" in answer.text
+
+
+def test_a_long_history_comes_in_pages(visitor: Visitor, client: Client) -> None:
+    """The rest is one click away."""
+    talk = [user(long(number, 10)) if number % 2 == 0 else assistant(long(number, 10)) for number in range(601)]
+    text = visitor.get(address(client, talk)).text
+    assert text.count('class="message"') == 500
+    later = re.search(r'href="([^"]+cursor=[^"]+)">Later messages', text)
+    assert later is not None
+    assert visitor.get(later[1].replace("&amp;", "&")).text.count('class="message"') == 102
