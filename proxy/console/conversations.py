@@ -50,7 +50,7 @@ class ShownMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class ContextUsage:
     """How full a context is."""
 
     percent: int
@@ -168,7 +168,7 @@ class ConversationPages:
             **facts | {"path": address},
         )
 
-    async def _usage(self, conversation: str) -> Usage | None:
+    async def _usage(self, conversation: str) -> ContextUsage | None:
         """Return how full the context is that the next request would have; None where nobody can tell now."""
         try:
             snapshot = await self.contexts.context(conversation, None, None)
@@ -176,7 +176,7 @@ class ConversationPages:
             return None
         if snapshot.tokens is None or not snapshot.limit:
             return None
-        return Usage(round(100 * snapshot.tokens / snapshot.limit))
+        return ContextUsage(round(100 * snapshot.tokens / snapshot.limit))
 
 
 def shown(entry: MessageEntry) -> ShownMessage:
