@@ -12,8 +12,9 @@ from typing import Literal, Protocol
 from proxy.core.conversation.messages import Message, system_message
 from proxy.core.conversation.request import ModelRequest
 from proxy.dialects.bodies import array_of, body_of
+from proxy.upstream.bridges.cache_marks import CACHE_MARK, Mark, last_mark, mark_of, with_mark, with_tool_marks
 from proxy.upstream.bridges.thinking import Blocks, blocks_of
-from proxy.upstream.bridges.values import Members
+from proxy.upstream.bridges.values import Members, value_of
 
 ChatGoal = Literal["server", "openai", "litellm"]
 """Who takes the chat request: any server that speaks it, OpenAI itself, or litellm."""
@@ -43,7 +44,8 @@ class RequestBridge(Protocol):
 def chat_body(request: ModelRequest, bridge: RequestBridge, write: WriteMessage, goal: ChatGoal = "server") -> bytes:
     """Write the body of the chat request that means the same.
 
-    :param goal: OpenAI's newer models refuse ``max_tokens``, as all do ``top_k``; litellm takes signed thinking
+    :param goal: OpenAI's newer models refuse ``max_tokens``, as all do ``top_k``; litellm takes signed thinking,
+        and cache marks of Claude
     :raises InvalidRequest: chat completions cannot say it
     """
     members: Members = {"model": request.model, **bridge.members_of(request)}
@@ -54,13 +56,22 @@ def chat_body(request: ModelRequest, bridge: RequestBridge, write: WriteMessage,
     if request.stream:
         members |= {"stream": True, "stream_options": {"include_usage": True}}
     raws = [write(bridge.adapted(request, message)) for message in request.messages]
+    system_mark: Mark | None = None
     if goal == "litellm":
         thinking = [blocks_of(message) for message in request.messages]
         raws = [_with_thinking(raw, blocks) if blocks else raw for raw, blocks in zip(raws, thinking, strict=True)]
-        if "claude" in request.model.lower() and _calls_without_thinking(request.messages, thinking):
+        is_claude = "claude" in request.model.lower()
+        if is_claude and _calls_without_thinking(request.messages, thinking):
             members.pop("reasoning_effort", None)
+        if is_claude and CACHE_MARK in request.body:
+            marks = [mark_of(message.raw) for message in request.messages]
+            raws = [with_mark(raw, mark) if mark else raw for raw, mark in zip(raws, marks, strict=True)]
+            if "tools" in members:
+                members["tools"] = with_tool_marks(members["tools"], value_of(request.fields, "tools"))
+            system_mark = last_mark(value_of(request.fields, request.dialect.system_member))
     if system := bridge.system_of(request):
-        raws.insert(0, write(system_message(system)))
+        first = write(system_message(system))
+        raws.insert(0, first if system_mark is None else with_mark(first, system_mark))
     fields = {name: json.dumps(value).encode() for name, value in members.items()}
     return body_of({**fields, "messages": array_of(raws)}, {})
 
