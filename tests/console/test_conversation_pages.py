@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from proxy.console.conversations import ContextUsage
 from tests.console.conftest import Console, Visitor
 from tests.pipeline.conftest import Client
 from tests.pipeline.talk import Said, assistant, history, long, user
@@ -38,7 +39,9 @@ def test_conversations_are_listed_with_how_full_they_are(visitor: Visitor, clien
     client.chat(history(9))
     text = visitor.get(LIST).text
     assert page in text
-    assert re.findall(r'role="meter"[^>]*data-level="(\w+)"', text) == ["warning", "ok"] or 'role="meter"' in text
+    bars = re.findall(r'role="meter"[^>]*aria-valuenow="(\d+)" data-level="(\w+)"', text)
+    assert len(bars) == 2
+    assert all(ContextUsage(int(percent)).level == level for percent, level in bars)
     assert text.index(page) > text.index("<tbody>")
 
 
@@ -68,6 +71,19 @@ def test_the_summary_stands_in_its_place(visitor: Visitor, client: Client) -> No
     assert text.index(f'id="message-{covered}"') < text.index(summary[0]) < text.index(f'id="message-{covered + 1}"')
     assert "messages summarized" in text
     assert "Regenerate summary" in text
+
+
+def test_a_summary_can_be_folded(visitor: Visitor, client: Client) -> None:
+    """FR-6.2.3: its text is behind a switch, which is open at first."""
+    text = visitor.get(address(client, history(12), summarize="force")).text
+    article = text[text.index('aria-label="Summary of') :].partition("</article>")[0]
+    assert "<details open><summary>Text</summary>" in article
+
+
+def test_usage_bars_turn_orange_and_red() -> None:
+    """FR-6.1.1: at 80 and 95 percent of the limit."""
+    levels = {79: "ok", 80: "warning", 94: "warning", 95: "critical", 130: "critical"}
+    assert {percent: ContextUsage(percent).level for percent in levels} == levels
 
 
 def test_the_history_is_summarized_by_a_button(visitor: Visitor, client: Client) -> None:
