@@ -112,7 +112,7 @@ class BridgedStream:
             yield self._all_events(b"".join([data async for data in self._reply.body()]))
             return
         reader, writer, began = ChatReplyReader(), self._writer, False
-        async for data in self._reply.body():
+        async for data in _with_last_line(self._reply.body()):
             pieces = list(reader.read_stream(data))
             ready = pieces if began else list(takewhile(lambda piece: isinstance(piece, CommentPiece), pieces))
             events = _events(writer, ready)
@@ -176,6 +176,13 @@ async def _whole(reply: UpstreamReply, writer: ReplyWriter, *, is_stream: bool) 
     if is_stream and not writer.finished:
         raise UpstreamBroken("The upstream's answer broke off before its end.")
     return ReadReply(reply.status, headers, writer.whole())
+
+
+async def _with_last_line(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield a body, and the end of its last line, which some servers leave out."""
+    async for data in body:
+        yield data
+    yield b"\n"
 
 
 def _check_completion(pieces: Sequence[Piece]) -> None:

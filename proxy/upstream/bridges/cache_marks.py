@@ -37,7 +37,7 @@ def last_mark(blocks: JsonValue) -> Mark | None:
 
 
 def with_mark(raw: bytes, mark: Mark) -> bytes:
-    """Return a chat message with a mark: on the last part of its content, or on itself where the content is a text."""
+    """Return a chat message with a mark: on its last part, or on itself where its content is a text."""
     message: dict[str, Any] = json.loads(raw)
     content = message.get("content")
     if isinstance(content, list) and content and isinstance(content[-1], dict):
@@ -47,13 +47,13 @@ def with_mark(raw: bytes, mark: Mark) -> bytes:
     return json.dumps(message).encode()
 
 
-def with_tool_marks(tools: JsonValue, sent: JsonValue) -> JsonValue:
+def with_tool_marks(tools: JsonValue, original: JsonValue) -> JsonValue:
     """Return chat tools with the marks of the client's.
 
     :param tools: as chat completions has them
-    :param sent: as the client sent them, perhaps with tools that were left out
+    :param original: as the client sent them, perhaps with tools that were left out
     """
-    marks = {tool.get("name"): tool[NAME] for tool in objects_of(sent) if isinstance(tool.get(NAME), dict)}
+    marks = {tool.get("name"): tool[NAME] for tool in objects_of(original) if isinstance(tool.get(NAME), dict)}
     marked: list[JsonValue] = []
     for tool in objects_of(tools):
         mark = marks.get(object_of(tool.get("function")).get("name"))

@@ -137,10 +137,11 @@ class MessagesReplyWriter:
         """Write what came between the pieces of calls behind them; Anthropic refuses texts of white space alone."""
         self._is_in_calls = False
         waiting, self._waiting_pieces = self._waiting_pieces, []
-        if any(not isinstance(piece, SignedPiece) and piece.text.strip() for piece in waiting):
-            for piece in waiting:
+        has_words = any(not isinstance(piece, SignedPiece) and piece.text.strip() for piece in waiting)
+        for piece in waiting:
+            if has_words or isinstance(piece, SignedPiece):
                 yield from self.add(piece)
-            yield from self._close()
+        yield from self._close()
 
     def _message(self) -> dict[str, Any]:
         return {

@@ -70,6 +70,13 @@ def _tool(tool: Mapping[str, JsonValue]) -> JsonValue:
 def _choice(choice: Mapping[str, JsonValue], *, has_tools: bool) -> JsonValue:
     """Return ``tool_choice``; None where the model may choose."""
     kind = choice.get("type")
+    if kind in ("any", "tool") and not has_tools:
+        raise InvalidRequest(
+            "'tool_choice' demands a tool that cannot be served: this upstream speaks chat completions only, and the "
+            "request has none but the provider's own tools. Leave it out, or use an upstream that speaks messages.",
+            param="tool_choice",
+            code="unsupported_value",
+        )
     if kind is None or not has_tools:
         return None
     if kind == "tool":

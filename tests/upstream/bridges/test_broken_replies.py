@@ -161,3 +161,32 @@ async def test_a_demanded_tool_that_cannot_be_served_is_refused(choice: object) 
         await ask(RESPONSES, upstream, tools=[{"type": "web_search"}], tool_choice=choice)
     assert refused.value.param == "tool_choice"
     assert upstream.body_sent is None
+
+
+@BOTH
+async def test_the_last_line_of_a_stream_needs_no_end(dialect: MessagesDialect | ResponsesDialect) -> None:
+    """Some servers leave it out, and the reason why the answer ended stands there."""
+    sent = chunk("stop", content="Hi").rstrip(b"\n")
+    body = await ask(dialect, OddUpstream(sent, kind=EVENTS), stream=True)
+    assert kinds(body)[-1] in ("message_stop", "response.completed")
+
+
+async def test_sealed_thinking_behind_a_call_is_not_lost() -> None:
+    """Claude wants it back with the next request."""
+    sealed = {"type": "redacted_thinking", "data": "c2VhbGVk"}
+    between = (chunk(thinking_blocks=[sealed]), chunk(content="\n"), chunk("tool_calls"))
+    upstream = OddUpstream(chunk(**call("{}", id="c1", name="first")), *between, kind=EVENTS)
+    blocks = json.loads(await ask(MESSAGES, upstream, goal="litellm"))["content"]
+    assert [block["type"] for block in blocks] == ["tool_use", "redacted_thinking"]
+    assert blocks[1] == sealed
+
+
+@pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "web_search"}])
+async def test_a_demanded_tool_of_the_provider_is_refused_in_messages(choice: object) -> None:
+    """The upstream is not asked."""
+    upstream = OddUpstream(b"{}")
+    tools = [{"type": "web_search_20250305", "name": "web_search"}]
+    with pytest.raises(InvalidRequest) as refused:
+        await ask(MESSAGES, upstream, tools=tools, tool_choice=choice)
+    assert refused.value.param == "tool_choice"
+    assert upstream.body_sent is None

@@ -34,7 +34,7 @@ TALK = [
 TOOLS = [{"name": name, "input_schema": {"type": "object"}} for name in ("see", "look")]
 
 
-async def sent(model: str = CLAUDE, goal: ChatGoal = "litellm", **members: Any) -> Any:
+async def asked_of_claude(model: str = CLAUDE, goal: ChatGoal = "litellm", **members: Any) -> Any:
     """The chat request that a request of messages becomes."""
     upstream = OddUpstream(b'{"choices":[{"index":0,"finish_reason":"stop","message":{"content":"Hi."}}]}')
     body = {"model": model, "max_tokens": 9, "messages": TALK, **members}
@@ -46,7 +46,7 @@ async def sent(model: str = CLAUDE, goal: ChatGoal = "litellm", **members: Any) 
 async def test_each_mark_stands_at_the_message_that_it_ended() -> None:
     """On the system text and on tools, too; nothing else has one."""
     system = [{"type": "text", "text": "Be brief."}, {"type": "text", "text": "Be kind.", "cache_control": MARK}]
-    request = await sent(system=system, tools=[TOOLS[0], {**TOOLS[1], "cache_control": HOUR}])
+    request = await asked_of_claude(system=system, tools=[TOOLS[0], {**TOOLS[1], "cache_control": HOUR}])
     marks = [(message["role"], message.get("cache_control")) for message in request["messages"]]
     assert marks == [
         ("system", MARK),
@@ -63,7 +63,7 @@ async def test_a_mark_beside_an_image_stands_on_the_last_part() -> None:
     """Where a message has parts, litellm reads the marks of these."""
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
     content = [{"type": "text", "text": "See."}, {**picture, "cache_control": MARK}]
-    (message,) = (await sent(messages=[{"role": "user", "content": content}]))["messages"]
+    (message,) = (await asked_of_claude(messages=[{"role": "user", "content": content}]))["messages"]
     assert [part.get("cache_control") for part in message["content"]] == [None, MARK]
     assert "cache_control" not in message
 
@@ -71,11 +71,13 @@ async def test_a_mark_beside_an_image_stands_on_the_last_part() -> None:
 @pytest.mark.parametrize(("model", "goal"), [("gemini-2.5-pro", "litellm"), (CLAUDE, "server"), (CLAUDE, "openai")])
 async def test_nobody_else_gets_marks(model: str, goal: ChatGoal) -> None:
     """Strict servers refuse members that they do not know."""
-    assert "cache_control" not in json.dumps(await sent(model, goal, tools=[{**TOOLS[0], "cache_control": MARK}]))
+    assert "cache_control" not in json.dumps(
+        await asked_of_claude(model, goal, tools=[{**TOOLS[0], "cache_control": MARK}])
+    )
 
 
 @pytest.mark.parametrize("mark", [None, "ephemeral", 7, []])
 async def test_a_mark_of_nonsense_is_left_out(mark: object) -> None:
     """It is no mark."""
     content = [{"type": "text", "text": "Hi.", "cache_control": mark}]
-    assert "cache_control" not in json.dumps(await sent(messages=[{"role": "user", "content": content}]))
+    assert "cache_control" not in json.dumps(await asked_of_claude(messages=[{"role": "user", "content": content}]))
