@@ -12,6 +12,8 @@ import pytest
 from proxy.demo import llama
 
 _GONE_SECONDS = 15.0
+_LOOK_SECONDS = 0.05
+_EMPTY_LOOKS = 2
 
 
 @pytest.fixture(scope="session")
@@ -41,12 +43,17 @@ def running(word: str) -> list[str]:
 
 @pytest.fixture
 def all_ended() -> Callable[[str], bool]:
-    """Return a function that waits until no process holds a word in its command line, and says whether so."""
+    """Return a function that waits until no process holds a word in its command line, and says whether so.
+
+    A process that becomes another program has no command line for a moment, so two looks in a row must find nothing.
+    """
 
     def wait(word: str) -> bool:
         deadline = time.monotonic() + _GONE_SECONDS
-        while running(word) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return not running(word)
+        empty_looks = 0
+        while empty_looks < _EMPTY_LOOKS and time.monotonic() < deadline:
+            empty_looks = 0 if running(word) else empty_looks + 1
+            time.sleep(_LOOK_SECONDS)
+        return empty_looks == _EMPTY_LOOKS
 
     return wait

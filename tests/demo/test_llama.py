@@ -22,13 +22,16 @@ from proxy.demo.talk import converse, talker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("real_model")]
 
-# A demo that has come as far as the model's server; the signals are sent from outside.
+# A demo that has come as far as the model's server; the signals are sent from outside. The path of the log stands in
+# each command line, also in that of a child which has not become the server yet: so none is overlooked.
 _DEMO = """
 import sys, time
 from pathlib import Path
 from proxy.demo import children, llama
-port = int(sys.argv[1])
-with children.ended_by_signals(), children.child("model", llama.command(port), Path(sys.argv[2])) as model:
+port, log = int(sys.argv[1]), sys.argv[2]
+python, *arguments = llama.command(port)
+server = [python, "-X", f"log={log}", *arguments]
+with children.ended_by_signals(), children.child("model", server, Path(log)) as model:
     model.wait_ready(port, llama.HEALTH_PATH)
     print("ready", flush=True)
     time.sleep(60)
@@ -131,4 +134,4 @@ def test_no_signal_leaves_a_process_behind(
             demo.wait(20)
         finally:
             demo.kill()
-    assert all_ended(f"--port {port}")
+    assert all_ended(str(tmp_path))
