@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ class Listener:
         self._http = http
         self._headers = {"authorization": f"Bearer {key}", **headers}
         self._opened = threading.Event()
+        self._socket: socket.socket | None = None
         threading.Thread(target=self._listen, daemon=True).start()
         assert self._opened.wait(WAIT_SECONDS)
 
@@ -47,9 +49,16 @@ class Listener:
         wait_until(lambda: kind in self.kinds(), WAIT_SECONDS)
         return next(members for _, name, members in self.events if name == kind)
 
+    def leave(self) -> None:
+        """Hang up. Closing the client would wait for what its thread reads next, up to a whole keep-alive."""
+        if self._socket is not None:
+            with suppress(OSError):  # the server has hung up already
+                self._socket.shutdown(socket.SHUT_RDWR)
+
     def _listen(self) -> None:
         try:
             with self._http.stream("GET", "/tidemark/events", headers=self._headers, timeout=60) as answer:
+                self._socket = answer.extensions["network_stream"].get_extra_info("socket")
                 assert answer.headers["content-type"].startswith("text/event-stream")
                 fields: dict[str, str] = {}
                 for line in answer.iter_lines():
@@ -70,7 +79,11 @@ class Listener:
 def listening(client: Client, key: str | None = None, **headers: str) -> Iterator[Listener]:
     """Somebody who listens to a client's Tidemark."""
     with httpx.Client(base_url=client.http.base_url, verify=NO_TLS) as http:
-        yield Listener(http, key or client.key, **headers)
+        listener = Listener(http, key or client.key, **headers)
+        try:
+            yield listener
+        finally:
+            listener.leave()
 
 
 @pytest.fixture
