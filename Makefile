@@ -25,10 +25,10 @@ demo: $(VENV)/local.stamp ## Show a long conversation being compacted; no key, n
 # Compiled modules are kept even where the environment forbids it: five processes would each rewrite every test's asserts.
 # A file stays with one process, for its fixtures; in the order of their names, since by their size the slow ones came last.
 test: $(VENV)/dev.stamp ## Run the tests, four at a time; ARGS go to pytest: make test ARGS="-k plan"
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not talk and not clients" $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not model and not clients" $(ARGS)
 
-test-demo: $(VENV)/dev.stamp ## Run the demo's whole conversation with the real model; takes two minutes of both cores
-	$(BIN)/pytest -m talk tests/demo $(ARGS)
+test-demo: $(VENV)/dev.stamp ## Run the demo with its real model: whole conversations, signals; takes three minutes of both cores
+	$(BIN)/pytest -m model tests/demo $(ARGS)
 
 test-clients: $(VENV)/dev.stamp $(CLIENTS:%=.venv-clients/%.stamp) ## Run real clients, which it installs into .venv-clients, against Tidemark
 	$(BIN)/pytest --numprocesses 2 --dist loadfile -m clients tests/clients $(ARGS)

@@ -20,7 +20,7 @@ from proxy.demo.screen import AnsweredTurn, Failed
 from proxy.demo.script import Question
 from proxy.demo.talk import converse, talker
 
-pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("real_model")]
+pytestmark = [pytest.mark.e2e, pytest.mark.model, pytest.mark.usefixtures("real_model")]
 
 # A demo that has come as far as the model's server; the signals are sent from outside. The path of the log stands in
 # each command line, also in that of a child which has not become the server yet: so none is overlooked.

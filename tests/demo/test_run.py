@@ -66,7 +66,7 @@ def test_a_missing_extra_is_told_with_its_mend(
 
 
 @pytest.mark.e2e
-@pytest.mark.talk
+@pytest.mark.model
 @pytest.mark.timeout(300)  # seconds: a real model is slow on a busy machine
 @pytest.mark.parametrize("dialect", ["chat", "responses", "messages"])
 def test_straight_it_overflows_and_through_tidemark_it_finishes(
@@ -88,6 +88,7 @@ def test_straight_it_overflows_and_through_tidemark_it_finishes(
 
 
 @pytest.mark.e2e
+@pytest.mark.model
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_serve_prints_how_to_use_it_and_stops_both_on_a_signal(
     demo: Start, all_ended: AllEnded, tmp_path: Path, number: signal.Signals
@@ -114,6 +115,7 @@ def test_serve_prints_how_to_use_it_and_stops_both_on_a_signal(
 
 
 @pytest.mark.e2e
+@pytest.mark.model
 def test_ctrl_c_before_the_first_line_leaves_nothing_behind(demo: Start, all_ended: AllEnded, tmp_path: Path) -> None:
     """Ctrl-C while Python starts ends everything; it may not yet have come to the demo's own handling."""
     process = demo()
@@ -125,6 +127,7 @@ def test_ctrl_c_before_the_first_line_leaves_nothing_behind(demo: Start, all_end
 
 
 @pytest.mark.e2e
+@pytest.mark.model
 @pytest.mark.parametrize(("line", "more"), [("Starting", 0), (HEADING, 0), (HEADING, 1)], ids=["starting", "1", "2"])
 def test_ctrl_c_leaves_nothing_behind_at_any_moment(
     demo: Start, all_ended: AllEnded, tmp_path: Path, line: str, more: int
