@@ -26,6 +26,7 @@ from proxy.cli.conversations import conversations
 from proxy.cli.flush import flush
 from proxy.cli.models import config_option, models
 from proxy.cli.run_file import announced
+from proxy.cli.schema import schema
 from proxy.cli.wrap import wrap
 from proxy.core.conversation.summary import Strategy
 from proxy.core.errors import ConfigError, TidemarkError
@@ -137,6 +138,7 @@ cli.add_command(models)
 cli.add_command(conversations)
 cli.add_command(flush)
 cli.add_command(wrap)
+cli.add_command(schema)
 cli.add_command(completion)
 
 

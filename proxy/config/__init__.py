@@ -13,6 +13,7 @@ from proxy.config.masking import Address, Parameters, Secret
 from proxy.config.models import LaneChoice, ModelDefault, ModelDefaults, ModelEntry, WindowNote
 from proxy.config.overrides import as_typed, read_override
 from proxy.config.report import check_report
+from proxy.config.schema import configuration_schema
 from proxy.config.sections import (
     AuthSettings,
     CompactionSettings,
@@ -53,6 +54,7 @@ __all__ = [
     "WindowNote",
     "as_typed",
     "check_report",
+    "configuration_schema",
     "exposure_warnings",
     "key_notes",
     "load",

@@ -6,23 +6,19 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar, get_args
-from urllib.parse import urlsplit
 
-from proxy.config.masking import Address
 from proxy.config.templates import TemplateFile
 from proxy.config.tree import Scalar
-from proxy.core.http_headers import NOT_SENT
+from proxy.core.conversation.messages import JsonValue
 
 T = TypeVar("T")
-USUAL_PORTS = {"http": 80, "https": 443}
-"""Default ports, which a browser omits from an origin."""
-_HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
-"""A token (RFC 9110, section 5.6.2), in lower case."""
+Schema = Mapping[str, JsonValue]
+"""A JSON Schema, or a part of one."""
+_TEXT_PATTERN = r"\S"
 
 
 class Unfit(Exception):
@@ -41,6 +37,8 @@ class Kind(Generic[T]):
     """The YAML word that means None; None where the key does not accept None."""
     each: Kind[Any] | None = None
     """The kind of a list's entries; None where the key accepts no list."""
+    schema: Schema = field(default_factory=dict)
+    """The same as JSON Schema (2020-12), as far as that language can say it."""
 
     def word(self, value: object) -> str:
         """Return a value as YAML writes it."""
@@ -53,6 +51,15 @@ class Kind(Generic[T]):
         return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def with_reference(schema: Schema) -> JsonValue:
+    """Return a schema that also accepts LiteLLM's ``os.environ/NAME`` in place of the value."""
+    reference: JsonValue = {"$ref": "#/$defs/reference"}
+    match schema:
+        case {"anyOf": [*choices], **rest} if not rest:
+            return {"anyOf": [*choices, reference]}
+    return {"anyOf": [dict(schema), reference]}
+
+
 def flag() -> Kind[bool]:
     """Accept ``true`` or ``false``."""
 
@@ -61,7 +68,7 @@ def flag() -> Kind[bool]:
             raise Unfit
         return scalar.value
 
-    return Kind("true or false", read)
+    return Kind("true or false", read, schema={"type": "boolean"})
 
 
 def text() -> Kind[str]:
@@ -70,9 +77,9 @@ def text() -> Kind[str]:
     def read(scalar: Scalar) -> str:
         if not scalar.variable and isinstance(scalar.value, bool | int | float):  # "off" is a boolean to YAML 1.1
             raise Unfit(f'put it in quotes if it is a text: "{scalar.text}"')
-        return _text(scalar)
+        return read_text(scalar)
 
-    return Kind("a text", read)
+    return Kind("a text", read, schema={"type": "string", "pattern": _TEXT_PATTERN})
 
 
 def choice(words: Any) -> Kind[Any]:
@@ -80,12 +87,12 @@ def choice(words: Any) -> Kind[Any]:
     allowed = get_args(words)
 
     def read(scalar: Scalar) -> str:
-        value = _text(scalar)
+        value = read_text(scalar)
         if value not in allowed:
             raise Unfit
         return value
 
-    return Kind("one of " + ", ".join(allowed), read)
+    return Kind("one of " + ", ".join(allowed), read, schema={"enum": list(allowed)})
 
 
 def whole(unit: str, *, least: int, most: int | None = None) -> Kind[int]:
@@ -101,7 +108,8 @@ def whole(unit: str, *, least: int, most: int | None = None) -> Kind[int]:
             raise Unfit
         return value
 
-    return Kind(wanted, read)
+    schema: Schema = {"type": "integer", "minimum": least} | ({} if most is None else {"maximum": most})
+    return Kind(wanted, read, schema=schema)
 
 
 def positive(unit: str) -> Kind[float]:
@@ -113,7 +121,7 @@ def positive(unit: str) -> Kind[float]:
             raise Unfit
         return value
 
-    return Kind(f"a number of {unit} above 0", read)
+    return Kind(f"a number of {unit} above 0", read, schema={"type": "number", "exclusiveMinimum": 0})
 
 
 def none_or_more(unit: str) -> Kind[float]:
@@ -125,7 +133,7 @@ def none_or_more(unit: str) -> Kind[float]:
             raise Unfit
         return value
 
-    return Kind(f"a number of {unit}, 0 or more", read)
+    return Kind(f"a number of {unit}, 0 or more", read, schema={"type": "number", "minimum": 0})
 
 
 def share(of: str, *, zero_allowed: bool, one_allowed: bool) -> Kind[float]:
@@ -140,7 +148,12 @@ def share(of: str, *, zero_allowed: bool, one_allowed: bool) -> Kind[float]:
             raise Unfit
         return value
 
-    return Kind(f"a share of {of} between 0 and 1{ends}", read)
+    schema: Schema = {
+        "type": "number",
+        "minimum" if zero_allowed else "exclusiveMinimum": 0,
+        "maximum" if one_allowed else "exclusiveMaximum": 1,
+    }
+    return Kind(f"a share of {of} between 0 and 1{ends}", read, schema=schema)
 
 
 SMALLEST_MARK_TOKENS = 100
@@ -159,7 +172,9 @@ def share_or_tokens(of: str) -> Kind[float]:
         return value
 
     wanted = f"a share of {of} above 0 up to 1, or a number of tokens above {SMALLEST_MARK_TOKENS}"
-    return Kind(wanted, read)
+    ratio: JsonValue = {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
+    tokens: JsonValue = {"type": "number", "exclusiveMinimum": SMALLEST_MARK_TOKENS}
+    return Kind(wanted, read, schema={"anyOf": [ratio, tokens]})
 
 
 def or_word(word: str, kind: Kind[T]) -> Kind[T | None]:
@@ -169,7 +184,9 @@ def or_word(word: str, kind: Kind[T]) -> Kind[T | None]:
         is_none = scalar.value is None if word == "null" else scalar.value == word
         return None if is_none else kind.read(scalar)
 
-    return Kind(f"{word} or {kind.wanted}", read, none=word)
+    none: JsonValue = {"const": None if word == "null" else word}
+    choices: Any = kind.schema.get("anyOf", [dict(kind.schema)])
+    return Kind(f"{word} or {kind.wanted}", read, none=word, schema={"anyOf": [none, *choices]})
 
 
 def several(kind: Kind[T]) -> Kind[tuple[T, ...]]:
@@ -180,65 +197,8 @@ def several(kind: Kind[T]) -> Kind[tuple[T, ...]]:
             return ()
         raise Unfit(f"write it as a list: [{scalar.text}]" if not scalar.variable else "write it as a list: [...]")
 
-    return Kind(f"a list, each entry {kind.wanted}", read, each=kind)
-
-
-def origin() -> Kind[str]:
-    """Accept a web page's origin as browsers write it (RFC 6454): in lower case, without a default port."""
-
-    def read(scalar: Scalar) -> str:
-        value = _text(scalar).strip().lower().rstrip("/")
-        try:
-            parts = urlsplit(value)
-            port = parts.port
-        except ValueError:
-            raise Unfit from None
-        if not parts.scheme or not parts.hostname or parts.path or parts.query or parts.fragment or "@" in parts.netloc:
-            raise Unfit
-        if "*" in value:
-            raise Unfit("there are no wildcards: name each origin")
-        usual = USUAL_PORTS.get(parts.scheme)
-        return value.rpartition(":")[0] if port is not None and port == usual else value
-
-    return Kind("an origin: scheme://host, or scheme://host:port (https://chat.example.com)", read)
-
-
-def header_name() -> Kind[str]:
-    """Accept the name of a request header that goes upstream, in lower case."""
-
-    def read(scalar: Scalar) -> str:
-        value = _text(scalar).strip().lower()
-        if _HEADER_NAME.fullmatch(value) is None:
-            raise Unfit
-        if value.encode() in NOT_SENT or value.startswith("x-tidemark-"):
-            raise Unfit("it is for one connection only, or Tidemark's own")
-        return value
-
-    return Kind("the name of a request header", read)
-
-
-def address(*schemes: str, words: tuple[str, ...] = (), base: bool = False) -> Kind[Address]:
-    """Accept a URL of one of the schemes, or one of ``words``.
-
-    :param base: whether paths are appended, so that a slash at the end is removed; elsewhere it may name another
-        resource
-    """
-
-    def read(scalar: Scalar) -> Address:
-        value = _text(scalar)
-        if value in words:
-            return Address(value)
-        try:
-            parts = urlsplit(value)
-            port = parts.port
-        except ValueError:
-            raise Unfit from None
-        if parts.scheme not in schemes or port == 0 or not (parts.path if parts.scheme == "unix" else parts.hostname):
-            raise Unfit
-        return Address(value.rstrip("/") if base and not parts.query else value)
-
-    urls = " or ".join(f"{scheme}://" for scheme in schemes)
-    return Kind("".join(f"{word} or " for word in words) + f"a URL that starts with {urls} and names a host", read)
+    schema: Schema = {"type": ["array", "null"], "items": with_reference(kind.schema)}
+    return Kind(f"a list, each entry {kind.wanted}", read, each=kind, schema=schema)
 
 
 def template(words: Any) -> Kind[str | TemplateFile]:
@@ -246,29 +206,36 @@ def template(words: Any) -> Kind[str | TemplateFile]:
     allowed = get_args(words)
 
     def read(scalar: Scalar) -> str | TemplateFile:
-        value = _text(scalar)
+        value = read_text(scalar)
         if value in allowed:
             return value
         if "/" not in value and not value.endswith((".md", ".txt")):
             raise Unfit
         return TemplateFile(Path(value))
 
-    return Kind("one of " + ", ".join(allowed) + ", or the path of a file of yours (./my-template.md)", read)
+    schema: Schema = {"anyOf": [{"enum": list(allowed)}, {"type": "string", "pattern": r"/|\.(md|txt)$"}]}
+    wanted = "one of " + ", ".join(allowed) + ", or the path of a file of yours (./my-template.md)"
+    return Kind(wanted, read, schema=schema)
 
 
 def folder() -> Kind[Path]:
     """Accept a folder's path."""
 
     def read(scalar: Scalar) -> Path:
-        value = _text(scalar)
+        value = read_text(scalar)
         if "\0" in value:
             raise Unfit
         return Path(value)
 
-    return Kind("a folder's path", read)
+    schema: Schema = {"type": "string", "pattern": r"^[^\u0000]*\S[^\u0000]*$"}
+    return Kind("a folder's path", read, schema=schema)
 
 
-def _text(scalar: Scalar) -> str:
+def read_text(scalar: Scalar) -> str:
+    """Return a text that is not empty.
+
+    :raises Unfit: it is another value
+    """
     # a variable's value is text, whatever it looks like
     value = scalar.text if scalar.variable else scalar.value
     if not isinstance(value, str) or not value.strip():

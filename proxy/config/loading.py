@@ -46,7 +46,7 @@ LITELLM_SECTIONS = (
 must load."""
 MAX_BYTES = 4_000_000
 """The longest file, in bytes. A thousand models take 300 kB; a longer file is another one by mistake."""
-_TENANT = re.compile("[0-9a-f]{32}")
+TENANT = re.compile("[0-9a-f]{32}")
 _LINE_ENDS = re.compile(rb"\r\n|\r|\n")
 
 
@@ -142,7 +142,7 @@ def _tenants(reader: Reader, nodes: Mapping[str, Any]) -> tuple[Mapping[str, Any
         return nodes, {}
     table = reader.free_table(store.nodes["tenants"], "store.tenants")
     for name in table.nodes:
-        if _TENANT.fullmatch(name) is None:
+        if TENANT.fullmatch(name) is None:
             reader.problem(table.key_lines[name], "store.tenants takes the 32 hex characters that the log calls tenant")
     rest = {name: node for name, node in store.nodes.items() if name != "tenants"}
     return {**nodes, "store": dataclasses.replace(store, nodes=rest)}, table.nodes

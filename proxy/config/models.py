@@ -28,10 +28,10 @@ WINDOW_KEYS = ("max_input_tokens", "max_output_tokens", "context_window")
 """The first two are LiteLLM's keys; the third is the window that input and output share."""
 BETA_KEY = "beta_windows"
 """The windows of a model for requests with one of Anthropic's beta headers, in tokens by the header's value."""
-_TOKENS = kinds.or_word("null", kinds.whole("tokens", least=1))
-_WINDOW = kinds.whole("tokens", least=1)
-_LANES = kinds.choice(LaneChoice)
-_DIALECTS = kinds.several(kinds.choice(DialectName))
+TOKENS = kinds.or_word("null", kinds.whole("tokens", least=1))
+WINDOW = kinds.whole("tokens", least=1)
+LANES = kinds.choice(LaneChoice)
+DIALECTS = kinds.several(kinds.choice(DialectName))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +160,9 @@ def _read_entry(reader: Reader, node: Node, number: int) -> ModelEntry | None:
         line = nodes["litellm_params"].line
         has_model = _required(reader, params.nodes, "model", f"{label}.litellm_params", line) is not None
     info = reader.free_table(nodes.get("model_info"), f"{label}.model_info")
-    lane: Any = reader.value(nodes["lane"], f"{label}.lane", _LANES) if "lane" in nodes else "auto"
+    lane: Any = reader.value(nodes["lane"], f"{label}.lane", LANES) if "lane" in nodes else "auto"
     if "dialects" in info.nodes:
-        reader.value(info.nodes["dialects"], f"{label}.model_info.dialects", _DIALECTS)
+        reader.value(info.nodes["dialects"], f"{label}.model_info.dialects", DIALECTS)
     compaction = reader.section(CompactionSettings(), nodes.get("compaction"), f"{label}.compaction", "compaction")
     window = _read_window(reader, info, f"{label}.model_info")
     plain_params, plain_info = (
@@ -193,7 +193,7 @@ def _read_window(reader: Reader, table: Table, label: str) -> WindowNote:
     values: dict[str, int | None] = {}
     for key in WINDOW_KEYS:
         if key in table.nodes:
-            value = reader.value(table.nodes[key], f"{label}.{key}", _TOKENS)
+            value = reader.value(table.nodes[key], f"{label}.{key}", TOKENS)
             values[key] = None if value is MISSING else value
     note = WindowNote(**values, beta_windows=_read_betas(reader, table, label))
     if note.context_window and note.max_input_tokens and note.context_window < note.max_input_tokens:
@@ -210,7 +210,7 @@ def _read_window(reader: Reader, table: Table, label: str) -> WindowNote:
 
 def _read_betas(reader: Reader, table: Table, label: str) -> tuple[tuple[str, int], ...]:
     betas = reader.free_table(table.nodes.get(BETA_KEY), f"{label}.{BETA_KEY}").nodes
-    read = {name: reader.value(node, f"{label}.{BETA_KEY}.{name}", _WINDOW) for name, node in betas.items()}
+    read = {name: reader.value(node, f"{label}.{BETA_KEY}.{name}", WINDOW) for name, node in betas.items()}
     return tuple((name, tokens) for name, tokens in read.items() if isinstance(tokens, int))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from proxy.config import kinds
+from proxy.config import addresses, kinds
 from proxy.config.masking import Address
 from proxy.core.conversation.summary import Strategy, Template, TemplateName
 from proxy.core.planning.budget import CompactionPolicy, OnFailure, Oversize
@@ -34,7 +34,7 @@ Preset = Literal["library", "agent", "chat-app", "rule-based"]
 Transport = Literal["own", "library"]
 DialectName = Literal["chat", "responses", "messages"]
 EMBEDDED = Address("embedded")
-STORE_URL = kinds.address("redis", "rediss", "redis+cluster", "rediss+cluster", "unix", words=(EMBEDDED,))
+STORE_URL = addresses.address("redis", "rediss", "redis+cluster", "rediss+cluster", "unix", words=(EMBEDDED,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +200,7 @@ class ServerSettings:
     """A stream that is silent for this long gets an SSE comment; common gateways cut at 30 s or more."""
     notice_seconds: float = field(default=2.0, metadata=takes(kinds.none_or_more("seconds")))
     """A stream that waits this long for a summary gets a comment about it; 0 turns that off (FR-1.6)."""
-    allowed_origins: tuple[str, ...] = field(default=(), metadata=takes(kinds.several(kinds.origin())))
+    allowed_origins: tuple[str, ...] = field(default=(), metadata=takes(kinds.several(addresses.origin())))
     """Origins of browser apps of other sites. None, because otherwise any page could send requests to this machine."""
     forward_cookies: bool = field(default=False, metadata=takes(kinds.flag()))
     """Send a client's cookies upstream. Off, because a browser also sends those of every other app on this machine."""
@@ -230,7 +230,7 @@ class AuthSettings:
     )
     """``passthrough``: the client's own key goes upstream; ``keys``: virtual keys. The first needs no
     administration."""
-    identity_headers: tuple[str, ...] = field(default=(), metadata=takes(kinds.several(kinds.header_name())))
+    identity_headers: tuple[str, ...] = field(default=(), metadata=takes(kinds.several(addresses.header_name())))
     """Further headers that distinguish tenants, beside those of ``server/credentials.py``."""
 
 
@@ -257,7 +257,9 @@ class MemoryFlushSettings:
     """Write a JSONL file for each day and tenant in ``data_dir``. On, because this consumer needs nothing else."""
     keep_days: int | None = field(default=30, metadata=takes(kinds.or_word("null", kinds.whole("days", least=1))))
     """The days until those files are deleted; null: never. 30: as long as the store has a conversation."""
-    webhook: Address | None = field(default=None, metadata=takes(kinds.or_word("null", kinds.address("http", "https"))))
+    webhook: Address | None = field(
+        default=None, metadata=takes(kinds.or_word("null", addresses.address("http", "https")))
+    )
     """The URL that entries are posted to, signed with ``TIDEMARK_FLUSH_SECRET``."""
     entry_points: bool = field(default=True, metadata=takes(kinds.flag()))
     """Call functions of installed packages, in the group ``tidemark.memory_flush``. On, because installing one requests
@@ -277,7 +279,9 @@ class MemoryFlushSettings:
 class EventSettings:
     """Who gets live events beside the listeners of ``/tidemark/events``."""
 
-    webhook: Address | None = field(default=None, metadata=takes(kinds.or_word("null", kinds.address("http", "https"))))
+    webhook: Address | None = field(
+        default=None, metadata=takes(kinds.or_word("null", addresses.address("http", "https")))
+    )
     """The URL that live events of all conversations are posted to, signed with ``TIDEMARK_FLUSH_SECRET``."""
 
 
@@ -295,7 +299,7 @@ SECTIONS: Mapping[str, Any] = {
 """The sections whose keys are all listed, at their defaults."""
 ROOT_KINDS: Mapping[str, kinds.Kind[Any]] = {
     "preset": kinds.or_word("null", kinds.choice(Preset)),
-    "upstream": kinds.or_word("null", kinds.address("http", "https", base=True)),
+    "upstream": kinds.or_word("null", addresses.address("http", "https", base=True)),
     "data_dir": kinds.or_word("null", kinds.folder()),
 }
 """The top keys that are no section. Their default is null: no preset, no upstream, the platform's data folder."""

@@ -1,0 +1,101 @@
+"""Defines the kinds of values that name a place on the network: URLs, origins of web pages, headers of requests.
+
+``sections.py`` gives them to its fields, as it does with those of ``kinds.py``.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+from proxy.config.kinds import Kind, Schema, Unfit, read_text
+from proxy.config.masking import Address
+from proxy.config.tree import Scalar
+from proxy.core.conversation.messages import JsonValue
+from proxy.core.http_headers import NOT_SENT
+
+USUAL_PORTS = {"http": 80, "https": 443}
+"""Default ports, which a browser omits from an origin."""
+_HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
+"""A token (RFC 9110, section 5.6.2), in lower case."""
+_SCHEME = "[A-Za-z][A-Za-z0-9+.-]*"
+_HOST = r"(\[[^\]/?#@]+\]|[^/?#@:\[\]\s]+)"
+"""A URL's host, as a pattern of JSON Schema."""
+_USABLE_PORT = "(:(?!0+([/?#]|$))[0-9]*)?"
+
+
+def _any_case(word: str) -> str:
+    """Return a pattern for a word in any case, because JSON Schema's patterns have no such flag."""
+    return "".join(f"[{char}{char.upper()}]" if char.isalpha() else char.replace("+", r"\+") for char in word)
+
+
+def origin() -> Kind[str]:
+    """Accept a web page's origin as browsers write it (RFC 6454): in lower case, without a default port."""
+
+    def read(scalar: Scalar) -> str:
+        value = read_text(scalar).strip().lower().rstrip("/")
+        try:
+            parts = urlsplit(value)
+            port = parts.port
+        except ValueError:
+            raise Unfit from None
+        if not parts.scheme or not parts.hostname or parts.path or parts.query or parts.fragment or "@" in parts.netloc:
+            raise Unfit
+        if "*" in value:
+            raise Unfit("there are no wildcards: name each origin")
+        usual = USUAL_PORTS.get(parts.scheme)
+        return value.rpartition(":")[0] if port is not None and port == usual else value
+
+    wanted = "an origin: scheme://host, or scheme://host:port (https://chat.example.com)"
+    return Kind(wanted, read, schema={"type": "string", "pattern": rf"^(?!.*\*)\s*{_SCHEME}://{_HOST}(:[0-9]*)?/*\s*$"})
+
+
+def header_name() -> Kind[str]:
+    """Accept the name of a request header that goes upstream, in lower case."""
+
+    def read(scalar: Scalar) -> str:
+        value = read_text(scalar).strip().lower()
+        if _HEADER_NAME.fullmatch(value) is None:
+            raise Unfit
+        if value.encode() in NOT_SENT or value.startswith("x-tidemark-"):
+            raise Unfit("it is for one connection only, or Tidemark's own")
+        return value
+
+    unfit = f"^\\s*({'|'.join(_any_case(name.decode()) for name in sorted(NOT_SENT))})\\s*$"
+    own = f"^\\s*{_any_case('x-tidemark-')}"
+    schema: Schema = {
+        "type": "string",
+        "pattern": f"^\\s*{_HEADER_NAME.pattern.replace('a-z', 'A-Za-z')}\\s*$",
+        "not": {"anyOf": [{"pattern": unfit}, {"pattern": own}]},
+    }
+    return Kind("the name of a request header", read, schema=schema)
+
+
+def address(*schemes: str, words: tuple[str, ...] = (), base: bool = False) -> Kind[Address]:
+    """Accept a URL of one of the schemes, or one of ``words``.
+
+    :param base: whether paths are appended, so that a slash at the end is removed; elsewhere it may name another
+        resource
+    """
+
+    def read(scalar: Scalar) -> Address:
+        value = read_text(scalar)
+        if value in words:
+            return Address(value)
+        try:
+            parts = urlsplit(value)
+            port = parts.port
+        except ValueError:
+            raise Unfit from None
+        if parts.scheme not in schemes or port == 0 or not (parts.path if parts.scheme == "unix" else parts.hostname):
+            raise Unfit
+        return Address(value.rstrip("/") if base and not parts.query else value)
+
+    urls = " or ".join(f"{scheme}://" for scheme in schemes)
+    wanted = "".join(f"{word} or " for word in words) + f"a URL that starts with {urls} and names a host"
+    networked = "|".join(_any_case(scheme) for scheme in schemes if scheme != "unix")
+    patterns = [rf"^\s*({networked})://([^/?#]*@)?{_HOST}{_USABLE_PORT}([/?#]|$)"]
+    if "unix" in schemes:
+        patterns.append(rf"^\s*{_any_case('unix')}:(//[^/?#]*/|/?[^/?#]|/$)")
+    urls_schema: list[JsonValue] = [{"type": "string", "pattern": pattern} for pattern in patterns]
+    return Kind(wanted, read, schema={"anyOf": [{"enum": [*map(str, words)]}, *urls_schema] if words else urls_schema})
