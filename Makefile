@@ -12,7 +12,7 @@ CLIENTS_COMPILE := $(BIN)/uv --no-config pip compile --quiet --universal --pytho
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-growth bench-lag bench-replay bench-instructions bench-structure test-demo test-deep bench-turns bench-uploads bench-pace test-clients test-console check format lock lock-clients clean
+.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-growth bench-lag bench-replay bench-instructions bench-structure test-demo test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet check format lock lock-clients clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -25,13 +25,16 @@ demo: $(VENV)/local.stamp ## Show a long conversation being compacted; no key, n
 # Compiled modules are kept even where the environment forbids it: five processes would each rewrite every test's asserts.
 # A file stays with one process, for its fixtures; in the order of their names, since by their size the slow ones came last.
 test: $(VENV)/dev.stamp ## Run the tests, four at a time; ARGS go to pytest: make test ARGS="-k plan"
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not model and not clients" $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not model and not clients and not fleet" $(ARGS)
 
 test-demo: $(VENV)/dev.stamp ## Run the demo with its real model: whole conversations, signals; takes three minutes of both cores
 	$(BIN)/pytest -m model tests/demo $(ARGS)
 
 test-clients: $(VENV)/dev.stamp $(CLIENTS:%=.venv-clients/%.stamp) ## Run real clients, which it installs into .venv-clients, against Tidemark
 	$(BIN)/pytest --numprocesses 2 --dist loadfile -m clients tests/clients $(ARGS)
+
+test-fleet: $(VENV)/dev.stamp ## Test stores on real clusters and behind Sentinels: slots move, servers die; takes a minute
+	$(BIN)/pytest --numprocesses 2 --dist loadfile -m fleet tests/fleet $(ARGS)
 
 test-console: $(VENV)/dev.stamp ## Test the console in a real Chromium, which must be installed (apt-get install chromium)
 	BROWSER_REQUIRED=1 $(BIN)/pytest --numprocesses 2 --dist loadfile -m browser tests/browser $(ARGS)

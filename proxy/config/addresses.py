@@ -71,9 +71,12 @@ def header_name() -> Kind[str]:
     return Kind("the name of a request header", read, schema=schema)
 
 
-def address(*schemes: str, words: tuple[str, ...] = (), base: bool = False) -> Kind[Address]:
+def address(
+    *schemes: str, words: tuple[str, ...] = (), base: bool = False, several: tuple[str, ...] = ()
+) -> Kind[Address]:
     """Accept a URL of one of the schemes, or one of ``words``.
 
+    :param several: schemes whose URLs may name several hosts: ``redis+cluster://a:7000,b:7000``
     :param base: whether paths are appended, so that a slash at the end is removed; elsewhere it may name another
         resource
     """
@@ -84,17 +87,22 @@ def address(*schemes: str, words: tuple[str, ...] = (), base: bool = False) -> K
             return Address(value)
         try:
             parts = urlsplit(value)
-            port = parts.port
+            places = parts.netloc.rpartition("@")[2].split(",") if parts.scheme in several else [parts.netloc]
+            hosts = [urlsplit(f"//{place}") for place in places]
+            fits = all(host.port != 0 and (host.hostname or parts.scheme == "unix") for host in hosts)
         except ValueError:
             raise Unfit from None
-        if parts.scheme not in schemes or port == 0 or not (parts.path if parts.scheme == "unix" else parts.hostname):
+        if parts.scheme not in schemes or not fits or (parts.scheme == "unix" and not parts.path):
             raise Unfit
         return Address(value.rstrip("/") if base and not parts.query else value)
 
     urls = " or ".join(f"{scheme}://" for scheme in schemes)
     wanted = "".join(f"{word} or " for word in words) + f"a URL that starts with {urls} and names a host"
-    networked = "|".join(_any_case(scheme) for scheme in schemes if scheme != "unix")
+    networked = "|".join(_any_case(scheme) for scheme in schemes if scheme != "unix" and scheme not in several)
     patterns = [rf"^\s*({networked})://([^/?#]*@)?{_HOST}{_USABLE_PORT}([/?#]|$)"]
+    if several:
+        place = f"{_HOST}{_USABLE_PORT}".replace("[/?#]|$", "[,/?#]|$").replace("\\s]", ",\\s]")
+        patterns.append(rf"^\s*({'|'.join(map(_any_case, several))})://([^/?#]*@)?{place}(,{place})*([/?#]|$)")
     if "unix" in schemes:
         patterns.append(rf"^\s*{_any_case('unix')}:(//[^/?#]*/|/?[^/?#]|/$)")
     urls_schema: list[JsonValue] = [{"type": "string", "pattern": pattern} for pattern in patterns]

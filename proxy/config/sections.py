@@ -34,7 +34,8 @@ Preset = Literal["library", "agent", "chat-app", "rule-based"]
 Transport = Literal["own", "library"]
 DialectName = Literal["chat", "responses", "messages"]
 EMBEDDED = Address("embedded")
-STORE_URL = addresses.address("redis", "rediss", "redis+cluster", "rediss+cluster", "unix", words=(EMBEDDED,))
+_CLUSTERS = ("redis+cluster", "rediss+cluster")
+STORE_URL = addresses.address("redis", "rediss", *_CLUSTERS, "unix", words=(EMBEDDED,), several=_CLUSTERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +219,7 @@ class TransportSettings:
     upstream: Transport = field(default="own", metadata=takes(kinds.choice(Transport)))
     """Requests to upstreams. ``library``: aiohttp, as it is where the environment names an HTTP proxy."""
     store: Transport = field(default="own", metadata=takes(kinds.choice(Transport)))
-    """Commands to one server of Redis. ``library``: redis-py's pool, as it is for clusters and TLS."""
+    """Commands to one server of Redis. ``library``: redis-py's pool, as it is for TLS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,18 +11,16 @@ from typing import Any
 
 from proxy.core.conversation.prefix import is_id, split_id
 from proxy.store import keys, scripts
-from proxy.store.connection.call import LARGE_BYTES, LargeStoreCall, StoreCall
-from proxy.store.connection.client import UNKNOWN_SCRIPT, connect
-from proxy.store.connection.outage import OutageBackoff
-from proxy.store.connection.probing import Probing
+from proxy.store.connection.client import UNKNOWN_SCRIPT, StoreClient, connect
+from proxy.store.connection.cluster import connect_cluster
+from proxy.store.connection.node import RECALL_SECONDS, RECORD_SECONDS, CallTimes, StoreNode
+from proxy.store.connection.slots import keys_of
 from proxy.store.connection.url import read_address
+
+__all__ = ["RECALL_SECONDS", "RECORD_SECONDS", "Ask", "CommandSender"]
 
 Ask = Callable[..., Awaitable[Any]]
 """``CommandSender.ask``, as the adapters are given it."""
-RECALL_SECONDS = 0.25
-"""A client waits for it before its request is forwarded; on one machine it takes a thousandth."""
-RECORD_SECONDS = 1.0
-"""The last byte of the response waits for it."""
 _PROBE_SECONDS = 60
 """The lifetime of a probe's key."""
 
@@ -30,28 +28,32 @@ _PROBE_SECONDS = 60
 class CommandSender:
     """Sends commands to one store. It belongs to the event loop that uses it first.
 
-    Its state is the connection, whether there is an outage, and the task that probes for its end.
+    Its state is the connection, and for each server whether it is away and the task that probes it.
 
     :param url: ``redis://``, ``rediss://``, ``unix://``; ``redis+cluster://`` or ``?cluster=true``
-    :param library: send commands by redis-py, not only those to clusters and over TLS
+    :param library: send commands by redis-py, not only those over TLS
     :raises ConfigError: the URL cannot be used
     """
 
     def __init__(
         self, url: str, *, recall_timeout_seconds: float, record_timeout_seconds: float, library: bool = False
     ) -> None:
-        self._client = connect(url, library=library)
-        self.is_cluster = read_address(url)[1]
+        plain, self.is_cluster = read_address(url)
         """Whether a script may only use keys of one slot."""
-        self.backoff = backoff = OutageBackoff(self._begin_probes)
-        self._probes = Probing(backoff, self.ping)
-        self._record_seconds = record_timeout_seconds
-        self.recalling = StoreCall(backoff, recall_timeout_seconds)
-        """The time limit of what a request waits for before it is forwarded."""
-        self.recording = StoreCall(backoff, record_timeout_seconds)
-        """The time limit of everything else."""
-        self.probing = StoreCall(backoff, record_timeout_seconds, probe=True)
-        """The same limit for a call that is made during an outage too."""
+        times = CallTimes(recall_timeout_seconds, record_timeout_seconds)
+        self._cluster = connect_cluster(plain, times, library=library) if self.is_cluster else None
+        self._client: StoreClient = self._cluster or connect(plain, library=library)
+        self._only = StoreNode(times, self._write_probe)
+
+    def node(self, family: str) -> StoreNode:
+        """Return the server that has a family's keys: the time limits of calls to it, and whether it is away."""
+        return self._only if self._cluster is None else self._cluster.node_of(keys.family_prefix(family))
+
+    @property
+    def is_well(self) -> bool:
+        """Whether every server answers and takes writes, as far as is known."""
+        nodes = [self._only] if self._cluster is None else self._cluster.nodes
+        return all(node.backoff.is_well for node in nodes)
 
     async def ask(self, *command: str | bytes | float, probe: bool = False, briefly: bool = False) -> Any:
         """Send one command within its time limit.
@@ -60,17 +62,19 @@ class CommandSender:
         :param briefly: wait no longer than ``recall`` does, because a client waits for its request to be forwarded
         :raises StoreUnavailable: the store did not answer in time
         """
-        with self.probing if probe else self.recalling if briefly else self.recording:
+        node = self._only if self._cluster is None else self._cluster.node_of(next(iter(keys_of(command)), None))
+        with node.probing if probe else node.recalling if briefly else node.recording:
             return await self._client.call(*command)
 
     async def ping(self) -> None:
-        """Write one key, during an outage too, to learn whether the store takes writes.
+        """Write one key on every server, during an outage too, to learn whether the store takes writes.
 
-        :raises StoreUnavailable: the store does not answer, or refuses to write
+        :raises StoreUnavailable: one does not answer, or refuses to write
         """
-        with self.probing:
-            await self._client.call("SET", keys.PROBE, b"", "EX", _PROBE_SECONDS)
-        self.backoff.wrote()
+        await (self._only if self._cluster is None else self._cluster).ping()
+
+    async def _write_probe(self) -> None:
+        await self._client.call("SET", keys.PROBE, b"", "EX", _PROBE_SECONDS)
 
     async def run(self, script: scripts.Script, family: str, *arguments: str | bytes | float) -> Any:
         """Run a script by name, within the caller's time limit; a server that lacks it is sent the source."""
@@ -103,25 +107,13 @@ class CommandSender:
         if not is_id(conversation):
             return ()
         family, own = split_id(conversation)
-        with self.recording:
+        with self.node(family).recording:
             return await self.run(script, family, b"", 0, own, *more)
 
-    def writing(self, size_bytes: int, *, probe: bool) -> StoreCall:
-        """Return the time limit of a write by its size.
-
-        :param probe: make the call during an outage too
-        """
-        if size_bytes <= LARGE_BYTES:
-            return self.probing if probe else self.recording
-        return LargeStoreCall(self.backoff, self._record_seconds, size_bytes, probe=probe)
-
     async def aclose(self) -> None:
-        """Close the connection."""
+        """Close the connections."""
         await self._client.aclose()
 
     async def end_probes(self) -> None:
         """Stop probing."""
-        await self._probes.aclose()
-
-    def _begin_probes(self) -> None:
-        self._probes.begin()
+        await self._only.aclose()

@@ -44,7 +44,7 @@ class RedisStore(RecordReader):
     :param lifetimes: the same and more, by tenant
     :param emit: receives an event for each record that cannot be read
     :param max_tenant_bytes: what one credential may store; None for no bound
-    :param library: send commands by redis-py, not only those to clusters and over TLS
+    :param library: send commands by redis-py, not only those over TLS
     :raises ConfigError: the URL cannot be used
     """
 
@@ -69,7 +69,7 @@ class RedisStore(RecordReader):
         )
         super().__init__(sender, codec, emit)
         self._run = sender.run
-        self._recalling, self._recording = sender.recalling, sender.recording
+        self._node = sender.node
         self._lifetimes = lifetimes or Lifetimes(lifetime(ttl_seconds))
         longest = self._lifetimes.longest
         self.turns = RedisTurns(sender, self.described)
@@ -98,7 +98,8 @@ class RedisStore(RecordReader):
         if not chain.hashes:
             return NOTHING_STORED
         before = max(0, len(chain.hashes) - scripts.NEAR)
-        with self._recalling:
+        node = self._node(chain.family)
+        with node.recalling:
             answer = await self._recall(chain, before, recipe, systems)
             if before and answer[0] is None:
                 answer = await self._recall(chain, 0, recipe, systems)
@@ -116,7 +117,7 @@ class RedisStore(RecordReader):
             preparing_absorbed=absorbed,
             preparing_lease=name.decode() if lease else "",
         )
-        return replace(stored_state, unwritable=True) if self._sender.backoff.refuses_writes else stored_state
+        return replace(stored_state, unwritable=True) if node.backoff.refuses_writes else stored_state
 
     async def branches(self, chain: PrefixChain, conversation: str, shared: int) -> StoredBranches:
         """Return the conversations that go on otherwise after a chain's first messages, newest first.
@@ -127,7 +128,7 @@ class RedisStore(RecordReader):
         :param shared: how many messages the chain shares with it, at least 1
         :raises StoreUnavailable: the store did not answer in time
         """
-        with self._recalling:
+        with self._node(chain.family).recalling:
             alone, *answer = await self._run(
                 scripts.BRANCHES, chain.family, *scripts.branches_arguments(chain, conversation, shared)
             )
@@ -167,7 +168,7 @@ class RedisStore(RecordReader):
         if family != chain.family:
             raise StoreError("The summary is of another conversation.", internal=f"{conversation} {chain.family}")
         packed = self._codec.pack_summary(summary)
-        with self._recording:
+        with self._node(family).recording:
             stored = await self._run(
                 scripts.KEEP_SUMMARY,
                 family,
@@ -211,7 +212,7 @@ class RedisStore(RecordReader):
         :raises StoreUnavailable: the store did not answer in time
         """
         family, own = split_id(conversation)
-        with self._recording:
+        with self._node(family).recording:
             deleted = await self._run(scripts.FORGET, family, b"", 0, own, now)
         await self.listing.drop(owner, conversation, name)
         await self.usage.forgotten(owner)
@@ -220,7 +221,7 @@ class RedisStore(RecordReader):
     @property
     def is_well(self) -> bool:
         """Whether the store answers and takes writes, as far as is known."""
-        return self._sender.backoff.is_well
+        return self._sender.is_well
 
     async def ping(self) -> None:
         """Write one key, during an outage too, to learn whether the store takes writes.

@@ -210,7 +210,7 @@ class RedisResponses:
     async def _write(self, conversation: str, beside: BesideTurn) -> bytes | None:
         family, own = split_id(conversation)
         names = (keys.family_prefix(family), *beside.names)
-        with self._sender.recording:
+        with self._sender.node(family).recording:
             answer: bytes | None = await self._sender.run_with_keys(
                 scripts.KEEP_RESPONSE, names, own, *beside.arguments
             )

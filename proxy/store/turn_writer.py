@@ -68,7 +68,7 @@ class TurnWriter:
         beside = self._responses.beside_turn(owner, turn)
         try:
             # No other request has a turn of stored history, so its write is tried during an outage too.
-            with self._sender.writing(parts.size, probe=bool(turn.lease_name)):
+            with self._sender.node(turn.chain.family).writing(parts.size, probe=bool(turn.lease_name)):
                 own, beside = await self._record_beside(turn, parts, created, beside)
                 if own is None:  # earlier messages are gone by now, or a fork needs system messages of its own
                     parts = part_turn(turn, 0)

@@ -44,9 +44,10 @@ class RedisTurns:
         """
         await self._amends.settle(family)
         token = uuid.uuid4().hex  # a connection that repeats the command repeats this: then the turn is ours already
-        reachable = not self._sender.backoff.is_away
+        node = self._sender.node(family)
+        reachable = not node.backoff.is_away
         try:
-            with self._sender.recording:
+            with node.recording:
                 answer = await self._begin(family, own, tenant, math.ceil(seconds * 1000), token)
             if not answer:
                 return None
@@ -77,9 +78,9 @@ class RedisTurns:
         return self._sender.run(scripts.BEGIN_TURN, family, b"", 0, own, tenant, milliseconds, token)
 
     async def _return_lease(self, family: str, own: str, tenant: str, token: str) -> None:
-        with self._sender.recording:
+        with self._sender.node(family).recording:
             await self._begin(family, own, tenant, 0, token)
 
     async def _end_turn(self, family: str, *arguments: str | bytes | float) -> None:
-        with self._sender.recording:
+        with self._sender.node(family).recording:
             await self._sender.run(scripts.GIVE_UP, family, *arguments)

@@ -33,7 +33,9 @@ URLS = (
     "http://host", "https://host:8443/path?x=1", "HTTP://HOST/", "http://", "http://:80", "http://host:0", "http://u@",
     "http://u:p@host", "ftp://host", "host:80", "http//host", "http://[::1]:80/v1", "https://a.example.com/",
     "https://*.example.com", "https://u@a.example.com", "https://a.example.com/x", "redis://h", "rediss://:pw@h:1/0",
-    "redis+cluster://h", "redis://", "unix:///run/s", "unix://", "unix:/run/s", "unix:s", "embedded", "Embedded",
+    "redis+cluster://h", "redis+cluster://u:p@a:1,b,[::1]:3/0", "redis+cluster://a:1,b:0", "redis+cluster://a,,b",
+    "redis+cluster://,", "rediss+cluster://a:00,b", "redis://",
+    "unix:///run/s", "unix://", "unix:/run/s", "unix:s", "embedded", "Embedded",
 )  # fmt: skip
 HEADERS = ("x-user-id", "X-User-Id", "host", "Host", " content-length ", "X-Tidemark-Tenant", "x user", "über", "a:b")
 WORDS = ("auto", "null", "off", "own", "chat", "clip", "hybrid", "general", "./mine.md", "mine.txt", "mine.pdf", "a/b")

@@ -13,6 +13,7 @@ KINDS = {
     "clients/python": "drives the Python clients",
     "conformance": "compares Tidemark with its upstream, property by property",
     "docs": "runs the snippets of the documentation, and reads the code as prose",
+    "fleet": "runs stores on real clusters, which move slots and lose servers",
     "e2e": "runs the real command, and real clients",
     "scenarios": "runs whole conversations, one file for each source of requirements",
     "support": "holds what the tests of several folders share",

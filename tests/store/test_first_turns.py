@@ -48,7 +48,7 @@ def stored(admin: redis.Redis, family: str) -> dict[bytes, tuple[object, int]]:
 
 def write(admin: redis.Redis, turn: TurnRecord, lasting: Lifetime, *parts: str) -> None:
     """Record a turn by these parts of the script."""
-    source = "".join((LUA / f"{part}.lua").read_text("utf-8") for part in ("facts", "answered", *parts))
+    source = "".join((LUA / f"{part}.lua").read_text("utf-8") for part in ("facts", "answered", "several", *parts))
     given = scripts.record_arguments(
         turn,
         part_turn(turn, turn.stored_count),

@@ -1,7 +1,8 @@
-"""Chooses the client that carries commands: Tidemark's own to one server at a plain address, else redis-py.
+"""Chooses the client that carries commands to one server: Tidemark's own at a plain address, else redis-py.
 
-The adapter calls it once; no other module imports redis-py. Clusters, TLS and every option of a URL need redis-py, and
-``transport.store: library`` uses it for all. Both clients speak RESP3 and fail with ``FAILURES``.
+``proxy/store/commands.py`` calls it for a single server, ``cluster.py`` for each server of a cluster. No other module
+imports redis-py. TLS and every option of a URL need redis-py, and ``transport.store: library`` uses it for all. Both
+clients speak RESP3 and fail with ``FAILURES``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import fields
 from typing import Any, Protocol
 
 import redis.exceptions
-from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster, SSLConnection
+from redis.asyncio import BlockingConnectionPool, Redis, SSLConnection
 from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -19,7 +20,6 @@ from redis.maint_notifications import MaintNotificationsConfig
 
 from proxy.core.errors import ConfigError
 from proxy.store.connection.pipelined import Argument, CommandRefused, PipelinedConnection, StoreServer, UnknownScript
-from proxy.store.connection.url import read_address
 
 _CONNECTIONS = 64
 """The most that redis-py opens to one server; further calls wait for a free one, within their time."""
@@ -42,6 +42,19 @@ _NO_WRITES_WORDS = re.compile(r"(?:^|-)(?:MISCONF|NOPERM|NOREPLICAS|OOM|READONLY
 _BROKEN_WORDS = re.compile(r"(?:^|-)WRONGTYPE\b|user_script")
 """A server's words for a key of another type, or for a script that failed over what it read."""
 
+_REDIRECTIONS: dict[type[BaseException], str] = {
+    redis.exceptions.MovedError: "MOVED",
+    redis.exceptions.AskError: "ASK",
+    redis.exceptions.TryAgainError: "TRYAGAIN",
+}
+"""redis-py removes the first word of these, too."""
+
+
+def words_of(error: BaseException) -> str:
+    """Return an error as the server said it."""
+    word = _REDIRECTIONS.get(type(error))
+    return f"{word} {error.args[0] if error.args else ''}" if word else str(error)
+
 
 def refuses_writes(error: BaseException) -> bool:
     """Whether an error means that the server takes no writes now (disk, memory, replica, rights)."""
@@ -54,7 +67,7 @@ def breaks_at_a_record(error: BaseException) -> bool:
 
 
 class StoreClient(Protocol):
-    """Sends commands to the server and returns their answers."""
+    """Sends commands to one server, or to a cluster, and returns their answers."""
 
     async def call(self, *command: Argument) -> Any:
         """Send one command and return its answer; raises one of ``FAILURES``."""
@@ -69,21 +82,38 @@ class StoreClient(Protocol):
         ...
 
 
+class ServerClient(StoreClient, Protocol):
+    """Sends commands to one server, which may be one of a cluster."""
+
+    async def call_asking(self, *command: Argument) -> Any:
+        """Send ``ASKING`` and a command over one connection: it is about a slot that moves to this server."""
+        ...
+
+
 class _LibraryClient:
     """Sends commands by redis-py, which pools connections."""
 
-    def __init__(self, client: Redis | RedisCluster) -> None:
+    def __init__(self, client: Redis) -> None:
+        self._client: Any = client
         self.call = self.call_large = client.execute_command
         self.aclose = client.aclose
 
+    async def call_asking(self, *command: Argument) -> Any:
+        """Send ``ASKING`` and a command; a pipeline without ``MULTI`` uses one connection."""
+        async with self._client.pipeline(transaction=False) as pipeline:
+            pipeline.execute_command("ASKING").execute_command(*command)
+            _, answer = await pipeline.execute(raise_on_error=False)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
-def connect(url: str, *, library: bool = False) -> StoreClient:
-    """Make the client for a store's address. It opens nothing yet.
+
+def connect(url: str, *, library: bool = False) -> ServerClient:
+    """Make the client for one server's address. It opens nothing yet.
 
     :param library: use redis-py for a plain address too
     :raises ConfigError: the URL cannot be used
     """
-    plain, cluster = read_address(url)
     # One retry at once: a restart may have closed a pooled connection. Every command may be sent twice
     # (``PipelinedConnection.call``).
     retry = Retry(NoBackoff(), 1, supported_errors=(redis.exceptions.ConnectionError,))
@@ -95,12 +125,10 @@ def connect(url: str, *, library: bool = False) -> StoreClient:
     }
     options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
     try:
-        if cluster:
-            return _LibraryClient(RedisCluster.from_url(plain, **options))
-        server = None if library else _plain_server(plain)
+        server = None if library else _plain_server(url)
         if server is not None:
             return PipelinedConnection(server)
-        pool = BlockingConnectionPool.from_url(plain, max_connections=_CONNECTIONS, timeout=None, **options)
+        pool = BlockingConnectionPool.from_url(url, max_connections=_CONNECTIONS, timeout=None, **options)
         pool.connection_class(**pool.connection_kwargs)  # an unknown option in the URL shows here, not at a request
         return _LibraryClient(Redis.from_pool(pool))
     except (ValueError, TypeError, *FAILURES) as error:

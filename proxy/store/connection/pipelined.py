@@ -28,9 +28,10 @@ sends its first packet again after one second and then after two more, so a long
 network is back."""
 _NO_LINGER = struct.pack("ii", 1, 0)
 """``struct linger``: closing the connection drops bytes that are not sent yet (socket(7))."""
-OUTAGES = ("LOADING", "MASTERDOWN", "NOAUTH", "WRONGPASS")
+OUTAGES = ("CLUSTERDOWN", "LOADING", "MASTERDOWN", "NOAUTH", "WRONGPASS")
 """First words of errors that the next calls would get as well (redis-py treats them as a lost connection)."""
 _INCOMPLETE = object()
+_ASKING = b"*1\r\n$6\r\nASKING\r\n"
 
 Argument = str | bytes | float
 
@@ -101,13 +102,19 @@ class PipelinedConnection:
         """Send a command of megabytes, or of thousands of arguments, which is packed in a thread."""
         return await self._call(await asyncio.to_thread(pack_large, command))
 
-    async def _call(self, data: bytes) -> Any:
+    def call_asking(self, *command: Argument) -> Coroutine[Any, Any, Any]:
+        """Send ``ASKING`` and a command, one directly behind the other: the first holds for the second one only."""
+        return self._call(hiredis.pack_command(command), is_asking=True)  # type: ignore[arg-type]
+
+    async def _call(self, data: bytes, *, is_asking: bool = False) -> Any:
         connected = self._socket if self._socket is not None and self._socket.is_usable else None
         while True:
             fresh = connected is None
             if connected is None:
                 connected = await self._open()
             try:
+                if is_asking:
+                    connected.send(_ASKING).add_done_callback(_ignore)
                 answer = await connected.send(data)
             except asyncio.CancelledError:
                 # The caller gave up, or its time is over. A server may hang, so the next call gets a new connection.
@@ -268,6 +275,12 @@ class _Socket(asyncio.Protocol):
             future = self._answers.popleft()
             if not future.done():
                 future.set_exception(_LostError(f"The connection broke: {error}"))
+
+
+def _ignore(answer: asyncio.Future[Any]) -> None:
+    """Read an answer that nobody waits for: asyncio logs an exception that no code reads."""
+    if not answer.cancelled():
+        answer.exception()
 
 
 async def _greet(connected: _Socket, commands: Iterable[tuple[Argument, ...]]) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 _YES = frozenset({"1", "true", "yes"})
+_PORT = 6379
+
+Place = tuple[str, int]
+"""Host and port of a server."""
 
 
 def read_address(url: str) -> tuple[str, bool]:
@@ -19,3 +23,29 @@ def read_address(url: str) -> tuple[str, bool]:
     options = urlencode([(name, value) for name, value in query if name != "cluster"])
     plain = f"{scheme}://{parts.netloc}{parts.path}" + (f"?{options}" if options else "")
     return plain, has_option or scheme != parts.scheme
+
+
+def read_places(url: str, port: int = _PORT) -> list[Place]:
+    """Return every server that a URL names: ``redis+cluster://me:pw@a:7000,b:7000,[::1]`` names three.
+
+    :param port: of those that have none
+    :raises ValueError: a port is none
+    """
+    _, _, places = urlsplit(url).netloc.rpartition("@")
+    split = [urlsplit(f"//{place}") for place in places.split(",")]
+    return [(parts.hostname or "localhost", parts.port or port) for parts in split]
+
+
+def at_place(url: str, place: Place) -> str:
+    """Return a URL with one server in place of those that it names; login, path and options stay."""
+    parts = urlsplit(url)
+    login, at, _ = parts.netloc.rpartition("@")
+    host, port = place
+    return parts._replace(netloc=f"{login}{at}{f'[{host}]' if ':' in host else host}:{port}").geturl()
+
+
+def read_login(url: str) -> tuple[str, str] | None:
+    """Return the user and the password of a URL; None where it has neither."""
+    login, _, _ = urlsplit(url).netloc.rpartition("@")
+    user, _, password = login.partition(":")
+    return (unquote(user) or "default", unquote(password)) if login else None

@@ -76,7 +76,7 @@ local function shortened(own, shared, count, tip, positions)
   else
     local up = open(conv.parent)
     while up.base >= shared do up = open(up.parent) end
-    call('DEL', key('h', own), key('m', own))
+    for _, kind in ipairs({'h', 'm'}) do call('DEL', key(kind, own)) end
     call('SREM', key('b', conv.parent), own)
     call('SADD', key('b', up.own), own)
     live_as_long(key('b', up.own), up.own)

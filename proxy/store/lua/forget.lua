@@ -4,6 +4,10 @@
 local conv = follow(ARGV[3])
 if not conv then return 0 end
 
+local function delete(names)  -- one by one, for a slot that moves (several.lua)
+  for _, name in ipairs(names) do redis.call('DEL', name) end
+end
+
 local function needed(of)  -- how many messages other branches share with it
   local most = 0
   for _, child in ipairs(redis.call('SMEMBERS', key('b', of))) do
@@ -21,24 +25,22 @@ local function drop(of, branch, keep)  -- its messages after the first `keep` of
   local h = redis.call('GET', key('h', of)) or ''
   for from = 16 * keep + 1, #h, 16 do
     local hash = h:sub(from, from + 15)
-    redis.call('DEL', key('n', hash), key('a', hex(hash)), key('g', hash))
+    delete({key('n', hash), key('a', hex(hash)), key('g', hash)})
   end
   for _, kind in ipairs({'r', 'q'}) do
     for _, ref in ipairs(redis.call('LRANGE', key(kind, of), 0, -1)) do
       local elsewhere = keep > 0 or (branch.parent ~= '' and redis.call('LPOS', key(kind, branch.parent), ref))
       if position(ref) > branch.base + keep or not elsewhere then
-        redis.call('DEL', summary(ref), summary(ref, 'w'), summary(ref, 'u'))
+        delete({summary(ref), summary(ref, 'w'), summary(ref, 'u')})
         redis.call('LREM', key(kind, of), 0, ref)
       end
     end
   end
-  redis.call('DEL', key('t', of), key('y', of), key('o', of), key('l', of), key('l', 'turn:' .. of),
-    key('z', of), key('j', of))
+  delete({key('t', of), key('y', of), key('o', of), key('l', of), key('l', 'turn:' .. of), key('z', of), key('j', of)})
   if keep == 0 then
     for _, from in ipairs(redis.call('SMEMBERS', key('e', of))) do redis.call('DEL', key('a', from)) end
     redis.call('DEL', key('e', of))
-    redis.call('DEL', key('c', of), key('h', of), key('m', of), key('r', of), key('q', of), key('b', of),
-      key('v', of))
+    for _, kind in ipairs({'c', 'h', 'm', 'r', 'q', 'b', 'v'}) do redis.call('DEL', key(kind, of)) end
   else
     redis.call('SET', key('h', of), h:sub(1, 16 * keep), 'KEEPTTL')
     redis.call('LTRIM', key('m', of), 0, keep - 1)

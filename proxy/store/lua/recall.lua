@@ -44,7 +44,7 @@ local near = #lookups
 for _, own in ipairs(conv and {conv.own, conv.parent} or {}) do
   if own ~= '' then holders[#holders + 1], lookups[#lookups + 1] = own, key('l', own) end
 end
-local values = #lookups > 0 and call('MGET', unpack(lookups)) or {}
+local values = #lookups > 0 and mget(lookups) or {}
 for i = 1, near do
   if values[i] then best, best_pos = values[i], N - i break end
 end

@@ -7,7 +7,7 @@ local expected, skip, ttl, age, created, tenant, owner, model, total, client_nam
 local turn, lease_value = ARGV[4], ARGV[5]
 local first = 6 + 2 * systems  -- the argument of message skip + 1
 
-local answers = call('MGET', key('x', expected), key('x', head), key('l', lease), P .. ':d', key('a', expected))
+local answers = mget({key('x', expected), key('x', head), key('l', lease), P .. ':d', key('a', expected)})
 for i, own in ipairs({expected, head}) do
   if own ~= '' and answers[i] and tonumber(created) <= tonumber(answers[i]) then return false end
 end
@@ -62,7 +62,7 @@ local stem, stored_owner, since, dies, turns = unpack(before)
 local touched, parent
 if begins then
   touched, parent = conv and conv.touched or now(), conv and conv.own or ''
-  call('DEL', key('h', own), key('m', own))  -- what is left of one that lost its parts
+  for _, kind in ipairs({'h', 'm'}) do call('DEL', key(kind, own)) end  -- what is left of one that lost its parts
   if not since then set('created', created) end
   if age > 0 and not dies then
     dies = (since or created) + age
@@ -126,7 +126,7 @@ if holder == lease_value then call('DEL', key('l', lease)) end
 for pos = math.max(1, N - 1, W + 1), N do call('SET', key('n', chain(pos)), own, unpack(lasting)) end
 
 local missing = keep_answer(own, 0, answered)  -- it lives as long as the rest, see below
-local rare = call('EXISTS', key('y', own), key('r', own), key('q', own), key('b', own), key('o', own), key('v', own))  -- few have them
+local rare = count_existing({key('y', own), key('r', own), key('q', own), key('b', own), key('o', own), key('v', own)})  -- few have them
 set('summaries', rare > 0 and call('LLEN', key('r', own)) or 0)
 call('HSET', key('c', own), unpack(fields))
 if seconds <= 0 then return own .. missing end

@@ -11,7 +11,7 @@ do
     local c, h, m, t, y = P .. ':c' .. own, P .. ':h' .. own, P .. ':m' .. own, P .. ':t' .. own, P .. ':y' .. own
     local new_keys = {c, h, m, t, y, P .. ':x' .. own, P .. ':a' .. own, P .. ':r' .. own, P .. ':q' .. own, P .. ':b' .. own}
     for pos = N, math.max(1, N - 63), -1 do new_keys[#new_keys + 1] = P .. ':n:' .. H:sub(16 * pos - 15, 16 * pos) end
-    if call('EXISTS', unpack(new_keys)) == 0 then
+    if count_existing(new_keys) == 0 then
       local lasting = ttl > 0 and {'EX', ttl} or {}
       call('HSET', c, 'base', 0, 'count', N, 'parent', '', 'tenant', tenant, 'owner', owner, 'model', model,
         'touched', call('TIME')[1], 'created', created, 'updated', created, 'tokens', total, 'turns', 1, 'summaries', 0)

