@@ -7,43 +7,27 @@ with the operator's token it sees all conversations.
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from pathlib import Path
-from typing import IO, Any, NoReturn, TypeVar
-from urllib.parse import quote, urlencode, urlsplit
+from typing import IO, Any, TypeVar
+from urllib.parse import quote, urlencode
 
 import click
 
-from proxy.cli.models import config_option, json_option
-from proxy.core.errors import TidemarkError
+from proxy.cli.http_client import ServerRefusal, request, server_options
+from proxy.cli.models import json_option
+from proxy.cli.tables import print_json, print_table, printable
 
 F = TypeVar("F", bound=Callable[..., Any])
 PATH = "/tidemark/conversations"
-TIMEOUT_SECONDS = 60.0
-PIECE_BYTES = 65_536
 TEXT_CHARACTERS = 100
 """The most characters of a message in a table."""
 
-_url = click.option("--url", help="Tidemark's address; by default the configuration's.")
-_operator = click.option("--operator", is_flag=True, help="Ask with TIDEMARK_ADMIN_TOKEN in place of OPENAI_API_KEY.")
 _limit = click.option("--limit", type=click.IntRange(1, 200), default=50, show_default=True, help="Entries of a page.")
 _cursor = click.option("--cursor", help="The beginning of the page, from the page before.")
-
-
-class ServerRefusal(TidemarkError):
-    """The server refused the request, or its answer could not be used."""
-
-
-def _server_options(command: F) -> F:
-    """Add the options that choose the server and the credential."""
-    for option in (config_option, _url, _operator):
-        command = option(command)
-    return command
 
 
 def _paging(command: F) -> F:
@@ -59,7 +43,7 @@ def conversations() -> None:
 
 
 @conversations.command("list")
-@_server_options
+@server_options
 @json_option
 @_paging
 def list_(as_json: bool, limit: int, cursor: str | None, **server: Any) -> None:
@@ -80,7 +64,7 @@ def list_(as_json: bool, limit: int, cursor: str | None, **server: Any) -> None:
 
 
 @conversations.command()
-@_server_options
+@server_options
 @json_option
 @_paging
 @click.argument("conversation", metavar="ID")
@@ -91,7 +75,7 @@ def show(conversation: str, as_json: bool, limit: int, cursor: str | None, **ser
 
 
 @conversations.command()
-@_server_options
+@server_options
 @json_option
 @_paging
 @click.argument("conversation", metavar="ID")
@@ -110,7 +94,7 @@ def search(
 
 
 @conversations.command()
-@_server_options
+@server_options
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, allow_dash=True),
@@ -120,7 +104,7 @@ def search(
 @click.argument("conversation", metavar="ID")
 def export(conversation: str, output: str, **server: Any) -> None:
     """Write a conversation as lines of JSON, one message each."""
-    pieces = _request(server, "GET", _path(conversation, "export"))
+    pieces = request(server, "GET", _path(conversation, "export"))
     file = Path(output)
     try:
         if output == "-" or (
@@ -137,7 +121,7 @@ def export(conversation: str, output: str, **server: Any) -> None:
 
 
 @conversations.command("import")
-@_server_options
+@server_options
 @json_option
 @click.option("--model", required=True, help="The model of the conversation.")
 @click.option("--name", help="The client's name for the conversation.")
@@ -145,19 +129,22 @@ def export(conversation: str, output: str, **server: Any) -> None:
 def import_(file: IO[bytes], model: str, name: str | None, as_json: bool, **server: Any) -> None:
     """Store the conversation in FILE: lines of JSON, one message each; - or nothing is standard input."""
     query = urlencode({"model": model} | ({"name": name} if name else {}))
-    answer = json.loads(b"".join(_request(server, "POST", f"{PATH}/import?{query}", file.read())))
-    click.echo(json.dumps(answer, ensure_ascii=False) if as_json else answer["id"])
+    answer = json.loads(b"".join(request(server, "POST", f"{PATH}/import?{query}", file.read())))
+    if as_json:
+        print_json(answer)
+    else:
+        click.echo(answer["id"])
 
 
 @conversations.command()
-@_server_options
+@server_options
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.argument("conversation", metavar="ID")
 def forget(conversation: str, yes: bool, **server: Any) -> None:
     """Delete a conversation for good: messages, summaries, names."""
     if not yes:
-        click.confirm(f"Forget {_printable(conversation)} for good?", abort=True)
-    answer = json.loads(b"".join(_request(server, "DELETE", _path(conversation))))
+        click.confirm(f"Forget {printable(conversation)} for good?", abort=True)
+    answer = json.loads(b"".join(request(server, "DELETE", _path(conversation))))
     click.echo(f"forgotten: {answer['id']}")
 
 
@@ -181,57 +168,7 @@ def _path(conversation: str, part: str = "") -> str:
 def _get(server: Mapping[str, Any], conversation: str, part: str = "", **query: Any) -> Any:
     parameters = urlencode({name: value for name, value in query.items() if value is not None})
     path = _path(conversation, part) if conversation else PATH
-    return json.loads(b"".join(_request(server, "GET", f"{path}?{parameters}")))
-
-
-def _request(server: Mapping[str, Any], method: str, path: str, body: bytes | None = None) -> Iterator[bytes]:
-    """Yield the server's answer in pieces; raise an error for its refusal."""
-    url = urlsplit(server["url"] or _configured(server["config"]))
-    if url.scheme not in ("http", "https") or not url.hostname:
-        raise click.UsageError("--url must be something like http://127.0.0.1:8787.")
-    kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
-    connection = kind(url.hostname, url.port, timeout=TIMEOUT_SECONDS)
-    answer = None
-    try:
-        connection.request(method, url.path.rstrip("/") + path, body, _headers(operator=server["operator"]))
-        answer = connection.getresponse()
-        if answer.status >= 400:
-            _refuse(answer)
-        while piece := answer.read(PIECE_BYTES):
-            yield piece
-        if answer.length:  # http.client reports a missing end for chunked answers only
-            raise IncompleteRead(b"", answer.length)
-    except (OSError, HTTPException) as error:
-        if answer is not None:
-            raise ServerRefusal(f"The answer of Tidemark at {url.netloc} broke off: {error}. Try again.") from error
-        raise ServerRefusal(f"Tidemark does not answer at {url.netloc}: {error}. Is it running?") from error
-    finally:
-        connection.close()
-
-
-def _headers(*, operator: bool) -> Mapping[str, str]:
-    variable = "TIDEMARK_ADMIN_TOKEN" if operator else "OPENAI_API_KEY"
-    key = os.environ.get(variable)
-    if operator and not key:
-        raise click.UsageError("TIDEMARK_ADMIN_TOKEN is not set.")
-    return {"authorization": f"Bearer {key}"} if key else {}
-
-
-def _refuse(answer: HTTPResponse) -> NoReturn:
-    try:
-        message = json.loads(answer.read())["error"]["message"]
-    except (ValueError, KeyError, TypeError):
-        message = f"the server answered with status {answer.status}"
-    raise ServerRefusal(str(message))
-
-
-def _configured(config: Path | None) -> str:
-    """Return the URL of Tidemark by the configuration."""
-    from proxy.config import load
-
-    server = load(config, os.environ).server
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(server.host, server.host)  # noqa: S104 - the client connects to it, and binds nothing
-    return f"http://[{host}]:{server.port}" if ":" in host else f"http://{host}:{server.port}"
+    return json.loads(b"".join(request(server, "GET", f"{path}?{parameters}")))
 
 
 def _messages(data: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
@@ -256,18 +193,10 @@ def _last_use(entry: Mapping[str, Any]) -> str:
 
 def _show(answer: Mapping[str, Any], heads: Sequence[str], rows: Sequence[Sequence[str]], *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(answer, ensure_ascii=False))
+        print_json(answer)
         return
-    cells = [list(heads), *([_printable(cell) for cell in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for row in cells:
-        click.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    print_table(heads, rows)
     if answer.get("unreadable"):
         click.echo(f"cannot be read: {', '.join(answer['unreadable'])}", err=True)
     if answer["has_more"]:
         click.echo(f"more: --cursor {answer['next_cursor']}", err=True)
-
-
-def _printable(text: str) -> str:
-    """Replace control characters: clients choose the texts, and a terminal would obey them."""
-    return "".join(char if char.isprintable() else "?" for char in text)

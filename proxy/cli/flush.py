@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from proxy.cli.models import config_option, json_option, store_url
+from proxy.cli.tables import print_json, print_table
 
 if TYPE_CHECKING:
     from proxy.app import Flushing
@@ -98,14 +99,11 @@ def pending(config: Path | None, as_json: bool) -> None:
             "noted": state.intents,
         }
         if as_json:
-            click.echo(json.dumps({**totals, "consumers": rows}))
+            print_json({**totals, "consumers": rows})
             return
         click.echo(", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in totals.items()))
         if rows:
-            cells = [list(rows[0]), *([_plain(value) for value in row.values()] for row in rows)]
-            widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-            for row in cells:
-                click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+            print_table(list(rows[0]), [[_plain(value) for value in row.values()] for row in rows])
 
     _run_with_flushing(config, show)
 

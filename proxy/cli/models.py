@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from proxy.cli.tables import print_json, print_table
 
 if TYPE_CHECKING:
     from proxy.app import StoredParts
@@ -132,13 +133,9 @@ def store_url(settings: Settings, stack: ExitStack) -> str:
 
 def _print(answer: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(answer, ensure_ascii=False))
+        print_json(answer)
         return
-    cells = [list(COLUMNS.values()), *([_cell(row[name]) for name in COLUMNS] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for row in cells:
-        line = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
-        click.echo(line.rstrip())
+    print_table(list(COLUMNS.values()), [[_cell(row[name]) for name in COLUMNS] for row in rows])
 
 
 def _cell(value: object) -> str:
@@ -150,5 +147,4 @@ def _cell(value: object) -> str:
         # in the form that ``models set`` accepts
         settings = [f"{name}={number if isinstance(number, int) else f'{number:g}'}" for name, number in value.items()]
         return ", ".join(settings) or "-"
-    # Clients choose the names, and a terminal would obey control characters.
-    return "-" if value is None else "".join(char if char.isprintable() else "?" for char in str(value))
+    return "-" if value is None else str(value)

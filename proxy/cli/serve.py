@@ -1,0 +1,177 @@
+"""The command ``tidemark serve``: it opens the port, starts the embedded store, and serves until a signal arrives.
+
+``cli/main.py`` adds it to its group.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from proxy.cli.models import config_option
+from proxy.cli.run_file import announced
+from proxy.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from proxy.config import Settings
+    from proxy.server.connections import Bounds
+
+BACKLOG = 2048
+KEEP_ALIVE_SECONDS = 75
+"""The time until an idle client connection is closed; common load balancers use the same."""
+
+
+@click.command()
+@config_option
+@click.option("--host", help="Interface to listen on (server.host; 127.0.0.1).")
+@click.option("--port", type=click.IntRange(0, 65535), help="TCP port (server.port; 8787); 0 for any free one.")
+@click.option("--workers", type=click.IntRange(1, 256), help="Processes that share port and store (server.workers; 1).")
+def serve(config: Path | None, host: str | None, port: int | None, workers: int | None) -> None:
+    """Run the proxy."""
+    from proxy.config import exposure_warnings, load
+    from proxy.telemetry.logging import configure
+
+    configure()
+    settings = load(config, os.environ).listening(host=host, port=port, workers=workers)
+    for warning in (*settings.warnings, *exposure_warnings(settings)):
+        click.echo(f"warning: {warning}", err=True)
+    if (flush_settings := settings.memory_flush).enabled and flush_settings.worker and flush_settings.entry_points:
+        from proxy.memory_flush import installed_consumers
+
+        installed_consumers()  # here its error is one message; a failing worker would be restarted again and again
+    with ExitStack() as stack:
+        stack.enter_context(_ended_by_signals())
+        listener = stack.enter_context(_bound(settings.server.host, settings.server.port))
+        store_url = _store(settings, stack)
+        stack.enter_context(announced(settings.data_dir, _address(listener)))
+        _run(settings, config, listener, store_url, _secret(settings))
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM unwind the stack as Ctrl-C does, so that everything started is stopped.
+
+    While uvicorn serves, it handles both signals, lets open streams finish, and raises the signal again.
+    """
+
+    def leave(number: int, _: object) -> NoReturn:
+        sys.exit(128 + number if number != signal.SIGTERM else 0)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.exit(0)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _bound(host: str, port: int) -> Iterator[socket.socket]:
+    """Open the listening socket, which all workers share.
+
+    :raises ConfigError: the address is in use, or not permitted
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        message = f"Cannot listen on {host}:{port}: {error.strerror}. Choose another with --host or --port."
+        raise ConfigError(message) from error
+    listener.set_inheritable(True)
+    with listener:
+        yield listener
+
+
+def _address(listener: socket.socket) -> str:
+    """Return the address of a listening socket, without a path."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _store(settings: Settings, stack: ExitStack) -> str:
+    """Return the store's address; start and supervise an embedded store until ``stack`` unwinds."""
+    if str(settings.store.url) != "embedded":
+        return str(settings.store.url)
+    from proxy.store.embedded.server import EmbeddedValkey
+    from proxy.store.embedded.supervision import Supervised
+
+    most = settings.store.max_mb
+    options = () if most is None else ("--maxmemory", f"{most}mb", "--maxmemory-policy", "noeviction")
+    server = EmbeddedValkey(settings.data_dir / "store", options=options)
+    return stack.enter_context(Supervised(server, logging.getLogger("tidemark").warning)).url
+
+
+def _secret(settings: Settings) -> str:
+    """Return the configured secret, or the generated one in the data folder."""
+    if settings.secrets.signing is not None:
+        return settings.secrets.signing.reveal()
+    from proxy.config.signing import stored_secret
+
+    return stored_secret(settings.data_dir)
+
+
+def _bounds(settings: Settings) -> Bounds:
+    """Return the bounds of one worker's clients, and raise the limit of open files for them."""
+    from proxy.server.connections import Bounds, allowed_connections, raise_descriptor_limit
+
+    server = settings.server
+    descriptors = raise_descriptor_limit(server.max_connections)
+    connections = allowed_connections(descriptors, server.max_connections)
+    if server.max_connections is not None and connections < server.max_connections:
+        message = f"warning: server.max_connections is {server.max_connections}, but only {descriptors} files may be"
+        click.echo(f"{message} open (ulimit -n): each worker takes {connections} connections.", err=True)
+    return Bounds(
+        head_seconds=server.head_seconds,
+        body_seconds=server.body_seconds,
+        bodies_bytes=max(server.max_bodies_mb, server.max_body_mb) * 1024 * 1024,
+        connections=connections,
+    )
+
+
+def _run(settings: Settings, config: Path | None, listener: socket.socket, store_url: str, secret: str) -> None:
+    """Serve until a signal arrives."""
+    from proxy.server.connections import run
+
+    bounds: Bounds | None = _bounds(settings)
+    if settings.transport.server == "library":
+        message = "warning: transport.server is library: nothing bounds requests and connections as they come in, so"
+        click.echo(f"{message} the limits of the section server do not apply, but for max_body_mb.", err=True)
+        bounds = None
+    options: dict[str, Any] = {
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,  # the client gets the upstream's own Server and Date
+        "date_header": False,
+        "timeout_keep_alive": KEEP_ALIVE_SECONDS,
+        "backlog": BACKLOG,
+        "proxy_headers": False,  # the operator is recognised by the real peer address
+        "ws": "none",
+    }
+    address = _address(listener)
+    click.echo(f"Tidemark listens on {address} (OPENAI_BASE_URL={address}/v1)", err=True)
+    if settings.server.workers == 1:
+        from proxy.app import create_app
+
+        warn = logging.getLogger("tidemark").warning
+        app = create_app(settings, store_url=store_url, secret=secret.encode(), warn=warn)
+        gc.freeze()  # as in app/workers.py
+        run(app, listener, bounds, **options)
+        return
+    with tempfile.TemporaryDirectory(prefix="tidemark-metrics-") as counters:
+        environment = {"TIDEMARK_STORE_URL": store_url, "TIDEMARK_SECRET": secret, "PROMETHEUS_MULTIPROC_DIR": counters}
+        environment["TIDEMARK_HOST"] = settings.server.host
+        os.environ.update(environment | ({"TIDEMARK_CONFIG": str(config)} if config else {}))
+        workers = settings.server.workers
+        run("proxy.app.workers:from_environment", listener, bounds, workers=workers, **options)
