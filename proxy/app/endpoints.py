@@ -149,7 +149,7 @@ class Endpoints:
             *RegistryEndpoints(self._stored.registry, self._auth, self._operator).routes(),
             *SettingsEndpoints(self._stored.operator_settings, self._operator).routes(),
             *conversations.routes(),
-            *SummaryEndpoints(self._by_hand.changes, self._access).routes(),
+            *SummaryEndpoints(self._by_hand.changes, self._by_hand.receipts, self._access).routes(),
             *self._forwarding.routes(),  # last: whatever nothing above serves
         ]
 

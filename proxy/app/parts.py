@@ -50,6 +50,7 @@ from proxy.summarizers.extractive import ExtractiveSummarizer
 from proxy.summarizers.hybrid import HybridSummarizer
 from proxy.summarizers.llm import LlmSummarizer
 from proxy.summarizers.plain import PlainSummarizer
+from proxy.summarizers.receipts import ReceiptWriter
 from proxy.summarizers.request import CarriesRequest
 from proxy.tokens import LocalTokenCounter
 from proxy.upstream.upstream import LiteLLMUpstream
@@ -168,6 +169,7 @@ class Parts:
             counter=self.counter,
             emit=emit,
             timer=time.perf_counter,
+            comparison=ReceiptWriter(),
         )
 
     def _offline_compactor(self) -> Compactor:

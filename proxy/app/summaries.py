@@ -8,11 +8,13 @@ from __future__ import annotations
 import time
 
 from proxy.app.parts import Engine, StoredParts
-from proxy.archive import ArchiveAccess
+from proxy.archive import ArchiveAccess, StandingSummaries
+from proxy.archive.receipts import ReceiptReader
 from proxy.archive.stored_requests import StoredRequests
 from proxy.archive.summarize import ManualCompaction
 from proxy.archive.summary_changes import SummaryChanges
 from proxy.pipeline.pipeline import Pipeline
+from proxy.summarizers.receipts import ReceiptWriter
 
 
 class SummariesByHand:
@@ -20,7 +22,7 @@ class SummariesByHand:
 
     def __init__(self, stored: StoredParts, engine: Engine, pipeline: Pipeline) -> None:
         parts, store = stored.parts, stored.store
-        access = ArchiveAccess(store, parts.upstream)
+        access, comparison = ArchiveAccess(store, parts.upstream), ReceiptWriter()
         requests = StoredRequests(
             pipeline=pipeline,
             upstream=parts.upstream,
@@ -40,7 +42,17 @@ class SummariesByHand:
             previews=stored.previews,
             compactor=engine.compactor,
             counter=parts.counter,
+            comparison=comparison,
             choose=parts.chosen_summarizer,
             emit=engine.emit,
             clock=time.time,
+        )
+        self.receipts = ReceiptReader(
+            access=access,
+            store=store,
+            summaries=StandingSummaries(
+                store=store, upstream=parts.upstream, catalog=parts.catalog, choose=parts.summarizer_for
+            ),
+            formats=parts.formats,
+            comparison=comparison,
         )

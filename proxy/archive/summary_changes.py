@@ -26,7 +26,7 @@ from proxy.core.errors import CompactionFailed, InvalidRequest, NoSummary, Previ
 from proxy.core.events import Listener, SummaryReplaced
 from proxy.core.planning.assemble import assemble
 from proxy.core.planning.budget import CompactionPolicy
-from proxy.core.ports import Caller, ChooseSummarizer, Clock, ConversationStore, TokenCounter
+from proxy.core.ports import Caller, ChooseSummarizer, Clock, ConversationStore, SummaryComparison, TokenCounter
 from proxy.pipeline.orders import order_of
 from proxy.pipeline.values import RequestContext
 
@@ -65,6 +65,7 @@ class _ConversationInUse:
 class SummaryChanges:
     """Changes summaries; holds no state.
 
+    :param comparison: writes the receipt of an edited text
     :param choose: builds the summarizer of a policy that a person chose
     """
 
@@ -78,6 +79,7 @@ class SummaryChanges:
         previews: PreviewStore,
         compactor: Compactor,
         counter: TokenCounter,
+        comparison: SummaryComparison,
         choose: ChooseSummarizer,
         emit: Listener,
         clock: Clock,
@@ -89,6 +91,7 @@ class SummaryChanges:
         self._previews = previews
         self._compactor = compactor
         self._counter = counter
+        self._comparison = comparison
         self._choose = choose
         self._emit = emit
         self._clock = clock
@@ -164,7 +167,10 @@ class SummaryChanges:
         if version is not None and version != place.present.version:
             raise SummaryConflict
         tokens = await self._checked_tokens(place, text)
-        return await self._replace(place, replace(place.present, text=text, edited=True, cause="manual", tokens=tokens))
+        edited = replace(place.present, text=text, edited=True, cause="manual", tokens=tokens)
+        messages = [message for message in place.context.request.messages if not message.is_system]
+        receipt = await self._comparison.receipt(messages[: edited.covered], None, text)
+        return await self._replace(place, replace(edited, receipt=receipt))
 
     async def _place(self, conversation: str, caller: Caller | None) -> _ConversationInUse:
         record, route = await self._access.record_for_summary(conversation, caller, None)

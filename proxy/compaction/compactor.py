@@ -135,7 +135,7 @@ class Compactor:
         draft = await self._write(run, seconds, failure)
         if isinstance(draft, NotSummarized):
             return draft
-        summary = self._record(run.order, draft, run.recipe)
+        summary = await self._record(run.order, draft, run.recipe)
         try:
             stored = await self._store(run, summary, lease)
         except SummaryOutdated as error:
@@ -155,7 +155,7 @@ class Compactor:
             return text
         draft = _Draft(text, summarizer.recipe.strategy)
         written_with = "" if summarizer.recipe == recipe else summarizer.recipe.key
-        return replace(self._record(order, draft, recipe), written_with=written_with)
+        return replace(await self._record(order, draft, recipe), written_with=written_with)
 
     async def adopt(self, order: CompactionOrder, summary: PrefixSummary) -> Summarized:
         """Put a prepared summary into use. No client waits, since it is written already.
@@ -168,8 +168,8 @@ class Compactor:
         stored = await self._store(run, summary, None)
         return self._report(run, stored or StoredSummary(summary, stored=True), swap=True)
 
-    def _record(self, order: CompactionOrder, draft: _Draft, recipe: SummaryRecipe) -> PrefixSummary:
-        return summary_record(
+    async def _record(self, order: CompactionOrder, draft: _Draft, recipe: SummaryRecipe) -> PrefixSummary:
+        record = summary_record(
             order.chain,
             draft.text,
             covered=order.plan.covered,
@@ -181,6 +181,7 @@ class Compactor:
             created_at=self._clock(),
             count=self._count_for(order),
         )
+        return replace(record, receipt=await self._writer.receipt(order, draft.text))
 
     def is_usable(self, order: CompactionOrder, summary: PrefixSummary) -> bool:
         """Return whether an order can use a stored summary.

@@ -14,11 +14,12 @@ from pathlib import PurePath
 from proxy.compaction.values import CompactionOrder, NotSummarized
 from proxy.core.bounded import BoundedCache
 from proxy.core.breaker import CLOSED, Breaker
+from proxy.core.conversation.receipt import Receipt
 from proxy.core.conversation.summary import render_text
 from proxy.core.errors import SummaryOverdue, SummaryRejected, TidemarkError
 from proxy.core.events import BreakerChanged, Listener, SummaryFailed
 from proxy.core.planning.cached_prefix import cached_prefix
-from proxy.core.ports import ChooseSummarizer, Clock, Summarizer, SummaryTask, TokenCounter
+from proxy.core.ports import ChooseSummarizer, Clock, Summarizer, SummaryComparison, SummaryTask, TokenCounter
 
 _LATE = "the summarizer did not answer in time"
 _FAIR_SHARE = 0.4
@@ -42,6 +43,7 @@ class SummaryWriter:
 
     :param fallback: writes where the chosen strategy failed
     :param plain: writes where even reading took too long
+    :param comparison: writes the receipts of texts
     """
 
     def __init__(
@@ -53,11 +55,13 @@ class SummaryWriter:
         counter: TokenCounter,
         emit: Listener,
         timer: Clock,
+        comparison: SummaryComparison,
     ) -> None:
         self.choose = choose
         self.fallback = fallback
         self.plain = plain
         self.timer = timer
+        self._comparison = comparison
         self._counter = counter
         self._emit = emit
         self._breakers: BoundedCache[_BreakerKey, Breaker] = BoundedCache(_MAX_BREAKERS)
@@ -116,6 +120,10 @@ class SummaryWriter:
             after = after.after_failure(self.timer())
         self._learn(order, summarizer, after)
         return NotSummarized(reason, after.seconds_left(self.timer()))
+
+    async def receipt(self, order: CompactionOrder, text: str) -> Receipt:
+        """Return what a text has of the summary and the messages that it takes the place of."""
+        return await self._comparison.receipt(order.plan.messages, order.plan.previous, text)
 
     def _overdue(
         self, order: CompactionOrder, summarizer: Summarizer, error: SummaryOverdue, duration: float

@@ -10,6 +10,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from proxy.core.conversation.receipt import render_receipt
+
 NOTHING = "\N{EN DASH}"
 """Stands where there is no figure."""
 
@@ -53,3 +55,4 @@ def _instant(value: float) -> str:
 
 
 _environment.filters |= {"number": _number, "seconds": _seconds, "moment": _moment, "instant": _instant}
+_environment.filters["receipt"] = render_receipt

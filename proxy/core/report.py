@@ -38,6 +38,8 @@ class Report:
     """Tidemark's own time, from the lookup of the model to the call of the upstream, without making a summary."""
     gap: str = ""
     """The gaps of a stored history, as a header's value (``core/conversation/alignment.py``)."""
+    receipt: str = ""
+    """What the summary has of all that it stands for, as a header's value (``core/conversation/receipt.py``)."""
 
 
 @dataclass(frozen=True, slots=True)

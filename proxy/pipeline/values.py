@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import PrefixChain
+from proxy.core.conversation.receipt import render_receipt
 from proxy.core.conversation.records import StoredState, TurnRecord
 from proxy.core.conversation.reply import EMPTY_REPLY, Reply
 from proxy.core.conversation.request import Dialect, ModelRequest
@@ -152,6 +153,8 @@ class RequestContext:
             warning or (STORE_FULL if stored.full else None),
             degraded or stored.degraded or stored.unwritable or stored.full,
             now - self.started,
+            "",
+            render_receipt(summary.receipt) if summary else "",
         )
 
 

@@ -17,7 +17,9 @@ from proxy.archive.pages import (
     SummaryPage,
     SummaryPreview,
 )
+from proxy.archive.receipts import ReceiptPage, SummaryReceipt
 from proxy.core.conversation.messages import JsonValue
+from proxy.core.conversation.receipt import Receipt
 from proxy.core.conversation.records import StoredConversation
 from proxy.core.conversation.summary import PrefixSummary
 
@@ -54,6 +56,12 @@ def summary_page(page: SummaryPage) -> JsonObject:
     """Return a page of summaries as JSON."""
     summaries = [_summary(entry) for entry in page.summaries]
     return {"object": "list", "conversation": page.conversation, **_paged(summaries, page.next_cursor)}
+
+
+def receipt_page(page: ReceiptPage) -> JsonObject:
+    """Return a page of receipts as JSON."""
+    receipts = [_receipt(entry) for entry in page.receipts]
+    return {"object": "list", "conversation": page.conversation, **_paged(receipts, page.next_cursor)}
 
 
 def search_page(page: SearchPage) -> JsonObject:
@@ -147,9 +155,39 @@ def _summary(entry: SummaryEntry) -> JsonObject:
         "created_at": summary.created_at,
         "in_use": entry.in_use,
         "version": summary.version,
+        "kept": _counts(summary.receipt),
         "edited": summary.edited,
         "written_with": summary.written_with or summary.recipe.key,
         "versions": [_version(version) for version in entry.versions],
+    }
+
+
+def _counts(receipt: Receipt) -> JsonObject:
+    """Return the numbers of a receipt by kind."""
+    return {
+        count.kind: {
+            "total": count.total,
+            "kept": count.verbatim_count,
+            "shortened": count.shortened_count,
+            "dropped": count.dropped_count,
+        }
+        for count in receipt
+    }
+
+
+def _receipt(entry: SummaryReceipt) -> JsonObject:
+    """Return what became of all that was said, and the first details that were lost, as JSON."""
+    losses = sum(count.shortened_count + count.dropped_count for count in entry.receipt)
+    return {
+        "object": "summary.receipt",
+        "prefix": entry.summary.prefix.hex(),
+        "version": entry.summary.version,
+        "summarized_messages": entry.summary.covered,
+        "strategy": entry.summary.made_by,
+        "in_use": entry.in_use,
+        "kept": _counts(entry.receipt),
+        "lost": [{"kind": loss.kind, "text": loss.text, "survival": loss.survival} for loss in entry.losses],
+        "more_lost": losses - len(entry.losses) if entry.compared else None,
     }
 
 

@@ -46,6 +46,8 @@ def report_lines(report: Report) -> list[tuple[bytes, bytes]]:
     ]
     if report.strategy:
         lines.append((b"x-tidemark-strategy", _field(report.strategy)))
+    if report.receipt:
+        lines.append((b"x-tidemark-kept", _field(report.receipt)))
     if report.warning:
         lines.append((b"x-tidemark-warning", _field(report.warning)))
     if report.gap:

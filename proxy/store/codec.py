@@ -29,6 +29,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from proxy.core.conversation.messages import DIGEST_BYTES, Message, digest_of
+from proxy.core.conversation.receipt import DetailKind, KindCount
 from proxy.core.conversation.records import StoredMessage, TurnRecord
 from proxy.core.conversation.summary import Cause, PrefixSummary, Strategy, SummaryRecipe
 from proxy.core.errors import RecordUnreadable
@@ -77,6 +78,8 @@ class _Summary(msgspec.Struct, array_like=True, frozen=True):
     absorbed: tuple[bytes, ...] = ()
     edited: bool = False
     written_with: str = ""
+    receipt: tuple[tuple[DetailKind, int, int, int], ...] = ()
+    """Each kind with its total, and how many are kept and shortened."""
 
 
 class StoredTurn(msgspec.Struct, array_like=True, frozen=True):
@@ -216,6 +219,7 @@ class Codec:
             summary.absorbed,
             summary.edited,
             summary.written_with,
+            tuple((count.kind, count.total, count.verbatim_count, count.shortened_count) for count in summary.receipt),
         )
         return self.seal(VERSION + _pack(record))
 
@@ -238,6 +242,7 @@ class Codec:
             absorbed=record.absorbed,
             edited=record.edited,
             written_with=record.written_with,
+            receipt=tuple(KindCount(*count) for count in record.receipt),
         )
 
     def readable_summary(self, packed: bytes) -> PrefixSummary | None:

@@ -56,6 +56,7 @@ _IDENTIFIER = re.compile(
     r"|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b"
     r"|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"
 )
+_DIGIT = re.compile(r"\d")
 _MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
 _UNITS = "ms|s|h|min|kb|mb|gb|tb|kib|mib|gib|hz|khz|mhz|ghz|kg|km|cm|mm|px|eur|usd"
 _NUMBERED = "port|page|line|section|chapter|step|phase|room|floor|gate|row|level|build|release|version|order|invoice"
@@ -200,24 +201,35 @@ def _note(ledger: Ledger, utterance: Utterance, deadline: Deadline) -> None:
         _note_details(ledger, sentence, with_numbers=not by_tool)
 
 
+# Each pattern is matched only where the sentence has a character that it needs; most have none.
 def _note_details(ledger: Ledger, sentence: str, *, with_numbers: bool) -> None:
-    for match in _COMMAND_LINE.finditer(sentence):
-        ledger.add(COMMANDS, match[1].strip())
-    for match in _LINK.finditer(sentence):
-        ledger.add(LINKS, match[0])
-    rest = _LINK.sub(" ", sentence)
-    for match in _PATH.finditer(rest):
-        ledger.add(FILES, match[0])
-    for match in _IDENTIFIER.finditer(rest):
-        ledger.add(IDENTIFIERS, match[0])
-    if with_numbers:
-        for match in _NUMBER.finditer(rest):
-            number, *words = match[0].strip(".,").split()
-            nouns = list(takewhile(lambda word: word.lower() not in _NO_NOUN, words))
-            while nouns and nouns[-1].lower() == "of":
-                nouns.pop()
-            if nouns or len(number) > _INFORMATIVE_CHARS or not number[-1].isdigit():
-                ledger.add(NUMBERS, " ".join([number, *nouns]))
+    if "`" in sentence or "$" in sentence:
+        for match in _COMMAND_LINE.finditer(sentence):
+            ledger.add(COMMANDS, match[1].strip())
+    rest = sentence
+    if "http" in sentence:
+        for match in _LINK.finditer(sentence):
+            ledger.add(LINKS, match[0])
+        rest = _LINK.sub(" ", sentence)
+    if "/" in rest or "." in rest:
+        for match in _PATH.finditer(rest):
+            ledger.add(FILES, match[0])
+    has_digit = _DIGIT.search(rest) is not None
+    if has_digit or "@" in rest:
+        for match in _IDENTIFIER.finditer(rest):
+            ledger.add(IDENTIFIERS, match[0])
+    if has_digit and with_numbers:
+        _note_numbers(ledger, rest)
+
+
+def _note_numbers(ledger: Ledger, sentence: str) -> None:
+    for match in _NUMBER.finditer(sentence):
+        number, *words = match[0].strip(".,").split()
+        nouns = list(takewhile(lambda word: word.lower() not in _NO_NOUN, words))
+        while nouns and nouns[-1].lower() == "of":
+            nouns.pop()
+        if nouns or len(number) > _INFORMATIVE_CHARS or not number[-1].isdigit():
+            ledger.add(NUMBERS, " ".join([number, *nouns]))
 
 
 def _note_call(ledger: Ledger, call: ToolCall) -> None:

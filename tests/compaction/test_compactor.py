@@ -21,6 +21,7 @@ from proxy.core.events import CompactionStarted, ConversationCompacted, Event, S
 from proxy.core.planning.budget import CompactionPolicy
 from proxy.core.ports import SummaryTask
 from proxy.summarizers import ExtractiveSummarizer, PlainSummarizer
+from proxy.summarizers.receipts import ReceiptWriter
 from tests.compaction.test_immediate import COUNTER, Slow, order
 
 PROXY = Path(__file__).parents[2] / "proxy"
@@ -76,6 +77,7 @@ def compactor(strategy: Slow, ports: Any, events: list[Event]) -> Compactor:
         counter=COUNTER,
         emit=events.append,
         timer=lambda: 0.0,
+        comparison=ReceiptWriter(),
     )
     storage = SummaryStorage(store=ports, replacement=ports, emit=events.append, flush=ports)
     return Compactor(writer=writer, counter=COUNTER, emit=events.append, clock=lambda: 1.0, storage=storage)

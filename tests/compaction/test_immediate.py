@@ -29,6 +29,7 @@ from proxy.store.embedded.server import EmbeddedValkey
 from proxy.store.leases import RedisLeases
 from proxy.store.summary_replacement import RedisSummaryReplacement
 from proxy.summarizers import ExtractiveSummarizer, PlainSummarizer
+from proxy.summarizers.receipts import ReceiptWriter
 from proxy.tokens import LocalTokenCounter
 from tests.core.histories import message
 
@@ -104,6 +105,7 @@ def compactor(strategy: Slow, store: RedisStore, events: list[Event] | None = No
         counter=COUNTER,
         emit=emit,
         timer=lambda: 0.0,
+        comparison=ReceiptWriter(),
     )
     storage = SummaryStorage(
         store=store, replacement=RedisSummaryReplacement(store.ask, Codec(), ttl_seconds=60), emit=emit

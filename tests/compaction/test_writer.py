@@ -15,6 +15,7 @@ from proxy.core.events import Event, Listener, SummaryFailed
 from proxy.core.planning.budget import CompactionPolicy
 from proxy.core.ports import Caller, SummaryTask
 from proxy.summarizers import ExtractiveSummarizer, PlainSummarizer
+from proxy.summarizers.receipts import ReceiptWriter
 from tests.compaction.test_immediate import COUNTER, Slow, order
 
 HALF = CompactionPolicy(strategy="llm", summarizer_timeout_seconds=0.2)
@@ -35,6 +36,7 @@ def writer(strategy: Slow, emit: Listener = lambda _: None) -> SummaryWriter:
         counter=COUNTER,
         emit=emit,
         timer=lambda: 0.0,
+        comparison=ReceiptWriter(),
     )
 
 

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Literal
 
 from proxy.core.conversation.messages import Message, digest_of, system_message
+from proxy.core.conversation.receipt import Receipt
 
 Strategy = Literal["extractive", "llm", "hybrid"]
 Cause = Literal["automatic", "manual", "prepared"]
@@ -93,6 +94,8 @@ class PrefixSummary:
     """Whether a person wrote or changed the text."""
     written_with: str = ""
     """Key of the recipe that wrote the text, where a person chose another one than ``recipe`` for it."""
+    receipt: Receipt = ()
+    """What the text still has of all that it stands for; empty where nobody compared it."""
 
     @property
     def version(self) -> str:

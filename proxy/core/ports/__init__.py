@@ -21,7 +21,7 @@ from proxy.core.ports.store import (
     StartedTurn,
     TurnStore,
 )
-from proxy.core.ports.summarizing import ChooseSummarizer, Summarizer, SummaryTask
+from proxy.core.ports.summarizing import ChooseSummarizer, Summarizer, SummaryComparison, SummaryTask
 from proxy.core.ports.traffic import TrafficStore
 from proxy.core.ports.upstream import (
     NO_CREDENTIAL,
@@ -67,6 +67,7 @@ __all__ = [
     "StartedTurn",
     "Stored",
     "Summarizer",
+    "SummaryComparison",
     "SummarySeal",
     "SummaryTask",
     "TextRequest",

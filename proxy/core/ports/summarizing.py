@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from proxy.core.conversation.messages import Message
+from proxy.core.conversation.receipt import Detail, Receipt
 from proxy.core.conversation.request import CachedPrefix
-from proxy.core.conversation.summary import SummaryRecipe
+from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
 from proxy.core.planning.budget import ModelProfile
 from proxy.core.ports.upstream import Caller, Route
 
@@ -45,6 +46,21 @@ class Summarizer(Protocol):
         """Write a text that stands for ``previous`` and ``messages``, of at most ``max_tokens`` tokens.
 
         :raises SummaryRejected, UpstreamError: there is no usable summary
+        """
+        ...
+
+
+class SummaryComparison(Protocol):
+    """Compares summaries with what they stand for."""
+
+    async def receipt(self, messages: Sequence[Message], previous: PrefixSummary | None, text: str) -> Receipt:
+        """Return the receipt of a text that stands for ``previous`` and ``messages``; empty where it takes too long."""
+        ...
+
+    async def details(self, messages: Sequence[Message], previous: str, text: str) -> Sequence[Detail]:
+        """Return what was said in ``previous`` and ``messages``, and what became of it in ``text``.
+
+        :raises SummaryOverdue: the comparison took too long
         """
         ...
 

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from proxy.archive import ContextView, ConversationReader, Page, Transfer
+from proxy.archive import ContextView, ConversationReader, Transfer
 from proxy.archive.summarize import ManualCompaction, ManualSummary, SummarizeRequest
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import InvalidRequest
@@ -30,10 +30,9 @@ from proxy.server.conversation_json import (
 )
 from proxy.server.encodings import read_plain_body
 from proxy.server.headers import conversation_name, report_lines
+from proxy.server.paging import number_of, page_of
 from proxy.server.responses import to_json, with_error_envelope
 
-DEFAULT_PAGE_ENTRIES = 50
-MAX_PAGE_ENTRIES = 200
 MAX_QUERY_CHARACTERS = 1000
 """The longest text that a search takes."""
 JSON_LINES = "application/jsonl"
@@ -75,29 +74,33 @@ class ConversationEndpoints:
         ]
 
     async def _list(self, request: Request) -> Response:
-        return to_json(conversation_list(await self.reading.conversations(self.access.caller(request), _page(request))))
+        return to_json(
+            conversation_list(await self.reading.conversations(self.access.caller(request), page_of(request)))
+        )
 
     async def _describe(self, request: Request) -> Response:
         caller = self.access.caller(request)
         return to_json(
-            conversation_page(await self.reading.conversation(request.path_params["id"], caller, _page(request)))
+            conversation_page(await self.reading.conversation(request.path_params["id"], caller, page_of(request)))
         )
 
     async def _context(self, request: Request) -> Response:
-        at = _number(request, "at", least=1, most=10**9)
+        at = number_of(request, "at", least=1, most=10**9)
         caller = self.access.caller(request)
         return to_json(context_snapshot(await self.contexts.context(request.path_params["id"], caller, at)))
 
     async def _summaries(self, request: Request) -> Response:
         caller = self.access.caller(request)
-        return to_json(summary_page(await self.reading.summaries(request.path_params["id"], caller, _page(request))))
+        return to_json(summary_page(await self.reading.summaries(request.path_params["id"], caller, page_of(request))))
 
     async def _search(self, request: Request) -> Response:
         query = request.query_params.get("q", "").strip()
         if not query or len(query) > MAX_QUERY_CHARACTERS:
             raise InvalidRequest(f"'q' must be 1 to {MAX_QUERY_CHARACTERS} characters to search for.", param="q")
         caller = self.access.caller(request)
-        return to_json(search_page(await self.reading.search(request.path_params["id"], caller, query, _page(request))))
+        return to_json(
+            search_page(await self.reading.search(request.path_params["id"], caller, query, page_of(request)))
+        )
 
     async def _export(self, request: Request) -> Response:
         lines = await self.transfer.export_lines(request.path_params["id"], self.access.caller(request))
@@ -128,21 +131,6 @@ class ConversationEndpoints:
         response = to_json(_summarize_answer(done))
         response.raw_headers.extend(report_lines(done.report))
         return response
-
-
-def _page(request: Request) -> Page:
-    limit = _number(request, "limit", least=1, most=MAX_PAGE_ENTRIES)
-    return Page(limit or DEFAULT_PAGE_ENTRIES, request.query_params.get("cursor"))
-
-
-def _number(request: Request, name: str, *, least: int, most: int) -> int | None:
-    """Return a query parameter as a whole number; None where the request does not have it."""
-    text = request.query_params.get(name)
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) < 12 and least <= int(text) <= most):
-        raise InvalidRequest(f"'{name}' must be a whole number from {least} to {most}.", param=name)
-    return int(text)
 
 
 def _summarize_request(conversation: str, fields: Mapping[str, bytes]) -> SummarizeRequest:

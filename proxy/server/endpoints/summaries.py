@@ -1,4 +1,4 @@
-"""``/tidemark/conversations/{id}/summaries``: a preview of another summary, and changes of the one in use.
+"""``/tidemark/conversations/{id}/summaries`` and ``receipts``: changes of the summary in use, and what each lost.
 
 A tenant reaches its own conversations with its credential; the admin token reaches all (docs/history.md).
 """
@@ -12,14 +12,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from proxy.archive.receipts import ReceiptReader
 from proxy.archive.summary_changes import PreviewOptions, SummaryChanges
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import InvalidRequest
 from proxy.dialects.members import checked_model
 from proxy.dialects.raw_json import decode_value, read_members
 from proxy.server.access import ConversationAccess
-from proxy.server.conversation_json import summary_in_use, summary_preview
+from proxy.server.conversation_json import receipt_page, summary_in_use, summary_preview
 from proxy.server.encodings import read_plain_body
+from proxy.server.paging import page_of
 from proxy.server.responses import to_json, with_error_envelope
 
 MAX_SUMMARY_BYTES = 1_048_576
@@ -30,18 +32,25 @@ CHANGE_MEMBERS = ("text", "version", "preview")
 
 @dataclass(frozen=True, slots=True)
 class SummaryEndpoints:
-    """Serves changes of summaries."""
+    """Serves changes of summaries, and their receipts."""
 
     changes: SummaryChanges
+    receipts: ReceiptReader
     access: ConversationAccess
 
     def routes(self) -> list[BaseRoute]:
         """Return a route for each path and method."""
-        summaries = "/tidemark/conversations/{id}/summaries"
+        conversation = "/tidemark/conversations/{id}"
+        summaries = f"{conversation}/summaries"
         return [
+            Route(f"{conversation}/receipts", with_error_envelope(self._receipts), methods=["GET"]),
             Route(summaries, with_error_envelope(self._change), methods=["POST"]),
             Route(f"{summaries}/preview", with_error_envelope(self._preview), methods=["POST"]),
         ]
+
+    async def _receipts(self, request: Request) -> Response:
+        caller, page = self.access.caller(request), page_of(request)
+        return to_json(receipt_page(await self.receipts.receipts(request.path_params["id"], caller, page)))
 
     async def _preview(self, request: Request) -> Response:
         caller = self.access.caller(request)

@@ -1,0 +1,103 @@
+"""Compare the summaries of a stored conversation with its messages: what each still has, and what was lost.
+
+``server/endpoints/summaries.py`` and the console call this. Nothing of it is stored: the history is complete, so the
+details of a loss can be found at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proxy.archive.access import ArchiveAccess
+from proxy.archive.pages import Page, cursor_after
+from proxy.archive.ports import ArchiveStore
+from proxy.archive.standing_summaries import StandingSummaries
+from proxy.core.conversation.messages import Message
+from proxy.core.conversation.receipt import Detail, Receipt, receipt_of
+from proxy.core.conversation.records import StoredConversation
+from proxy.core.conversation.stored_format import StoredFormat
+from proxy.core.conversation.summary import PrefixSummary
+from proxy.core.errors import SummaryOverdue
+from proxy.core.ports import Caller, SummaryComparison
+from proxy.pipeline.stored_conversation import offloaded
+
+MAX_LOSSES = 200
+"""The most lost details that are named of one summary; all are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryReceipt:
+    """What one summary has of all messages that it stands for."""
+
+    summary: PrefixSummary
+    receipt: Receipt
+    in_use: bool
+    losses: tuple[Detail, ...] = ()
+    """The first details that are shortened or dropped, by kind."""
+    compared: bool = True
+    """Whether the messages could be read. If not, the receipt is the one that was stored with the summary."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptPage:
+    """A page of a conversation's receipts, oldest summary first."""
+
+    conversation: str
+    receipts: tuple[SummaryReceipt, ...]
+    next_cursor: str | None
+
+
+class ReceiptReader:
+    """Reads receipts; holds no state of its own."""
+
+    def __init__(
+        self,
+        *,
+        access: ArchiveAccess,
+        store: ArchiveStore,
+        summaries: StandingSummaries,
+        formats: StoredFormat,
+        comparison: SummaryComparison,
+    ) -> None:
+        self._access = access
+        self._store = store
+        self._summaries = summaries
+        self._formats = formats
+        self._comparison = comparison
+
+    async def receipts(self, conversation: str, caller: Caller | None, page: Page) -> ReceiptPage:
+        """Return a page of receipts, each of a summary against the conversation's own messages.
+
+        :param caller: None for the operator
+        :raises ConversationNotFound: there is none of that id, or it is another tenant's
+        """
+        record = await self._access.record(conversation, caller)
+        summaries = await self._summaries.of(record)
+        in_use = await self._summaries.in_use(record)
+        start = page.start()
+        shown = summaries[start - 1 : start - 1 + page.limit]
+        messages = await self._messages(record, max((summary.covered for summary in shown), default=0))
+        receipts = [await self._compared(summary, messages, in_use=summary == in_use) for summary in shown]
+        more = start - 1 + len(shown) < len(summaries)
+        return ReceiptPage(record.id, tuple(receipts), cursor_after(start, shown, more=more))
+
+    async def _messages(self, record: StoredConversation, stop: int) -> Sequence[Message]:
+        """Return the messages up to a position; none where some have expired or cannot be read."""
+        stored = await self._store.messages(record.id, start=1, stop=stop) if stop else ()
+        if len(stored) != stop or any(message.unreadable for message in stored):
+            return ()
+        raws = [message.raw for message in stored]
+        return await offloaded(lambda: self._formats.read(raws), raws)
+
+    async def _compared(self, summary: PrefixSummary, messages: Sequence[Message], *, in_use: bool) -> SummaryReceipt:
+        details: Sequence[Detail] = ()
+        if len(messages) >= summary.covered:
+            try:
+                details = await self._comparison.details(messages[: summary.covered], "", summary.text)
+            except SummaryOverdue:
+                messages = ()
+        if len(messages) < summary.covered:
+            return SummaryReceipt(summary, summary.receipt, in_use, compared=False)
+        losses = [detail for detail in details if detail.survival != "kept"]
+        return SummaryReceipt(summary, receipt_of(details), in_use, tuple(losses[:MAX_LOSSES]))

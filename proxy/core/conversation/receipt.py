@@ -1,0 +1,88 @@
+"""Loss receipts: how much of what a summary stands for is still in its text, by kind.
+
+``summarizers/receipts.py`` writes a receipt for each new summary. It is stored with the summary, and every response
+whose request has the summary reports it (``X-Tidemark-Kept``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, get_args
+
+DetailKind = Literal[
+    "rules",
+    "requests",
+    "facts",
+    "decisions",
+    "errors",
+    "files",
+    "commands",
+    "identifiers",
+    "links",
+    "numbers",
+    "names",
+]
+"""What a receipt counts. ``requests`` is the open request, and the questions that nobody has answered yet."""
+DETAIL_KINDS: tuple[DetailKind, ...] = get_args(DetailKind)
+Survival = Literal["kept", "shortened", "dropped"]
+"""``kept``: word for word; ``shortened``: most words of it, in order; ``dropped``: anything less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """Something that was said, and what became of it."""
+
+    kind: DetailKind
+    text: str
+    survival: Survival
+
+
+@dataclass(frozen=True, slots=True)
+class KindCount:
+    """How many details of one kind were said, and how many of them a summary still has."""
+
+    kind: DetailKind
+    total: int
+    verbatim_count: int
+    shortened_count: int = 0
+
+    @property
+    def dropped_count(self) -> int:
+        """Return how many are neither kept nor shortened."""
+        return self.total - self.verbatim_count - self.shortened_count
+
+
+RENDERED = 128
+"""Rendered receipts that stay in memory: every turn reports the same one until the next summary."""
+Receipt = tuple[KindCount, ...]
+"""The kinds of which something was said, in the order of ``DETAIL_KINDS``."""
+
+
+def receipt_of(details: Iterable[Detail], previous: Receipt = ()) -> Receipt:
+    """Count details by kind.
+
+    :param previous: the receipt of the summary that this one continues. What that one had dropped is no part of its
+        text, so it is added here: no later receipt forgets a loss.
+    """
+    totals: Counter[DetailKind] = Counter({count.kind: count.dropped_count for count in previous})
+    survivals: Counter[tuple[DetailKind, Survival]] = Counter()
+    for detail in details:
+        totals[detail.kind] += 1
+        survivals[detail.kind, detail.survival] += 1
+    return tuple(
+        KindCount(kind, totals[kind], survivals[kind, "kept"], survivals[kind, "shortened"])
+        for kind in DETAIL_KINDS
+        if totals[kind]
+    )
+
+
+@lru_cache(maxsize=RENDERED)
+def render_receipt(receipt: Receipt) -> str:
+    """Return a receipt as one line: ``rules 7/7, identifiers 41/60``. A shortened detail counts as kept here.
+
+    The function is pure, and the cache only saves time.
+    """
+    return ", ".join(f"{count.kind} {count.verbatim_count + count.shortened_count}/{count.total}" for count in receipt)
