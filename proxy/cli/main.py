@@ -21,6 +21,7 @@ from proxy.cli.flush import flush
 from proxy.cli.models import config_option, models
 from proxy.cli.schema import schema
 from proxy.cli.serve import serve
+from proxy.cli.top import top
 from proxy.cli.wrap import wrap
 from proxy.core.conversation.summary import Strategy
 from proxy.core.errors import ConfigError, TidemarkError
@@ -101,6 +102,7 @@ cli.add_command(serve)
 cli.add_command(models)
 cli.add_command(conversations)
 cli.add_command(flush)
+cli.add_command(top)
 cli.add_command(wrap)
 cli.add_command(schema)
 cli.add_command(completion)

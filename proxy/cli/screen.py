@@ -1,0 +1,139 @@
+"""Shows changing pages on the whole terminal, and leaves the terminal as it was; ``tidemark top`` uses it.
+
+Signals only set a note, which the loop reads. Therefore nothing interrupts the restoring of the terminal. Only SIGKILL,
+which no process can catch, leaves it changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import termios
+import tty
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+from typing import Any
+
+ENTER = "\x1b[?1049h\x1b[?25l"
+"""The alternate screen without a cursor (xterm's control sequences)."""
+LEAVE = "\x1b[?25h\x1b[?1049l"
+TOP_LEFT = "\x1b[H"
+CLEAR_LINE = "\x1b[2K"
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+SIZE_LINES, SIZE_COLUMNS = 24, 80
+"""For a terminal that does not know its size."""
+
+
+class FullScreen:
+    """A terminal that is shown pages; ``on`` opens it."""
+
+    def __init__(self, output: int, keys: int | None, wakes: int) -> None:
+        self._output = output
+        self._keys = keys
+        self._wakes = wakes
+        self._modes: list[Any] | None = None
+        self._received: list[int] = []
+
+    def receive(self, number: int, _: FrameType | None = None) -> None:
+        """Note a signal; the loop acts on it."""
+        self._received.append(number)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Return columns and lines."""
+        with contextlib.suppress(OSError):
+            size = os.get_terminal_size(self._output)
+            if size.columns > 0 and size.lines > 0:
+                return size.columns, size.lines
+        return SIZE_COLUMNS, SIZE_LINES
+
+    def show(self, lines: Sequence[str]) -> None:
+        """Replace the page; it is written at once, so that it does not flicker."""
+        _, height = self.size
+        filled = [*lines, *[""] * (height - len(lines))][:height]
+        self._write(TOP_LEFT + "\r\n".join(CLEAR_LINE + line for line in filled))
+
+    def wait(self, seconds: float) -> str | int | None:
+        """Wait for a key, a wake-up or a signal.
+
+        :return: the keys as text, the number of a signal that ends the program, or None to show a new page
+        """
+        sources = [self._wakes, *([self._keys] if self._keys is not None else [])]
+        if not self._received:
+            ready, _, _ = select.select(sources, [], [], seconds)
+            if self._wakes in ready:
+                os.read(self._wakes, 4096)
+            if self._keys is not None and self._keys in ready and not self._received:
+                typed = os.read(self._keys, 64)
+                if not typed:  # the terminal is gone
+                    return signal.SIGHUP.value
+                return typed.decode("utf-8", "replace")
+        while self._received:
+            number = self._received.pop(0)
+            if number in ENDING:
+                return number
+            if number == signal.SIGTSTP:
+                self._suspend()
+        return None
+
+    def enter(self) -> None:
+        """Show the alternate screen, and take keys one by one without an echo."""
+        if self._keys is not None:
+            self._modes = termios.tcgetattr(self._keys)
+            tty.setcbreak(self._keys, termios.TCSANOW)
+        self._write(ENTER)
+
+    def leave(self) -> None:
+        """Put the terminal back; a second call changes nothing."""
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            self._write(LEAVE)
+        if self._keys is not None and self._modes is not None:
+            with contextlib.suppress(termios.error, OSError):
+                termios.tcsetattr(self._keys, termios.TCSANOW, self._modes)
+        self._modes = None
+
+    def _suspend(self) -> None:
+        """Stop as Ctrl-Z demands, with the terminal as it was until the shell continues this process."""
+        self.leave()
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, self.receive)
+        self.enter()
+
+    def _write(self, text: str) -> None:
+        data = text.encode()
+        while data:
+            data = data[os.write(self._output, data) :]
+
+
+@contextlib.contextmanager
+def on(output: int, keys: int | None) -> Iterator[tuple[FullScreen, Callable[[], None]]]:
+    """Yield a screen, and a function with which any thread wakes its ``wait``.
+
+    :param output: the descriptor of a terminal
+    :param keys: the descriptor of the terminal that keys come from; None without one
+    """
+    wakes, waker = os.pipe()
+    os.set_blocking(waker, False)
+    os.set_blocking(wakes, False)
+    screen = FullScreen(output, keys, wakes)
+
+    def wake() -> None:
+        with contextlib.suppress(OSError):  # a full pipe wakes as well
+            os.write(waker, b".")
+
+    numbers = (*ENDING, signal.SIGTSTP, signal.SIGWINCH)
+    handlers = {number: signal.signal(number, screen.receive) for number in numbers}
+    before = signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    try:
+        screen.enter()
+        yield screen, wake
+    finally:
+        screen.leave()
+        signal.set_wakeup_fd(before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        os.close(wakes)
+        os.close(waker)
