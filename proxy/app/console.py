@@ -50,7 +50,12 @@ def console_routes(
     families: list[PageFamily] = [
         OverviewPages(traffic),
         ConversationPages(
-            conversations.reading, conversations.contexts, conversations.transfer, conversations.manual, settings
+            conversations.reading,
+            conversations.finding,
+            conversations.transfer,
+            conversations.manual,
+            settings,
+            models,
         ),
         SummaryPages(summaries, models),
         ModelPages(registry, as_typed),

@@ -18,7 +18,14 @@ from proxy.app.forwarding import forwarding_endpoint
 from proxy.app.parts import Engine, StoredParts
 from proxy.app.responses import continued_requests, stored_response_endpoints
 from proxy.app.summaries import SummariesByHand
-from proxy.archive import ArchiveAccess, ContextView, ConversationReader, StandingSummaries, Transfer
+from proxy.archive import (
+    ArchiveAccess,
+    ContextView,
+    ConversationFinder,
+    ConversationReader,
+    StandingSummaries,
+    Transfer,
+)
 from proxy.archive.live_events import LiveEventHub
 from proxy.archive.search_index import MessageSearch
 from proxy.archive.traffic import TrafficReader
@@ -246,6 +253,7 @@ class Endpoints:
         )
         return ConversationEndpoints(
             reading=reading,
+            finding=ConversationFinder(store, summaries, parts.formats),
             contexts=contexts,
             transfer=transfer,
             manual=self._by_hand.manual,

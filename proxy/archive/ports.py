@@ -43,6 +43,16 @@ class Turn(Protocol):
         ...
 
     @property
+    def tokens_before(self) -> int:
+        """Tokens of the request as it came."""
+        ...
+
+    @property
+    def tokens_after(self) -> int:
+        """Tokens of the request as it was forwarded."""
+        ...
+
+    @property
     def usage(self) -> Mapping[str, object]:
         """The provider's ``usage``; empty where the provider sent none."""
         ...
@@ -70,6 +80,18 @@ class ConversationLists(Protocol):
         """
         ...
 
+    async def newer(self, owner: str | None, limit: int, after: tuple[float, str]) -> Sequence[tuple[float, str]]:
+        """Return the time of last use and the id of the conversations right before an entry, the nearest first."""
+        ...
+
+    async def count(self, owner: str | None) -> int:
+        """Return how many conversations a list has."""
+        ...
+
+    async def ids_beginning(self, owner: str | None, beginning: str) -> Sequence[tuple[float, str]]:
+        """Return the conversations whose ids begin with hex digits, the last used first."""
+        ...
+
     async def drop(self, owner: str, conversation: str, name: str) -> None:
         """Remove a conversation from the lists."""
         ...
@@ -85,6 +107,10 @@ class ArchiveStore(ConversationStore, Protocol):
 
     async def all_turns(self, conversation: str) -> Sequence[Turn]:
         """Return the turns of a conversation, oldest first."""
+        ...
+
+    async def latest_turn(self, conversation: str) -> Turn | None:
+        """Return the last turn of a conversation; None without a readable one."""
         ...
 
     async def summaries(self, conversation: str, *, standing: bool = False) -> Sequence[PrefixSummary]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from proxy.archive.access import ArchiveAccess
+from proxy.archive.finding import searchable_text
 from proxy.archive.pages import (
     ConversationList,
     ConversationPage,
@@ -26,7 +27,6 @@ from proxy.archive.pages import (
 from proxy.archive.ports import ArchiveStore, Turn
 from proxy.archive.search_index import MessageSearch, Searchable
 from proxy.archive.standing_summaries import StandingSummaries
-from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import owner_of
 from proxy.core.conversation.records import StoredConversation, StoredMessage
 from proxy.core.conversation.request import Dialect
@@ -169,7 +169,7 @@ class ConversationReader:
 
         def searchable() -> list[Searchable]:
             return [
-                Searchable(stored.position, stored.message_id, _searchable_text(message))
+                Searchable(stored.position, stored.message_id, searchable_text(message))
                 for stored, message in zip(readable, self._formats.read(raws), strict=True)
                 if stored.position > indexed or is_whole
             ]
@@ -250,8 +250,3 @@ def _within_ids(summaries: Sequence[PrefixSummary]) -> Sequence[PrefixSummary]:
 
 def _key(summary: PrefixSummary) -> tuple[bytes, str, tuple[bytes, ...]]:
     return (summary.prefix, summary.recipe.key, summary.absorbed)
-
-
-def _searchable_text(message: Message) -> str:
-    """Return what a search finds of a message: its text, and the names and arguments of its tool calls."""
-    return "\n".join([message.text, *(f"{call.name} {call.arguments}" for call in message.calls)]).strip()

@@ -11,6 +11,7 @@ from proxy.archive.ports import ArchiveStore
 from proxy.core.conversation.records import StoredConversation
 from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
 from proxy.core.errors import ModelNotFound
+from proxy.core.planning.budget import budget_for
 from proxy.core.ports import NO_CREDENTIAL, ChooseSummarizer, ModelCatalog, Upstream
 
 
@@ -28,6 +29,14 @@ class StandingSummaries:
     async def of(self, record: StoredConversation) -> Sequence[PrefixSummary]:
         """Return the summaries that stand for a prefix of a conversation, oldest first; requests use no others."""
         return await self._store.summaries(record.id, standing=True)
+
+    async def limit_of(self, model: str) -> int | None:
+        """Return the most tokens that may be forwarded to a model; None where it is not served."""
+        try:
+            route = await self._upstream.resolve(model)
+        except ModelNotFound:
+            return None
+        return budget_for(await self._catalog.profile(route, NO_CREDENTIAL), None).limit
 
     async def in_use(self, record: StoredConversation) -> PrefixSummary | None:
         """Return the summary that the next request would use; the longest one where the model is not served."""

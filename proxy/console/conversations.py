@@ -9,11 +9,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from starlette.responses import Response, StreamingResponse
 
-from proxy.archive import ContextView, ConversationReader, Page, Transfer
+from proxy.archive import ConversationFinder, ConversationReader, Page, Transfer
+from proxy.archive.finding import CRITICAL_PERCENT, STATES, WARNING_PERCENT, Wanted
 from proxy.archive.pages import MessageEntry
 from proxy.archive.summarize import ManualCompaction, SummarizeRequest
 from proxy.console.pages import HOME, Answer
@@ -27,9 +28,21 @@ MESSAGES = 500
 """Messages of one page of a conversation."""
 SUMMARIES = 50
 HITS = 100
-WARNING_PERCENT = 80
-CRITICAL_PERCENT = 95
-"""From which share of the limit a usage bar is orange, and red (FR-6.1.1)."""
+MAX_WORDS = 1000
+"""Characters of a search; what is longer is cut."""
+STATE_NAMES: Mapping[str, str] = dict(
+    zip(
+        STATES,
+        (
+            "Summarized",
+            "Not summarized",
+            f"Nearly full ({WARNING_PERCENT} to {CRITICAL_PERCENT - 1} %)",
+            f"Full ({CRITICAL_PERCENT} % and more)",
+        ),
+        strict=True,
+    )
+)
+"""The choices of the filter "State"."""
 NOTES: Mapping[str, str] = {
     "summarized": "The history was summarized.",
     "nothing": "There was nothing to summarize: every message has to stay.",
@@ -49,20 +62,6 @@ class ShownMessage:
     """What is folded or only named: calls, results, images."""
 
 
-@dataclass(frozen=True, slots=True)
-class ContextUsage:
-    """How full a context is."""
-
-    percent: int
-
-    @property
-    def level(self) -> str:
-        """How near the limit it is."""
-        if self.percent >= CRITICAL_PERCENT:
-            return "critical"
-        return "warning" if self.percent >= WARNING_PERCENT else "ok"
-
-
 class NoticeSettings(Protocol):
     """Says whether pages show notices of compactions (FR-3.1.3)."""
 
@@ -77,16 +76,19 @@ class ConversationPages:
     """Shows conversations, and carries out what their forms ask for."""
 
     reading: ConversationReader
-    contexts: ContextView
+    finding: ConversationFinder
     transfer: Transfer
     manual: ManualCompaction
     settings: NoticeSettings
+    models: Sequence[str]
+    """The names of configured models, by which the list is filtered."""
 
     def answers(self) -> Sequence[tuple[str, str, Answer]]:
         """Return the method, path and answer of each page and form."""
         conversation = f"{LIST}/{{id}}"
         return [
             ("GET", LIST, self._list),
+            ("POST", LIST, self._find),
             ("GET", conversation, self._show),
             ("POST", f"{conversation}/search", self._search),
             ("POST", f"{conversation}/summarize", self._summarize),
@@ -96,12 +98,30 @@ class ConversationPages:
         ]
 
     async def _list(self, visit: Visit) -> Response:
-        page = await self.reading.conversations(None, Page(LIST_ENTRIES, visit.parameter("cursor") or None))
+        """Show a page of the list; its address has filters and a place, and never words."""
+        wanted = Wanted(visit.parameter("model"), visit.parameter("state"))
+        newer = visit.parameter("newer")
+        return await self._conversations(visit, wanted, newer or visit.parameter("cursor"), newer=bool(newer))
+
+    async def _find(self, visit: Visit) -> Response:
+        """Search; the words come in a form, so that none stands in an address."""
+        form = visit.form
+        wanted = Wanted(form.get("model", ""), form.get("state", ""), form.get("words", "").strip()[:MAX_WORDS])
+        if not wanted.words:
+            return go_to(LIST, **_filters(wanted))
+        return await self._conversations(visit, wanted, form.get("cursor", ""))
+
+    async def _conversations(self, visit: Visit, wanted: Wanted, cursor: str, *, newer: bool = False) -> Response:
+        page = await self.finding.find(None, Page(LIST_ENTRIES, cursor or None), wanted, newer=newer)
+        filters = _filters(wanted)
         return visit.page(
             "conversations.html",
             page=page,
-            usages={record.id: await self._usage(record.id) for record in page.conversations},
-            is_first=not visit.parameter("cursor"),
+            wanted=wanted,
+            models=sorted({*self.models, *([wanted.model] if wanted.model else [])}),
+            states=STATE_NAMES,
+            newer=urlencode({**filters, "newer": page.newer_cursor or ""}),
+            older=urlencode({**filters, "cursor": page.older_cursor or ""}),
             notices=self.settings.shows_notices,
             note=NOTES.get(visit.parameter("done"), ""),
         )
@@ -162,21 +182,16 @@ class ConversationPages:
             present=present,
             earlier=[entry for entry in summaries.summaries if entry is not present],
             compared=compared if len(compared) > 1 else [],
-            usage=await self._usage(identifier),
+            listed=await self.finding.listed(page.record),
             address=address,
             notices=self.settings.shows_notices,
             **facts | {"path": address},
         )
 
-    async def _usage(self, conversation: str) -> ContextUsage | None:
-        """Return how full the context is that the next request would have; None where nobody can tell now."""
-        try:
-            snapshot = await self.contexts.context(conversation, None, None)
-        except TidemarkError:
-            return None
-        if snapshot.tokens is None or not snapshot.limit:
-            return None
-        return ContextUsage(round(100 * snapshot.tokens / snapshot.limit))
+
+def _filters(wanted: Wanted) -> dict[str, str]:
+    """Return the filters of the list that are set, as parameters of its address."""
+    return {name: value for name, value in (("model", wanted.model), ("state", wanted.state)) if value}
 
 
 def shown(entry: MessageEntry) -> ShownMessage:

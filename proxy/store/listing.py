@@ -25,6 +25,8 @@ SOON_SECONDS = 0.05
 """Until a new conversation is written: those of a burst are written together."""
 _CACHED = 20_000
 """Conversations that this process has listed; about 5 MB."""
+_SCANNED, _SCANS = 10_000, 50
+"""Entries that one command looks through for an id, and how many commands do so at most."""
 
 
 def _ignore_use(_owner: str, _conversation: str) -> None:
@@ -95,7 +97,7 @@ class Listing:
         :raises StoreUnavailable: the store did not answer in time
         """
         await self.settle()
-        index = keys.everybodys_index() if owner is None else keys.owner_index(owner)
+        index = _index_of(owner)
         top: str | float = "+inf" if before is None else before[0]
         entries: list[tuple[float, str]] = []
         skip = 0
@@ -107,6 +109,44 @@ class Listing:
             if len(page) <= limit:
                 break
         return entries[:limit]
+
+    async def newer(self, owner: str | None, limit: int, after: tuple[float, str]) -> Sequence[tuple[float, str]]:
+        """Return the conversations that stand right before an entry of a list, the nearest first.
+
+        :param owner: None for the conversations of all credentials
+        :param after: the entry that they were used after
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        await self.settle()
+        index, entries, skip = _index_of(owner), list[tuple[float, str]](), 0
+        while len(entries) < limit:
+            flat = await self._ask("ZRANGEBYSCORE", index, after[0], "+inf", "WITHSCORES", "LIMIT", skip, limit + 1)
+            page = _pairs(flat)
+            entries += [entry for entry in page if _after(after, entry)]
+            skip += len(page)
+            if len(page) <= limit:
+                break
+        return entries[:limit]
+
+    async def count(self, owner: str | None) -> int:
+        """Return how many conversations a list has."""
+        return int(await self._ask("ZCARD", _index_of(owner)))
+
+    async def ids_beginning(self, owner: str | None, beginning: str) -> Sequence[tuple[float, str]]:
+        """Return the conversations whose ids begin with a text, the last used first; the store looks through its list.
+
+        :param beginning: hex digits
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        await self.settle()
+        index, entries, place = _index_of(owner), list[tuple[float, str]](), "0"
+        for _ in range(_SCANS):
+            following, flat = await self._ask("ZSCAN", index, place, "MATCH", f"{beginning}*", "COUNT", _SCANNED)
+            entries += _pairs(flat)
+            place = following.decode() if isinstance(following, bytes) else str(following)
+            if place == "0":
+                break
+        return sorted(set(entries), reverse=True)
 
     async def drop(self, owner: str, conversation: str, name: str) -> None:
         """Remove a conversation from the lists, and its name where that leads to no other one.
@@ -204,8 +244,12 @@ def _by_index(waiting: Collection[Used]) -> dict[str, list[Used]]:
     return lists
 
 
+def _index_of(owner: str | None) -> str:
+    return keys.everybodys_index() if owner is None else keys.owner_index(owner)
+
+
 def _pairs(flat: Sequence[Any]) -> list[tuple[float, str]]:
-    """Return the entries that ZREVRANGEBYSCORE answers; redis-py returns pairs, our own connection a flat list."""
+    """Return the entries that a command answers with scores; redis-py returns pairs, our own connection a flat list."""
     if flat and isinstance(flat[0], list | tuple):
         return [(float(score), member.decode(errors="replace")) for member, score in flat]
     return [(float(flat[i + 1]), flat[i].decode(errors="replace")) for i in range(0, len(flat), 2)]

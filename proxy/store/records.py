@@ -145,6 +145,14 @@ class RecordReader:
             last = min(last, base)
         return sorted(turns, key=lambda turn: turn.created_at)
 
+    async def latest_turn(self, conversation: str) -> StoredTurn | None:
+        """Return the last turn of a conversation; None without one, and for one that cannot be read.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        entry = await self.ask("LINDEX", keys.turn_list(conversation), -1)
+        return self._codec.readable_turn(entry) if entry else None
+
     async def system_messages(self, conversation: str) -> Mapping[bytes, bytes]:
         """Return every system message that a conversation ever had: digest to the client's bytes."""
         messages: dict[bytes, bytes] = {}

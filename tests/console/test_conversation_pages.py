@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from proxy.console.conversations import ContextUsage
+from proxy.archive.finding import ContextUsage
 from tests.console.conftest import Console, Visitor
 from tests.pipeline.conftest import Client
 from tests.pipeline.talk import Said, assistant, history, long, user
@@ -45,17 +45,98 @@ def test_conversations_are_listed_with_how_full_they_are(visitor: Visitor, clien
     assert text.index(page) > text.index("<tbody>")
 
 
-def test_pages_of_the_list_are_linked(visitor: Visitor, client: Client) -> None:
-    """Newer and older ones."""
+def listed(text: str) -> list[str]:
+    """The addresses of the conversations on a page of the list, in their order."""
+    return re.findall(r'<th scope="row"><a href="([^"]+)"', text)
+
+
+def link(text: str, name: str) -> str | None:
+    """The address of a link between pages; None without one."""
+    found = re.search(rf'href="([^"]+)">{name}</a>', text)
+    return found and found[1].replace("&amp;", "&")
+
+
+def test_pages_of_the_list_go_by_one_page_each(visitor: Visitor, client: Client) -> None:
+    """Older and newer lead over the same pages, without a gap and without a repetition."""
+    for number in range(60):
+        client.chat([user(f"Question {number}")])
+    place, last, pages = LIST, LIST, list[list[str]]()
+    while place:
+        text = visitor.get(place).text
+        pages.append(listed(text))
+        assert (link(text, "Newer") is None) == (len(pages) == 1)
+        last, place = place, link(text, "Older") or ""
+    assert [len(page) for page in pages] == [25, 25, 10]
+    assert len({name for page in pages for name in page}) == 60
+    place, back = last, list[list[str]]()
+    while place:
+        text = visitor.get(place).text
+        back.append(listed(text))
+        assert (link(text, "Older") is None) == (len(back) == 1)
+        place = link(text, "Newer") or ""
+    assert back[::-1] == pages
+
+
+def test_filters_stay_from_page_to_page(visitor: Visitor, client: Client) -> None:
+    """A model and a state; a form without words leads to an address that can be kept."""
     for number in range(27):
         client.chat([user(f"Question {number}")])
-    first = visitor.get(LIST).text
-    older = re.search(r'href="([^"]+cursor=[^"]+)">Older', first)
+    sent = visitor.send(LIST, model="small", state="whole", words="")
+    assert (sent.status_code, sent.headers["location"]) == (303, f"{LIST}?model=small&state=whole")
+    text = visitor.get(sent.headers["location"]).text
+    assert len(listed(text)) == 25
+    assert "<option selected>small</option>" in text
+    older = link(text, "Older")
     assert older is not None
-    assert "Newer" not in first
-    second = visitor.get(older[1].replace("&amp;", "&")).text
-    assert second.count('<th scope="row">') == 2
-    assert "Newer" in second
+    assert "model=small&state=whole" in older
+    second = visitor.get(older).text
+    newer = link(second, "Newer")
+    assert (len(listed(second)), newer is not None and "model=small&state=whole" in newer) == (2, True)
+    assert listed(visitor.get(f"{LIST}?model=other").text) == []
+    assert "0 conversations found among 27" in visitor.get(f"{LIST}?state=summarized").text
+
+
+@pytest.mark.parametrize("state", ["summarized", "whole", "critical"])
+def test_states_tell_conversations_apart(visitor: Visitor, client: Client, state: str) -> None:
+    """Summarized ones, the others, and those that are full."""
+    summarized = address(client, history(12), summarize="force")
+    whole = address(client, [user("Hello.")])
+    expected = {"summarized": [summarized], "whole": [whole], "critical": []}
+    assert listed(visitor.get(f"{LIST}?state={state}").text) == expected[state]
+
+
+def test_the_list_says_how_many_messages_are_summarized(visitor: Visitor, client: Client) -> None:
+    """FR-1.6 and FR-6.1.2: the same number as on the conversation's own page."""
+    text = visitor.get(address(client, history(12), summarize="force")).text
+    badge = re.search(r'class="badge">(\d+ messages summarized)', text)
+    assert badge is not None
+    assert badge[1] in visitor.get(LIST).text
+
+
+def test_conversations_are_found_by_text_name_and_id(visitor: Visitor, client: Client) -> None:
+    """All words in one message, in any case; nothing of it is in an address."""
+    lighthouse = address(client, [user("Where is the LIGHTHOUSE of Skagen?")])
+    other = address(client, [user("Where is the harbour?")])
+    named = address(client, [user("Hello.")], conversation="Voyage-7")
+    found = {
+        "skagen lighthouse": [lighthouse],
+        "where is": [other, lighthouse],
+        "voyage": [named],
+        other.rpartition("/")[2][:12]: [other],
+        "whale": [],
+    }
+    for words, expected in found.items():
+        answer = visitor.send(LIST, words=words)
+        assert (answer.status_code, str(answer.url).endswith(LIST)) == (200, True)
+        assert listed(answer.text) == expected, words
+        assert f'value="{words}"' in answer.text
+
+
+def test_words_are_shown_as_text(visitor: Visitor) -> None:
+    """They may be markup."""
+    text = visitor.send(LIST, words='"><script>alert(1)</script>').text
+    assert "<script>alert" not in text
+    assert "&gt;&lt;script&gt;alert(1)" in text
 
 
 def test_the_summary_stands_in_its_place(visitor: Visitor, client: Client) -> None:
@@ -71,6 +152,11 @@ def test_the_summary_stands_in_its_place(visitor: Visitor, client: Client) -> No
     assert text.index(f'id="message-{covered}"') < text.index(summary[0]) < text.index(f'id="message-{covered + 1}"')
     assert "messages summarized" in text
     assert "Regenerate summary" in text
+    article = text[text.index(summary[0]) :].partition("</header>")[0]
+    figures = re.search(r"the request: ([\d\u202f]+) tokens before, ([\d\u202f]+) after", article)
+    assert figures is not None
+    before, after = (int(figure.replace("\u202f", "")) for figure in figures.groups())
+    assert before > after > 0
 
 
 def test_a_summary_can_be_folded(visitor: Visitor, client: Client) -> None:
@@ -150,7 +236,7 @@ def test_a_conversation_is_exported_and_forgotten_when_asked_twice(visitor: Visi
     assert visitor.get(page).status_code == 404
 
 
-@pytest.mark.parametrize("path", ["/0123", "?cursor=nonsense", f"/{'0' * 48}"])
+@pytest.mark.parametrize("path", ["/0123", "?cursor=nonsense", "?newer=nonsense", "?state=nonsense", f"/{'0' * 48}"])
 def test_what_is_not_there_is_a_page_that_says_so(visitor: Visitor, path: str) -> None:
     """An id of nothing, a page of nonsense."""
     answer = visitor.get(LIST + path)

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from proxy.archive import ContextView, ConversationReader, Transfer
+from proxy.archive import ContextView, ConversationFinder, ConversationReader, Transfer
 from proxy.archive.summarize import ManualCompaction, ManualSummary, SummarizeRequest
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import InvalidRequest
@@ -52,6 +52,7 @@ class ConversationEndpoints:
     """
 
     reading: ConversationReader
+    finding: ConversationFinder
     contexts: ContextView
     transfer: Transfer
     manual: ManualCompaction
