@@ -12,7 +12,7 @@ CLIENTS_COMPILE := $(BIN)/uv --no-config pip compile --quiet --universal --pytho
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-growth bench-lag bench-replay bench-instructions bench-structure test-demo test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet check format lock lock-clients clean
+.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity-kit bench-growth bench-lag bench-replay bench-instructions bench-structure test-demo test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet check format lock lock-clients clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -62,6 +62,9 @@ bench-counting: $(VENV)/dev.stamp ## Measure token counting beside litellm's; AR
 
 bench-extractive: $(VENV)/dev.stamp ## Measure the extractive strategy on 100,000 tokens; ARGS as above
 	@PYTHONPATH=. $(BIN)/python benchmarks/extractive.py $(ARGS)
+
+bench-fidelity-kit: $(VENV)/dev.stamp ## Measure the extractive strategy with compaction-conformance-kit, from the folder in KIT
+	@PYTHONPATH=.:$(KIT) $(BIN)/python benchmarks/fidelity_kit.py $(ARGS)
 
 bench-growth: $(VENV)/dev.stamp ## Measure how the time of each function that reads a client's text grows; ARGS="--scale 0.25"
 	@PYTHONPATH=. $(BIN)/python benchmarks/growth.py $(ARGS)

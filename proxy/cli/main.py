@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Literal, NoReturn, get_args
 import click
 
 from proxy import __version__
+from proxy.cli.bench import bench
 from proxy.cli.completion import VARIABLE, completion
 from proxy.cli.conversations import conversations
 from proxy.cli.flush import flush
@@ -106,6 +107,7 @@ cli.add_command(top)
 cli.add_command(wrap)
 cli.add_command(schema)
 cli.add_command(completion)
+cli.add_command(bench)
 
 
 def main() -> None:

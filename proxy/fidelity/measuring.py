@@ -1,0 +1,117 @@
+"""Makes the figures: how many facts survive a compaction, beside the tokens that it left.
+
+A compaction is a function from outside, so that the same code measures each strategy.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from proxy.fidelity.cases import Case, Conversation, Fact
+from proxy.fidelity.generated import planted_rounds
+from proxy.fidelity.survival import surviving
+
+MODEL = "gpt-4o"
+NEWEST = 10
+"""Messages at the end of which the share is told that stays word for word."""
+Compact = Callable[[bytes, int], Awaitable[bytes]]
+"""Compacts a chat request within a number of tokens; answers as ``POST /tidemark/compact`` does."""
+Count = Callable[[bytes], Awaitable[bytes]]
+"""Counts a chat request; answers as ``POST /tidemark/count`` does."""
+Summarize = Callable[[str | None, Conversation, int], Awaitable[str]]
+"""Writes a summary of the previous summary and messages, within a number of tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What survived of one kind of facts in one corpus, at one budget."""
+
+    corpus: str
+    kind: str
+    budget: int
+    """The budget in percent of the conversation's tokens."""
+    ratio: float
+    """The tokens that were left, as a share of those before."""
+    newest: float | None
+    """The share of the newest messages that stay word for word; None where a summary alone was measured."""
+    survivors: int
+    facts: int
+
+    @property
+    def survival(self) -> float:
+        """The share of the facts that survived."""
+        return self.survivors / self.facts if self.facts else 1.0
+
+
+class _Sums:
+    """Adds up the results of cases, by corpus, kind of fact and budget."""
+
+    def __init__(self) -> None:
+        self._facts: dict[tuple[str, str, int], list[int]] = defaultdict(lambda: [0, 0])
+        self._shares: dict[tuple[str, int], list[tuple[float, float | None]]] = defaultdict(list)
+
+    def add(self, case: Case, budget: int, shares: tuple[float, float | None], standing: Sequence[Fact]) -> None:
+        """Add one result."""
+        self._shares[case.corpus, budget].append(shares)
+        names = {id(fact) for fact in standing}
+        for fact in case.facts:
+            for kind in ("all", fact.kind):
+                pair = self._facts[case.corpus, kind, budget]
+                pair[0] += id(fact) in names
+                pair[1] += 1
+
+    def figures(self) -> list[Figure]:
+        """Return the figures in the order in which corpora and kinds came."""
+        result = []
+        for (corpus, kind, budget), (survivors, facts) in self._facts.items():
+            shares = self._shares[corpus, budget]
+            ratio = sum(ratio for ratio, _ in shares) / len(shares)
+            newest = [share for _, share in shares if share is not None]
+            verbatim = sum(newest) / len(newest) if newest else None
+            result.append(Figure(corpus, kind, budget, round(ratio, 4), verbatim, survivors, facts))
+        return result
+
+
+async def measure(cases: Sequence[Case], compact: Compact, count: Count, budgets: Sequence[int]) -> list[Figure]:
+    """Compact each conversation once at each budget.
+
+    :param budgets: percent of each conversation's tokens
+    """
+    sums = _Sums()
+    for case in cases:
+        body = json.dumps({"model": MODEL, "messages": case.messages}).encode()
+        tokens = json.loads(await count(body))["input_tokens"]
+        for budget in budgets:
+            done = json.loads(await compact(body, max(tokens * budget // 100, 1)))
+            covered = done["summarized_messages"]
+            newest = max(min(len(case.messages) - covered, NEWEST), 0) / min(len(case.messages), NEWEST)
+            remaining = [message["content"] for message in case.messages[covered:]]
+            texts = [*remaining, *done["summary"].split("\n")]
+            sums.add(case, budget, (done["tokens_after"] / tokens, newest), surviving(case, case.facts, texts))
+    return sums.figures()
+
+
+async def measure_rounds(
+    summarize: Summarize, count: Count, budgets: Sequence[int], rounds: int = 10, seeds: int = 2
+) -> list[Figure]:
+    """Summarize talks round by round, each summary from the one before, and tell what is left at the end.
+
+    The budget is a share of the whole talk, and bounds the summary of every round.
+    """
+    sums = _Sums()
+    for seed in range(1, seeds + 1):
+        parts = planted_rounds(seed, rounds)
+        messages = [message for part in parts for message in part.messages]
+        body = json.dumps({"model": MODEL, "messages": messages}).encode()
+        tokens = json.loads(await count(body))["input_tokens"]
+        whole = Case(f"{rounds} rounds", messages, [fact for part in parts for fact in part.facts])
+        for budget in budgets:
+            summary = None
+            for part in parts:
+                summary = await summarize(summary, part.messages, max(tokens * budget // 100, 1))
+            lines = (summary or "").split("\n")
+            sums.add(whole, budget, (budget / 100, None), surviving(whole, whole.facts, lines))
+    return sums.figures()
