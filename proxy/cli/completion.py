@@ -8,21 +8,23 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from proxy.cli.examples import example
+
 SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_TIDEMARK_COMPLETE"
 
 
-@click.command()
+@click.command(
+    epilog=example(
+        'bash: eval "$(tidemark completion bash)"          in ~/.bashrc',
+        'zsh:  eval "$(tidemark completion zsh)"           in ~/.zshrc',
+        "fish: tidemark completion fish | source           in ~/.config/fish/config.fish",
+    )
+)
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    r"""Print the completion of SHELL, to be read by it.
-
-    \b
-    bash: eval "$(tidemark completion bash)"          in ~/.bashrc
-    zsh:  eval "$(tidemark completion zsh)"           in ~/.zshrc
-    fish: tidemark completion fish | source           in ~/.config/fish/config.fish
-    """
+    """Print the completion of SHELL, to be read by it."""
     kind = get_completion_class(shell)
     root = context.find_root().command
     if kind is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,8 +18,10 @@ from urllib.parse import quote, urlencode
 
 import click
 
+from proxy.cli.examples import example
 from proxy.cli.http_client import ServerRefusal, request, server_options
 from proxy.cli.models import json_option
+from proxy.cli.progress import progress
 from proxy.cli.tables import print_json, print_table, printable
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,7 +37,7 @@ def _paging(command: F) -> F:
     return _cursor(_limit(command))
 
 
-@click.group()
+@click.group(epilog=example("tidemark conversations list"))
 def conversations() -> None:
     """Look at stored conversations, search, export, import and forget them.
 
@@ -42,7 +45,7 @@ def conversations() -> None:
     """
 
 
-@conversations.command("list")
+@conversations.command("list", epilog=example("tidemark conversations list --limit 20"))
 @server_options
 @json_option
 @_paging
@@ -63,7 +66,7 @@ def list_(as_json: bool, limit: int, cursor: str | None, **server: Any) -> None:
     _show(answer, ("id", "name", "model", "messages", "tokens", "last used"), rows, as_json=as_json)
 
 
-@conversations.command()
+@conversations.command(epilog=example("tidemark conversations show my-chat"))
 @server_options
 @json_option
 @_paging
@@ -74,7 +77,7 @@ def show(conversation: str, as_json: bool, limit: int, cursor: str | None, **ser
     _show(answer, ("position", "state", "role", "text"), _messages(answer["data"]), as_json=as_json)
 
 
-@conversations.command()
+@conversations.command(epilog=example("tidemark conversations search my-chat database password"))
 @server_options
 @json_option
 @_paging
@@ -93,7 +96,7 @@ def search(
     _show(answer, ("position", "state", "role", "text"), _messages(answer["data"]), as_json=as_json)
 
 
-@conversations.command()
+@conversations.command(epilog=example("tidemark conversations export my-chat --output my-chat.jsonl"))
 @server_options
 @click.option(
     "--output",
@@ -104,8 +107,17 @@ def search(
 @click.argument("conversation", metavar="ID")
 def export(conversation: str, output: str, **server: Any) -> None:
     """Write a conversation as lines of JSON, one message each."""
-    pieces = request(server, "GET", _path(conversation, "export"))
     file = Path(output)
+    to_terminal = output == "-" and sys.stdout.isatty()
+    with progress("exporting", is_shown=not to_terminal) as bar:
+        _write(file, bar.counted(request(server, "GET", _path(conversation, "export"))), output)
+
+
+def _write(file: Path, pieces: Iterable[bytes], output: str) -> None:
+    """Write an export to a file, or where ``output`` says.
+
+    :raises ServerRefusal: the file cannot be written
+    """
     try:
         if output == "-" or (
             file.exists() and not file.is_file()
@@ -120,7 +132,7 @@ def export(conversation: str, output: str, **server: Any) -> None:
         raise ServerRefusal(f"{output} cannot be written: {error.strerror}.") from error
 
 
-@conversations.command("import")
+@conversations.command("import", epilog=example("tidemark conversations import --model gpt-4o my-chat.jsonl"))
 @server_options
 @json_option
 @click.option("--model", required=True, help="The model of the conversation.")
@@ -129,23 +141,29 @@ def export(conversation: str, output: str, **server: Any) -> None:
 def import_(file: IO[bytes], model: str, name: str | None, as_json: bool, **server: Any) -> None:
     """Store the conversation in FILE: lines of JSON, one message each; - or nothing is standard input."""
     query = urlencode({"model": model} | ({"name": name} if name else {}))
-    answer = json.loads(b"".join(request(server, "POST", f"{PATH}/import?{query}", file.read())))
+    body = file.read()
+    with progress("importing", len(body)) as bar:
+        answer = json.loads(b"".join(request(server, "POST", f"{PATH}/import?{query}", body, bar.advance)))
     if as_json:
         print_json(answer)
     else:
         click.echo(answer["id"])
 
 
-@conversations.command()
+@conversations.command(epilog=example("tidemark conversations forget my-chat"))
 @server_options
+@json_option
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.argument("conversation", metavar="ID")
-def forget(conversation: str, yes: bool, **server: Any) -> None:
+def forget(conversation: str, as_json: bool, yes: bool, **server: Any) -> None:
     """Delete a conversation for good: messages, summaries, names."""
     if not yes:
         click.confirm(f"Forget {printable(conversation)} for good?", abort=True)
     answer = json.loads(b"".join(request(server, "DELETE", _path(conversation))))
-    click.echo(f"forgotten: {answer['id']}")
+    if as_json:
+        print_json(answer)
+    else:
+        click.echo(f"forgotten: {answer['id']}")
 
 
 def _replace(file: Path, pieces: Iterable[bytes]) -> None:

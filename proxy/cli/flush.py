@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from proxy.cli.examples import example
 from proxy.cli.models import config_option, json_option, store_url
 from proxy.cli.tables import print_json, print_table
 
@@ -31,12 +32,12 @@ FOLLOW_SECONDS = 0.5
 Ask = Callable[["Flushing"], Awaitable[None]]
 
 
-@click.group()
+@click.group(epilog=example("tidemark flush pending"))
 def flush() -> None:
     """Show and deliver the messages that left the context (memory_flush)."""
 
 
-@flush.command()
+@flush.command(epilog=example("tidemark flush tail --lines 20 --follow"))
 @config_option
 @json_option
 @click.option(
@@ -71,7 +72,7 @@ def tail(config: Path | None, as_json: bool, lines: int, follow: bool, dead: boo
     _run_with_flushing(config, show)
 
 
-@flush.command()
+@flush.command(epilog=example("tidemark flush pending --json"))
 @config_option
 @json_option
 def pending(config: Path | None, as_json: bool) -> None:
@@ -108,20 +109,18 @@ def pending(config: Path | None, as_json: bool) -> None:
     _run_with_flushing(config, show)
 
 
-@flush.command()
+@flush.command(epilog=example("tidemark flush replay --dead", "tidemark flush replay 1700000000000-0"))
 @config_option
+@json_option
 @click.option("--dead", is_flag=True, help="Dead letters, each for the consumer that did not take it.")
 @click.option("--since", metavar="ID", help="All entries from this one on; - is the oldest.")
 @click.option("--consumer", default="", help="Only for this consumer: daily, webhook, entry:NAME.")
 @click.argument("entries", metavar="[ID]...", nargs=-1)
-def replay(config: Path | None, dead: bool, since: str | None, consumer: str, entries: tuple[str, ...]) -> None:
+def replay(
+    *, config: Path | None, as_json: bool, dead: bool, since: str | None, consumer: str, entries: tuple[str, ...]
+) -> None:
     """Queue entries once more, by ID or all of them. Their keys stay the same, so consumers recognise them."""
-    if not entries and not dead and since is None:
-        raise click.UsageError("Choose the entries: IDs as tail shows them, --since ID, or --dead.")
-    if dead and consumer and entries:
-        raise click.UsageError("A dead letter goes to the consumer that did not take it: --consumer chooses among all.")
-    if dead and since is not None:
-        raise click.UsageError("--since chooses entries of the queue; dead letters are chosen by ID or --consumer.")
+    _check_choice(entries, consumer, since, dead=dead)
 
     async def again(flushing: Flushing) -> None:
         queue = flushing.queue
@@ -132,14 +131,28 @@ def replay(config: Path | None, dead: bool, since: str | None, consumer: str, en
         elif since is not None:
             chosen += [entry.id async for entry in queue.since(since)]
         done = [id_ for id_ in chosen if await queue.replay(id_, dead=dead, only=consumer)]
-        click.echo(f"{len(done)} queued once more")
-        if missing := [id_ for id_ in entries if id_ not in done]:
+        missing = [id_ for id_ in entries if id_ not in done]
+        if as_json:
+            print_json({"queued": done, "missing": missing})
+        else:
+            click.echo(f"{len(done)} queued once more")
+        if missing:
             raise click.ClickException(f"there is no entry {', '.join(missing)}")
 
+    _run_with_flushing(config, again)
+
+
+def _check_choice(entries: Sequence[str], consumer: str, since: str | None, *, dead: bool) -> None:
+    """Refuse a choice of entries that means nothing, or two things."""
+    if not entries and not dead and since is None:
+        raise click.UsageError("Choose the entries: IDs as tail shows them, --since ID, or --dead.")
+    if dead and consumer and entries:
+        raise click.UsageError("A dead letter goes to the consumer that did not take it: --consumer chooses among all.")
+    if dead and since is not None:
+        raise click.UsageError("--since chooses entries of the queue; dead letters are chosen by ID or --consumer.")
     for id_ in (*entries, *([since] if since not in (None, "-") else [])):
         if not _is_id(str(id_)):
             raise click.UsageError(f"{id_!r} is no ID; write it as tail shows it, such as 1700000000000-0.")
-    _run_with_flushing(config, again)
 
 
 async def _check_consumer(flushing: Flushing, consumer: str) -> None:
@@ -150,7 +163,7 @@ async def _check_consumer(flushing: Flushing, consumer: str) -> None:
         raise click.ClickException(f"there is no consumer {consumer!r}, but {', '.join(sorted(names)) or 'none'}")
 
 
-@flush.command()
+@flush.command(epilog=example("tidemark flush work --config tidemark.yaml"))
 @config_option
 def work(config: Path | None) -> None:
     """Deliver until a signal arrives, for servers whose memory_flush.worker is false."""

@@ -54,14 +54,26 @@ def connect(url: str, timeout_seconds: float) -> tuple[HTTPConnection, str]:
     return kind(host, port, timeout=timeout_seconds), parts.path.rstrip("/")
 
 
-def request(server: Mapping[str, Any], method: str, path: str, body: bytes | None = None) -> Iterator[bytes]:
-    """Yield the server's answer in pieces; raise an error for its refusal."""
+def request(
+    server: Mapping[str, Any],
+    method: str,
+    path: str,
+    body: bytes | None = None,
+    advance: Callable[[int], None] = lambda _: None,
+) -> Iterator[bytes]:
+    """Yield the server's answer in pieces.
+
+    :param advance: takes the size of each piece of the body that was sent
+    :raises ServerRefusal: the server refuses the request, or does not answer whole
+    """
     url = server["url"] or configured_url(server["config"])
     connection, prefix = connect(url, TIMEOUT_SECONDS)
     where = urlsplit(url).netloc
     answer = None
     try:
-        connection.request(method, prefix + path, body, headers(operator=server["operator"]))
+        length = {} if body is None else {"content-length": str(len(body))}
+        pieces = None if body is None else _pieces(body, advance)
+        connection.request(method, prefix + path, pieces, {**headers(operator=server["operator"]), **length})
         answer = connection.getresponse()
         if answer.status >= 400:
             _refuse(answer)
@@ -75,6 +87,13 @@ def request(server: Mapping[str, Any], method: str, path: str, body: bytes | Non
         raise ServerRefusal(f"Tidemark does not answer at {where}: {error}. Is it running?") from error
     finally:
         connection.close()
+
+
+def _pieces(body: bytes, advance: Callable[[int], None]) -> Iterator[bytes]:
+    for start in range(0, len(body), PIECE_BYTES):
+        piece = body[start : start + PIECE_BYTES]
+        yield piece
+        advance(len(piece))
 
 
 def headers(*, operator: bool) -> Mapping[str, str]:

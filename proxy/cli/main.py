@@ -18,10 +18,12 @@ from proxy import __version__
 from proxy.cli.bench import bench
 from proxy.cli.completion import VARIABLE, completion
 from proxy.cli.conversations import conversations
+from proxy.cli.examples import example
 from proxy.cli.flush import flush
-from proxy.cli.models import config_option, models
+from proxy.cli.models import config_option, json_option, models
 from proxy.cli.schema import schema
 from proxy.cli.serve import serve
+from proxy.cli.tables import print_json
 from proxy.cli.top import top
 from proxy.cli.wrap import wrap
 from proxy.core.conversation.summary import Strategy
@@ -33,13 +35,16 @@ if TYPE_CHECKING:
 EXIT_USAGE = 2
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=example("tidemark serve", "tidemark wrap -- python agent.py"),
+)
 @click.version_option(__version__, prog_name="tidemark")
 def cli() -> None:
     """Keep long LLM conversations within their context window, without changing the client."""
 
 
-@cli.command()
+@cli.command(epilog=example("tidemark demo --turns 25"))
 @click.option("--serve", "stay", is_flag=True, help="Leave both servers running and print their addresses.")
 @click.option(
     "--turns", type=click.IntRange(1, 1000), default=40, show_default=True, help="Length of the conversation."
@@ -58,19 +63,24 @@ def demo(stay: bool, turns: int, dialect: Literal["chat", "responses", "messages
     sys.exit(run(turns=turns, serve=stay, dialect=dialect))
 
 
-@cli.command()
+@cli.command(epilog=example("tidemark check --config tidemark.yaml"))
 @config_option
-def check(config: Path | None) -> None:
+@json_option
+def check(config: Path | None, as_json: bool) -> None:
     """Validate a configuration, and show its effect on each model."""
-    from proxy.config import check_report
+    from proxy.config import check_json, check_report
 
+    if as_json:
+        report = check_json(config, os.environ)
+        print_json(report)
+        sys.exit(0 if report["ok"] else 1)
     lines, usable = check_report(config, os.environ)
     for line in lines:
         click.echo(line, err=not usable)
     sys.exit(0 if usable else 1)
 
 
-@cli.command()
+@cli.command(epilog=example("tidemark count chat.json"))
 @config_option
 @click.argument("file", type=click.File("rb"), default="-")
 def count(config: Path | None, file: IO[bytes]) -> None:
@@ -78,7 +88,7 @@ def count(config: Path | None, file: IO[bytes]) -> None:
     _run_offline(config, lambda offline: offline.count(file.read()))
 
 
-@cli.command()
+@cli.command(epilog=example("tidemark compact --max-tokens 4000 chat.json"))
 @config_option
 @click.option(
     "--max-tokens", type=click.IntRange(1), help="The token budget of the result, which is filled as far as possible."

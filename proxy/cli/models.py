@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from proxy.cli.examples import example
 from proxy.cli.tables import print_json, print_table
 
 if TYPE_CHECKING:
@@ -44,12 +45,12 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 Ask = Callable[["StoredParts", "Caller"], Awaitable[Mapping[str, Any]]]
 
 
-@click.group()
+@click.group(epilog=example("tidemark models list"))
 def models() -> None:
     """Show and change the registry of models: windows, thresholds, retention."""
 
 
-@models.command("list")
+@models.command("list", epilog=example("tidemark models list --json"))
 @config_option
 @json_option
 def list_models(config: Path | None, as_json: bool) -> None:
@@ -58,7 +59,7 @@ def list_models(config: Path | None, as_json: bool) -> None:
     _print(answer, answer["data"], as_json=as_json)
 
 
-@models.command()
+@models.command(epilog=example("tidemark models show openai:gpt-4o"))
 @config_option
 @json_option
 @click.argument("model")
@@ -68,7 +69,7 @@ def show(config: Path | None, as_json: bool, model: str) -> None:
     _print(answer, [answer], as_json=as_json)
 
 
-@models.command("set")
+@models.command("set", epilog=example("tidemark models set gpt-4o threshold=0.9 retention_tokens=2000"))
 @config_option
 @json_option
 @click.argument("model")
@@ -83,7 +84,7 @@ def set_fields(config: Path | None, as_json: bool, model: str, fields: tuple[str
     _print(answer, [answer], as_json=as_json)
 
 
-@models.command()
+@models.command(epilog=example("tidemark models reset gpt-4o"))
 @config_option
 @json_option
 @click.argument("model")

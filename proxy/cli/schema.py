@@ -9,14 +9,12 @@ import json
 
 import click
 
+from proxy.cli.examples import example
 
-@click.command()
+
+@click.command(epilog=example("tidemark schema > tidemark.schema.json"))
 def schema() -> None:
-    r"""Print the JSON Schema of the configuration, with which editors complete and validate it.
-
-    \b
-    Example: tidemark schema > tidemark.schema.json
-    """
+    """Print the JSON Schema of the configuration, with which editors complete and validate it."""
     from proxy.config import configuration_schema
 
     click.echo(json.dumps(configuration_schema(), indent=2, ensure_ascii=False))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from proxy.cli.examples import example
 from proxy.cli.models import config_option
 from proxy.cli.run_file import announced
 from proxy.core.errors import ConfigError
@@ -32,7 +33,7 @@ KEEP_ALIVE_SECONDS = 75
 """The time until an idle client connection is closed; common load balancers use the same."""
 
 
-@click.command()
+@click.command(epilog=example("tidemark serve --config tidemark.yaml --port 8790"))
 @config_option
 @click.option("--host", help="Interface to listen on (server.host; 127.0.0.1).")
 @click.option("--port", type=click.IntRange(0, 65535), help="TCP port (server.port; 8787); 0 for any free one.")

@@ -20,6 +20,7 @@ import click
 
 from proxy.cli.activity import EVENT_KINDS, EVENTS, Activity, WatchedServer, Watcher, listen
 from proxy.cli.activity_page import plain_page, styled_page
+from proxy.cli.examples import example
 from proxy.cli.http_client import ServerRefusal, configured_url, url_option
 from proxy.cli.models import config_option, json_option
 from proxy.cli.run_file import read
@@ -30,19 +31,16 @@ QUITTING_KEYS = ("q", "Q", "\x1b", "\x04")
 """q, Escape, Ctrl-D; arrow keys begin with Escape, too, and mean nothing here."""
 
 
-@click.command()
+@click.command(epilog=example("tidemark top", "tidemark top --once --json"))
 @config_option
 @url_option
 @click.option("--once", is_flag=True, help="Print the figures of one second, and end; so it is in a pipe.")
 @json_option
 def top(config: Path | None, url: str | None, once: bool, as_json: bool) -> None:
-    r"""Show what a running server does: conversations, rates, compactions, latencies. q quits.
+    """Show what a running server does: conversations, rates, compactions, latencies. q quits.
 
     TIDEMARK_ADMIN_TOKEN shows all conversations; without it those of OPENAI_API_KEY are shown. The latencies are times
     until the first byte and the last of an answer, so they contain the upstream's.
-
-    \b
-    Example: tidemark top --once --json
     """
     server = WatchedServer.of(url or _running_url(config), os.environ)
     watcher = Watcher(server)

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from proxy.cli.examples import example
 from proxy.cli.models import config_option
 from proxy.cli.run_file import read
 from proxy.core.errors import TidemarkError
@@ -54,17 +55,17 @@ class Saved:
         )
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    epilog=example("tidemark wrap -- python agent.py --model gpt-4o"),
+)
 @config_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def wrap(config: Path | None, command: tuple[str, ...]) -> None:
-    r"""Run COMMAND with Tidemark between it and its models.
+    """Run COMMAND with Tidemark between it and its models.
 
     It sets OPENAI_BASE_URL and ANTHROPIC_BASE_URL for the command, ends with the command's exit code, and says what
     was saved. A server that runs on the same data folder is used; otherwise one is started, and ended afterwards.
-
-    \b
-    Example: tidemark wrap -- python agent.py --model gpt-4o
     """
     with _server(config) as url:
         before = counts(url)

@@ -12,7 +12,7 @@ from proxy.config.loading import load
 from proxy.config.masking import Address, Parameters, Secret
 from proxy.config.models import LaneChoice, ModelDefault, ModelDefaults, ModelEntry, WindowNote
 from proxy.config.overrides import as_typed, read_override
-from proxy.config.report import check_report
+from proxy.config.report import check_json, check_report
 from proxy.config.schema import configuration_schema
 from proxy.config.sections import (
     AuthSettings,
@@ -53,6 +53,7 @@ __all__ = [
     "TransportSettings",
     "WindowNote",
     "as_typed",
+    "check_json",
     "check_report",
     "configuration_schema",
     "exposure_warnings",

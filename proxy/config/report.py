@@ -6,16 +6,18 @@ It reads the file as ``serve`` does, and starts nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from proxy.config.exposure import exposure_warnings
 from proxy.config.loading import load
 from proxy.config.models import ModelEntry, WindowNote
+from proxy.config.sections import CompactionSettings
 from proxy.config.settings import Settings
+from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.summary import Template
 from proxy.core.errors import ConfigError
-from proxy.core.planning.budget import ModelProfile, ModelWindow, budget_for
+from proxy.core.planning.budget import Budget, ModelProfile, ModelWindow, budget_for
 
 
 def check_report(path: Path | None, environ: Mapping[str, str]) -> tuple[list[str], bool]:
@@ -29,6 +31,29 @@ def check_report(path: Path | None, environ: Mapping[str, str]) -> tuple[list[st
     return list(_summary(settings)), True
 
 
+def check_json(path: Path | None, environ: Mapping[str, str]) -> dict[str, JsonValue]:
+    """Return the same as members of a JSON object; ``ok`` says whether the configuration can be used."""
+    try:
+        settings = load(path, environ)
+    except ConfigError as error:
+        return {"ok": False, "problems": [*error.message.splitlines()]}
+    server, store = settings.server, settings.store
+    return {
+        "ok": True,
+        "problems": [],
+        "warnings": [*settings.warnings, *exposure_warnings(settings)],
+        "file": str(settings.path) if settings.path else None,
+        "preset": settings.preset,
+        "host": server.host,
+        "port": server.port,
+        "workers": server.workers,
+        "store": store.url.shown,
+        "ttl_days": store.ttl_days,
+        "data_dir": str(settings.data_dir),
+        "models": [_effect(settings, name, entry).members() for name, entry in _entries(settings)],
+    }
+
+
 def _summary(settings: Settings) -> Iterator[str]:
     yield f"{settings.path or 'no file, all defaults'}: this configuration can be used"
     yield from (f"warning: {warning}" for warning in (*settings.warnings, *exposure_warnings(settings)))
@@ -38,39 +63,84 @@ def _summary(settings: Settings) -> Iterator[str]:
     yield f"listens on {server.host}:{server.port} with {_counted(server.workers, 'worker')}"
     yield f"store {store.url.shown}, kept for {store.ttl_days:g} days after the last use"
     yield f"data in {settings.data_dir}"
-    reported: set[str] = set()
-    for entry in settings.model_list:
-        if entry.name not in reported:
-            reported.add(entry.name)
-            yield ""
-            yield from _model(settings, entry.name, entry)
-    if settings.upstream or not settings.model_list:
+    for name, entry in _entries(settings):
         yield ""
-        yield from _model(settings, "any other model" if settings.model_list else "any model", None)
+        yield from _effect(settings, name, entry).lines()
 
 
-def _model(settings: Settings, name: str, entry: ModelEntry | None) -> Iterator[str]:
-    """Describe a model's upstream and its marks, in tokens."""
+def _entries(settings: Settings) -> Iterator[tuple[str, ModelEntry | None]]:
+    """Yield the entries of the list by their names, the first of each name, and None for all other models."""
+    first = {entry.name: entry for entry in reversed(settings.model_list)}
+    for name in dict.fromkeys(entry.name for entry in settings.model_list):
+        yield name, first[name]
+    if settings.upstream or not settings.model_list:
+        yield ("any other model" if settings.model_list else "any model"), None
+
+
+@dataclass(frozen=True, slots=True)
+class _ModelEffect:
+    """A configuration's effect on a model: its upstream and its marks, in tokens."""
+
+    name: str
+    upstream: str
+    lane: str | None
+    """None where litellm's rules decide alone."""
+    compaction: CompactionSettings
+    window: ModelWindow
+    window_source: str
+    budget: Budget
+
+    def lines(self) -> Iterator[str]:
+        """Describe it for a person."""
+        yield f"{self.name} -> {self.upstream}" + (f", lane {self.lane}" if self.lane else "")
+        if not self.compaction.enabled:
+            yield "  never compacted (enabled: false)"
+            return
+        budget, compaction = self.budget, self.compaction
+        source, limit = self.window_source, budget.limit
+        yield f"  window {self.window.window:,} ({source}), limit {limit:,} with the longest reply kept free"
+        yield (
+            f"  high water {budget.high_water:,}, prepare {budget.prepare_mark:,}, "
+            f"low water {budget.low_water:,}, retention {budget.retention:,}, summary {budget.max_summary:,}"
+        )
+        summarizer = "" if compaction.strategy == "extractive" else f", summarizer {compaction.summarizer.model}"
+        template = f", template {compaction.template.name}" if isinstance(compaction.template, Template) else ""
+        yield f"  strategy {compaction.strategy}{summarizer}{template}, on failure {compaction.on_failure}"
+
+    def members(self) -> dict[str, JsonValue]:
+        """Describe it for a program."""
+        budget, compaction = self.budget, self.compaction
+        template = compaction.template
+        return {
+            "model": self.name,
+            "upstream": self.upstream,
+            "lane": self.lane,
+            "enabled": compaction.enabled,
+            "window": self.window.window,
+            "window_source": self.window_source,
+            "limit": budget.limit,
+            "high_water": budget.high_water,
+            "prepare": budget.prepare_mark,
+            "low_water": budget.low_water,
+            "retention": budget.retention,
+            "max_summary": budget.max_summary,
+            "strategy": compaction.strategy,
+            "summarizer": None if compaction.strategy == "extractive" else compaction.summarizer.model,
+            "template": template.name if isinstance(template, Template) else str(template),
+            "on_failure": compaction.on_failure,
+        }
+
+
+def _effect(settings: Settings, name: str, entry: ModelEntry | None) -> _ModelEffect:
     if entry is not None:
-        yield f"{name} -> {entry.upstream_model}, lane {entry.lane}"
+        upstream = entry.upstream_model
     else:
         upstream = settings.upstream.shown if settings.upstream else "the provider that litellm derives from its name"
-        yield f"{name} -> {upstream}"
     # the words "any model" must match no glob; only the defaults apply
     compaction = settings.compaction_for(name) if entry else settings.compaction.defaults
-    if not compaction.enabled:
-        yield "  never compacted (enabled: false)"
-        return
     window, source = _window(settings, entry)
     budget = budget_for(ModelProfile(name, window, compaction.policy()), None)
-    yield f"  window {window.window:,} ({source}), limit {budget.limit:,} with the longest reply kept free"
-    yield (
-        f"  high water {budget.high_water:,}, prepare {budget.prepare_mark:,}, "
-        f"low water {budget.low_water:,}, retention {budget.retention:,}, summary {budget.max_summary:,}"
-    )
-    summarizer = "" if compaction.strategy == "extractive" else f", summarizer {compaction.summarizer.model}"
-    template = f", template {compaction.template.name}" if isinstance(compaction.template, Template) else ""
-    yield f"  strategy {compaction.strategy}{summarizer}{template}, on failure {compaction.on_failure}"
+    return _ModelEffect(name, upstream, entry.lane if entry else None, compaction, window, source, budget)
 
 
 def _window(settings: Settings, entry: ModelEntry | None) -> tuple[ModelWindow, str]:

@@ -1,0 +1,74 @@
+"""The exit codes are those of the table in ``docs/command-line.md``."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.e2e
+
+PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
+CODES = {int(code) for code in re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)}
+RUNS: Mapping[int, list[list[str]]] = {
+    0: [["check"], ["--version"], ["schema"], ["check", "--json"], ["completion", "bash"]],
+    1: [
+        ["check", "--config", "bad.yaml"],
+        ["check", "--json", "--config", "bad.yaml"],
+        ["top", "--url", "http://127.0.0.1:9"],
+        ["conversations", "list", "--url", "http://127.0.0.1:9"],
+    ],
+    2: [
+        ["no-such-command"],
+        ["serve", "--port", "x"],
+        ["serve", "--config", "bad.yaml"],
+        ["top", "--config", "bad.yaml"],
+        ["flush", "replay"],
+        ["conversations", "list", "--url", "nothing"],
+    ],
+    126: [["wrap", "--", "/"]],
+    127: [["wrap", "--", "no-such-command-at-all"]],
+    130: [["wrap", "--", "sh", "-c", "kill -INT $$"]],
+    143: [["wrap", "--", "sh", "-c", "kill -TERM $$"]],
+}
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """Somebody with an unusable configuration in the working directory."""
+    (tmp_path / "bad.yaml").write_text("thresold: 1\nservre: 2\n")
+    own = {name: text for name, text in os.environ.items() if not name.startswith("TIDEMARK_")}
+    return own | {"TIDEMARK_DATA_DIR": str(tmp_path / "data")}
+
+
+@pytest.mark.parametrize(("code", "words"), [(code, words) for code, runs in RUNS.items() for words in runs])
+def test_a_command_ends_with_its_code(code: int, words: list[str], environ: dict[str, str], tmp_path: Path) -> None:
+    """And an error is a message, never a traceback."""
+    done = subprocess.run(
+        [sys.executable, "-m", "proxy", *words],
+        env=environ,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_a_signal_ends_with_its_number() -> None:
+    """As shells count."""
+    assert {130, 143} == {128 + signal.SIGINT, 128 + signal.SIGTERM}
+
+
+def test_the_table_has_all_codes_and_no_other() -> None:
+    """Both ways."""
+    assert set(RUNS) == CODES
