@@ -10,7 +10,9 @@ from typing import IO, TYPE_CHECKING, get_args
 
 import click
 
+from proxy.cli.examples import example
 from proxy.cli.models import config_option
+from proxy.cli.progress import ProgressBar, progress
 from proxy.cli.tables import print_json, print_table
 from proxy.core.conversation.summary import Strategy
 
@@ -22,12 +24,12 @@ if TYPE_CHECKING:
 HEADS = ("corpus", "facts", "budget", "tokens left", "newest verbatim", "survived", "share")
 
 
-@click.group()
+@click.group(epilog=example("tidemark bench fidelity"))
 def bench() -> None:
     """Measure Tidemark on this machine."""
 
 
-@bench.command()
+@bench.command(epilog=example("tidemark bench fidelity --budgets 25,50 --json"))
 @config_option
 @click.option("--file", "talks", type=click.File("rb"), help="LoCoMo's locomo10.json; measured instead of the others.")
 @click.option("--strategy", type=click.Choice(get_args(Strategy)), default="extractive", show_default=True)
@@ -42,23 +44,27 @@ def fidelity(config: Path | None, talks: IO[bytes] | None, strategy: Strategy, b
     percent = _percent(budgets)
     cases = generated_cases() if talks is None else locomo_cases(talks.read())
 
-    async def figures() -> list[Figure]:
+    async def figures(bar: ProgressBar) -> list[Figure]:
         parts = Parts(load(config, os.environ), lambda warning: click.echo(f"warning: {warning}", err=True))
         try:
             offline = parts.offline_service()
 
             async def compact(body: bytes, max_tokens: int) -> bytes:
                 request = await offline.dialect.parse(body, anonymous=True)
-                return await offline.compact_request(request, max_tokens, strategy, _caller())
+                compacted = await offline.compact_request(request, max_tokens, strategy, _caller())
+                bar.advance(1)
+                return compacted
 
             result = await measure(cases, compact, offline.count, percent)
             if talks is None:
-                result += await measure_rounds(_summarize(parts, strategy), offline.count, percent)
+                result += await measure_rounds(_summarize(parts, strategy, bar), offline.count, percent)
             return result
         finally:
             await parts.upstream.aclose()
 
-    _show(asyncio.run(figures()), strategy, as_json=as_json)
+    with progress("compacting", unit="compactions") as bar:
+        result = asyncio.run(figures(bar))
+    _show(result, strategy, as_json=as_json)
 
 
 def _percent(budgets: str) -> list[int]:
@@ -72,7 +78,9 @@ def _percent(budgets: str) -> list[int]:
     return [int(number) for number in numbers]
 
 
-def _summarize(parts: Parts, strategy: Strategy) -> Callable[[str | None, Conversation, int], Awaitable[str]]:
+def _summarize(
+    parts: Parts, strategy: Strategy, bar: ProgressBar
+) -> Callable[[str | None, Conversation, int], Awaitable[str]]:
     """Return a function that writes one summary from the one before and further messages."""
     import json
 
@@ -84,7 +92,9 @@ def _summarize(parts: Parts, strategy: Strategy) -> Callable[[str | None, Conver
         request = await parts.offline_service().dialect.parse(body, anonymous=True)
         route = None if strategy == "extractive" else await parts.upstream.resolve(MODEL)
         task = SummaryTask(request.messages, previous, max_tokens, MODEL, route, _caller())
-        return await parts.strategy(strategy).summarize(task)
+        summary = await parts.strategy(strategy).summarize(task)
+        bar.advance(1)
+        return summary
 
     return summarize
 

@@ -14,7 +14,7 @@ class ProgressBar:
     """The bar of one piece of work."""
 
     advance: Callable[[int], None]
-    """Takes the bytes that were moved since the last call."""
+    """Takes the bytes, or other steps, that were done since the last call."""
 
     def counted(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """Yield pieces as they come, and count their bytes."""
@@ -24,19 +24,22 @@ class ProgressBar:
 
 
 @contextmanager
-def progress(label: str, total_bytes: int | None = None, *, is_shown: bool = True) -> Iterator[ProgressBar]:
+def progress(
+    label: str, total: int | None = None, *, is_shown: bool = True, unit: str = "bytes"
+) -> Iterator[ProgressBar]:
     """Yield a bar that disappears at its end.
 
-    :param total_bytes: the size of the work; None where it is unknown, so that the bar only moves
+    :param total: the size of the work; None where it is unknown, so that the bar only moves
     :param is_shown: whether a bar may be drawn at all
     """
     if not is_shown or not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
         yield ProgressBar(lambda _: None)
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+    from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(label, total=total_bytes)
-        yield ProgressBar(lambda count: bars.advance(task, count))
+    count: ProgressColumn = DownloadColumn() if unit == "bytes" else TextColumn(f"{{task.completed}} {unit}")
+    columns = (TextColumn("{task.description}"), BarColumn(), count, TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(label, total=total)
+        yield ProgressBar(lambda steps: bars.advance(task, steps))
