@@ -34,8 +34,8 @@ Preset = Literal["library", "agent", "chat-app", "rule-based"]
 Transport = Literal["own", "library"]
 DialectName = Literal["chat", "responses", "messages"]
 EMBEDDED = Address("embedded")
-_CLUSTERS = ("redis+cluster", "rediss+cluster")
-STORE_URL = addresses.address("redis", "rediss", *_CLUSTERS, "unix", words=(EMBEDDED,), several=_CLUSTERS)
+_SEVERAL = ("redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel")
+STORE_URL = addresses.address("redis", "rediss", *_SEVERAL, "unix", words=(EMBEDDED,), several=_SEVERAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,9 @@ from proxy.store import keys, scripts
 from proxy.store.connection.client import UNKNOWN_SCRIPT, StoreClient, connect
 from proxy.store.connection.cluster import connect_cluster
 from proxy.store.connection.node import RECALL_SECONDS, RECORD_SECONDS, CallTimes, StoreNode
+from proxy.store.connection.sentinel import connect_to_primary
 from proxy.store.connection.slots import keys_of
-from proxy.store.connection.url import read_address
+from proxy.store.connection.url import names_sentinels, read_address
 
 __all__ = ["RECALL_SECONDS", "RECORD_SECONDS", "Ask", "CommandSender"]
 
@@ -30,7 +31,7 @@ class CommandSender:
 
     Its state is the connection, and for each server whether it is away and the task that probes it.
 
-    :param url: ``redis://``, ``rediss://``, ``unix://``; ``redis+cluster://`` or ``?cluster=true``
+    :param url: ``redis://``, ``rediss://``, ``unix://``; ``redis+cluster://`` or ``?cluster=true``; ``redis+sentinel://``
     :param library: send commands by redis-py, not only those over TLS
     :raises ConfigError: the URL cannot be used
     """
@@ -42,7 +43,9 @@ class CommandSender:
         """Whether a script may only use keys of one slot."""
         times = CallTimes(recall_timeout_seconds, record_timeout_seconds)
         self._cluster = connect_cluster(plain, times, library=library) if self.is_cluster else None
-        self._client: StoreClient = self._cluster or connect(plain, library=library)
+        self._client: StoreClient = self._cluster or (
+            connect_to_primary(url, library=library) if names_sentinels(url) else connect(plain, library=library)
+        )
         self._only = StoreNode(times, self._write_probe)
 
     def node(self, family: str) -> StoreNode:

@@ -38,7 +38,7 @@ class RedisStore(RecordReader):
 
     Its state is the connection, and what its parts hold.
 
-    :param url: ``redis://``, ``rediss://``, ``unix://``; ``redis+cluster://`` or ``?cluster=true``
+    :param url: ``redis://``, ``rediss://``, ``unix://``; ``redis+cluster://`` or ``?cluster=true``; ``redis+sentinel://``
     :param codec: packs every stored value
     :param ttl_seconds: how long an unused conversation is stored; None for no limit
     :param lifetimes: the same and more, by tenant

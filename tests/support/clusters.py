@@ -147,6 +147,62 @@ def _info(node: Valkey) -> bytes:
     return f"master_link_status:{facts.get('master_link_status')}".encode()
 
 
+class Watched:
+    """A primary with a replica, and three Sentinels that watch them."""
+
+    service = "main"
+
+    def __init__(self, folder: Path) -> None:
+        first, second, *ports = free_ports(5)
+        fresh = ("--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0")
+        self.servers = [Valkey(folder / f"server{port}", port, fresh) for port in (first, second)]
+        self.servers[1].say("REPLICAOF", "127.0.0.1", first)
+        until(lambda: b"master_link_status:up" in _info(self.servers[1]))
+        self.sentinels = [self._sentinel(folder / f"sentinel{port}", port, first) for port in ports]
+        for sentinel in self.sentinels:
+            until(partial(self._knows_all, sentinel))
+
+    def _sentinel(self, folder: Path, port: int, primary: int) -> Valkey:
+        folder.mkdir()
+        lines = (
+            f"monitor {self.service} 127.0.0.1 {primary} 2",
+            f"down-after-milliseconds {self.service} 1000",
+            f"failover-timeout {self.service} 5000",
+        )
+        (folder / "sentinel.conf").write_text("".join(f"sentinel {line}\n" for line in lines))
+        return Valkey(folder, port, sentinel=True)
+
+    def _knows_all(self, sentinel: Valkey) -> bool:
+        facts = sentinel.say("SENTINEL", "MASTER", self.service)
+        return int(facts[b"num-slaves"]) == 1 and int(facts[b"num-other-sentinels"]) == 2
+
+    def url(self, *ports: int) -> str:
+        """The address that names these Sentinels; all without any."""
+        ports = ports or tuple(sentinel.port for sentinel in self.sentinels)
+        return f"redis+sentinel://{','.join(f'127.0.0.1:{port}' for port in ports)}/{self.service}/0"
+
+    def primary(self) -> Valkey:
+        """The one that takes writes, as one Sentinel says."""
+        _, port = self.sentinels[-1].say("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service)
+        return next(server for server in self.servers if server.port == int(port))
+
+    def hand_over(self) -> None:
+        """Let the replica become the primary without a loss; a busy machine may need a second try."""
+        before = self.primary()
+        for _ in range(10):
+            with contextlib.suppress(redis.RedisError):
+                self.sentinels[-1].say("SENTINEL", "FAILOVER", self.service, "COORDINATED")
+            with contextlib.suppress(AssertionError):
+                until(lambda: self.primary() is not before and before.say("ROLE")[0] == b"slave", 6)
+                return
+        raise AssertionError("the Sentinels do not hand over")
+
+    def end(self) -> None:
+        """End all."""
+        for one in (*self.sentinels, *self.servers):
+            one.end()
+
+
 def free_ports(count: int) -> list[int]:
     """Ports of the loopback interface that nobody has."""
     with contextlib.ExitStack() as stack:

@@ -5,5 +5,5 @@ redis-py at a plain address and saves 39 % of a small request's instructions (``
 ``transport.store: library`` uses redis-py instead. ``call`` and ``timeouts`` bound each call in time
 (``docs/adr/0016-timeouts-of-the-store.md``), ``outage`` and ``probing`` handle a server that is away, and ``node`` has
 all that for one server. ``cluster`` and ``topology`` send each command to its server of a cluster, by what ``slots``
-reads (``docs/adr/0024-a-slot-on-its-way.md``).
+reads (``docs/adr/0024-a-slot-on-its-way.md``). ``sentinel`` follows the primary that Sentinels name.
 """

@@ -42,17 +42,18 @@ _NO_WRITES_WORDS = re.compile(r"(?:^|-)(?:MISCONF|NOPERM|NOREPLICAS|OOM|READONLY
 _BROKEN_WORDS = re.compile(r"(?:^|-)WRONGTYPE\b|user_script")
 """A server's words for a key of another type, or for a script that failed over what it read."""
 
-_REDIRECTIONS: dict[type[BaseException], str] = {
+_REMOVED_WORDS: dict[type[BaseException], str] = {
     redis.exceptions.MovedError: "MOVED",
     redis.exceptions.AskError: "ASK",
     redis.exceptions.TryAgainError: "TRYAGAIN",
+    redis.exceptions.ReadOnlyError: "READONLY",
 }
 """redis-py removes the first word of these, too."""
 
 
 def words_of(error: BaseException) -> str:
     """Return an error as the server said it."""
-    word = _REDIRECTIONS.get(type(error))
+    word = _REMOVED_WORDS.get(type(error))
     return f"{word} {error.args[0] if error.args else ''}" if word else str(error)
 
 
@@ -108,12 +109,7 @@ class _LibraryClient:
         return answer
 
 
-def connect(url: str, *, library: bool = False) -> ServerClient:
-    """Make the client for one server's address. It opens nothing yet.
-
-    :param library: use redis-py for a plain address too
-    :raises ConfigError: the URL cannot be used
-    """
+def _options() -> dict[str, Any]:
     # One retry at once: a restart may have closed a pooled connection. Every command may be sent twice
     # (``PipelinedConnection.call``).
     retry = Retry(NoBackoff(), 1, supported_errors=(redis.exceptions.ConnectionError,))
@@ -124,21 +120,30 @@ def connect(url: str, *, library: bool = False) -> ServerClient:
         "socket_connect_timeout": None,
     }
     options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
+    return options
+
+
+def connect(url: str, *, library: bool = False) -> ServerClient:
+    """Make the client for one server's address. It opens nothing yet.
+
+    :param library: use redis-py for a plain address too
+    :raises ConfigError: the URL cannot be used
+    """
     try:
-        server = None if library else _plain_server(url)
+        server = None if library else plain_server(url)
         if server is not None:
             return PipelinedConnection(server)
-        pool = BlockingConnectionPool.from_url(url, max_connections=_CONNECTIONS, timeout=None, **options)
+        pool = BlockingConnectionPool.from_url(url, max_connections=_CONNECTIONS, timeout=None, **_options())
         pool.connection_class(**pool.connection_kwargs)  # an unknown option in the URL shows here, not at a request
         return _LibraryClient(Redis.from_pool(pool))
     except (ValueError, TypeError, *FAILURES) as error:
         raise ConfigError(
-            "store.url cannot be used: write redis://, rediss://, redis+cluster:// or unix://.",
+            "store.url cannot be used: write redis://, rediss://, redis+cluster://, redis+sentinel:// or unix://.",
             internal=f"{type(error).__name__}: {error}",
         ) from error
 
 
-def _plain_server(url: str) -> StoreServer | None:
+def plain_server(url: str) -> StoreServer | None:
     """Return the server of a URL that has no options; None where redis-py is needed.
 
     :raises ValueError: it is no URL of a Redis

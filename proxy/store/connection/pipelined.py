@@ -80,8 +80,8 @@ class PipelinedConnection:
 
     def __init__(self, server: StoreServer) -> None:
         self._server = server
-        self._socket: _Socket | None = None
-        self._opening: asyncio.Task[_Socket] | None = None
+        self._socket: StoreSocket | None = None
+        self._opening: asyncio.Task[StoreSocket] | None = None
         self._closed = False
 
     def call(self, *command: Argument) -> Coroutine[Any, Any, Any]:
@@ -139,12 +139,12 @@ class PipelinedConnection:
             self._socket.abandon()
             self._socket = None
 
-    def _replace(self, connected: _Socket) -> None:
+    def _replace(self, connected: StoreSocket) -> None:
         if self._socket is connected:
             self._socket = None
         connected.retire()
 
-    async def _open(self) -> _Socket:
+    async def _open(self) -> StoreSocket:
         """Return a usable socket; of several callers, the first opens it and the others wait for the same one."""
         if self._closed:
             raise ConnectionError(f"{self._server}: closed on our side")
@@ -155,12 +155,12 @@ class PipelinedConnection:
             self._opening.add_done_callback(self._on_opened)
         return await asyncio.shield(self._opening)
 
-    def _on_opened(self, task: asyncio.Task[_Socket]) -> None:
+    def _on_opened(self, task: asyncio.Task[StoreSocket]) -> None:
         self._opening = None
         if not task.cancelled() and task.exception() is None:  # asyncio logs an exception that no code reads
             self._socket = task.result()
 
-    async def _connect(self) -> _Socket:
+    async def _connect(self) -> StoreSocket:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 connected = await self._create_socket()
@@ -173,11 +173,17 @@ class PipelinedConnection:
             raise ConnectionError(f"{self._server}: {error!r}") from error
         return connected
 
-    async def _create_socket(self) -> _Socket:
+    async def _create_socket(self) -> StoreSocket:
         server, loop = self._server, asyncio.get_running_loop()
         if server.path is not None:
-            return (await loop.create_unix_connection(_Socket, server.path))[1]
-        return (await loop.create_connection(_Socket, server.host, server.port))[1]
+            return (await loop.create_unix_connection(StoreSocket, server.path))[1]
+        return (await loop.create_connection(StoreSocket, server.host, server.port))[1]
+
+
+def pack(command: Sequence[Argument]) -> bytes:
+    """Pack a command (RESP, "Sending commands")."""
+    packed: bytes = hiredis.pack_command(tuple(command))  # type: ignore[arg-type]  # its stub says a tuple of one
+    return packed
 
 
 def pack_large(command: Sequence[Argument]) -> bytes:
@@ -193,7 +199,7 @@ class _LostError(ConnectionError):
     """The connection broke before the answer came."""
 
 
-class _Socket(asyncio.Protocol):
+class StoreSocket(asyncio.Protocol):
     """One open socket. Mutable: commands that wait to be written, and the futures of their answers, in order."""
 
     def __init__(self) -> None:
@@ -283,7 +289,7 @@ def _ignore(answer: asyncio.Future[Any]) -> None:
         answer.exception()
 
 
-async def _greet(connected: _Socket, commands: Iterable[tuple[Argument, ...]]) -> None:
+async def _greet(connected: StoreSocket, commands: Iterable[tuple[Argument, ...]]) -> None:
     answers = [connected.send(hiredis.pack_command(command)) for command in commands]  # type: ignore[arg-type]
     for answer in await asyncio.gather(*answers):
         if isinstance(answer, Exception):

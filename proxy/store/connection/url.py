@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from collections.abc import Sequence
+from typing import NamedTuple
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 _YES = frozenset({"1", "true", "yes"})
 _PORT = 6379
+SENTINEL_PORT = 26_379
+_SENTINELS = frozenset({"redis+sentinel", "rediss+sentinel"})
 
 Place = tuple[str, int]
 """Host and port of a server."""
@@ -42,6 +46,47 @@ def at_place(url: str, place: Place) -> str:
     login, at, _ = parts.netloc.rpartition("@")
     host, port = place
     return parts._replace(netloc=f"{login}{at}{f'[{host}]' if ':' in host else host}:{port}").geturl()
+
+
+class SentinelAddress(NamedTuple):
+    """What an address of Sentinels says: ``redis+sentinel://me:pw@a:26379,b:26379/SERVICE/0``."""
+
+    places: Sequence[Place]
+    service: str
+    """The name under which the Sentinels watch the primary."""
+    primary: str
+    """The URL of the primary with any host in its place: login, database and options."""
+    sentinel: str
+    """The same of the Sentinels; their login is ``sentinel_username`` and ``sentinel_password`` of the options."""
+
+
+def names_sentinels(url: str) -> bool:
+    """Whether a URL names Sentinels, by its scheme."""
+    return urlsplit(url).scheme in _SENTINELS
+
+
+def read_sentinels(url: str) -> SentinelAddress:
+    """Return what an address of Sentinels says.
+
+    :raises ValueError: it names no service, or a port is none
+    """
+    parts = urlsplit(url)
+    service, _, database = parts.path.strip("/").partition("/")
+    if not service or not (database or "0").isdigit():
+        raise ValueError("no service, or a database that is no number")
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    prefix = "sentinel_"
+    login = {name.removeprefix(prefix): value for name, value in query if name.startswith(prefix)}
+    if login.keys() - {"username", "password"}:
+        raise ValueError("an option of the Sentinels that is none")
+    options = urlencode([(name, value) for name, value in query if not name.startswith(prefix)])
+    user, at, _ = parts.netloc.rpartition("@")
+    scheme = parts.scheme.removesuffix("+sentinel")
+    options = f"?{options}" if options else ""
+    primary = f"{scheme}://{user}{at}localhost/{database or 0}{options}"
+    name, password = (quote(login.get(part, ""), safe="") for part in ("username", "password"))
+    sentinel = f"{scheme}://{f'{name}:{password}@' if login else ''}localhost{options}"
+    return SentinelAddress(read_places(url, SENTINEL_PORT), unquote(service), primary, sentinel)
 
 
 def read_login(url: str) -> tuple[str, str] | None:
