@@ -12,7 +12,7 @@ CLIENTS_COMPILE := $(BIN)/uv --no-config pip compile --quiet --universal --pytho
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity-kit bench-growth bench-lag bench-replay bench-instructions bench-structure test-demo test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet check format lock lock-clients clean
+.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity-kit bench-growth bench-lag bench-console bench-replay bench-instructions bench-structure test-demo test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet check format lock lock-clients clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -71,6 +71,9 @@ bench-growth: $(VENV)/dev.stamp ## Measure how the time of each function that re
 
 bench-lag: $(VENV)/dev.stamp ## Measure how long other requests wait while large and odd bodies are handled; ARGS as above
 	@$(BIN)/python -m benchmarks.lag $(ARGS)
+
+bench-console: $(VENV)/dev.stamp ## Measure the console's pages with 100,000 conversations and a million requests; takes a minute
+	@$(BIN)/python -m benchmarks.console $(ARGS)
 
 bench-replay: $(VENV)/dev.stamp ## Replay conversations against a modelled prompt cache, policy by policy
 	@PYTHONPATH=. $(BIN)/python benchmarks/replay.py $(ARGS)

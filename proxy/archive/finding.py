@@ -25,8 +25,8 @@ from proxy.core.errors import ConversationNotFound, InvalidRequest, RecordUnread
 from proxy.core.ports import Caller
 from proxy.pipeline.stored_conversation import offloaded
 
-FILTERED = 1000
-"""Conversations that one page looks through for a model or a state."""
+FILTERED, WEIGHED = 500, 250
+"""Conversations that one page looks through for a model, and for a state, which more has to be read for."""
 SEARCHED = 500
 """Conversations whose messages one page of a search reads."""
 SEARCHED_MESSAGES = 20_000
@@ -195,7 +195,7 @@ class ConversationFinder:
             if search.matches:
                 search.entries, search.is_at_end = [entry for entry, _ in search.matches[:limit]], True
                 return search
-        most = SEARCHED if wanted.words else FILTERED
+        most = SEARCHED if wanted.words else WEIGHED if wanted.state else FILTERED
         while not search.is_at_end and len(search.matches) <= limit and (wanted.is_all or len(search.entries) < most):
             if search.message_count >= SEARCHED_MESSAGES:
                 break
@@ -216,14 +216,19 @@ class ConversationFinder:
     ) -> None:
         """Add those of a few entries that are wanted, up to one more than the page has."""
         records = {record.id: record for record in await self._records(entries, owner, search)}
+        if wanted.model or wanted.state:
+            candidates = list(records.values())
+            fits = await asyncio.gather(*(self._is_in_state(record, wanted) for record in candidates))
+            records = {record.id: record for record, fit in zip(candidates, fits, strict=True) if fit}
         for entry in entries:
             if len(search.matches) > limit:
                 search.is_at_end = False
                 return
             search.entries.append(entry)
             record = records.get(entry[1])
-            if record is not None and await self._is_wanted(record, wanted, search):
-                search.matches.append((entry, record))
+            if record is None or (wanted.words and not await self._has_words(record, wanted.words.casefold(), search)):
+                continue
+            search.matches.append((entry, record))
 
     async def _records(
         self, entries: Sequence[Entry], owner: str | None, search: _Search
@@ -244,17 +249,15 @@ class ConversationFinder:
                 await self._store.listing.drop(owner or "", conversation, "")
         return records
 
-    async def _is_wanted(self, record: StoredConversation, wanted: Wanted, search: _Search) -> bool:
-        if wanted.model and record.model != wanted.model:
-            return False
-        if wanted.state:
-            listed = await self.listed(record)
-            if wanted.state in ("summarized", "whole"):
-                if bool(listed.summarized_messages) != (wanted.state == "summarized"):
-                    return False
-            elif listed.usage is None or listed.usage.level != wanted.state:
-                return False
-        return not wanted.words or await self._has_words(record, wanted.words.casefold(), search)
+    async def _is_in_state(self, record: StoredConversation, wanted: Wanted) -> bool:
+        """Return whether a conversation is of the model and in the state that are wanted."""
+        if not wanted.state or (wanted.model and record.model != wanted.model):
+            return wanted.model in ("", record.model)
+        if wanted.state in ("summarized", "whole"):
+            is_summarized = record.summary_count > 0 and await self._summaries.in_use(record) is not None
+            return is_summarized == (wanted.state == "summarized")
+        usage = (await self.listed(record)).usage
+        return usage is not None and usage.level == wanted.state
 
     async def _has_words(self, record: StoredConversation, words: str, search: _Search) -> bool:
         """Return whether a conversation's name or id contains a text, or one message contains all its words."""

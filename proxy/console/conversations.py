@@ -5,9 +5,11 @@ It shows what ``archive/`` returns to the JSON endpoints, as the operator sees i
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
@@ -15,17 +17,22 @@ from starlette.responses import Response, StreamingResponse
 
 from proxy.archive import ConversationFinder, ConversationReader, Page, Transfer
 from proxy.archive.finding import CRITICAL_PERCENT, STATES, WARNING_PERCENT, Wanted
-from proxy.archive.pages import MessageEntry
+from proxy.archive.pages import ConversationPage, MessageEntry
 from proxy.archive.summarize import ManualCompaction, SummarizeRequest
 from proxy.console.pages import HOME, Answer
 from proxy.console.visit import Visit, go_to
+from proxy.core.cursors import cursor_of
 from proxy.core.errors import InvalidRequest, TidemarkError
 from proxy.server.errors import status_of
 
 LIST = f"{HOME}/conversations"
 LIST_ENTRIES = 25
-MESSAGES = 500
-"""Messages of one page of a conversation."""
+MESSAGES = 5000
+"""Messages of one page of a conversation; a browser lays out only those that are in view."""
+MESSAGES_BYTES = 4_000_000
+"""Bytes of the messages of one page; one message at least is shown."""
+LARGE = 200
+"""More messages are rendered in a thread, so that no request waits for them."""
 SUMMARIES = 50
 HITS = 100
 MAX_WORDS = 1000
@@ -162,7 +169,7 @@ class ConversationPages:
         await self.reading.delete(visit.request.path_params["id"], None)
         return go_to(LIST, done="forgotten")
 
-    async def _conversation(self, visit: Visit, *, status: int = 200, **values: Any) -> Response:
+    async def _conversation(self, visit: Visit, *, status: int = 200, **more: Any) -> Response:
         identifier = visit.request.path_params["id"]
         cursor = None if visit.request.method == "POST" else visit.parameter("cursor") or None
         page = await self.reading.conversation(identifier, None, Page(MESSAGES, cursor))
@@ -172,21 +179,36 @@ class ConversationPages:
         compared = [
             entry for entry in summaries.summaries if entry.summary.prefix.hex() in (left, right) and left != right
         ]
+        entries, next_cursor = within_bytes(page)
         address = _address(visit)
-        facts: dict[str, Any] = {"words": "", "hits": None, "error": "", "note": "", "retention": ""} | values
-        return visit.page(
-            "conversation.html",
-            status,
-            conversation=page,
-            messages=[shown(entry) for entry in page.messages],
-            present=present,
-            earlier=[entry for entry in summaries.summaries if entry is not present],
-            compared=compared if len(compared) > 1 else [],
-            listed=await self.finding.listed(page.record),
-            address=address,
-            notices=self.settings.shows_notices,
-            **facts | {"path": address},
-        )
+        facts: dict[str, Any] = {"words": "", "hits": None, "error": "", "note": "", "retention": ""} | more
+        values = {
+            "conversation": page,
+            "next_cursor": next_cursor,
+            "is_first": cursor is None,
+            "present": present,
+            "earlier": [entry for entry in summaries.summaries if entry is not present],
+            "compared": compared if len(compared) > 1 else [],
+            "listed": await self.finding.listed(page.record),
+            "address": address,
+            "notices": self.settings.shows_notices,
+            **facts,
+            "path": address,
+        }
+
+        def rendered() -> Response:
+            return visit.page("conversation.html", status, messages=[shown(entry) for entry in entries], **values)
+
+        return await asyncio.to_thread(rendered) if len(entries) > LARGE else rendered()
+
+
+def within_bytes(page: ConversationPage) -> tuple[Sequence[MessageEntry], str | None]:
+    """Return as many messages as a page may have bytes of, and the cursor of the next one."""
+    sizes = accumulate(len(entry.shown) for entry in page.messages)
+    count = max(sum(size <= MESSAGES_BYTES for size in sizes), 1)
+    if count >= len(page.messages):
+        return page.messages, page.next_cursor
+    return page.messages[:count], cursor_of(page.messages[count].message.position)
 
 
 def _filters(wanted: Wanted) -> dict[str, str]:

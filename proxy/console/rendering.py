@@ -10,6 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from proxy.console.marks import divide_by_hits
 from proxy.core.conversation.receipt import render_receipt
 
 NOTHING = "\N{EN DASH}"
@@ -54,5 +55,11 @@ def _instant(value: float) -> str:
     return dt.datetime.fromtimestamp(value, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-_environment.filters |= {"number": _number, "seconds": _seconds, "moment": _moment, "instant": _instant}
+_environment.filters |= {
+    "by_hits": divide_by_hits,
+    "number": _number,
+    "seconds": _seconds,
+    "moment": _moment,
+    "instant": _instant,
+}
 _environment.filters["receipt"] = render_receipt

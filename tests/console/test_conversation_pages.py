@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
 from proxy.archive.finding import ContextUsage
+from proxy.archive.pages import ConversationPage, MessageEntry, UsageTotal
+from proxy.console.conversations import MESSAGES_BYTES, within_bytes
+from proxy.console.marks import divide_by_hits
+from proxy.core.conversation.records import StoredConversation, StoredMessage
+from proxy.core.cursors import cursor_of
 from tests.console.conftest import Console, Visitor
 from tests.pipeline.conftest import Client
-from tests.pipeline.talk import Said, assistant, history, long, user
+from tests.pipeline.talk import Said, assistant, history, user
 
 LIST = "/console/conversations"
 
@@ -219,7 +225,7 @@ def test_messages_are_searched_without_words_in_an_address(visitor: Visitor, cli
     found = visitor.send(f"{page}/search", page, words="lighthouse")
     assert found.status_code == 200
     assert "1 messages found" in found.text
-    assert "Where is the lighthouse?" in found.text
+    assert "Where is the <mark>lighthouse</mark>?" in found.text
     assert visitor.send(f"{page}/search", page, words=" ").status_code == 400
 
 
@@ -245,10 +251,57 @@ def test_what_is_not_there_is_a_page_that_says_so(visitor: Visitor, path: str) -
 
 
 def test_a_long_history_comes_in_pages(visitor: Visitor, client: Client) -> None:
-    """The rest is one click away."""
-    talk = [user(long(number, 10)) if number % 2 == 0 else assistant(long(number, 10)) for number in range(601)]
-    text = visitor.get(address(client, talk)).text
-    assert text.count('class="message"') == 500
-    later = re.search(r'href="([^"]+cursor=[^"]+)">Later messages', text)
+    """A page has up to 5,000 messages; the rest is one click away, and so is the beginning."""
+    lines = [json.dumps((user if number % 2 == 0 else assistant)(f"Line {number}")) for number in range(5_020)]
+    stored = client.http.post(
+        "/tidemark/conversations/import?model=small", content="\n".join(lines), headers=client.headers()
+    ).json()
+    page = f"{LIST}/{stored['id']}"
+    text = visitor.get(page).text
+    assert text.count('class="message"') == 5_000
+    later = link(text, "Later messages")
     assert later is not None
-    assert visitor.get(later[1].replace("&amp;", "&")).text.count('class="message"') == 102
+    rest = visitor.get(later).text
+    assert rest.count('class="message"') == 20
+    assert link(rest, "First messages") == page
+
+
+def test_a_page_of_very_long_messages_ends_earlier() -> None:
+    """So that a browser can show it; none is left out, and one is always there."""
+    messages = [StoredMessage(place, "", b"", 1, 0.0) for place in (1, 2, 3)]
+    entries = tuple(MessageEntry(message, "in_context", bytes(MESSAGES_BYTES // 2)) for message in messages)
+    record = StoredConversation("0" * 48, "", "small", 3, 3, 0, 1, 0.0, 0.0)
+    page = ConversationPage(record, 0, UsageTotal(0, 0, 0), entries, None)
+    assert within_bytes(page) == (entries[:2], cursor_of(3))
+    assert within_bytes(replace(page, messages=entries[:2])) == (entries[:2], None)
+    huge = MessageEntry(messages[0], "in_context", bytes(2 * MESSAGES_BYTES))
+    assert within_bytes(replace(page, messages=(huge, *entries[1:])))[0] == (huge,)
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "hits"),
+    [
+        ("At the Café", "cafe", ["Café"]),
+        ("<b>bold</b>", "b", ["b", "b", "b"]),
+        ("start of art", "art", ["art"]),
+        ("restart", "start", ["start"]),
+        ("high water, water", '"high water"', ["high water"]),
+        ("a+b & c", "+b", ["+b"]),
+        ("Nothing.", "", []),
+        ("Nothing.", "more", []),
+    ],
+)
+def test_words_are_marked_as_they_are_searched(text: str, query: str, hits: list[str]) -> None:
+    """By their beginnings, without case and accents, and with every character of the text in its place."""
+    pieces = divide_by_hits(text, query)
+    assert "".join(piece for piece, _ in pieces) == text
+    assert [piece for piece, is_hit in pieces if is_hit] == hits
+
+
+def test_hits_are_escaped(visitor: Visitor, client: Client) -> None:
+    """Around the mark and within it."""
+    page = address(client, [user("<script>alert(1)</script> at the <img> quay")])
+    text = visitor.send(f"{page}/search", page, words="script quay").text
+    assert (
+        "&lt;<mark>script</mark>&gt;alert(1)&lt;/<mark>script</mark>&gt; at the &lt;img&gt; <mark>quay</mark>" in text
+    )
