@@ -18,6 +18,7 @@ from proxy import __version__
 from proxy.cli.bench import bench
 from proxy.cli.completion import VARIABLE, completion
 from proxy.cli.conversations import conversations
+from proxy.cli.doctor import doctor
 from proxy.cli.examples import example
 from proxy.cli.flush import flush
 from proxy.cli.models import config_option, json_option, models
@@ -110,6 +111,7 @@ def compact(config: Path | None, max_tokens: int | None, strategy: str, file: IO
 
 
 cli.add_command(serve)
+cli.add_command(doctor)
 cli.add_command(models)
 cli.add_command(conversations)
 cli.add_command(flush)

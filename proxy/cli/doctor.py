@@ -1,0 +1,70 @@
+"""The command ``tidemark doctor``: it examines whether a configuration works on this machine.
+
+``cli/main.py`` adds it to its group; ``proxy/doctor`` has the checks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from proxy.cli.models import config_option, json_option
+from proxy.cli.tables import print_json, printable
+
+if TYPE_CHECKING:
+    from proxy.doctor.findings import Finding
+
+_STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
+_WIDTH = len("warning")
+
+
+@click.command()
+@config_option
+@click.option("--offline", is_flag=True, help="Ask no upstream and no summarizer's model.")
+@json_option
+def doctor(config: Path | None, offline: bool, as_json: bool) -> None:
+    """Examine configuration, store, upstreams, clock, vocabularies and summarizer, and say how to mend what is wrong.
+
+    Each model of the list gets one request for one token, and each summarizer one short conversation.
+
+    Example: tidemark doctor --config tidemark.yaml
+    """
+    from proxy.doctor.examination import examine
+    from proxy.doctor.findings import is_usable
+
+    findings = asyncio.run(examine(config, os.environ, _show_progress, offline=offline))
+    _clear_progress()
+    if as_json:
+        print_json({"ok": is_usable(findings), "findings": [asdict(finding) for finding in findings]})
+    else:
+        for finding in findings:
+            _print(finding)
+    sys.exit(0 if is_usable(findings) else 1)
+
+
+def _print(finding: Finding) -> None:
+    plain = "NO_COLOR" in os.environ
+    status = finding.status.ljust(_WIDTH)
+    click.echo(
+        f"{status if plain else click.style(status, fg=_STYLES[finding.status])}  "
+        f"{printable(finding.check)}: {printable(finding.detail)}"
+    )
+    if finding.mend:
+        click.echo(f"{' ' * _WIDTH}  {printable(finding.mend)}")
+
+
+def _show_progress(text: str) -> None:
+    """Say on a terminal what is examined now."""
+    if sys.stderr.isatty():
+        click.echo(f"\r\x1b[2Kexamining {printable(text)} ...", nl=False, err=True)
+
+
+def _clear_progress() -> None:
+    if sys.stderr.isatty():
+        click.echo("\r\x1b[2K", nl=False, err=True)

@@ -1,0 +1,5 @@
+"""Examines whether a configuration works on this machine: store, upstreams, clock, vocabularies and summarizer.
+
+``tidemark doctor`` runs ``examination.examine`` and prints its findings. Nothing else uses this package, and no request
+passes it. The findings are facts; the command renders them.
+"""
