@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from proxy.cli.examples import example
 from proxy.cli.models import config_option, json_option
 from proxy.cli.tables import print_json, printable
 
@@ -24,7 +25,7 @@ _STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
 _WIDTH = len("warning")
 
 
-@click.command()
+@click.command(epilog=example("tidemark doctor --config tidemark.yaml"))
 @config_option
 @click.option("--offline", is_flag=True, help="Ask no upstream and no summarizer's model.")
 @json_option
@@ -32,8 +33,6 @@ def doctor(config: Path | None, offline: bool, as_json: bool) -> None:
     """Examine configuration, store, upstreams, clock, vocabularies and summarizer, and say how to mend what is wrong.
 
     Each model of the list gets one request for one token, and each summarizer one short conversation.
-
-    Example: tidemark doctor --config tidemark.yaml
     """
     from proxy.doctor.examination import examine
     from proxy.doctor.findings import is_usable

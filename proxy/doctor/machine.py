@@ -19,10 +19,15 @@ _DEFAULT_MODELS = ("gpt-4o", "gpt-4")
 
 def check_configuration(settings: Settings) -> list[Finding]:
     """Return the warnings of a configuration that could be read."""
-    name = str(settings.path or "no file, all defaults")
     warnings = [*settings.warnings, *exposure_warnings(settings)]
     if not warnings:
-        return [Finding("configuration", "ok", f"{name} can be used")]
+        return [
+            Finding(
+                "configuration",
+                "ok",
+                f"{settings.path} can be used" if settings.path else "there is no file; all values are defaults",
+            )
+        ]
     mend = "Change the named keys; docs/configuration.md explains each."
     return [Finding("configuration", "warning", warning, mend) for warning in warnings]
 
