@@ -61,16 +61,16 @@ class Plot:
         values = self.series[0].values
         if not values:
             return ""
-        base = HEIGHT - BOTTOM
-        points = [f"L{self._x(place)} {self._y(value or 0)}" for place, value in enumerate(values)]
+        base, top = HEIGHT - BOTTOM, self.top
+        points = [f"L{self._x(place)} {_y(value or 0, top)}" for place, value in enumerate(values)]
         return f"M{self._x(0)} {base}{''.join(points)}L{self._x(len(values) - 1)} {base}Z"
 
     def _path(self, values: Sequence[float | None]) -> str:
-        pieces: list[str] = []
+        pieces, top = list[str](), self.top  # once for all points: it looks at every value
         is_drawing = False
         for place, value in enumerate(values):
             if value is not None:
-                pieces.append(f"{'L' if is_drawing else 'M'}{self._x(place)} {self._y(value)}")
+                pieces.append(f"{'L' if is_drawing else 'M'}{self._x(place)} {_y(value, top)}")
                 if not is_drawing:
                     pieces.append("h0.01")  # a point of its own is seen, too
             is_drawing = value is not None
@@ -80,8 +80,9 @@ class Plot:
         steps = max(1, len(self.starts) - 1)
         return f"{LEFT + (WIDTH - 2 * LEFT) * place / steps:.1f}"
 
-    def _y(self, value: float) -> str:
-        return f"{HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * min(1.0, value / (self.top or 1)):.1f}"
+
+def _y(value: float, top: float) -> str:
+    return f"{HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * min(1.0, value / (top or 1)):.1f}"
 
 
 def _round_up(value: float) -> float:

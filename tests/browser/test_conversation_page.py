@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -9,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import HEIGHT, PHONE, check_accessible
 from tests.console.conftest import Console
-from tests.pipeline.talk import history, user
+from tests.pipeline.talk import assistant, history, user
 
 LIST = "/console/conversations"
 
@@ -46,3 +47,43 @@ def test_everybody_can_use_both_pages(console: Console, page: Page, scheme: str)
             page.set_viewport_size({"width": width, "height": HEIGHT})
             page.goto(path)
             check_accessible(page)
+
+
+def test_a_conversation_of_5000_messages_opens_and_scrolls(console: Console, page: Page) -> None:
+    """All of it is on the page, and its last message is a key away; only what is in view is laid out."""
+    lines = [json.dumps((user if number % 2 == 0 else assistant)(f"Line {number}")) for number in range(5_000)]
+    client = console.client()
+    stored = client.http.post(
+        "/tidemark/conversations/import?model=small", content="\n".join(lines), headers=client.headers()
+    ).json()
+    page.goto(f"{LIST}/{stored['id']}")
+    expect(page.locator("[data-state=in_context]")).to_have_count(5_000)
+    last = page.locator("#message-5000")
+    expect(last).not_to_be_in_viewport()
+    page.get_by_role("heading", name="Messages").click()
+    for _ in range(3):  # what comes into view is laid out then, and is higher than it was estimated
+        page.keyboard.press("End")
+        page.wait_for_timeout(200)
+    expect(last).to_be_in_viewport()
+
+
+def test_conversations_are_found_by_their_text(console: Console, page: Page) -> None:
+    """By the fields' names; the words stay in the field and are in no address, and hits are marked."""
+    client = console.client()
+    client.chat([user("Where is the harbour?")])
+    client.chat([user("Where is the lighthouse?")])
+    page.goto(LIST)
+    expect(page.get_by_role("combobox", name="Model")).to_be_visible()
+    expect(page.get_by_role("combobox", name="State")).to_be_visible()
+    field = page.get_by_role("searchbox", name="Search conversations")
+    field.fill("lighthouse")
+    field.press("Enter")
+    expect(page.get_by_text("1 conversations found among 2")).to_be_visible()
+    assert page.url.endswith(LIST)
+    expect(page.get_by_role("searchbox", name="Search conversations")).to_have_value("lighthouse")
+    check_accessible(page)
+    page.get_by_role("table").get_by_role("link").click()
+    page.get_by_role("searchbox", name="Search messages").fill("lighthouse")
+    page.get_by_role("button", name="Search").click()
+    expect(page.locator("mark")).to_have_text("lighthouse")
+    check_accessible(page)
