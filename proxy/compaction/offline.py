@@ -32,8 +32,10 @@ from proxy.core.planning.situation import (
 from proxy.core.ports import Caller, RequestCount, Route, TokenCounter
 from proxy.offload.threads import offload_if_many
 
-FILL_RETENTION_RATIO = 0.25
-"""Share of a budget that the newest messages may take; the rest is for the summary."""
+FILL_RETENTION_RATIO, SMALL_RETENTION_RATIO = 0.25, 0.10
+"""Share of a budget, and of a small budget, for the newest messages. The rest is for the summary."""
+SMALL_BUDGET_RATIO = 0.3
+"""A budget is small below this share of the request's tokens. There a fact of the summary is worth more than a turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +72,14 @@ async def compact_once(
     """Compact one request.
 
     With ``max_tokens`` the result fills that budget as far as possible: the newest messages within a quarter of it
-    stay, and the summary may take the rest. Where the summary is short, further messages stay.
+    (a tenth of a small one) stay, and the summary may take the rest. Where the summary is short, further messages stay.
 
     :raises ContextLengthExceeded: even the newest message alone is over the budget
     :raises SummaryRejected, UpstreamError: the strategy gave no usable summary
     """
     model = options.route.upstream_model
     count = await counter.count(request, model)
-    budget = _filled(options.max_tokens) if options.max_tokens is not None else budget_for(profile, None)
+    budget = _filled(options.max_tokens, count.total) if options.max_tokens is not None else budget_for(profile, None)
     if count.total <= (budget.limit if options.max_tokens is not None else budget.low_water):
         return Compacted(request.body, "", count.total, count.total, 0, options.strategy)
     policy = replace(profile.policy, enabled=True, keep_last_messages=0)
@@ -168,15 +170,19 @@ def _unsummarized(
     return Compacted(request.body, "", tokens, planned.tokens, 0, strategy)
 
 
-def _filled(max_tokens: int) -> Budget:
-    """Return a budget in which every mark is the whole of ``max_tokens``."""
+def _filled(max_tokens: int, tokens: int) -> Budget:
+    """Return a budget in which every mark is the whole of ``max_tokens``.
+
+    :param tokens: those of the request
+    """
+    retention = SMALL_RETENTION_RATIO if max_tokens < SMALL_BUDGET_RATIO * tokens else FILL_RETENTION_RATIO
     return Budget(
         window=max_tokens,
         limit=max_tokens,
         high_water=max_tokens,
         prepare_mark=max_tokens,
         low_water=max_tokens,
-        retention=int(FILL_RETENTION_RATIO * max_tokens),
+        retention=int(retention * max_tokens),
         max_summary=max_tokens // 2,
         min_tokens=0,
     )

@@ -14,8 +14,9 @@ from functools import cached_property
 from proxy.core.conversation.summary import SummaryRecipe
 from proxy.core.ports import Clock, SummaryTask, TokenCounter
 from proxy.summarizers.deadline import READING_SECONDS, UNBOUNDED, Deadline, in_thread
-from proxy.summarizers.fitting import cut_to_bound, is_large
-from proxy.summarizers.salience import Candidate, candidates_of
+from proxy.summarizers.fitting import cut_to_bound, estimated_tokens, is_large
+from proxy.summarizers.salience import FIXED_TOKENS, Candidate, candidates_of
+from proxy.summarizers.shortening import shorten
 from proxy.summarizers.transcript import join_line
 
 _EARLIER_SHARE = 0.6
@@ -25,8 +26,15 @@ _RULES_SHARE = 0.7
 _TRIES, _ENOUGH_TRIES = 12, 3
 """Tries to fill the bound: the most, and those after which any text that fits is good enough."""
 _GOOD_FILL = 0.93
+_TOP_UP_TRIES = 8
+"""Tries to add one more sentence to a text that fits, each with a count of the text."""
+_LEAST_FREE_TOKENS = 4
+_TOP_UP_TOKENS = 8192
+"""The largest bound that is topped up; a larger one loses less to its remainder than the counts would cost."""
 _LINE_TOKENS = 3.0
 """Tokens of a speaker and a line end."""
+_SHORTENED_RATIO = 1.7
+"""Tokens of the sentences that are shortened, as a multiple of the bound."""
 _NOTHING = "Nothing was said."
 
 
@@ -34,9 +42,19 @@ class ExtractiveSummarizer:
     """Keeps whole sentences. Holds no state."""
 
     def __init__(
-        self, counter: TokenCounter, *, clock: Clock = time.thread_time, reading_seconds: float = READING_SECONDS
+        self,
+        counter: TokenCounter,
+        *,
+        clock: Clock = time.thread_time,
+        reading_seconds: float = READING_SECONDS,
+        shortens: bool = True,
     ) -> None:
-        """:param clock: measures ``reading_seconds``, the most time that a large task may take"""
+        """Set the counter and the limits.
+
+        :param clock: measures ``reading_seconds``, the most time that a large task may take
+        :param shortens: whether empty words are dropped where not every sentence fits
+        """
+        self._shortens = shortens
         self._counter = counter
         self._clock = clock
         self._reading_seconds = reading_seconds
@@ -44,7 +62,7 @@ class ExtractiveSummarizer:
     @cached_property
     def recipe(self) -> SummaryRecipe:
         """Return what its summaries depend on: these rules only."""
-        return SummaryRecipe("extractive", "", version=4)
+        return SummaryRecipe("extractive", "", version=5)
 
     async def summarize(self, task: SummaryTask) -> str:
         """Return the best sentences within the bound; a large task is weighed in a thread.
@@ -61,6 +79,8 @@ class ExtractiveSummarizer:
         if not candidates:
             return cut_to_bound(_NOTHING, task, self._counter)
         ranked = _ranked(candidates)
+        if self._shortens and _needed_tokens(candidates) > task.max_tokens:
+            ranked = _shortened(ranked, _SHORTENED_RATIO * task.max_tokens, deadline)
         text = self._filled(ranked, task, deadline)
         if text and self._counter.count_text(text, task.model) < _GOOD_FILL * task.max_tokens:
             # All informative sentences are in and tokens are free: add the bulk of what tools returned.
@@ -73,21 +93,74 @@ class ExtractiveSummarizer:
     def _filled(self, ranked: Sequence[Candidate], task: SummaryTask, deadline: Deadline) -> str:
         """Return as many of the best as fit. Their tokens are estimates, which a count of the text corrects."""
         best, budget = "", float(task.max_tokens)
-        everything = sum(candidate.tokens + _LINE_TOKENS for candidate in ranked)
+        best_choice: list[Candidate] = []
+        everything = _needed_tokens(ranked)
         for attempt in range(_TRIES):
             deadline.check()
-            text = _assembled(_chosen(ranked, budget))
+            chosen = _chosen(ranked, budget)
+            text = _assembled(chosen)
             tokens = self._counter.count_text(text, task.model)
             fits = tokens <= task.max_tokens
             if fits and len(text) > len(best):
-                best = text
+                best, best_choice = text, chosen
             if not text or (fits and (tokens >= _GOOD_FILL * task.max_tokens or budget >= everything)):
                 break
             if best and attempt >= _ENOUGH_TRIES:
                 break
             # Scale the budget by the error, and a little below it where that failed before.
             budget *= task.max_tokens / tokens * (0.98 if fits else 0.98 - 0.04 * attempt)
-        return best
+        return self._topped_up(best, best_choice, ranked, task, deadline)
+
+    def _topped_up(
+        self, text: str, chosen: list[Candidate], ranked: Sequence[Candidate], task: SummaryTask, deadline: Deadline
+    ) -> str:
+        """Return the text with further sentences, one by one, as long as they fit."""
+        if not text or task.max_tokens > _TOP_UP_TOKENS:
+            return text
+        free = task.max_tokens - self._counter.count_text(text, task.model)
+        places = {candidate.place for candidate in chosen}
+        tries = 0
+        for candidate in deadline.over(ranked):
+            if free < _LEAST_FREE_TOKENS or tries >= _TOP_UP_TRIES:
+                break
+            if candidate.place in places or candidate.tokens > free:
+                continue
+            tries += 1
+            longer = _assembled([*chosen, candidate])
+            tokens = self._counter.count_text(longer, task.model)
+            if tokens <= task.max_tokens:
+                text, free = longer, task.max_tokens - tokens
+                chosen = [*chosen, candidate]
+        return text
+
+
+def _needed_tokens(candidates: Sequence[Candidate]) -> float:
+    """Return an estimate of the tokens of all candidates, each on a line of its own."""
+    return sum(candidate.tokens + _LINE_TOKENS for candidate in candidates)
+
+
+def _shortened(ranked: Sequence[Candidate], tokens: float, deadline: Deadline) -> list[Candidate]:
+    """Return the candidates ranked again, the best of them shortened.
+
+    :param tokens: the most tokens of those that are shortened; no other one has a chance to stay
+    """
+    best: list[Candidate] = []
+    for candidate in deadline.over(ranked):
+        if tokens <= 0:
+            break
+        tokens -= candidate.tokens
+        best.append(_shorter(candidate))
+    return [*_ranked(best), *ranked[len(best) :]]
+
+
+def _shorter(candidate: Candidate) -> Candidate:
+    """Return an ordinary sentence without its empty words; rules, the request and bulk stay as they are."""
+    text = shorten(candidate.text) if candidate.tier == 1 else candidate.text
+    if text == candidate.text:
+        return candidate
+    tokens = estimated_tokens(text)
+    density = candidate.density * (candidate.tokens + FIXED_TOKENS) / (tokens + FIXED_TOKENS)
+    return candidate._replace(text=text, tokens=tokens, density=density)
 
 
 def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -72,6 +72,8 @@ _CODE_STARTS = (
     "#include",
 )
 _CODE_ENDS = ("{", ";", "(", "},", "],")
+_MARKER = re.compile(r"\d{1,3}[.)]")
+"""The number of an item of a list, which a split left alone; it is no statement."""
 _NAME = re.compile(r"[ (\"'][A-Z]\w")
 _NUMBER = re.compile(r"\d\d*(?:[.,:/-]\d+)*")
 _COMMON_TEXT = """
@@ -95,8 +97,12 @@ _RARE, _UNCOMMON = 3, 10
 """Mentions up to which a word is rare, and up to which it is uncommon, in this conversation."""
 _MOST_NUMBERS = 4
 """Numbers of one sentence that count, since a table's row is not worth ten sentences."""
-_FIXED_TOKENS = 6.0
+FIXED_TOKENS = 6.0
 """Tokens that are added to a sentence's length, so that fragments of two words do not win."""
+
+
+_SAFETY, _SAFETY_WEIGHT = re.compile(r"(?:safety|security|danger|warning)\b[\w ]{0,20}:", re.IGNORECASE), 20.0
+"""Rules that their speaker labels as safety come before all other rules."""
 
 
 class Candidate(NamedTuple):
@@ -206,6 +212,8 @@ def _pieces(
         is_pasted = is_document(len(utterance.text), kinds.count("demand"))
         is_carried = utterance.speaker in ("Rule", REQUEST)
         for (text, bulk, words), kind in zip(parts, kinds, strict=True):
+            if _MARKER.fullmatch(text):
+                continue
             rule = is_carried or kind == "directive" or (kind == "demand" and not is_pasted)
             yield _Piece(utterance.speaker, text, line, line < len(old), bulk, words, rule)
 
@@ -260,9 +268,11 @@ def _weigh(piece: _Piece, place: int, weights: dict[str, float], age: float) -> 
     elif text.startswith(_CODE_STARTS) or text.endswith(_CODE_ENDS):
         weight *= 0.5
     # An earlier summary kept the best of its time; among equal sentences the newer one matters more.
-    weight *= 1.4 if piece.earlier else 1.0 + 0.15 * age
+    weight *= 1.4 if piece.earlier else 1.0 + 0.35 * age
+    if tier == 0 and _SAFETY.match(text):
+        weight *= _SAFETY_WEIGHT
     tokens = estimated_tokens(text)
-    density = weight / (tokens + _FIXED_TOKENS)
+    density = weight / (tokens + FIXED_TOKENS)
     return Candidate(piece.speaker, text, piece.line, place, tier, density, tokens, piece.earlier)
 
 

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from proxy.summarizers.idioms import without_idioms
+
 SENTENCE_CHARS = 320
 """The most characters of a sentence, about 80 tokens."""
 _CLIPPED_CHARS = SENTENCE_CHARS // 2
@@ -225,7 +227,7 @@ def rule_kind(sentence: str, words: Sequence[str]) -> RuleKind | None:
     if _RULE_WORDS.isdisjoint(words):
         return None
     body = sentence[label.end() :] if label else sentence
-    plain = " " + body.lower()
+    plain = without_idioms(" " + body.lower())
     directive = _RULE_START.match(plain, 1) or _DIRECTIVE.search(plain)
     if not (directive or _DEMAND.search(plain)) or _NO_RULE.search(plain):
         return None
