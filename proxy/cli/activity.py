@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from http.client import HTTPException, HTTPResponse
 from typing import Any
 
-from proxy.cli.http_client import ServerRefusal, connect
+from proxy.cli.http_client import ASK_SECONDS, ServerRefusal, connect
 from proxy.cli.metrics_text import Histogram, MetricsReading, read_metrics
 
-ASK_SECONDS = 5.0
 LISTEN_SECONDS = 40.0
 """The longest silence of the event stream; the server sends a comment every 15 s."""
 RETRY_SECONDS = 2.0
@@ -59,12 +58,15 @@ class WatchedServer:
 
     url: str
     headers: Mapping[str, str]
+    operator: bool = False
+    """Whether the credential is the operator's token."""
 
     @classmethod
     def of(cls, url: str, environ: Mapping[str, str]) -> WatchedServer:
         """Return a server that is asked as the operator where the environment has the token, else as a client."""
-        key = environ.get("TIDEMARK_ADMIN_TOKEN") or environ.get("OPENAI_API_KEY")
-        return cls(url, {"authorization": f"Bearer {key}"} if key else {})
+        token = environ.get("TIDEMARK_ADMIN_TOKEN")
+        key = token or environ.get("OPENAI_API_KEY")
+        return cls(url, {"authorization": f"Bearer {key}"} if key else {}, operator=bool(token))
 
     def get(self, path: str) -> bytes:
         """Return the body of a page.
@@ -159,8 +161,11 @@ class Watcher:
         try:
             return self._server.get_json(path)
         except StatusRefusal as refusal:
-            needs_token = refusal.status in WITHOUT_RIGHTS
-            mend = "set TIDEMARK_ADMIN_TOKEN" if needs_token else f"the server answered with {refusal.status}"
+            mend = f"the server answered with {refusal.status}"
+            if refusal.status in WITHOUT_RIGHTS:
+                mend = (
+                    "the server refuses TIDEMARK_ADMIN_TOKEN" if self._server.operator else "set TIDEMARK_ADMIN_TOKEN"
+                )
             notes.append(f"no {what}: {mend}")
             return None
 

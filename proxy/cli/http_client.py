@@ -1,4 +1,4 @@
-"""Asks a running server over HTTP, for ``tidemark conversations`` and ``tidemark top``.
+"""Asks a running server over HTTP, for ``tidemark conversations``, ``top`` and ``wrap``.
 
 It uses the standard library's client, because loading a larger one takes longer than the request.
 """
@@ -16,10 +16,13 @@ from urllib.parse import urlsplit
 import click
 
 from proxy.cli.models import config_option
+from proxy.cli.run_file import read
 from proxy.core.errors import TidemarkError
 
 F = TypeVar("F", bound=Callable[..., Any])
 TIMEOUT_SECONDS = 60.0
+ASK_SECONDS = 5.0
+"""For small pages, which a server that runs answers at once."""
 PIECE_BYTES = 65_536
 URL_EXAMPLE = "--url must be something like http://127.0.0.1:8787."
 
@@ -52,6 +55,30 @@ def connect(url: str, timeout_seconds: float) -> tuple[HTTPConnection, str]:
         raise click.UsageError(URL_EXAMPLE)
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     return kind(host, port, timeout=timeout_seconds), parts.path.rstrip("/")
+
+
+def page(url: str, path: str) -> str | None:
+    """Return a page that needs no credential; None where nobody answers with 200."""
+    try:
+        connection, prefix = connect(url, ASK_SECONDS)
+    except click.UsageError:
+        return None
+    try:
+        connection.request("GET", prefix + path)
+        answer = connection.getresponse()
+        text = answer.read().decode("utf-8", "replace")
+    except (OSError, HTTPException, UnicodeError):
+        return None
+    else:
+        return text if answer.status == 200 else None
+    finally:
+        connection.close()
+
+
+def running_url(folder: Path) -> str | None:
+    """Return the address that the data folder's run file names; None where nobody answers there."""
+    running = read(folder)
+    return running.url if running is not None and page(running.url, "/health/liveliness") is not None else None
 
 
 def request(

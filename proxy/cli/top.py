@@ -21,12 +21,13 @@ import click
 from proxy.cli.activity import EVENT_KINDS, EVENTS, Activity, WatchedServer, Watcher, listen
 from proxy.cli.activity_page import plain_page, styled_page
 from proxy.cli.examples import example
-from proxy.cli.http_client import ServerRefusal, configured_url, url_option
+from proxy.cli.http_client import ServerRefusal, configured_url, running_url, url_option
 from proxy.cli.models import config_option, json_option
-from proxy.cli.run_file import read
 from proxy.cli.tables import print_json
 
 REFRESH_SECONDS = 1.0
+BURST_SECONDS = 0.5
+"""The shortest time between two readings, because live events come in bursts."""
 QUITTING_KEYS = ("q", "Q", "\x1b", "\x04")
 """q, Escape, Ctrl-D; arrow keys begin with Escape, too, and mean nothing here."""
 
@@ -60,15 +61,7 @@ def _running_url(config: Path | None) -> str:
     """Return the address of the server that the data folder's run file names, else the configuration's."""
     from proxy.config import load
 
-    running = read(load(config, os.environ).data_dir)
-    if running is not None:
-        try:
-            WatchedServer(running.url, {}).get("/health/liveliness")
-        except ServerRefusal:
-            pass  # a crash left its file behind
-        else:
-            return running.url
-    return configured_url(config)
+    return running_url(load(config, os.environ).data_dir) or configured_url(config)
 
 
 class _Latest:
@@ -122,7 +115,7 @@ def _refresh(
         wake()
         due.wait(REFRESH_SECONDS)
         due.clear()
-        ended.wait(REFRESH_SECONDS / 4)  # events come in bursts
+        ended.wait(BURST_SECONDS)
 
 
 def _take(event: Mapping[str, Any], latest: _Latest, due: threading.Event) -> None:

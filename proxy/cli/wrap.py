@@ -14,21 +14,18 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import click
 
 from proxy.cli.examples import example
+from proxy.cli.http_client import page, running_url
 from proxy.cli.models import config_option
-from proxy.cli.run_file import read
 from proxy.core.errors import TidemarkError
 
 EXIT_NOT_FOUND = 127
 EXIT_NOT_EXECUTABLE = 126
 """Exit codes of a command that cannot be run, as shells have them."""
-ASK_SECONDS = 5.0
 _COUNTS = re.compile(r"^(tidemark_[a-z_]+_total)(?:\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE)
 REQUESTS, SENT, SAVED, COMPACTIONS = (
     f"tidemark_{name}_total" for name in ("requests", "tokens_before", "tokens_saved", "compactions")
@@ -86,11 +83,11 @@ def addresses(url: str) -> Mapping[str, str]:
 
 def counts(url: str) -> Mapping[str, int] | None:
     """Return the sums of a server's counters by their names; None where it does not answer."""
-    page = _get(url, "/metrics")
-    if page is None:
+    metrics = page(url, "/metrics")
+    if metrics is None:
         return None
     sums: dict[str, int] = {}
-    for name, value in _COUNTS.findall(page):
+    for name, value in _COUNTS.findall(metrics):
         sums[name] = sums.get(name, 0) + int(float(value))
     return sums
 
@@ -107,9 +104,9 @@ def _server(config: Path | None) -> Iterator[str]:
     from proxy.config import load
     from proxy.demo.children import HOST, ChildError, child, free_port
 
-    running = read(load(config, os.environ).data_dir)
-    if running is not None and _get(running.url, "/health/liveliness") is not None:
-        yield running.url
+    running = running_url(load(config, os.environ).data_dir)
+    if running is not None:
+        yield running
         return
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidemark-wrap-")))
@@ -144,19 +141,3 @@ def _run(command: Sequence[str], environ: Mapping[str, str]) -> int:
         for number, handler in before.items():
             signal.signal(number, handler)
     return code if code >= 0 else 128 - code
-
-
-def _get(url: str, path: str) -> str | None:
-    """Return a page of a server; None where it does not answer with 200."""
-    place = urlsplit(url)
-    connection = HTTPConnection(place.hostname or "", place.port, timeout=ASK_SECONDS)
-    try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        text = answer.read().decode("utf-8", "replace")
-    except (OSError, HTTPException, UnicodeError):
-        return None
-    else:
-        return text if answer.status == 200 else None
-    finally:
-        connection.close()

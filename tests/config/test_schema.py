@@ -36,6 +36,8 @@ URLS = (
     "redis+cluster://h", "redis+cluster://u:p@a:1,b,[::1]:3/0", "redis+cluster://a:1,b:0", "redis+cluster://a,,b",
     "redis+cluster://,", "rediss+cluster://a:00,b", "redis://",
     "unix:///run/s", "unix://", "unix:/run/s", "unix:s", "embedded", "Embedded",
+    "redis+cluster://a:1,b:2/0", "redis+sentinel://u:p@a,b/name", "redis+cluster://a,,b", "redis+sentinel://a:0,b",
+    "redis+cluster://a:1,b:2", "redis://a,b", "redis+cluster://a:1,b:0",
 )  # fmt: skip
 HEADERS = ("x-user-id", "X-User-Id", "host", "Host", " content-length ", "X-Tidemark-Tenant", "x user", "über", "a:b")
 WORDS = ("auto", "null", "off", "own", "chat", "clip", "hybrid", "general", "./mine.md", "mine.txt", "mine.pdf", "a/b")

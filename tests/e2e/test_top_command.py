@@ -261,6 +261,12 @@ class TestPipe:
         assert activity["last_hour"]["window"] == 3600
         assert 0.5 < activity["rate_seconds"] < WAIT_SECONDS
 
+    def test_a_wrong_token_is_named(self, tidemark: Tidemark) -> None:
+        """The metrics are shown all the same."""
+        activity = json.loads(tidemark.top("--json", TIDEMARK_ADMIN_TOKEN="another").stdout)
+        assert "no figures of the last hour: the server refuses TIDEMARK_ADMIN_TOKEN" in activity["notes"]
+        assert activity["totals"]["requests"] >= 1
+
     def test_nobody_there_is_an_error_with_its_mend(self, tidemark: Tidemark, tmp_path: Path) -> None:
         """Exit code 1 and one line; so it is where a crash left its run file."""
         (tmp_path / NAME).write_text(json.dumps({"url": "http://127.0.0.1:9", "pid": 1}))
