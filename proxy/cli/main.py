@@ -21,6 +21,7 @@ from proxy.cli.conversations import conversations
 from proxy.cli.doctor import doctor
 from proxy.cli.examples import example
 from proxy.cli.flush import flush
+from proxy.cli.init import init
 from proxy.cli.models import config_option, json_option, models
 from proxy.cli.schema import schema
 from proxy.cli.serve import serve
@@ -110,6 +111,7 @@ def compact(config: Path | None, max_tokens: int | None, strategy: str, file: IO
     _run_offline(config, run)
 
 
+cli.add_command(init)
 cli.add_command(serve)
 cli.add_command(doctor)
 cli.add_command(models)

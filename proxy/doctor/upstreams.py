@@ -54,7 +54,7 @@ async def check_upstreams(parts: Parts, caller: Caller, progress: Progress) -> l
             return [offered]
         routes.append(await parts.upstream.resolve(offered))
     if not routes and not findings:
-        mend = "Name models in model_list, or an upstream by TIDEMARK_UPSTREAM."
+        mend = "Name models in model_list, or an upstream by TIDEMARK_UPSTREAM; `tidemark init` writes a file."
         return [Finding("upstream", "warning", _NEVER_SEEN, mend)]
     slots = asyncio.Semaphore(_CONCURRENT)
 

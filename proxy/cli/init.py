@@ -1,0 +1,52 @@
+"""The command ``tidemark init``: it writes a first configuration for what it finds on this machine.
+
+``cli/main.py`` adds it to its group.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from proxy.cli.examples import example
+from proxy.cli.local_servers import local_servers
+from proxy.cli.starter_file import providers_with_keys, starter_file
+
+DEFAULT_FILE = "tidemark.yaml"
+STANDARD_OUTPUT = "-"
+
+
+@click.command(epilog=example("tidemark init", "tidemark init --output - > /etc/tidemark.yaml"))
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, allow_dash=True),
+    default=DEFAULT_FILE,
+    show_default=True,
+    help="The file to write; - is standard output.",
+)
+@click.option("--force", is_flag=True, help="Overwrite a file that exists.")
+def init(output: str, force: bool) -> None:
+    """Write a configuration for the provider keys in the environment and the local servers that answer."""
+    path = Path(output)
+    if output != STANDARD_OUTPUT and path.exists() and not force:
+        message = f"{output} exists and was left as it is. Name another file by --output, or overwrite it by --force."
+        raise click.ClickException(message)
+    providers, servers = providers_with_keys(os.environ), local_servers()
+    text = starter_file(providers, servers)
+    for line in (
+        *(f"{provider.name}: the key in {provider.variable}" for provider in providers),
+        *(f"{server.name} at {server.base_url}: {len(server.models)} models" for server in servers),
+    ):
+        click.echo(f"found {line}", err=True)
+    if output == STANDARD_OUTPUT:
+        click.echo(text, nl=False)
+        return
+    try:
+        with path.open("w" if force else "x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise click.ClickException(f"{output} cannot be written: {error.strerror}.") from error
+    click.echo(f"{output} is written. Next: tidemark doctor --config {output}", err=True)
+    click.echo(f"      and then: tidemark serve --config {output}", err=True)
