@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from proxy.archive.finding import FoundConversations
 from proxy.archive.pages import (
     ContextSnapshot,
     ConversationList,
@@ -32,6 +33,22 @@ def conversation_list(page: ConversationList) -> JsonObject:
         "object": "list",
         **_paged([_conversation(record) for record in page.conversations], page.next_cursor),
     }
+    if page.unreadable:
+        fields["unreadable"] = list(page.unreadable)
+    return fields
+
+
+def found_conversations(page: FoundConversations) -> JsonObject:
+    """Return a page of a search over conversations as JSON."""
+    rows: list[JsonObject] = [
+        {
+            **_conversation(row.record),
+            "summarized_messages": row.summarized_messages,
+            "usage_percent": None if row.usage is None else row.usage.percent,
+        }
+        for row in page.conversations
+    ]
+    fields: JsonObject = {"object": "list", **_paged(rows, page.older_cursor), "searched": page.searched}
     if page.unreadable:
         fields["unreadable"] = list(page.unreadable)
     return fields

@@ -5,7 +5,7 @@ A tenant reaches its own conversations with its credential; the admin token reac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -13,6 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from proxy.archive import ContextView, ConversationFinder, ConversationReader, Transfer
+from proxy.archive.finding import Wanted
 from proxy.archive.summarize import ManualCompaction, ManualSummary, SummarizeRequest
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import InvalidRequest
@@ -24,6 +25,7 @@ from proxy.server.conversation_json import (
     conversation_list,
     conversation_page,
     deleted_conversation,
+    found_conversations,
     imported_conversation,
     search_page,
     summary_page,
@@ -38,6 +40,8 @@ MAX_QUERY_CHARACTERS = 1000
 JSON_LINES = "application/jsonl"
 MAX_SUMMARIZE_BYTES = 65_536
 """The largest body of ``POST .../summarize``."""
+SEARCH_MEMBERS = ("query", "model", "state")
+"""Members that the body of ``POST /tidemark/conversations/search`` may have."""
 SUMMARIZE_MEMBERS = ("retention_tokens", "regenerate", "model")
 """Members that the body of ``POST .../summarize`` may have; any other is an error, so that a typing error shows."""
 NOTHING_TO_SUMMARIZE = "nothing_to_summarize"
@@ -65,6 +69,7 @@ class ConversationEndpoints:
         return [
             Route(conversations, with_error_envelope(self._list), methods=["GET"]),
             Route(f"{conversations}/import", with_error_envelope(self._import), methods=["POST"]),
+            Route(f"{conversations}/search", with_error_envelope(self._find), methods=["POST"]),
             Route(conversation, with_error_envelope(self._describe), methods=["GET"]),
             Route(conversation, with_error_envelope(self._delete), methods=["DELETE"]),
             Route(f"{conversation}/context", with_error_envelope(self._context), methods=["GET"]),
@@ -77,6 +82,13 @@ class ConversationEndpoints:
     async def _list(self, request: Request) -> Response:
         return to_json(
             conversation_list(await self.reading.conversations(self.access.caller(request), page_of(request)))
+        )
+
+    async def _find(self, request: Request) -> Response:
+        body = await read_plain_body(request, MAX_SUMMARIZE_BYTES)
+        wanted = _wanted(read_members(body) if body.strip() else {})
+        return to_json(
+            found_conversations(await self.finding.find(self.access.caller(request), page_of(request), wanted))
         )
 
     async def _describe(self, request: Request) -> Response:
@@ -139,13 +151,7 @@ def _summarize_request(conversation: str, fields: Mapping[str, bytes]) -> Summar
 
     :raises InvalidRequest: a member is unknown or of another type
     """
-    unknown = next((name for name in fields if name not in SUMMARIZE_MEMBERS), None)
-    if unknown is not None:
-        raise InvalidRequest(
-            f"Unknown parameter: {unknown[:80]!r}; use {', '.join(SUMMARIZE_MEMBERS)}.",
-            param=unknown[:80],
-            code="unknown_parameter",
-        )
+    _check_members(fields, SUMMARIZE_MEMBERS)
     values = {name: decode_value(raw, name) for name, raw in fields.items()}
     retention, regenerate, model = (values.get(name) for name in SUMMARIZE_MEMBERS)
     if retention is not None and (isinstance(retention, bool) or not isinstance(retention, int) or retention < 0):
@@ -153,6 +159,33 @@ def _summarize_request(conversation: str, fields: Mapping[str, bytes]) -> Summar
     if regenerate is not None and not isinstance(regenerate, bool):
         raise _wrong_type("regenerate", "true or false")
     return SummarizeRequest(conversation, retention, bool(regenerate), None if model is None else checked_model(model))
+
+
+def _check_members(fields: Mapping[str, bytes], names: Sequence[str]) -> None:
+    unknown = next((name for name in fields if name not in names), None)
+    if unknown is not None:
+        raise InvalidRequest(
+            f"Unknown parameter: {unknown[:80]!r}; use {', '.join(names)}.",
+            param=unknown[:80],
+            code="unknown_parameter",
+        )
+
+
+def _wanted(fields: Mapping[str, bytes]) -> Wanted:
+    """Read the body of ``POST /tidemark/conversations/search``.
+
+    :raises InvalidRequest: a member is unknown, of another type or too long
+    """
+    _check_members(fields, SEARCH_MEMBERS)
+    texts: dict[str, str] = {}
+    for name, raw in fields.items():
+        value = decode_value(raw, name)
+        if not isinstance(value, str):
+            raise _wrong_type(name, "a string")
+        if len(value) > MAX_QUERY_CHARACTERS:
+            raise InvalidRequest(f"'{name}' must be at most {MAX_QUERY_CHARACTERS} characters.", param=name)
+        texts[name] = value.strip()
+    return Wanted(texts.get("model", ""), texts.get("state", ""), texts.get("query", ""))
 
 
 def _wrong_type(name: str, expected: str) -> InvalidRequest:
