@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from proxy.cli.activity import Activity
 
 CONVERSATION_HEADS = ("conversation", "model", "messages", "tokens", "summaries", "last used")
-MODEL_HEADS = ("model", "requests", "first byte p50", "p95", "whole answer p50", "p95")
-RESERVED_LINES = 3
-"""The lines beneath the tables: an empty one, the notes, the keys."""
+MODEL_HEADS = ("model", "requests", "first p50", "p95", "whole p50", "p95")
+"""The latencies are the times until the first byte of an answer, and until its last."""
+FOOT_LINES = 2
+"""The lines beneath the tables: the notes, and the keys."""
 EVENT_LINES = 4
+ID_CHARACTERS = 12
+"""Of an id on a full screen; the plain page has it whole, to be copied."""
 
 
 def headline(activity: Activity) -> list[str]:
@@ -75,16 +78,18 @@ def styled_page(activity: Activity, problem: str, size: tuple[int, int], *, has_
         file=io.StringIO(), width=columns, force_terminal=True, no_color=not has_colors, color_system="standard"
     )
     head, *figures = headline(activity)
+    figures = figures[: max(1, height // 5)]  # a low terminal shows conversations rather than sums
     parts: list[RenderableType] = [Text(head, style="bold"), *map(Text, figures), Text("")]
-    parts += [_table(MODEL_HEADS, model_rows(activity)[: max(1, height // 5)]), Text("")]
-    events = [Text(event_line(event), style="cyan") for event in activity.events[-EVENT_LINES:]]
-    used = sum(len(console.render_lines(part)) for part in parts)
-    space = max(0, height - used - len(events) - RESERVED_LINES - 1)
-    parts += [_table(CONVERSATION_HEADS, conversation_rows(activity)[:space]), *events]
-    body = [line for part in parts for line in _rendered(console, part)][: height - 2]
+    parts += [_table(MODEL_HEADS, model_rows(activity)[: max(1, height // 6)]), Text("")]
+    events = [Text(event_line(event), style="cyan") for event in activity.events[-EVENT_LINES:]][: height // 8]
+    body = [line for part in parts for line in _rendered(console, part)]
+    space = max(0, height - len(body) - len(events) - FOOT_LINES - 1)
+    for part in (_table(CONVERSATION_HEADS, conversation_rows(activity, ID_CHARACTERS)[:space]), *events):
+        body += _rendered(console, part)
+    body = body[: height - FOOT_LINES]
     notes = problem or "; ".join(activity.notes)
     foot = [Text(printable(notes), style="red" if problem else "dim"), Text("q quits", style="dim")]
-    filled = [*body, *[""] * (height - 2 - len(body))]
+    filled = [*body, *[""] * (height - FOOT_LINES - len(body))]
     return [*filled, *(_rendered(console, line)[0] for line in foot)]
 
 
@@ -100,11 +105,14 @@ def model_rows(activity: Activity) -> list[list[str]]:
     ]
 
 
-def conversation_rows(activity: Activity) -> list[list[str]]:
-    """Return the cells of the conversations' table, the one used last first."""
+def conversation_rows(activity: Activity, id_characters: int | None = None) -> list[list[str]]:
+    """Return the cells of the conversations' table, the one used last first.
+
+    :param id_characters: how much of an id is shown; None for all of it
+    """
     return [
         [
-            printable(str(entry["name"] or entry["id"])),
+            printable(str(entry["name"] or entry["id"][:id_characters])),
             printable(str(entry["model"])),
             f"{entry['messages']:,}",
             f"{entry['tokens']:,}",

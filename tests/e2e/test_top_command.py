@@ -201,6 +201,17 @@ class TestTerminal:
             os.write(shown.master, b"q")
             assert shown.end() == 0
 
+    def test_a_small_terminal_still_shows_a_conversation(self, tidemark: Tidemark) -> None:
+        """Sums give way to it, and an id is cut; the table in a pipe has the whole id."""
+        newest = json.loads(tidemark.top("--json").stdout)["conversations"][0]["id"]
+        with terminal(tidemark, columns=80, lines=14) as shown:
+            shown.wait_for("last used")
+            shown.wait_for(newest[:12])
+            assert newest not in shown.text
+            os.write(shown.master, b"q")
+            assert shown.end() == 0
+        assert newest in tidemark.top().stdout
+
     def test_a_new_conversation_appears(self, tidemark: Tidemark) -> None:
         """A live event brings it at once."""
         with terminal(tidemark) as shown:
