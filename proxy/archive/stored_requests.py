@@ -53,7 +53,7 @@ class StoredRequests:
         context = await self._pipeline.identify(request, caller or NO_CREDENTIAL, controls, place=place)
         if context.stored.degraded:
             raise StoreUnavailable("The conversation store does not answer.")
-        return replace(context, conversation=record.id)
+        return replace(context, conversation=record.id, owner=record.owner or "")
 
     async def has_key(self, context: RequestContext) -> bool:
         """Return whether the configuration has a key for the summarizer's model, so that the operator can ask it."""

@@ -17,7 +17,6 @@ from proxy.compaction.storing import StoredSummary, SummaryStorage
 from proxy.compaction.values import CompactionOrder, CompactionResult, NotSummarized, Summarized, Trigger
 from proxy.compaction.writer import SummaryWriter
 from proxy.core.conversation.messages import Message
-from proxy.core.conversation.prefix import owner_of
 from proxy.core.conversation.summary import PrefixSummary, Strategy, SummaryRecipe, render_summary
 from proxy.core.errors import SummaryOutdated, TidemarkError
 from proxy.core.events import (
@@ -91,7 +90,7 @@ class Compactor:
                 strategy,
                 plan.covered,
                 plan.replaced_tokens,
-                owner_of(order.caller.fingerprint),
+                order.owner,
                 trigger.value,
             )
         )
@@ -255,7 +254,7 @@ class Compactor:
                 plan.replaced_tokens,
                 reason,
                 self._writer.timer() - run.started,
-                owner_of(order.caller.fingerprint),
+                order.owner,
                 run.trigger.value,
             )
         )
@@ -269,7 +268,7 @@ class Compactor:
         plan = order.plan
         about = (order.conversation, order.profile.name, summary.made_by, summary.covered)
         before, after = plan.rest_tokens + plan.replaced_tokens, plan.rest_tokens + tokens
-        seconds, owner = self._writer.timer() - run.started, owner_of(order.caller.fingerprint)
+        seconds, owner = self._writer.timer() - run.started, order.owner
         match run.trigger:
             case Trigger.PREPARATION:
                 replaced = plan.replaced_tokens

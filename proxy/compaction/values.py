@@ -44,6 +44,8 @@ class CompactionOrder:
     route: Route
     caller: Caller
     cause: Cause
+    owner: str = ""
+    """Who hears of the compaction (``/tidemark/events``)."""
     degraded: bool = False
     """Whether the store does not answer. Then a deterministic strategy writes the same summary for the same request."""
     request: ModelRequest | None = None

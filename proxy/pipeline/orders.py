@@ -6,6 +6,7 @@ The step ``fit`` and compaction by hand give orders to the compactor, which know
 from __future__ import annotations
 
 from proxy.compaction.values import CompactionOrder
+from proxy.core.conversation.prefix import owner_of
 from proxy.core.planning.situation import Compact, SwapSummary
 from proxy.pipeline.values import RequestContext
 
@@ -22,6 +23,7 @@ def order_of(context: RequestContext, planned: Compact) -> CompactionOrder:
         profile=context.profile,
         route=context.route,
         caller=context.caller,
+        owner=context.owner or owner_of(context.caller.fingerprint),
         cause="manual" if context.controls.mode == "force" else "automatic",
         degraded=context.stored.degraded,
         request=context.request,

@@ -116,6 +116,8 @@ class RequestContext:
     """The same request as it came, where tool results were clipped since."""
     put_in_use: PrefixSummary | None = None
     """The summary that an earlier attempt of this very request put into use."""
+    owner: str = ""
+    """Whose conversation it is, where somebody else may ask (the operator); empty for the caller's own."""
 
     @property
     def budget(self) -> Budget:

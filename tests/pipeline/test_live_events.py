@@ -224,3 +224,17 @@ def test_a_summary_that_a_person_replaces_is_told(operator: Callable[[], Client]
         assert admin.http.post(path, json={"text": "By a person."}, headers=admin.headers()).status_code == 200
         wait_until(lambda: "conversation.updated" in listener.kinds(), WAIT_SECONDS)
         assert listener.events[-1][2] == {"conversation": conversation}
+
+
+def test_a_compaction_by_the_operators_hand_is_told_to_the_tenant(operator: Callable[[], Client]) -> None:
+    """It is the tenant's conversation, whoever asks; another tenant hears nothing."""
+    admin = operator()
+    client = Client(admin.http, "the tenant of the talk")
+    conversation = client.chat(history(6)).headers["x-tidemark-conversation"]
+    path = f"/tidemark/conversations/{conversation}/summarize"
+    with listening(client) as listener, listening(admin, "another tenant") as other:
+        done = admin.http.post(path, json={"retention_tokens": 0}, headers=admin.headers())
+        assert done.status_code == 200, done.text
+        assert listener.wait_for("compaction.finished")["conversation"] == conversation
+        assert "compaction.started" in listener.kinds()
+        assert "compaction.finished" not in other.kinds()
