@@ -12,7 +12,7 @@ CLIENTS_COMPILE := $(BIN)/uv --no-config pip compile --quiet --universal --pytho
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity-kit bench-growth bench-lag bench-console bench-replay bench-instructions bench-structure test-demo test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet check format lock lock-clients clean
+.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity-kit bench-growth bench-lag bench-console bench-replay bench-failover bench-instructions bench-structure test-demo test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet check format lock lock-clients clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -83,6 +83,9 @@ bench-pace: $(VENV)/dev.stamp ## Measure what Tidemark adds to each event of a p
 
 bench-uploads: $(VENV)/dev.stamp ## Measure how much memory uploads of 500 MB take; ARGS="--megabytes 64"
 	@$(BIN)/python -m benchmarks.uploads $(ARGS)
+
+bench-failover: $(VENV)/dev.stamp ## Kill primaries of a cluster: how long conversations do without the store, what is lost; ARGS="--node-timeout 2000"
+	@PYTHONPATH=. $(BIN)/python -m benchmarks.failover $(ARGS)
 
 bench-turns: $(VENV)/dev.stamp ## Run a conversation of 24 turns: count its summaries and what stays
 	@PYTHONPATH=. $(BIN)/python benchmarks/turns.py $(ARGS)

