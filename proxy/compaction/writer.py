@@ -149,6 +149,7 @@ class SummaryWriter:
             route=order.route,
             caller=order.caller,
             timeout_seconds=seconds,
+            shorten_sentences=order.profile.policy.shorten_sentences,
             live=cached_prefix(order.request, plan, order.profile) if order.request else None,
         )
         return await write_summary(summarizer, task, plan.covered, self._counter)

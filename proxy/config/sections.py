@@ -110,6 +110,8 @@ class CompactionSettings:
         default=("chat",), metadata=takes(kinds.several(kinds.choice(DialectName)))
     )
     """The client formats in which it does. Chat completions alone, because agents speak the others."""
+    shorten_sentences: bool = field(default=True, metadata=takes(kinds.flag()))
+    """Whether ``extractive`` drops empty words where not every sentence fits; off, it keeps sentences whole."""
     calibrate: bool = field(default=False, metadata=takes(kinds.flag()))
     """Learn a factor from the provider's own counts. Off, because FR-1.1.5 decides by local counts only."""
     summarizer: SummarizerSettings = field(default_factory=SummarizerSettings)

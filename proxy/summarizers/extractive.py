@@ -33,7 +33,7 @@ _TOP_UP_TOKENS = 8192
 """The largest bound that is topped up; a larger one loses less to its remainder than the counts would cost."""
 _LINE_TOKENS = 3.0
 """Tokens of a speaker and a line end."""
-_SHORTENED_RATIO = 1.7
+_SHORTENED_RATIO = 1.4
 """Tokens of the sentences that are shortened, as a multiple of the bound."""
 _NOTHING = "Nothing was said."
 
@@ -47,14 +47,8 @@ class ExtractiveSummarizer:
         *,
         clock: Clock = time.thread_time,
         reading_seconds: float = READING_SECONDS,
-        shortens: bool = True,
     ) -> None:
-        """Set the counter and the limits.
-
-        :param clock: measures ``reading_seconds``, the most time that a large task may take
-        :param shortens: whether empty words are dropped where not every sentence fits
-        """
-        self._shortens = shortens
+        """:param clock: measures ``reading_seconds``, the most time that a large task may take"""
         self._counter = counter
         self._clock = clock
         self._reading_seconds = reading_seconds
@@ -79,7 +73,7 @@ class ExtractiveSummarizer:
         if not candidates:
             return cut_to_bound(_NOTHING, task, self._counter)
         ranked = _ranked(candidates)
-        if self._shortens and _needed_tokens(candidates) > task.max_tokens:
+        if task.shorten_sentences and _needed_tokens(candidates) > task.max_tokens:
             ranked = _shortened(ranked, _SHORTENED_RATIO * task.max_tokens, deadline)
         text = self._filled(ranked, task, deadline)
         if text and self._counter.count_text(text, task.model) < _GOOD_FILL * task.max_tokens:

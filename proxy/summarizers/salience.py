@@ -29,7 +29,7 @@ from proxy.summarizers.signals import (
     without_lead,
     words_of,
 )
-from proxy.summarizers.superseding import answer_language
+from proxy.summarizers.superseding import answer_language, without_value
 from proxy.summarizers.transcript import CALLED, EARLIER, Utterance, read_back, utterances
 
 _LEDGER = frozenset(
@@ -182,6 +182,13 @@ def _in_force(candidates: Sequence[Candidate]) -> list[Candidate]:
         place for place, candidate in enumerate(candidates) if candidate.tier == 0 and answer_language(candidate.text)
     }
     replaced = languages - {max(languages, default=-1)}  # the newest rule holds
+    newest: dict[str, int] = {}
+    for place, candidate in enumerate(candidates):
+        # A statement that its speaker set apart, by a label or as a rule; others may be rows of one list.
+        is_apart = candidate.tier == 0 or (candidate.tier == 1 and is_labelled(candidate.text))
+        if is_apart and (statement := without_value(candidate.text)) is not None:
+            replaced |= {newest[statement]} if statement in newest else set()
+            newest[statement] = place
     return [candidate for place, candidate in enumerate(candidates) if place not in replaced]
 
 

@@ -1,10 +1,13 @@
-"""Recognizes rules that a newer rule replaces: the language in which the user wants answers.
+"""Recognizes statements that a newer one replaces: the language of answers, and the same words with another value.
 
-``ledger`` and ``salience`` use it. Only these rules are recognized without a model: two of them cannot hold at once,
-and a sentence that says anything beside the language (a condition, an exception, another matter) is no such rule.
+``ledger`` and ``salience`` use it. Only these are recognized without a model: two of them cannot hold at once. A rule
+on the language that says anything beside it (a condition, an exception, another matter) is none, and a statement with
+another value must be the same in every other word.
 """
 
 from __future__ import annotations
+
+import re
 
 from proxy.summarizers.signals import words_of
 
@@ -26,6 +29,8 @@ auf bitte immer ab jetzt nur mir en toujours désormais siempre ahora a partir d
 """
 _BESIDE = frozenset(_BESIDE_TEXT.split())
 _MOST_WORDS = 14
+_VALUE = re.compile(r"(?<=\b(?:is|to) )[$€£]?\w{0,20}\d[\w.,:-]{0,20}(?<=\w)")
+"""A value: the word with a digit after "is" or "to"."""
 
 
 def answer_language(sentence: str) -> str | None:
@@ -35,3 +40,12 @@ def answer_language(sentence: str) -> str | None:
     if len(languages) != 1 or len(words) > _MOST_WORDS or _ANSWER.isdisjoint(words):
         return None
     return languages[0] if all(word in _BESIDE or word in _ANSWER or word == languages[0] for word in words) else None
+
+
+def without_value(sentence: str) -> str | None:
+    """Return a statement with a mark for its value; None where it has no value or more than one.
+
+    "The cap is $500 in all." and "The cap is $700 in all." give the same text.
+    """
+    values = _VALUE.findall(sentence)
+    return _VALUE.sub("\0", sentence).lower() if len(values) == 1 else None

@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -157,6 +158,37 @@ async def test_a_newer_language_replaces_the_older_one(counter: TokenCounter, ta
     assert "Answer in German from now on." in second
     assert "Never touch prod." in second
     assert "French" not in second
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("bound", [60, 400])
+async def test_the_newest_value_of_the_same_statement_stands(counter: TokenCounter, talk: Talk, bound: int) -> None:
+    """A budget that was raised is not told twice, and statements that differ in more stay all."""
+    said = ("CONSTRAINT: The budget is $443 in all.", "Fine.", "CONSTRAINT: The budget is $803 in all.", "Fine.")
+    others = (
+        "CONSTRAINT: The rent is $90 in all.",
+        "Fine.",
+        "Never use port 81.",
+        "Fine.",
+        "Never use port 82.",
+        "Ok.",
+    )
+    summary = await summarize(counter, talk(*said, *others), bound)
+    assert "$443" not in summary
+    assert "$803" in summary
+    assert bound == 60 or all(other in summary for other in others if other not in ("Fine.", "Ok."))
+
+
+@pytest.mark.anyio
+async def test_sentences_stay_whole_where_the_configuration_says_so(counter: TokenCounter, talk: Talk) -> None:
+    """``shorten_sentences: false``: every sentence of the summary was said as it stands."""
+    said = [f"I met Keiko{place} at the pottery fair in the {place} street." for place in range(80)]
+    task = SummaryTask(talk(*said), None, 300, MODEL)
+    short = await ExtractiveSummarizer(counter).summarize(task)
+    whole = await ExtractiveSummarizer(counter).summarize(replace(task, shorten_sentences=False))
+    assert "at the pottery fair" not in short.partition("Open request")[0]
+    assert {line.partition(": ")[2] for line in whole.splitlines()} <= set(said)
+    assert len(short.splitlines()) > len(whole.splitlines())
 
 
 @pytest.mark.anyio

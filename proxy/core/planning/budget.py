@@ -88,6 +88,8 @@ class CompactionPolicy:
     """Whether ``/context`` and ``/summarize`` are answered (``pipeline/command_text.py``)."""
     command_dialects: tuple[str, ...] = ("chat",)
     """The dialects in which they are answered; agents that speak the others send no chat commands."""
+    shorten_sentences: bool = True
+    """Whether ``extractive`` may drop empty words (``summarizers/shortening.py``)."""
     calibrate: bool = False
     """Whether the marks follow the provider's own counts (``core/planning/calibration.py``); FR-1.1.5 says no."""
 

@@ -30,6 +30,8 @@ class SummaryTask:
     """The route of the conversation's model; None outside a request (``tidemark compact``)."""
     caller: Caller | None = None
     timeout_seconds: float = 60.0
+    shorten_sentences: bool = True
+    """Whether ``extractive`` may drop empty words where not every sentence fits."""
     live: CachedPrefix | None = None
     """The conversation as it is forwarded, for a summarizer that uses the provider's prompt cache."""
 
