@@ -14,7 +14,8 @@ from proxy.config import Settings
 from proxy.core.errors import TidemarkError
 from proxy.doctor.findings import Finding, Progress
 from proxy.store.connection.client import FAILURES, StoreClient, connect
-from proxy.store.connection.url import at_place, read_address, read_places
+from proxy.store.connection.sentinel import connect_to_primary
+from proxy.store.connection.url import at_place, names_sentinels, read_address, read_places
 from proxy.store.embedded.server import EmbeddedValkey, running_url
 
 STORE_SECONDS = 10.0
@@ -49,6 +50,8 @@ def _urls(settings: Settings, stack: ExitStack) -> list[str]:
     if url == _EMBEDDED:
         folder = settings.data_dir / "store"
         return [running_url(folder) or stack.enter_context(EmbeddedValkey(folder)).url]
+    if names_sentinels(url):
+        return [url]  # the primary, through its Sentinels
     plain, _ = read_address(url)
     if plain.startswith("unix:"):
         return [plain]
@@ -66,7 +69,7 @@ async def _check_server(settings: Settings, url: str) -> list[Finding]:
     client: StoreClient | None = None
     try:
         async with asyncio.timeout(STORE_SECONDS):
-            client = connect(url)
+            client = connect_to_primary(url) if names_sentinels(url) else connect(url)
             return await _examine(client)
     except TimeoutError:
         return [Finding(_CHECK, "error", f"no answer within {STORE_SECONDS:.0f} s", _mend(settings))]

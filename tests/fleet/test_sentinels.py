@@ -7,10 +7,14 @@ import signal
 import socket
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from proxy.config import load
 from proxy.core.errors import ConfigError, StoreUnavailable
+from proxy.doctor.findings import Finding
+from proxy.doctor.stores import check_store
 from proxy.store import keys
 from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
@@ -112,6 +116,21 @@ async def test_a_start_needs_one_of_the_sentinels(watched: Watched, anyio_backen
         conversation = await client.send(dialogue(3), assistant("reply"))
         assert await client.read(conversation) == raws(SAID)
         await store.close()
+
+
+async def test_the_doctor_examines_the_primary_that_the_sentinels_name(
+    watched: Watched, anyio_backend: str, tmp_path: Path
+) -> None:
+    """And says so where none of them answers."""
+    config = tmp_path / "tidemark.yaml"
+
+    async def examined(url: str) -> list[Finding]:
+        config.write_text(f"store:\n  url: {url}\n")
+        settings = await asyncio.to_thread(load, config, {"HOME": str(tmp_path)})
+        return await check_store(settings, lambda _: None)
+
+    assert (await examined(watched.url()))[0].status == "ok"
+    assert [finding.status for finding in await examined("redis+sentinel://127.0.0.1:1/main")] == ["error"]
 
 
 @pytest.mark.parametrize(
