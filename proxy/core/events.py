@@ -42,6 +42,8 @@ class RequestServed:
     """The cause of the error, for the log and never for a client."""
     endpoint: str = ""
     """Which endpoint a request was for that Tidemark does not understand, by a few names."""
+    trace_id: str = ""
+    """The W3C trace that the request belongs to, in 32 hexadecimal digits; empty where it belongs to none."""
 
 
 @dataclass(frozen=True, slots=True)

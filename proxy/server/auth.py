@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from hashlib import blake2b
 from operator import itemgetter
 from typing import NamedTuple
@@ -12,6 +13,8 @@ from typing import NamedTuple
 from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import framed
 from proxy.core.ports import Caller, Headers
+from proxy.core.trace_context import NAMES as TRACE_CONTEXT
+from proxy.core.trace_context import traced_lines
 from proxy.server.credentials import identifies_caller
 from proxy.server.headers import forwarded_lines
 
@@ -43,6 +46,7 @@ class _HeadLayout(NamedTuple):
     connections: tuple[int, ...]
     has_cookies: bool
     has_api_key: bool
+    has_trace: bool
     is_lower_case: bool
     """Whether all names are in lower case, as ASGI has them."""
 
@@ -91,7 +95,8 @@ class PassthroughAuth:
         keyed = self._keyed.copy()
         keyed.update(text)
         digest = keyed.digest()
-        return Caller(self._fingerprints.get(digest) or self._fingerprint(text, digest), lines)
+        caller = Caller(self._fingerprints.get(digest) or self._fingerprint(text, digest), lines)
+        return _within_trace(caller) if layout.has_trace else caller
 
     def _learn(self, names: tuple[bytes, ...]) -> _HeadLayout:
         """Find out and cache what the lines with these names are."""
@@ -103,6 +108,7 @@ class PassthroughAuth:
             tuple(place for place, name in enumerate(names) if name == CONNECTION),
             COOKIE in names,
             API_KEY in names,
+            not passing.isdisjoint(TRACE_CONTEXT),
             all(name == name.lower() for name in names),
         )
         if sum(map(len, names)) <= MAX_HEAD_BYTES:
@@ -120,6 +126,12 @@ class PassthroughAuth:
 
     def __repr__(self) -> str:
         return "PassthroughAuth(secret=***)"
+
+
+def _within_trace(caller: Caller) -> Caller:
+    """Return a caller with its trace, and without a malformed trace context."""
+    trace_id, lines = traced_lines(caller.headers)
+    return replace(caller, headers=lines, trace_id=trace_id)
 
 
 def _as_bearer(line: tuple[bytes, bytes]) -> tuple[bytes, bytes]:

@@ -28,6 +28,7 @@ class RequestLog:
         """The model's name, where the request is none that Tidemark understands."""
         self.endpoint = ""
         """The label of the endpoint of such a request."""
+        self.trace_id = ""
         self.report: Report | None = None
         self.ending: Ending | None = None
         self.outcome: Outcome = "disconnected"
@@ -77,4 +78,5 @@ class RequestLog:
             self.code,
             self.cause,
             self.endpoint,
+            self.trace_id,
         )

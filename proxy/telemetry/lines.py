@@ -47,6 +47,7 @@ class ServedLine(msgspec.Struct, omit_defaults=True):
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     completion_tokens: int | None = None
+    trace_id: str | None = None
     event: str | None = None
     level: str | None = None
     timestamp: str | None = None
@@ -84,6 +85,7 @@ def served_line(served: RequestServed, name: str | None = None, level: str | Non
     usage = served.usage
     line.prompt_tokens, line.cached_tokens = usage.input_tokens, usage.cached_tokens
     line.completion_tokens = usage.output_tokens
+    line.trace_id = served.trace_id or None
     if name is not None:
         line.event, line.level, line.timestamp = name, level, timestamp()
     return line

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from proxy.core.http_headers import KEYS
 from proxy.core.ports import Caller, Headers, Route
+from proxy.core.trace_context import NAMES as TRACE_CONTEXT
 
 RETURNED_HEADERS = frozenset({"request-id", "retry-after", "retry-after-ms", "x-request-id", "x-should-retry"})
 """Headers of a provider's answer that a client acts on."""
@@ -106,6 +107,17 @@ def beta_values(route: Route, caller: Caller) -> list[str]:
     lines = configured or [value for name, value in caller.headers if name == BETA]
     values = (value.strip() for line in lines for value in line.decode("latin-1").split(","))
     return [value for value in values if value]
+
+
+def trace_context_of(caller: Caller) -> dict[str, str]:
+    """Return the W3C trace context of a request as header lines, each list in one line."""
+    passed: dict[str, str] = {}
+    if caller.trace_id:
+        for name, value in caller.headers:
+            if name in TRACE_CONTEXT:
+                key, text = name.decode(), value.decode("latin-1")
+                passed[key] = f"{passed[key]},{text}" if key in passed else text
+    return passed
 
 
 def returned_headers(headers: Mapping[str, str]) -> Headers:

@@ -17,7 +17,7 @@ from proxy.core.ports import Caller, Route, UpstreamReply
 from proxy.upstream.chunks import answer_headers
 from proxy.upstream.errors import TIMEOUT_REMEDY, timed_out
 from proxy.upstream.refusals import Refusal, refusal_of
-from proxy.upstream.translate import JSON, WholeReply, credential_for, decode_request, fields_for
+from proxy.upstream.translate import JSON, WholeReply, add_headers, credential_for, decode_request, fields_for
 
 CALLS: Mapping[str, tuple[str, frozenset[str]]] = {
     "/embeddings": ("aembedding", frozenset({"input", "dimensions", "encoding_format", "user"})),
@@ -67,9 +67,11 @@ class OtherCalls:
         if isinstance(credential, Refusal):
             return _reply(credential)
         arguments = {name: value for name, value in request.items() if name in members and value is not None}
+        fields = fields_for(route, arguments) | credential
+        add_headers(fields, route, caller)
         try:
             async with asyncio.timeout(route.timeout_seconds):
-                answer = await self._call(function, **(fields_for(route, arguments) | credential))
+                answer = await self._call(function, **fields)
         except TimeoutError as error:
             raise timed_out(route, route.timeout_seconds, TIMEOUT_REMEDY) from error
         except UpstreamError:

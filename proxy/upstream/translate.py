@@ -22,7 +22,7 @@ from proxy.upstream.answers import error_envelope, text_of
 from proxy.upstream.chunks import StreamedReply, answer_headers, plain
 from proxy.upstream.errors import TIMEOUT_REMEDY, refused, timed_out
 from proxy.upstream.fields import CHAT_FIELDS, ROUTER_FIELDS
-from proxy.upstream.headers import beta_values, caller_key
+from proxy.upstream.headers import beta_values, caller_key, trace_context_of
 from proxy.upstream.providers import KEYED
 from proxy.upstream.refusals import Refusal, refusal_of
 
@@ -73,7 +73,7 @@ class TranslateLane:
         if isinstance(credential, Refusal):
             return _refusal_reply(credential)
         fields = fields_for(route, arguments) | credential | {"stream": stream}
-        _add_betas(fields, route, caller)
+        add_headers(fields, route, caller)
         if stream:  # the limit of each read from the socket; litellm hides a provider's pings, but they count here
             fields["timeout"] = route.silence_seconds
         try:
@@ -109,7 +109,7 @@ class TranslateLane:
         try:
             async with asyncio.timeout(request.timeout_seconds):
                 fields = fields_for(route, arguments) | credential | {"stream": False}
-                _add_betas(fields, route, caller)
+                add_headers(fields, route, caller)
                 answer = await self._completion(**fields)
         except TimeoutError as error:
             raise timed_out(route, request.timeout_seconds) from error
@@ -149,10 +149,16 @@ def fields_for(route: Route, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _add_betas(fields: dict[str, Any], route: Route, caller: Caller) -> None:
-    """Pass on ``anthropic-beta``, which can change a model's window; no other header of a client reaches Anthropic."""
+def add_headers(fields: dict[str, Any], route: Route, caller: Caller) -> None:
+    """Pass on the few headers of a client that go through litellm.
+
+    They are its trace context, and ``anthropic-beta``, which can change a model's window.
+    """
+    passed = trace_context_of(caller)
     if route.provider == "anthropic" and (betas := beta_values(route, caller)):
-        fields["extra_headers"] = {**(fields.get("extra_headers") or {}), "anthropic-beta": ",".join(betas)}
+        passed["anthropic-beta"] = ",".join(betas)
+    if passed:
+        fields["extra_headers"] = {**(fields.get("extra_headers") or {}), **passed}
 
 
 def credential_for(route: Route, caller: Caller) -> dict[str, str] | Refusal:

@@ -16,6 +16,14 @@ from tests.pipeline.test_summarizers import SUMMARY, is_summary_call
 from tests.support.scripted import Answer, Received, error, says, streamed, whole
 
 SLOW_SECONDS = 3.0
+WAITING = """
+model_list:
+  - model_name: small
+    litellm_params: {{model: openai/scripted, api_base: '{base}'}}
+    model_info: {{max_input_tokens: 4000, max_output_tokens: 200}}
+server: {{notice_seconds: 0.2}}
+compaction: {{defaults: {{strategy: llm, retention_tokens: 200, min_tokens: 300}}}}
+"""
 
 
 @dataclass
@@ -132,14 +140,7 @@ def test_a_summary_that_is_being_prepared_when_it_is_needed_is_waited_for(
     bench: Bench, request: pytest.FixtureRequest
 ) -> None:
     """And not made a second time; a stream is told what it waits for."""
-    config = (
-        "model_list:\n  - model_name: small\n"
-        "    litellm_params: {{model: openai/scripted, api_base: '{base}'}}\n"
-        "    model_info: {{max_input_tokens: 4000, max_output_tokens: 200}}\n"
-        "server: {{notice_seconds: 0.2}}\n"
-        "compaction: {{defaults: {{strategy: llm, retention_tokens: 200, min_tokens: 300}}}}\n"
-    )
-    talk = begin_talk(bench.client(request.node.nodeid, config=config), bench, summary=slowly(SLOW_SECONDS))
+    talk = begin_talk(bench.client(request.node.nodeid, config=WAITING), bench, summary=slowly(SLOW_SECONDS))
     while not summaries(bench):
         talk.turn()
     got = talk.turn(words=1600)
@@ -148,6 +149,18 @@ def test_a_summary_that_is_being_prepared_when_it_is_needed_is_waited_for(
     assert b": x-tidemark-action: compacted" in got.extensions["data"]
     assert len(summaries(bench)) == 1
     assert talk.turn().headers["x-tidemark-action"] == "reused"
+
+
+def test_without_notices_a_stream_that_waits_gets_no_word_of_it(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """FR-1.6.4: ``notice_seconds: 0``; the comments that keep the connection open go on."""
+    config = WAITING.replace("notice_seconds: 0.2", "notice_seconds: 0, keepalive_seconds: 0.1")
+    talk = begin_talk(bench.client(request.node.nodeid, config=config), bench, summary=slowly(SLOW_SECONDS))
+    while not summaries(bench):
+        talk.turn()
+    got = talk.turn(words=1600)
+    assert got.headers.get("x-tidemark-action", "compacted") == "compacted"
+    assert talk.turn().headers["x-tidemark-action"] == "reused"
+    assert b"compacting" not in got.extensions["data"]
 
 
 def test_a_wait_that_is_too_long_is_ended_by_the_failure_policy(bench: Bench, request: pytest.FixtureRequest) -> None:

@@ -12,6 +12,7 @@ import respx
 
 from proxy.core.errors import DialectNotServed, InvalidRequest
 from proxy.core.ports import Caller, UpstreamReply
+from proxy.server.auth import PassthroughAuth
 from proxy.upstream.litellm import load
 from proxy.upstream.upstream import LiteLLMUpstream
 from tests.upstream.callers import everything
@@ -23,6 +24,7 @@ EMBEDDED = {
     "data": [{"object": "embedding", "index": 0, "embedding": [0.25, 0.5]}],
     "usage": {"total_tokens": 3},
 }
+RANKING = b'{"model": "ranker", "query": "tide", "documents": ["a"]}'
 RANKED = {"id": "r1", "results": [{"index": 1, "relevance_score": 0.9}], "meta": {"billed_units": {"search_units": 1}}}
 
 
@@ -77,6 +79,14 @@ async def test_documents_are_ranked_with_the_callers_key(upstream: LiteLLMUpstre
     sent = provider["cohere"].calls.last.request
     assert "bobs-key" in sent.headers["authorization"]
     assert json.loads(sent.content)["top_n"] == 1
+
+
+async def test_the_trace_of_a_request_reaches_the_provider(upstream: LiteLLMUpstream, provider: respx.Router) -> None:
+    """Where litellm sends further headers; of an embedding it drops them for some providers, as Voyage."""
+    parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    caller = PassthroughAuth(b"s").caller([*BOB.headers, (b"traceparent", parent.encode())])
+    await upstream.forward(await upstream.resolve("ranker"), "POST", "/rerank", RANKING, caller)
+    assert provider["cohere"].calls.last.request.headers["traceparent"] == parent
 
 
 async def test_a_providers_refusal_keeps_its_status(upstream: LiteLLMUpstream, provider: respx.Router) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -17,6 +18,7 @@ from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamStalled, Up
 from proxy.core.ports import Route, TextRequest, UpstreamReply
 from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.chat.message import parse_message
+from proxy.server.auth import PassthroughAuth
 from proxy.upstream.overflow import Overflow, parse_overflow
 from proxy.upstream.upstream import LiteLLMUpstream
 from tests.support.scripted import Exchange, serving
@@ -30,6 +32,7 @@ QUESTION: dict[str, Any] = {
     "messages": [{"role": "user", "content": "hi"}],
     "max_tokens": 99,
 }
+PARENT = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 STREAM_HEADERS = {
     "content-type": "text/event-stream",
     "request-id": "req_1",
@@ -89,6 +92,25 @@ async def test_plain_answer_becomes_a_chat_completion(upstream: LiteLLMUpstream,
     assert (answer["usage"]["prompt_tokens"], answer["usage"]["completion_tokens"]) == (25, 15)
     assert "cost" not in answer["usage"]
     assert provider.calls.last.request.headers["x-api-key"] == "alice-key"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_the_trace_of_a_request_reaches_the_provider(
+    upstream: LiteLLMUpstream, provider: respx.Route, *, stream: bool
+) -> None:
+    """Beside ``anthropic-beta``; no other header of a client does."""
+    provider.respond(json=anthropic.message({"type": "text", "text": "Hello"}))
+    if stream:
+        provider.mock(return_value=streamed([*anthropic.TEXT, *anthropic.end("end_turn")]))
+    route = replace(await upstream.resolve("claude-sonnet-4-5"), lane="translate")
+    sent = [(b"traceparent", PARENT), (b"tracestate", b"a=b"), (b"tracestate", b"c=d"), (b"x-other", b"e")]
+    caller = PassthroughAuth(b"s").caller([*ALICE.headers, *sent, (b"anthropic-beta", b"context-1m-2025-08-07")])
+    body = json.dumps(QUESTION | {"stream": stream}).encode()
+    await everything(await upstream.send(route, body, caller, dialect=CHAT, stream=stream))
+    headers = provider.calls.last.request.headers
+    assert (headers["traceparent"], headers["tracestate"]) == (PARENT.decode(), "a=b,c=d")
+    assert headers["anthropic-beta"] == "context-1m-2025-08-07"
+    assert "x-other" not in headers
 
 
 async def test_half_a_character_reaches_the_provider_as_a_mark(

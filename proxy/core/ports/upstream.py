@@ -30,6 +30,8 @@ class Caller:
     query: str = ""
     """The query of the client's request, with its question mark: ``?beta=true``. An upstream that is asked in the
     client's own dialect gets it."""
+    trace_id: str = ""
+    """The W3C trace that the request belongs to, in 32 hexadecimal digits; ``headers`` say the same."""
 
     def __repr__(self) -> str:
         return f"Caller({self.fingerprint.hex()[:8]})"

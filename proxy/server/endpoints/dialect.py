@@ -76,6 +76,7 @@ class DialectEndpoint:
             pass  # a log's outcome is "disconnected" until another one is known
         except ClientError as error:
             log.note_error(error)
+            log.trace_id = self._access.auth.caller(scope["headers"]).trace_id  # nothing else has read the headers
             await log.response.send_error(error)
             log.outcome = "rejected"
         finally:
@@ -99,9 +100,10 @@ class DialectEndpoint:
 
     async def _answer(self, log: RequestLog, scope: Scope, body: bytes) -> Outcome:
         """Parse the request, run the pipeline and send the result."""
+        caller = self._access.auth.caller(scope["headers"])
+        log.trace_id = caller.trace_id
         request = log.request = await self._dialect.parse(body)
         controls = read_controls(scope["headers"])
-        caller = self._access.auth.caller(scope["headers"])
         if scope.get("query_string"):  # ASGI may leave it out
             caller = replace(caller, query="?" + scope["query_string"].decode("latin-1"))
         if not request.stream:

@@ -7,7 +7,7 @@ go on while they arrive, and so do answers. The table of routes has it last.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
 from starlette.routing import BaseRoute, Match, Route
@@ -102,6 +102,7 @@ class ForwardingEndpoint:
             pass  # a log's outcome is "disconnected" until another one is known
         except ClientError as error:
             log.note_error(error)
+            log.trace_id = self.auth.caller(headers).trace_id  # its body was refused, so nothing else has read them
             await log.response.send_error(error)
             log.outcome = "rejected"
         finally:
@@ -132,9 +133,10 @@ class ForwardingEndpoint:
             raise NoUpstream(f"Tidemark serves {served}, with single slashes and none at its end.")
         headers = scope["headers"]
         caller = self.auth.caller(headers)
+        log.trace_id = caller.trace_id
         codings = [line for line in headers if line[0] == ACCEPT_ENCODING]
         if codings:
-            caller = Caller(caller.fingerprint, [*caller.headers, *codings])
+            caller = replace(caller, headers=[*caller.headers, *codings])
         request = ForwardedRequest(path_below(scope), scope.get("query_string", b"").decode("latin-1"), headers, caller)
         if isinstance(body, bytes):
             destination = await self.destinations.of_body(request, body)
