@@ -58,12 +58,12 @@ class Reader:
         self._folder = folder or Path.cwd()
 
     def problem(self, line: int, message: str) -> None:
-        """Note a problem, which must be fixed."""
-        self.problems.append(Remark(line, message))
+        """Note a problem, which must be fixed, on one line: a quoted value may have several."""
+        self.problems.append(Remark(line, " ".join(message.splitlines())))
 
     def warn(self, line: int, message: str) -> None:
         """Note a warning: the value can be used, but may be a mistake."""
-        self.warnings.append(Remark(line, message))
+        self.warnings.append(Remark(line, " ".join(message.splitlines())))
 
     def table(self, node: Node | None, name: str, known_keys: Collection[str]) -> Table:
         """Return a mapping with known keys only; an empty one where there is none."""

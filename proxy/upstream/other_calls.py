@@ -69,6 +69,8 @@ class OtherCalls:
         arguments = {name: value for name, value in request.items() if name in members and value is not None}
         fields = fields_for(route, arguments) | credential
         add_headers(fields, route, caller)
+        if function == "arerank" and (lines := fields.get("extra_headers")):
+            fields["headers"] = lines  # for most providers litellm reads only this name there
         try:
             async with asyncio.timeout(route.timeout_seconds):
                 answer = await self._call(function, **fields)

@@ -109,6 +109,8 @@ FILES = (
 @example(b"store: {url: 'redis://[::1'}")
 @example(b"server: {port: !!int x}")
 @example(b"server: {port: 1:99:99}")
+@example(b"store: |\n  x\n  y\nmodel_list: []")
+@example(b'"a\\nb": 1')
 def test_any_file_gives_settings_or_a_configuration_error(content: bytes) -> None:
     """Nothing else ever leaves ``load``, every line of an error names file and line, and ``check`` agrees."""
     with tempfile.TemporaryDirectory() as folder:
