@@ -48,7 +48,7 @@ def _probe(port: int) -> LocalServer | None:
         body = response.read(_MAX_BYTES)
         if response.status != HTTPStatus.OK:
             return None
-        models = [model for model in json.loads(body)["data"] if isinstance(model["id"], str)]
+        models = [model for model in json.loads(body)["data"] if isinstance(model["id"], str) and model["id"].strip()]
     except (OSError, HTTPException, ValueError, KeyError, TypeError):
         return None
     finally:

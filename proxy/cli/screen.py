@@ -35,6 +35,8 @@ class FullScreen:
         self._wakes = wakes
         self._modes: list[Any] | None = None
         self._received: list[int] = []
+        self.is_ended = False
+        """Whether a signal ended it; further ones are ignored then, so that the exit code is that of the first."""
 
     def receive(self, number: int, _: FrameType | None = None) -> None:
         """Note a signal; the loop acts on it."""
@@ -73,6 +75,7 @@ class FullScreen:
         while self._received:
             number = self._received.pop(0)
             if number in ENDING:
+                self.is_ended = True
                 return number
             if number == signal.SIGTSTP:
                 self._suspend()
@@ -134,6 +137,6 @@ def on(output: int, keys: int | None) -> Iterator[tuple[FullScreen, Callable[[],
         screen.leave()
         signal.set_wakeup_fd(before)
         for number, handler in handlers.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if screen.is_ended and number in ENDING else handler)
         os.close(wakes)
         os.close(waker)

@@ -17,6 +17,7 @@ from proxy.summarizers.deadline import READING_SECONDS, UNBOUNDED, Deadline, in_
 from proxy.summarizers.fitting import cut_to_bound, estimated_tokens, is_large
 from proxy.summarizers.salience import FIXED_TOKENS, Candidate, candidates_of
 from proxy.summarizers.shortening import shorten
+from proxy.summarizers.signals import is_decision, is_fact, words_of
 from proxy.summarizers.transcript import join_line
 
 _EARLIER_SHARE = 0.6
@@ -147,9 +148,20 @@ def _shortened(ranked: Sequence[Candidate], tokens: float, deadline: Deadline) -
     return [*_ranked(best), *ranked[len(best) :]]
 
 
+def _is_ledgers(text: str) -> bool:
+    """Return whether a sentence is a fact or a decision."""
+    words = words_of(text)
+    return is_fact(text, words) or is_decision(text, words)
+
+
 def _shorter(candidate: Candidate) -> Candidate:
-    """Return an ordinary sentence without its empty words; rules, the request and bulk stay as they are."""
-    text = shorten(candidate.text) if candidate.tier == 1 else candidate.text
+    """Return an ordinary sentence without its empty words.
+
+    Rules, facts, decisions, the request and bulk stay as they are: what the ledger carries is the speaker's own words.
+    """
+    if candidate.tier != 1 or _is_ledgers(candidate.text):
+        return candidate
+    text = shorten(candidate.text)
     if text == candidate.text:
         return candidate
     tokens = estimated_tokens(text)

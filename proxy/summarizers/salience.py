@@ -97,6 +97,8 @@ _RARE, _UNCOMMON = 3, 10
 """Mentions up to which a word is rare, and up to which it is uncommon, in this conversation."""
 _MOST_NUMBERS = 4
 """Numbers of one sentence that count, since a table's row is not worth ten sentences."""
+_RECENCY, _RECENCY_IN_CASCADE = 0.15, 0.35
+"""What the newest sentence gains over the oldest. Beside an earlier summary, whose lines all gain, it is more."""
 FIXED_TOKENS = 6.0
 """Tokens that are added to a sentence's length, so that fragments of two words do not win."""
 
@@ -165,10 +167,11 @@ def candidates_of(
     weights = _word_weights(pieces)
     candidates: list[Candidate] = []
     phrases: set[tuple[str, ...]] = set()
+    recency = _RECENCY_IN_CASCADE if old else _RECENCY
     for place, piece in enumerate(deadline.over(pieces)):
         if piece.words and (piece.words not in phrases or (piece.bulk and len(piece.text) >= _BULK_CHARS)):
             phrases.add(piece.words)
-            candidates.append(_weigh(piece, place, weights, place / len(pieces)))
+            candidates.append(_weigh(piece, place, weights, recency * place / len(pieces)))
     informative = [candidate for candidate in _in_force(candidates) if candidate.density or candidate.tier != 1]
     candidates = informative or candidates
     if request is not None:
@@ -250,11 +253,11 @@ def _texts(utterance: Utterance, *, earlier: bool, with_bulk: bool) -> Iterator[
             yield part, True
 
 
-def _weigh(piece: _Piece, place: int, weights: dict[str, float], age: float) -> Candidate:
+def _weigh(piece: _Piece, place: int, weights: dict[str, float], recency: float) -> Candidate:
     """Weigh a sentence, and lower the worth of its words for the sentences after it.
 
     :param weights: the worth of each word, which this changes
-    :param age: the place in the conversation, from 0 for the oldest to 1 for the newest
+    :param recency: what it gains by its place in the conversation; 0 for the oldest
     """
     text, words = piece.text, piece.words
     informative = {word: weights[word] for word in weights.keys() & set(words)}
@@ -275,7 +278,7 @@ def _weigh(piece: _Piece, place: int, weights: dict[str, float], age: float) -> 
     elif text.startswith(_CODE_STARTS) or text.endswith(_CODE_ENDS):
         weight *= 0.5
     # An earlier summary kept the best of its time; among equal sentences the newer one matters more.
-    weight *= 1.4 if piece.earlier else 1.0 + 0.35 * age
+    weight *= 1.4 if piece.earlier else 1.0 + recency
     if tier == 0 and _SAFETY.match(text):
         weight *= _SAFETY_WEIGHT
     tokens = estimated_tokens(text)

@@ -147,6 +147,7 @@ def test_the_plain_summary_looks_at_no_more_than_it_may_keep(counter: TokenCount
         task = SummaryTask(talk(*["Never use port 80, it is taken. " * 8] * messages), None, 200, MODEL)
         return calls_of(lambda: _driven(PlainSummarizer(counter).summarize(task)))
 
+    calls(1)  # the first count reads the vocabulary
     assert calls(60) <= calls(20) + 2 * 40  # each further message is measured, and not read
 
 
