@@ -28,8 +28,9 @@ _WIDTH = len("warning")
 @click.command(epilog=example("tidemark doctor --config tidemark.yaml"))
 @config_option
 @click.option("--offline", is_flag=True, help="Ask no upstream and no summarizer's model.")
+@click.option("--model", "models", multiple=True, help="A further model to ask, which an entry with a pattern serves.")
 @json_option
-def doctor(config: Path | None, offline: bool, as_json: bool) -> None:
+def doctor(config: Path | None, offline: bool, models: tuple[str, ...], as_json: bool) -> None:
     """Examine configuration, store, upstreams, clock, vocabularies and summarizer, and say how to mend what is wrong.
 
     Each model of the list gets one request for one token, and each summarizer one short conversation.
@@ -37,7 +38,7 @@ def doctor(config: Path | None, offline: bool, as_json: bool) -> None:
     from proxy.doctor.examination import examine
     from proxy.doctor.findings import is_usable
 
-    findings = asyncio.run(examine(config, os.environ, _show_progress, offline=offline))
+    findings = asyncio.run(examine(config, os.environ, _show_progress, offline=offline, models=models))
     _clear_progress()
     if as_json:
         print_json({"ok": is_usable(findings), "findings": [asdict(finding) for finding in findings]})

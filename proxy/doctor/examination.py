@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
 
 from proxy.app import Parts
@@ -12,6 +12,7 @@ from proxy.core.errors import ConfigError
 from proxy.core.ports import Caller
 from proxy.doctor.findings import Finding, Progress
 from proxy.doctor.machine import check_configuration, check_data_folder, check_vocabularies
+from proxy.doctor.secrecy import secrets_of, without_secrets
 from proxy.doctor.stores import check_store
 from proxy.doctor.summaries import check_summaries
 from proxy.doctor.upstreams import check_upstreams
@@ -21,11 +22,17 @@ _BUG = "This is a fault of Tidemark's own; please report it with this line."
 
 
 async def examine(
-    path: Path | None, environ: Mapping[str, str], progress: Progress, *, offline: bool = False
+    path: Path | None,
+    environ: Mapping[str, str],
+    progress: Progress,
+    *,
+    offline: bool = False,
+    models: Sequence[str] = (),
 ) -> list[Finding]:
     """Return the findings of all checks, in a fixed order.
 
     :param offline: ask no upstream, and no summarizer's model
+    :param models: further models to ask, which entries with a pattern may serve
     """
     try:
         settings = load(path, environ)
@@ -41,14 +48,15 @@ async def examine(
         "vocabularies": check_vocabularies(parts),
     }
     if not offline:
-        checks["upstreams"] = check_upstreams(parts, caller, progress)
-        checks["summarizer"] = check_summaries(parts, caller, progress)
+        checks["upstreams"] = check_upstreams(parts, caller, progress, models)
+        checks["summarizer"] = check_summaries(parts, caller, progress, models)
     try:
         for results in await asyncio.gather(*(_guarded(name, check) for name, check in checks.items())):
             findings += results
     finally:
         await parts.upstream.aclose()
-    return findings
+    secrets = secrets_of(settings, environ)
+    return [without_secrets(finding, secrets) for finding in findings]
 
 
 async def _guarded(name: str, check: Awaitable[list[Finding]]) -> list[Finding]:

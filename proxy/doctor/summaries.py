@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Sequence
 
 from proxy.app import Parts
 from proxy.core.conversation.summary import Strategy
@@ -21,17 +22,23 @@ _FACT = "OPS-4411"
 _ANY_MODEL = "gpt-4o"
 
 
-async def check_summaries(parts: Parts, caller: Caller, progress: Progress) -> list[Finding]:
-    """Compact one conversation with each strategy in use, by the first model of it."""
+async def check_summaries(parts: Parts, caller: Caller, progress: Progress, names: Sequence[str] = ()) -> list[Finding]:
+    """Compact one conversation with each strategy in use, by the first model of it.
+
+    Where entries have patterns only, and no model is named, nothing but ``extractive`` can be tried.
+
+    :param names: further models, which entries with a pattern may serve
+    """
     settings = parts.settings
-    names = [entry.name for entry in settings.model_list if "*" not in entry.name] or [_ANY_MODEL]
+    served = [*names, *(entry.name for entry in settings.model_list if "*" not in entry.name)]
+    patterns = [entry.name.replace("*", "model") for entry in settings.model_list if "*" in entry.name]
     models: dict[tuple[Strategy, str], str] = {}
-    for name in names:
+    for name in served:
         compaction = settings.compaction_for(name)
         if compaction.enabled:
             models.setdefault((compaction.strategy, compaction.summarizer.model), name)
-    if not settings.model_list and (parts.upstream.sole_route(caller) is None or not caller.headers):
-        models = {("extractive", ""): _ANY_MODEL}  # a model's summary needs the client's own credential
+    if not models:
+        models = {("extractive", ""): next(iter(patterns), _ANY_MODEL)}
     findings = []
     for (strategy, _), name in models.items():
         progress(f"summarizer {strategy}")

@@ -6,7 +6,7 @@ import asyncio
 import email.utils
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -38,33 +38,47 @@ class _Answer:
         return next((value.decode("latin-1") for key, value in self.headers if key == name), "")
 
 
-async def check_upstreams(parts: Parts, caller: Caller, progress: Progress) -> list[Finding]:
-    """Examine each model of the list, or the first one that the only upstream offers."""
-    names = list(dict.fromkeys(entry.name for entry in parts.settings.model_list if "*" not in entry.name))
-    routes: list[Route] = []
-    findings: list[Finding] = []
-    for name in names[:MOST_MODELS]:
-        try:
-            routes.append(await parts.upstream.resolve(name))
-        except TidemarkError as error:
-            findings.append(Finding(f"upstream {name}", "error", str(error), "Correct its litellm_params."))
-    if not routes and not findings and (sole := parts.upstream.sole_route(caller)) is not None:
+async def check_upstreams(parts: Parts, caller: Caller, progress: Progress, names: Sequence[str] = ()) -> list[Finding]:
+    """Examine each named model of the list, or the first one that the only upstream offers.
+
+    :param names: further models, which entries with a pattern may serve
+    """
+    entries = parts.settings.model_list
+    named = list(dict.fromkeys([*names, *(entry.name for entry in entries if "*" not in entry.name)]))
+    findings = _unexamined(named, [entry.name for entry in entries if "*" in entry.name], asked=bool(names))
+    if not named and not entries and (sole := parts.upstream.sole_route(caller)) is not None:
         offered = await _first_offered(parts, sole, caller)
         if isinstance(offered, Finding):
             return [offered]
-        routes.append(await parts.upstream.resolve(offered))
-    if not routes and not findings:
+        named = [offered]
+    if not named and not findings:
         mend = "Name models in model_list, or an upstream by TIDEMARK_UPSTREAM; `tidemark init` writes a file."
         return [Finding("upstream", "warning", _NEVER_SEEN, mend)]
     slots = asyncio.Semaphore(_CONCURRENT)
 
-    async def examined(route: Route) -> list[Finding]:
+    async def examined(name: str) -> list[Finding]:
         async with slots:
-            progress(f"upstream {route.name}")
+            progress(f"upstream {name}")
+            try:
+                route = await parts.upstream.resolve(name)
+            except TidemarkError as error:
+                return [Finding(f"upstream {name}", "error", str(error), "Correct its litellm_params, or the name.")]
             return await _check(parts, route, caller)
 
-    for results in await asyncio.gather(*map(examined, routes)):
+    for results in await asyncio.gather(*map(examined, named[:MOST_MODELS])):
         findings += results
+    return findings
+
+
+def _unexamined(named: Sequence[str], patterns: Sequence[str], *, asked: bool) -> list[Finding]:
+    """Say which entries are not examined."""
+    findings = []
+    if len(named) > MOST_MODELS:
+        detail = f"only the first {MOST_MODELS} of {len(named)} models are asked"
+        findings.append(Finding("upstream", "warning", detail, "Name others by --model."))
+    if patterns and not asked:
+        detail = f"{', '.join(patterns)}: a pattern names no model, so nothing was asked"
+        findings.append(Finding("upstream", "warning", detail, "Name a model of each by --model."))
     return findings
 
 

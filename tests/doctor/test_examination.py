@@ -87,7 +87,7 @@ def test_an_upstream_that_refuses_is_quoted(
     examined: Examine, upstream: tuple[ScriptedUpstream, str], status: int, expected: str, word: str
 ) -> None:
     """With its own words, and what to do about that status."""
-    upstream[0].script = refuses(status, f"No, says {SECRET[:3]}.")
+    upstream[0].script = refuses(status, f"No, says {SECRET}.")
     findings = examined()
     (finding,) = findings["upstream small"]
     assert (finding.status, f"{status}" in finding.detail, word in finding.mend) == (expected, True, True)
@@ -201,3 +201,21 @@ def test_without_a_model_list_the_first_offered_model_is_asked(
     findings = asyncio.run(examine(None, {**environ, "OPENAI_API_KEY": SECRET}, lambda _: None))
     assert any(finding.check == "upstream first" for finding in findings)
     assert SECRET not in json.dumps([finding.detail for finding in findings])
+
+
+def test_a_pattern_is_examined_by_a_model_that_somebody_names(
+    tmp_path: Path, upstream: tuple[ScriptedUpstream, str]
+) -> None:
+    """Else a warning says that nothing was asked, and only the summarizer without a model is tried."""
+    path = tmp_path / "tidemark.yaml"
+    params = f'{{model: "openai/small-*", api_base: "{upstream[1]}/v1", api_key: {SECRET}}}'
+    path.write_text(f'model_list:\n  - model_name: "small-*"\n    litellm_params: {params}\n')
+    environ = {"HOME": str(tmp_path), "TIDEMARK_DATA_DIR": str(tmp_path / "d")}
+    unnamed = asyncio.run(examine(path, environ, lambda _: None))
+    assert is_usable(unnamed)
+    assert any("small-*" in finding.detail and "--model" in finding.mend for finding in unnamed)
+    assert [finding.check for finding in unnamed if finding.check.startswith("summarizer")] == ["summarizer extractive"]
+    assert upstream[0].received == []
+    named = asyncio.run(examine(path, environ, lambda _: None, models=["small-1", "other"]))
+    found = {finding.check: finding.status for finding in named}
+    assert (found["upstream small-1"], found["upstream other"]) in {("ok", "error"), ("warning", "error")}
