@@ -66,14 +66,33 @@ class OperatorSettings:
 
         :raises StoreUnavailable: the store did not answer in time
         """
-        stored = await self._store.stored()
+        return self._describe(await self._store.stored())
+
+    def in_force(self) -> dict[str, JsonValue]:
+        """Return what ``described`` returned when the store answered last; these are in force while it does not."""
+        return self._describe(self._stored)
+
+    def _describe(self, stored: StoredValues) -> dict[str, JsonValue]:
+        settings = {name: value for name, value in stored.items() if name in self._configured}
+        ignored: dict[str, JsonValue] = {
+            name: value for name, value in settings.items() if not self._is_usable(name, value)
+        }
         return {
             "object": "tidemark.settings",
             **self._configured,
-            **{name: value for name, value in stored.items() if name in self._configured},
+            **{name: value for name, value in settings.items() if name not in ignored},
             "stored": [name for name in self._configured if name in stored],
+            "ignored": ignored,
             "version": version_of(stored),
         }
+
+    def _is_usable(self, name: str, value: JsonValue) -> bool:
+        """Return whether this version of Tidemark takes a stored value; another version may have written it."""
+        try:
+            self._read_setting(name, value)
+        except InvalidRequest:
+            return False
+        return True
 
     async def change(self, fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """Set some settings; null resets one. The change applies to this worker's next request.

@@ -19,13 +19,14 @@ from proxy.console.rendering import render
 from proxy.console.sessions import COOKIE, IDLE_SECONDS, Session, Sessions
 from proxy.console.static_files import static_file
 from proxy.console.visit import MAX_FIELDS, Visit, go_to, read_form
-from proxy.core.errors import Forbidden, TidemarkError
+from proxy.core.errors import ConversationNotFound, Forbidden, InvalidRequest, StoreUnavailable, TidemarkError
 from proxy.server.asgi import CLIENT_GONE, ClientGone
 from proxy.server.errors import error_lines, status_of
 
 Answer = Callable[[Visit], Awaitable[Response]]
 """Answers one request of one path and method."""
 HOME = "/console"
+CONVERSATIONS = "/console/conversations"
 EVENTS = "/console/events"
 """What happens to all conversations; the pages' script listens to it."""
 SIGN_IN = "/console/login"
@@ -34,6 +35,9 @@ CONTENT_POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+OLD_FORM = "Your session had ended, or the form was of an earlier one. Nothing was changed."
+STORE_AWAY = "The store did not answer, so this is not known to be done. Send it again when the store is back."
+_UNSEEN_FIELDS = ("version", "cursor", "preview")
 SECURE_HEADERS = (
     (b"content-security-policy", CONTENT_POLICY),
     (b"cache-control", b"no-store"),
@@ -92,7 +96,9 @@ class ConsolePages:
             current = session or self.sessions.new()
             visit = Visit(request, current, self.sessions.form_token(current), self.sessions.needs_sign_in, form)
             is_made_here = session is not None and self.sessions.is_form_token(session, form.get("csrf", ""))
-            response = await answer(visit) if is_made_here or request.method != "POST" else _confirmation(visit)
+            response = (
+                await _carry_out(answer, visit) if is_made_here or request.method != "POST" else _confirmation(visit)
+            )
             renewed = current if session is None else self.sessions.renewed(current)
             if renewed is not None and COOKIE not in response.headers.get("set-cookie", ""):
                 self._write_cookie(request, response, renewed)
@@ -121,8 +127,10 @@ class ConsolePages:
         body = render(
             "error.html",
             path=request.url.path,
+            again=_again(request, error),
+            back=CONVERSATIONS if request.url.path.startswith(CONVERSATIONS + "/") else HOME,
             code=status,
-            message=str(error),
+            message=_words(error),
             csrf=self.sessions.form_token(session) if session else "",
             can_sign_out=bool(session) and self.sessions.needs_sign_in,
         )
@@ -183,17 +191,49 @@ async def _to_sign_in(request: Request) -> Response:
     return go_to(SIGN_IN, next=quote(path)) if path != HOME else go_to(SIGN_IN)
 
 
-def _confirmation(visit: Visit) -> Response:
-    """Return a page that shows a form whose token is not this session's, for the visitor to send it once more."""
+async def _carry_out(answer: Answer, visit: Visit) -> Response:
+    """Answer a visit; a form that the store did not answer is shown once more, so that nothing of it is lost."""
+    try:
+        return await answer(visit)
+    except StoreUnavailable as error:
+        if visit.request.method != "POST":
+            raise
+        response = _confirmation(visit, status_of(error), STORE_AWAY)
+        response.raw_headers.extend(error_lines(error))
+        return response
+
+
+def _confirmation(visit: Visit, status: int = 403, reason: str = OLD_FORM) -> Response:
+    """Return a page that shows a form which was not carried out, for the visitor to send it once more.
+
+    Without a reason, its token is not this session's.
+    """
     fields = {name: text for name, text in visit.form.items() if name != "csrf"}
-    return _confirm(visit.request.url.path, fields, visit.form_token, can_sign_out=visit.needs_sign_in, status=403)
+    target, can_sign_out = visit.request.url.path, visit.needs_sign_in
+    return _confirm(target, fields, visit.form_token, can_sign_out=can_sign_out, status=status, reason=reason)
 
 
 def _confirm(
-    target: str, fields: Mapping[str, str], form_token: str, *, can_sign_out: bool, status: int = 200
+    target: str,
+    fields: Mapping[str, str],
+    form_token: str,
+    *,
+    can_sign_out: bool,
+    status: int = 200,
+    reason: str = OLD_FORM,
 ) -> Response:
-    body = render("confirm.html", path=target, fields=fields, csrf=form_token, can_sign_out=can_sign_out)
+    values = {"fields": fields, "shown": _shown_fields(fields), "reason": reason}
+    body = render("confirm.html", path=target, csrf=form_token, can_sign_out=can_sign_out, **values)
     return Response(body, status, media_type="text/html")
+
+
+def _shown_fields(fields: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what a visitor entered, by readable names, without what the page itself had written into the form."""
+    return {
+        name.replace("_", " ").capitalize(): text
+        for name, text in fields.items()
+        if text and name not in _UNSEEN_FIELDS and (name, text) != ("action", "save")
+    }
 
 
 def _target(wanted: str) -> str:
@@ -214,8 +254,35 @@ async def _sign_out(visit: Visit) -> Response:
     return response
 
 
+def _words(error: TidemarkError) -> str:
+    """Return what a page says of an error; the API's words where they are no other in a browser."""
+    if isinstance(error, StoreUnavailable):
+        return (
+            f"{error} Requests of clients go on without it. Try again in a moment; the log and 'tidemark doctor' say "
+            "more."
+        )
+    if isinstance(error, ConversationNotFound):
+        return "There is no conversation of this id: it was forgotten, or it has expired. The list has the others."
+    if isinstance(error, InvalidRequest) and error.param in ("cursor", "newer"):
+        return "There is no such page of the list: the end of its address must be as a link of the list has it."
+    return str(error)
+
+
+def _again(request: Request, error: TidemarkError) -> str:
+    """Return the address that may work next: the same page once the store is back, else without a bad parameter.
+
+    It is empty where there is none.
+    """
+    url = request.url
+    if request.method != "GET":
+        return ""
+    if isinstance(error, StoreUnavailable):
+        return url.path + (f"?{url.query}" if url.query else "")
+    return url.path if url.query and isinstance(error, InvalidRequest) else ""
+
+
 async def _missing(visit: Visit) -> Response:
-    return visit.page("error.html", 404, code=404, message="The console has no such page.")
+    return visit.page("error.html", 404, code=404, message="The console has no such page.", again="", back=HOME)
 
 
 async def _serve_file(request: Request) -> Response:

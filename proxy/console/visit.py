@@ -15,7 +15,7 @@ from starlette.responses import RedirectResponse, Response
 
 from proxy.console.rendering import render
 from proxy.console.sessions import Session
-from proxy.core.errors import InvalidRequest
+from proxy.core.errors import BodyTooLarge, InvalidRequest
 from proxy.server.encodings import read_plain_body
 
 MAX_FORM_BYTES = 1_048_576
@@ -63,7 +63,12 @@ async def read_form(request: Request) -> Mapping[str, str]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != FORM_TYPE:
         raise InvalidRequest(f"A form of the console is sent as {FORM_TYPE}.")
-    body = await read_plain_body(request, MAX_FORM_BYTES)
+    try:
+        body = await read_plain_body(request, MAX_FORM_BYTES)
+    except BodyTooLarge as error:
+        raise BodyTooLarge(
+            "The form is larger than 1 MB, the most that a page takes. Go back and shorten it."
+        ) from error
     try:
         fields = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict")
     except ValueError as error:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.applications import Starlette
 
 from proxy.app import create_app
 from proxy.config import load
@@ -33,6 +34,7 @@ class Console:
     stack: ExitStack
     token: str
     store: EmbeddedValkey
+    app: Starlette
 
     def visitor(self, *, signed_in: bool = True) -> Visitor:
         """A browser without a screen; it has a cookie jar of its own."""
@@ -95,7 +97,7 @@ def consoled(
         environ = {"TIDEMARK_DATA_DIR": str(folder), **({"TIDEMARK_ADMIN_TOKEN": token} if token else {})}
         app = create_app(load(path, environ), store_url=store.url, secret=SECRET, warn=lambda _: None)
         server = stack.enter_context(Serving(app))
-        yield Console(server.url, upstream, server, stack, token, store)
+        yield Console(server.url, upstream, server, stack, token, store, app)
 
 
 @pytest.fixture

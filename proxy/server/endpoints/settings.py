@@ -21,7 +21,7 @@ MAX_BODY_BYTES = 65_536
 
 
 class SettingsPort(Protocol):
-    """Reads and changes the settings. Every method raises ``StoreUnavailable`` when the store did not answer."""
+    """Reads and changes the settings. Every coroutine raises ``StoreUnavailable`` when the store did not answer."""
 
     @property
     def shows_notices(self) -> bool:
@@ -30,6 +30,10 @@ class SettingsPort(Protocol):
 
     async def described(self) -> Mapping[str, JsonValue]:
         """Return all settings."""
+        ...
+
+    def in_force(self) -> Mapping[str, JsonValue]:
+        """Return all settings as they were when the store answered last."""
         ...
 
     async def change(self, fields: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:

@@ -1,0 +1,66 @@
+"""A setting that is saved on the console's page applies in every process of one store, without a restart."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+import pytest
+
+from proxy.catalog.overrides import POLL_SECONDS
+from tests.e2e.test_command import WAIT_SECONDS, Machine, Tidemark, machine
+from tests.pipeline.talk import history, user
+from tests.pipeline.test_streaming import wait_until
+from tests.support.serving import NO_TLS
+
+__all__ = ["machine"]
+pytestmark = pytest.mark.e2e
+
+SETTINGS = "/console/settings"
+
+
+def save(tidemark: Tidemark, **fields: str) -> None:
+    """Send the form as a browser does."""
+    with httpx.Client(base_url=tidemark.url, verify=NO_TLS, timeout=WAIT_SECONDS) as http:
+        page = http.get(SETTINGS).text
+        hidden = {name: re.findall(rf'name="{name}" value="(\w+)"', page)[0] for name in ("csrf", "version")}
+        answer = http.post(SETTINGS, data={**hidden, "notices": "on", "action": "save", **fields})
+        assert answer.status_code == 303, answer.text
+
+
+def test_a_saved_threshold_decides_over_the_next_request_to_another_process(machine: Machine, store_url: str) -> None:
+    """Less than half a second passes between two looks at the store, so it is effective within one."""
+    assert POLL_SECONDS < 0.5
+    config, shared = str(machine.config()), {"TIDEMARK_STORE_URL": store_url, "TIDEMARK_SECRET": "s" * 40}
+    one, other = (
+        machine.serve("--config", config, environ={**shared, "TIDEMARK_DATA_DIR": str(machine.folder / name)})
+        for name in ("one", "two")
+    )
+    begun = 0
+
+    def action() -> str:
+        """What the other process does with a conversation of its own."""
+        nonlocal begun
+        begun += 1
+        return str(other.chat([user(f"Conversation {begun}."), *history(9)]).headers["x-tidemark-action"])
+
+    assert action() == "none"
+    try:
+        save(one, threshold="0.5")
+        wait_until(lambda: action() == "compacted", WAIT_SECONDS)
+        save(one, threshold="")
+        wait_until(lambda: action() == "none", WAIT_SECONDS)
+    finally:
+        httpx.delete(f"{one.url}/tidemark/settings", verify=NO_TLS, timeout=WAIT_SECONDS)
+
+
+def test_a_saved_threshold_reaches_all_workers_of_one_command(machine: Machine) -> None:
+    """Whichever of them is asked."""
+    tidemark = machine.serve("--config", str(machine.config()), "--workers", "2")
+    wait_until(lambda: sum("Started server process" in line["event"] for line in tidemark.lines) == 2, WAIT_SECONDS)
+    save(tidemark, threshold="0.77")
+
+    def shows_it() -> bool:
+        return '"threshold":0.77' in tidemark.get("/tidemark/models/openai:scripted").text.replace(" ", "")
+
+    wait_until(lambda: all(shows_it() for _ in range(20)), WAIT_SECONDS)
