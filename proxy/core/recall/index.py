@@ -1,0 +1,115 @@
+"""An index of a conversation's messages by term, and the score of each message for a question.
+
+``pipeline/recall.py`` keeps one for each compacted conversation and adds what a summary newly covers. Messages are only
+ever added at the end, and a message's weight does not depend on those after it. So the score over the first messages
+is the same in every worker, however much further its index goes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import nlargest
+from math import log
+from operator import itemgetter
+
+from proxy.core.conversation.messages import Message
+from proxy.core.recall.terms import searched_text, terms_of
+
+_SATURATION, _LENGTH_SHARE = 1.2, 0.75
+"""BM25's ``k1`` and ``b``, at the usual values (Robertson and Zaragoza, "The Probabilistic Relevance Framework")."""
+_USUAL_TERMS = 40
+"""The length that messages are compared with. BM25 uses the average, by which every later message would change all."""
+_SCALE, _BITS = 255, 8
+"""A weight is stored in eight bits, and the message's place in the 24 above them."""
+MOST_MESSAGES = 1 << 24
+PREVIOUS, BEFORE_PREVIOUS, NEXT = 0.6, 0.3, 0.2
+"""What a message gains of its neighbours' scores: an answer seldom repeats the words of its question."""
+MOST_POSTINGS = 4_000
+"""Mentions that one question looks at, rarest terms first: they bound its time, and common words tell nothing."""
+MOST_RANKED = 200
+"""Messages whose score their neighbours gain of, best first; far more than a quotation has."""
+QUESTION_TERMS = 64
+"""Different terms of a question that are looked up, rarest first."""
+_QUESTION_CHARS = 4_000
+_TERM_BYTES, _POSTING_BYTES = 200, 4
+
+
+class TermIndex:
+    """The messages of one conversation by term. Its state only grows, by ``add``."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """Messages that are indexed."""
+        self.size = 0
+        """About how many bytes the index takes."""
+        self._postings: dict[str, array[int]] = {}
+
+    def add(self, messages: Iterable[Message]) -> None:
+        """Add messages at the end.
+
+        :raises OverflowError: there are more than ``MOST_MESSAGES``
+        """
+        for message in messages:
+            if self.count >= MOST_MESSAGES:
+                raise OverflowError(self.count)
+            self._add(terms_of(searched_text(message)))
+
+    def _add(self, terms: Sequence[str]) -> None:
+        place, postings = self.count, self._postings
+        length = 1 - _LENGTH_SHARE + _LENGTH_SHARE * len(terms) / _USUAL_TERMS
+        for term, mentions in Counter(terms).items():
+            weight = mentions / (mentions + _SATURATION * length)
+            posting = place << _BITS | max(round(weight * _SCALE), 1)
+            existing = postings.get(term)
+            if existing is None:
+                postings[term] = array("I", (posting,))
+                self.size += _TERM_BYTES
+            else:
+                existing.append(posting)
+            self.size += _POSTING_BYTES
+        self.count = place + 1
+
+    def scores(self, question: str, count: int) -> dict[int, float]:
+        """Return the scores of those of the first ``count`` messages that share a term with the question, by place."""
+        scores: dict[int, float] = {}
+        looked_at = 0
+        for mentions, postings in self._rarest(question, count):
+            looked_at += mentions
+            if looked_at > MOST_POSTINGS and scores:
+                break
+            rarity = log(1 + (count - mentions + 0.5) / (mentions + 0.5)) / _SCALE
+            for posting in postings[:mentions]:
+                place = posting >> _BITS
+                scores[place] = scores.get(place, 0.0) + rarity * (posting & _SCALE)
+        return scores
+
+    def _rarest(self, question: str, count: int) -> list[tuple[int, array[int]]]:
+        """Return the postings of a question's terms and how many of each count, rarest terms first."""
+        ends = question if len(question) <= _QUESTION_CHARS else question[:2000] + "\n" + question[-2000:]
+        end, terms = count << _BITS, []
+        for term in sorted(set(terms_of(ends))):
+            postings = self._postings.get(term)
+            mentions = 0 if postings is None else bisect_left(postings, end)
+            if postings is not None and mentions:
+                terms.append((mentions, postings))
+        terms.sort(key=lambda pair: pair[0])  # stable: equally rare terms stay in the order of the alphabet
+        return terms[:QUESTION_TERMS]
+
+
+def ranked(scores: Mapping[int, float], count: int) -> list[int]:
+    """Return the places of messages that bear on a question or stand beside one that does, best first.
+
+    A message's score is its own, 0.6 of the previous one's, 0.3 of the one before and 0.2 of the next. The newer of two
+    equal ones comes first.
+    """
+    best = nlargest(MOST_RANKED, scores.items(), key=itemgetter(1)) if len(scores) > MOST_RANKED else scores.items()
+    total = dict(best)
+    for place, score in best:
+        for neighbour, share in ((place + 1, PREVIOUS), (place + 2, BEFORE_PREVIOUS), (place - 1, NEXT)):
+            if 0 <= neighbour < count:
+                own = total[neighbour] if neighbour in total else scores.get(neighbour, 0.0)
+                total[neighbour] = own + share * score
+    return sorted(total, key=lambda place: (-total[place], -place))
