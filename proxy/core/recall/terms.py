@@ -54,7 +54,7 @@ def searched_text(message: Message) -> str:
 
 
 def _stem(word: str) -> str:
-    """Return the part of a word that counts; a word with a digit is a name, and counts as a whole."""
+    """Return the part of a word that counts: its beginning, or a whole name with digits."""
     if len(word) <= STEM:
         return word
     if word.isalpha():
