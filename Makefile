@@ -12,7 +12,7 @@ CLIENTS_COMPILE := $(BIN)/uv --no-config pip compile --quiet --universal --pytho
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity-kit bench-growth bench-lag bench-console bench-replay bench-failover bench-instructions bench-structure test-demo test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet check format lock lock-clients clean
+.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity-kit bench-growth bench-lag bench-console bench-replay bench-failover bench-instructions bench-structure test-demo test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet screenshots check format lock lock-clients clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -41,6 +41,9 @@ test-console: $(VENV)/dev.stamp ## Test the console in a real Chromium, which mu
 
 test-deep: $(VENV)/dev.stamp ## Test the core with 10,000 generated histories for each test; takes a while
 	$(BIN)/pytest --numprocesses 2 --timeout 7200 --hypothesis-profile deep tests/core/test_pipeline_model.py $(ARGS)
+
+screenshots: $(VENV)/dev.stamp ## Take the pictures of docs/pictures again, in a real Chromium, which must be installed
+	SCREENSHOTS=docs/pictures BROWSER_REQUIRED=1 $(BIN)/pytest -m browser tests/browser/test_screenshots.py $(ARGS)
 
 bench: $(VENV)/dev.stamp ## Measure Tidemark beside a bare relay and installed peers; fails when a ratio is 20 % worse
 	@$(BIN)/python -m benchmarks.speed $(ARGS)

@@ -48,6 +48,7 @@ class OverviewPages:
             windows=WINDOWS,
             chosen=name,
             total=total,
+            per_minute=60 * total.requests / traffic.window_seconds,
             median=total.overhead_quantile(_MEDIAN),
             tail=total.overhead_quantile(_TAIL),
             plots=plots_of(traffic),
@@ -59,15 +60,15 @@ def plots_of(traffic: Traffic) -> Sequence[Plot]:
     figures = [point.figures for point in traffic.points]
     starts = [point.start for point in traffic.points]
 
-    def counts(title: str, **names: str) -> Plot:
+    def counts(title: str, *, has_bars: bool = False, **names: str) -> Plot:
         series = [Series(words, [getattr(figure, name) for figure in figures]) for name, words in names.items()]
-        return Plot(title, "count", starts, series)
+        return Plot(title, "count", starts, series, has_bars)
 
     return [
         counts("Requests", requests="Requests"),
         counts("Tokens", tokens_before="Tokens in", tokens_saved="Tokens saved"),
         counts("Compactions", compacted="Compacted", forced="Forced"),
-        counts("Failures", failed="Without a summary", summarizer_failures="Summarizer failures"),
+        counts("Failures", has_bars=True, failed="No summary", summarizer_failures="Summarizer"),
         counts("Provider cache hits", cached_tokens="Tokens from the provider's cache"),
         Plot(
             "Added latency",

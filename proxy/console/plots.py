@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 WIDTH = 320
-HEIGHT = 120
-LEFT = 4
+HEIGHT = 104
+LEFT = 0
 TOP = 14
-BOTTOM = 18
+BOTTOM = 3
 """Units of the drawing that are free at its edges, for labels."""
+_DAY_SECONDS = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ class Plot:
     starts: Sequence[int]
     """The Unix time of each point, in seconds."""
     series: Sequence[Series]
+    has_bars: bool = False
+    """Whether each value is a bar of its own: for what happens seldom."""
 
     @property
     def id(self) -> str:
@@ -44,8 +47,18 @@ class Plot:
 
     @property
     def top(self) -> float:
-        """The value at the upper edge: the smallest round number above all values."""
-        return _round_up(max((value for line in self.series for value in line.values if value is not None), default=0))
+        """The value at the upper edge: the smallest round number above all values that are drawn."""
+        return _round_up(max((value for values in self._drawn() for value in values if value is not None), default=0))
+
+    @property
+    def edges(self) -> Sequence[int]:
+        """Return the times that stand below the drawing: the first, the middle and the last one."""
+        return [self.starts[0], self.starts[len(self.starts) // 2], self.starts[-1]] if self.starts else []
+
+    @property
+    def edge_form(self) -> str:
+        """Return how those times are written: ``date`` where the plot has more than two days, else ``clock``."""
+        return "date" if self.starts and self.starts[-1] - self.starts[0] > 2 * _DAY_SECONDS else "clock"
 
     @property
     def has_values(self) -> bool:
@@ -54,16 +67,25 @@ class Plot:
 
     def paths(self) -> Sequence[str]:
         """Return the path of each series, as the attribute ``d`` has it; a gap stays where a value is missing."""
-        return [self._path(line.values) for line in self.series]
+        return [self._bars(values) if self.has_bars else self._path(values) for values in self._drawn()]
 
     def area(self) -> str:
         """Return the path of the area below the first series."""
-        values = self.series[0].values
+        values = self._drawn()[0]
         if not values:
             return ""
         base, top = HEIGHT - BOTTOM, self.top
         points = [f"L{self._x(place)} {_y(value or 0, top)}" for place, value in enumerate(values)]
         return f"M{self._x(0)} {base}{''.join(points)}L{self._x(len(values) - 1)} {base}Z"
+
+    def _drawn(self) -> Sequence[Sequence[float | None]]:
+        """Return the values that are drawn: those of periods that are over, where one of them has any.
+
+        The last period has only begun, and its few figures would look like a fall. A bar of it is drawn.
+        """
+        all_values = [line.values for line in self.series]
+        is_cut = not self.has_bars and any(any(values[:-1]) for values in all_values)
+        return [values[:-1] for values in all_values] if is_cut else all_values
 
     def _path(self, values: Sequence[float | None]) -> str:
         pieces, top = list[str](), self.top  # once for all points: it looks at every value
@@ -75,6 +97,10 @@ class Plot:
                     pieces.append("h0.01")  # a point of its own is seen, too
             is_drawing = value is not None
         return "".join(pieces)
+
+    def _bars(self, values: Sequence[float | None]) -> str:
+        top, base = self.top, HEIGHT - BOTTOM
+        return "".join(f"M{self._x(place)} {base}V{_y(value, top)}" for place, value in enumerate(values) if value)
 
     def _x(self, place: int) -> str:
         steps = max(1, len(self.starts) - 1)

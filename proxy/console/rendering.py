@@ -50,6 +50,11 @@ def _moment(value: float | None) -> str:
     return dt.datetime.fromtimestamp(value, dt.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def _edge(value: float, form: str) -> str:
+    """Write a time below a plot, shortly: ``clock`` for an hour and minute, ``date`` for a day (UTC)."""
+    return dt.datetime.fromtimestamp(value, dt.UTC).strftime("%H:%M UTC" if form == "clock" else "%-d %b")
+
+
 def _instant(value: float) -> str:
     """Write a time for a machine (RFC 3339)."""
     return dt.datetime.fromtimestamp(value, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -61,5 +66,6 @@ _environment.filters |= {
     "seconds": _seconds,
     "moment": _moment,
     "instant": _instant,
+    "edge": _edge,
 }
 _environment.filters["receipt"] = render_receipt

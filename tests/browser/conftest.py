@@ -42,7 +42,7 @@ def browser() -> Iterator[Browser]:
             pytest.fail("This needs Chromium: apt-get install chromium")
         pytest.skip("Chromium is not installed")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-lcd-text"])
         yield browser
         browser.close()
 
@@ -56,13 +56,18 @@ def page(browser: Browser, console: Console) -> Iterator[Page]:
     page = context.new_page()
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda line: errors.append(line.text) if "Content Security Policy" in line.text else None)
-    page.goto("/console/login")
-    page.get_by_label("Admin token").fill(TOKEN)
-    page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url("**/console")
+    sign_in(page, TOKEN)
     yield page
     context.close()
     assert errors == []
+
+
+def sign_in(page: Page, token: str) -> None:
+    """Give the admin token, and arrive at the overview."""
+    page.goto("/console/login")
+    page.get_by_label("Admin token").fill(token)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/console")
 
 
 def check_accessible(page: Page) -> None:

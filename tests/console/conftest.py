@@ -80,19 +80,26 @@ def litellm() -> None:
 
 @contextmanager
 def consoled(
-    folder: Path, *, token: str = TOKEN, window: int = 2000, strategy: str = "extractive", key: str = ""
+    folder: Path,
+    *,
+    token: str = TOKEN,
+    window: int = 2000,
+    strategy: str = "extractive",
+    key: str = "",
+    config: str = WINDOW,
 ) -> Iterator[Console]:
     """A console with a store of its own; everything is stopped at the end.
 
     :param token: the admin token; none where it is empty
     :param key: the configured key of the upstream; none where it is empty
+    :param config: the configuration, with the places that ``WINDOW`` has
     """
     upstream = ScriptedUpstream()
     with ExitStack() as stack:
         store = stack.enter_context(EmbeddedValkey(folder / "store"))
         behind = stack.enter_context(Serving(upstream))
         path = folder / "tidemark.yaml"
-        text = WINDOW.format(base=f"{behind.url}/v1", window=window, strategy=strategy, more="")
+        text = config.format(base=f"{behind.url}/v1", window=window, strategy=strategy, more="")
         path.write_text(text.replace("api_base:", f"api_key: {key}, api_base:") if key else text)
         environ = {"TIDEMARK_DATA_DIR": str(folder), **({"TIDEMARK_ADMIN_TOKEN": token} if token else {})}
         app = create_app(load(path, environ), store_url=store.url, secret=SECRET, warn=lambda _: None)

@@ -2,10 +2,15 @@
 // notices while a compaction runs. Elements with data-live are replaced by those of the same id in the page as it is now.
 "use strict";
 
+const FORMS = {
+  clock: { hour: "2-digit", minute: "2-digit" },
+  date: { day: "numeric", month: "short" },
+  moment: { dateStyle: "medium", timeStyle: "short" },
+};
 const showTimes = (root) => {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const moment = new Date(time.dateTime);
-    if (!Number.isNaN(moment.getTime())) time.textContent = moment.toLocaleString();
+    if (!Number.isNaN(moment.getTime())) time.textContent = moment.toLocaleString([], FORMS[time.dataset.form || "moment"]);
   }
 };
 

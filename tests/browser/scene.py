@@ -1,0 +1,148 @@
+"""A console with content like that of a real one: what the pictures of the documentation show.
+
+Everything in it is made up. The conversations go through the proxy, and their summaries are made and edited by it; only
+the figures of the hours before are written into the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import random
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+from redis.asyncio import Redis
+
+from proxy.core.traffic import TrafficFigures
+from proxy.store.traffic import RedisTraffic
+from tests.console.conftest import TOKEN, Console
+from tests.pipeline.talk import Said, assistant, system, user
+from tests.support.scripted import Received, says
+
+CONFIG = """
+model_list:
+  - model_name: gpt-5-mini
+    litellm_params: {{model: openai/gpt-5-mini, api_base: "{base}"}}
+    model_info: {{max_input_tokens: 16000, max_output_tokens: 1000}}
+  - model_name: qwen3-32b
+    litellm_params: {{model: openai/qwen3-32b, api_base: "{base}"}}
+    model_info: {{max_input_tokens: 32768, max_output_tokens: 2048}}
+  - model_name: mistral-small
+    litellm_params: {{model: openai/mistral-small, api_base: "{base}"}}
+    model_info: {{max_input_tokens: 8192, max_output_tokens: 1024}}
+compaction:
+  defaults: {{strategy: {strategy}, threshold: 0.9, retention_tokens: 1500, min_tokens: 300{more}}}
+"""
+CONTENT: Mapping[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
+"""The texts: the long conversation ``talk`` with its ``summary``, and of ``others`` the names, models and lengths."""
+
+
+def filler(seed: int, words: int) -> str:
+    """A text of so many words that is like no other."""
+    chance = random.Random(seed)
+    return f"Note {seed}: " + " ".join(chance.choice(CONTENT["words"].split()) for _ in range(words))
+
+
+def invoice_talk() -> list[Said]:
+    """A long conversation with calls of tools, without its last answer."""
+    said: list[Said] = [system(CONTENT["preface"])]
+    for number, turn in enumerate(CONTENT["talk"], 1):
+        said.append(user(turn["question"]))
+        if turn["tool"]:
+            arguments = json.dumps({"host": "batch-2", "date": "2026-11-17", "lines": 200 * number})
+            call = {
+                "id": f"call_{number}",
+                "type": "function",
+                "function": {"name": turn["tool"], "arguments": arguments},
+            }
+            said.append({"role": "assistant", "content": None, "tool_calls": [call]})
+            lines = "\n".join(CONTENT["log"])
+            log = "\n".join(lines.format(place % 6, 524_288 + 977 * place * number) for place in range(10))
+            said.append({"role": "tool", "tool_call_id": f"call_{number}", "content": log})
+        said.append(assistant(turn["reply"]))
+    return said[:-1]
+
+
+def respond(request: Received) -> Any:
+    """Answer as a model, and write the summary where one is asked for."""
+    is_summarizer = "You summarize" in str(request.messages[0]["content"])
+    questions = {turn["question"]: turn["reply"] for turn in CONTENT["talk"]}
+    reply = questions.get(
+        request.messages[-1]["content"], "Each berth has its own line, with the rule that was applied."
+    )
+    return says("\n".join(CONTENT["summary"]) if is_summarizer else reply)(request)
+
+
+def fill(console: Console) -> str:
+    """Fill a console; returns the id of the long conversation, whose summary was edited once."""
+    console.upstream.script = respond
+    client = console.client()
+    for place, other in enumerate(CONTENT["others"]):
+        said: list[Said] = []
+        for number in range(other["exchanges"]):
+            seed = 1000 * place + number
+            said += [user(filler(seed, other["words"])), assistant(filler(seed + 500, other["words"]))]
+        asked = [*said, user("And what follows from that?")]
+        named = {"conversation": other["name"]} if other["name"] else {}
+        assert client.chat(asked, model=other["model"], **named).status_code == 200
+    said = invoice_talk()
+    answer: httpx.Response | None = None
+    for end in (number for number, message in enumerate(said, 1) if message["role"] == "user"):
+        answer = client.chat(said[:end], model="gpt-5-mini", conversation="Invoice export")
+        assert answer.status_code == 200, answer.text
+    assert answer is not None
+    console.settle()
+    conversation = str(answer.headers["x-tidemark-conversation"])
+    admin = {"authorization": f"Bearer {TOKEN}"}
+    own = f"{console.url}/tidemark/conversations/{conversation}"
+    for path, body in (
+        ("summarize", {"retention_tokens": 3000}),
+        ("summaries", {"text": "\n".join(CONTENT["edited"])}),
+    ):
+        done = httpx.post(f"{own}/{path}", json=body, headers=admin, timeout=30)
+        assert done.status_code == 200, done.text
+    httpx.put(f"{console.url}/tidemark/models/openai:qwen3-32b", json={"threshold": 0.8}, headers=admin, timeout=30)
+    with ThreadPoolExecutor(1) as pool:  # Playwright has an event loop in this thread
+        pool.submit(lambda: asyncio.run(write_figures(console.store.url))).result()
+    return conversation
+
+
+async def write_figures(url: str) -> None:
+    """Write the figures of the last 26 hours, minute by minute: quiet at night, with a busy forenoon."""
+    chance = random.Random(7)
+    now = int(time.time() // 60)
+    async with Redis.from_url(url) as client:
+        traffic = RedisTraffic(client.execute_command)
+        minutes = {now - age: minute_figures(now - age, chance) for age in range(1, 26 * 60)}
+        for batch, first in enumerate(range(0, len(minutes), 300), 1):
+            await traffic.add("scene", batch, dict(list(minutes.items())[first : first + 300]))
+
+
+def minute_figures(minute: int, chance: random.Random) -> TrafficFigures:
+    """The figures of one minute."""
+    hour = minute / 60 % 24
+    load = 2 + 16 * math.exp(-(((hour - 10.5) / 2.4) ** 2)) + 12 * math.exp(-(((hour - 15.5) / 2.2) ** 2))
+    requests = max(0, round(chance.gauss(load, 1 + load / 8)))
+    before = sum(round(chance.lognormvariate(8.6, 0.5)) for _ in range(requests))
+    saved = round(before * min(0.62, 0.3 + load / 60))
+    compacted = sum(chance.random() < 0.05 for _ in range(requests))
+    figures = TrafficFigures(
+        requests=requests,
+        tokens_before=before,
+        tokens_after=before - saved,
+        tokens_saved=saved,
+        compacted=compacted,
+        forced=sum(chance.random() < 0.004 for _ in range(requests)),
+        failed=sum(chance.random() < 0.0006 for _ in range(requests)),
+        summarizer_failures=sum(chance.random() < 0.0012 for _ in range(requests)),
+        cached_tokens=round((before - saved) * chance.uniform(0.55, 0.72)),
+    )
+    for _ in range(requests):
+        figures.overheads[min(max(round(chance.gauss(11.5 + load / 12, 2.2)), 4), 26)] += 1
+    return figures
