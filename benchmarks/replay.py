@@ -20,6 +20,7 @@ from proxy.core.planning.assemble import assemble
 from proxy.core.planning.budget import Budget, CompactionPolicy, ModelProfile, budget_for
 from proxy.core.planning.plan import plan, plan_ahead
 from proxy.core.planning.situation import CannotFit, Compact, NoCompaction, PlanInput, SwapSummary
+from proxy.core.recall.quotation import question_place
 
 CACHED_PRICE = 0.1
 """The price of a cached token, in new tokens."""
@@ -29,6 +30,8 @@ WRITTEN_RATIO, LEAST_WRITTEN = 20, 500
 """The shortest summary in tokens. A summary has a twentieth of the replaced tokens, within this and its bound."""
 RECIPE = SummaryRecipe("llm", "general", 1)
 
+RECALLED = b"recalled for "
+"""Begins the digest of recalled messages."""
 Parts = list[tuple[bytes, int]]
 """The parts of a request in order: each part's digest and its tokens."""
 
@@ -46,6 +49,8 @@ class Bill:
     written_tokens: int = 0
     output_price: float = 1.0
     """The price of a written token, in new tokens."""
+    recalled: int = 0
+    """Tokens of recalled messages that were new."""
     largest: int = 0
     """The tokens of the largest request."""
     _before: Parts = field(default_factory=list)
@@ -62,6 +67,12 @@ class Bill:
         self.fresh += total - same
         self.largest = max(self.largest, total)
         self._before = parts
+
+    def send_recalling(self, parts: Parts) -> None:
+        """Add a request, and note the recalled tokens that the request before did not have."""
+        before = dict(self._before)
+        self.recalled += sum(tokens for part, tokens in parts if part.startswith(RECALLED) and part not in before)
+        self.send(parts)
 
     def summarize(self, read: int, written_tokens: int, *, waits: bool) -> None:
         """Add a summarizer's call."""
@@ -148,7 +159,9 @@ class Planned:
             forwarded = (
                 messages if isinstance(planned, NoCompaction) or summary is None else assemble(messages, summary)
             )
-            bill.send(_forwarded_parts(forwarded, messages, tokens, summary))
+            bill.send_recalling(
+                _with_recall(_forwarded_parts(forwarded, messages, tokens, summary), forwarded, summary, budget)
+            )
             if (
                 self.ahead
                 and making is None
@@ -233,6 +246,17 @@ def _forwarded_parts(
     return [(message.digest, sizes[message.digest]) for message in forwarded]
 
 
+def _with_recall(parts: Parts, forwarded: Sequence[Message], summary: PrefixSummary | None, budget: Budget) -> Parts:
+    """Return the parts of a compacted request with recalled messages, as many as its budget allows."""
+    place = question_place(forwarded)
+    if summary is None or place is None or parts[place][1] > budget.max_recall:
+        return parts
+    size = min(budget.max_recall, budget.high_water - sum(tokens for _, tokens in parts[: place + 1]))
+    if size <= 0:
+        return parts
+    return [*parts[:place], (RECALLED + parts[place][0], size), *parts[place:]]
+
+
 def marks(high: float, low: float) -> Callable[[Shape], Budget]:
     """Make a budget of the whole window: compact at one share, down to the other."""
 
@@ -252,9 +276,12 @@ def marks(high: float, low: float) -> Callable[[Shape], Budget]:
     return budget
 
 
-def own(**settings: float) -> tuple[Callable[[Shape], Budget], CompactionPolicy]:
-    """Return Tidemark's marks for a shape, with keys of ``compaction.defaults`` in place of the defaults."""
-    policy = CompactionPolicy(**settings)  # type: ignore[arg-type]
+def own(**settings: float | None) -> tuple[Callable[[Shape], Budget], CompactionPolicy]:
+    """Return Tidemark's marks for a shape, with keys of ``compaction.defaults`` in place of the defaults.
+
+    Recall is off unless the keys say otherwise, because it costs about the same whatever the marks are.
+    """
+    policy = CompactionPolicy(**{"max_recall_tokens": 0, **settings})  # type: ignore[arg-type]
 
     def budget(shape: Shape) -> Budget:
         return budget_for(ModelProfile(shape.name, shape.window, policy), shape.reply_tokens)
@@ -270,7 +297,8 @@ def policies() -> list[Policy]:
         Planned("low water 50 %", marks(1, 0.5), CompactionPolicy(min_gain=0.0)),
         Simple("append-only segments, 50 %", 0.5, appends=True),
         Planned("Tidemark, made on demand", *own(prepare=1.0)),
-        Planned("Tidemark, prepared (the default)", *own(), ahead=True),
+        Planned("Tidemark, prepared", *own(), ahead=True),
+        Planned("the same, 5 % recalled (default)", *own(max_recall_tokens=None), ahead=True),
     ]
 
 

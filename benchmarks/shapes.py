@@ -37,7 +37,7 @@ class Shape:
         """Add a message."""
         number = str(len(self.messages)).encode()
         digest = digest_of(number)
-        self.messages.append(Message(raw=number, role=role, text="", digest=digest, calls=calls, answers=answers))
+        self.messages.append(Message(raw=number, role=role, text=role, digest=digest, calls=calls, answers=answers))
         self.tokens.append(tokens)
 
     def send(self) -> None:

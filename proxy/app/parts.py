@@ -33,6 +33,7 @@ from proxy.dialects.stored import StoredMessageReader
 from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Identifier
 from proxy.pipeline.offline import OfflineService
+from proxy.pipeline.recall import Recaller
 from proxy.store.calibrations import RedisCalibrations
 from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
@@ -276,7 +277,11 @@ class Engine:
             compactor=compactor, writer=writer, store=store, leases=leases, emit=emit
         )
         self.fitter = BudgetFitter(
-            counter=parts.counter, compactor=self.immediate, preparation=self.preparation, timer=time.perf_counter
+            counter=parts.counter,
+            compactor=self.immediate,
+            preparation=self.preparation,
+            recaller=Recaller(parts.counter),
+            timer=time.perf_counter,
         )
         self.identifier = Identifier(
             store=store,

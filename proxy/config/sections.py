@@ -53,6 +53,14 @@ class SummarizerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecallSettings:
+    """The earlier messages that are put back into a compacted request, for its newest user message."""
+
+    max_tokens: int | None = field(default=None, metadata=takes(kinds.or_word("auto", kinds.whole("tokens", least=0))))
+    """The most tokens of them. ``auto``: 5 % of the limit; 0: none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionSettings:
     """The marks and means of compaction; the defaults are those of ``CompactionPolicy``."""
 
@@ -114,6 +122,7 @@ class CompactionSettings:
     """Whether ``extractive`` drops empty words where not every sentence fits; off, it keeps sentences whole."""
     calibrate: bool = field(default=False, metadata=takes(kinds.flag()))
     """Learn a factor from the provider's own counts. Off, because FR-1.1.5 decides by local counts only."""
+    recall: RecallSettings = field(default_factory=RecallSettings)
     summarizer: SummarizerSettings = field(default_factory=SummarizerSettings)
 
     def policy(self) -> CompactionPolicy:
@@ -121,6 +130,7 @@ class CompactionSettings:
         plain = {key.name: getattr(self, key.name) for key in dataclasses.fields(self) if key.name in _POLICY_FIELDS}
         return CompactionPolicy(
             **plain,
+            max_recall_tokens=self.recall.max_tokens,
             summarizer_model=self.summarizer.model,
             summarizer_timeout_seconds=self.summarizer.timeout_seconds,
             summarizer_cache_friendly=self.summarizer.cache_friendly,

@@ -12,6 +12,8 @@ from .values import value
 
 Action = Literal["none", "reused", "compacted", "forced", "bypassed", "failed"]
 """``X-Tidemark-Action``: what was done to the request."""
+RecallOutcome = Literal["", "recalled", "nothing", "no_room", "not_ready"]
+"""What came of recalling earlier messages; empty where the request has no summary, or recall is off."""
 
 
 @value
@@ -40,6 +42,9 @@ class Report:
     """The gaps of a stored history, as a header's value (``core/conversation/alignment.py``)."""
     receipt: str = ""
     """What the summary has of all that it stands for, as a header's value (``core/conversation/receipt.py``)."""
+    recall: RecallOutcome = ""
+    recalled_tokens: int = 0
+    """Tokens of the earlier messages that were put back, with their frame."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,10 @@ def clip_content(raw: str, first: int, last: int, mark: str, text_parts: Collect
 
 
 def clip_texts(texts: Sequence[str], first: int, last: int, mark: str) -> list[str]:
-    """Clip texts that a message joins by line ends, empty ones left out; those wholly in the middle become empty."""
+    """Clip texts that a message joins by line ends, empty ones left out; those wholly in the middle become empty.
+
+    Nothing is clipped where ``first`` and ``last`` are 0: the mark stands before the text then.
+    """
     lines = _MARK_LINES.format(mark=mark)
     clipped_texts: list[str] = []
     at, has_mark = 0, False
@@ -45,7 +48,7 @@ def clip_texts(texts: Sequence[str], first: int, last: int, mark: str) -> list[s
         before, after = max(first - at, 0), max(last - at, 0)
         clipped = text[after:] if has_mark else text[:before]
         if text and not has_mark and len(text) >= before:
-            clipped, has_mark = text[:before] + lines + text[after:], True
+            clipped, has_mark = text[:before] + lines[not before :] + text[after:], True
         at += len(text) + 1 if text else 0  # the line end that joins texts in ``Message.text``
         clipped_texts.append(clipped)
     return clipped_texts

@@ -41,6 +41,7 @@ from proxy.pipeline.notices import (
     with_full_warning,
 )
 from proxy.pipeline.orders import order_of, swap_plan_of
+from proxy.pipeline.recall import Recaller
 from proxy.pipeline.values import NO_PROGRESS, FittedRequest, Prepare, Progress, Refused, RequestContext
 
 Fitted = FittedRequest | Refused
@@ -50,9 +51,16 @@ class BudgetFitter:
     """Plans and performs. It takes ports only, and has no state of its own."""
 
     def __init__(
-        self, *, counter: TokenCounter, compactor: ImmediateCompaction, preparation: BackgroundCompaction, timer: Clock
+        self,
+        *,
+        counter: TokenCounter,
+        compactor: ImmediateCompaction,
+        preparation: BackgroundCompaction,
+        recaller: Recaller,
+        timer: Clock,
     ) -> None:
         self._counter = counter
+        self._recaller = recaller
         self._compactor = compactor
         self._preparation = preparation
         self._timer = timer
@@ -70,7 +78,12 @@ class BudgetFitter:
                 return unchanged
             return self._with_full_warning(context, unchanged, planned.reason)
         fitted = await self._fit_clipped(context, planned, progress)
-        if isinstance(fitted, Refused) or not is_full(context, fitted.report.local_tokens):
+        if isinstance(fitted, Refused):
+            return fitted
+        tokens = fitted.report.local_tokens  # what is recalled uses what is free, and would fill no context by itself
+        if fitted.summary is not None:
+            fitted = await self._recaller.put_back(context, fitted, fitted.summary)
+        if not is_full(context, tokens):
             return fitted
         reason = planned.reason if isinstance(planned, ReuseSummary) else None
         return self._with_full_warning(context, fitted, reason)
@@ -94,6 +107,7 @@ class BudgetFitter:
             planned = await offload_if_many(len(plan_input.messages), partial(plan_ahead, plan_input))
             if planned is not None:
                 await self._preparation.begin(order_of(context, planned), conversation)
+                self._recaller.begin(context, planned.covered)
 
         return prepare
 
@@ -152,6 +166,7 @@ class BudgetFitter:
             if not isinstance(replanned, Compact):
                 return await self._perform_at_once(context, replanned)
             planned, began = replanned, self._timer()
+        self._recaller.begin(context, planned.covered)
         result = await self._compactor.compact(order_of(context, planned), wait_seconds=deadline - loop.time())
         context = replace(context, started=context.started + self._timer() - began)
         if isinstance(result, NotSummarized):

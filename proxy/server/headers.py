@@ -48,6 +48,8 @@ def report_lines(report: Report) -> list[tuple[bytes, bytes]]:
         lines.append((b"x-tidemark-strategy", _field(report.strategy)))
     if report.receipt:
         lines.append((b"x-tidemark-kept", _field(report.receipt)))
+    if report.recall:
+        lines.append((b"x-tidemark-recalled-tokens", b"%d" % report.recalled_tokens))
     if report.warning:
         lines.append((b"x-tidemark-warning", _field(report.warning)))
     if report.gap:

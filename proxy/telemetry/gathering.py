@@ -63,12 +63,17 @@ class RequestTotals:
         "number",
         "overhead",
         "prompt",
+        "recalled",
+        "recalls",
         "saved",
         "seconds",
     )
 
     def __init__(self) -> None:
         self.number = self.before = self.after = self.saved = self.prompt = self.cached = self.completion = 0
+        self.recalled = 0
+        self.recalls: dict[str, int] = {}
+        """Requests by what came of recalling earlier messages."""
         self.seconds = DurationCounts(REQUEST_SECONDS)
         self.first_byte = DurationCounts(FIRST_BYTE_SECONDS)
         self.overhead = DurationCounts(OVERHEAD_BOUNDS)
@@ -85,6 +90,9 @@ class RequestTotals:
             self.after += (after := report.tokens_after)
             if 0 < after < before:  # an answer of Tidemark's own forwards nothing
                 self.saved += before - after
+            if outcome := report.recall:
+                self.recalls[outcome] = self.recalls.get(outcome, 0) + 1
+                self.recalled += report.recalled_tokens
         usage = served.usage
         if (tokens := usage.input_tokens) and tokens > 0:
             self.prompt += tokens

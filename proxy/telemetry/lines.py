@@ -40,6 +40,8 @@ class ServedLine(msgspec.Struct, omit_defaults=True):
     summarized_messages: int | None = None
     strategy: str | None = None
     receipt: str | None = None
+    recall: str | None = None
+    recalled_tokens: int | None = None
     warning: str | None = None
     store: str | None = None
     code: str | None = None
@@ -80,6 +82,8 @@ def served_line(served: RequestServed, name: str | None = None, level: str | Non
         line.tokens_before, line.tokens_after, line.limit = report.tokens_before, report.tokens_after, report.limit
         line.summarized_messages, line.strategy = report.summarized, _text(report.strategy)
         line.receipt = report.receipt or None
+        if report.recall:
+            line.recall, line.recalled_tokens = report.recall, report.recalled_tokens
         line.warning, line.store = _text(report.warning), "degraded" if report.degraded else "ok"
     line.code, line.cause = _text(served.code), _text(served.cause)
     usage = served.usage

@@ -92,6 +92,10 @@ class Metrics:
         self._before = self.registry.counter("tokens_before", "Tokens of requests as they came in.", ("model",))
         self._after = self.registry.counter("tokens_after", "Tokens of requests as they went on.", ("model",))
         self._saved = self.registry.counter("tokens_saved", "Tokens by which requests got smaller.", ("model",))
+        self._recalled = self.registry.counter(
+            "recalled_tokens", "Tokens of earlier messages put back into compacted requests.", ("model",)
+        )
+        self._recalls = self.registry.counter("recalls", "Compacted requests by what was put back.", ("outcome",))
         self._prompt = self.registry.counter(
             "upstream_prompt_tokens", "Input tokens by the upstream's count.", ("model",)
         )
@@ -216,11 +220,14 @@ class Metrics:
             self._seconds.labels(model).take(requests.seconds)
             if requests.first_byte.number:
                 self._first_byte.labels(model).take(requests.first_byte)
+            for recall, number in requests.recalls.items():
+                self._recalls.labels(recall).inc(number)
             self._overhead.take(requests.overhead.between(OVERHEAD_SECONDS))
             for counter, tokens in (
                 (self._before, requests.before),
                 (self._after, requests.after),
                 (self._saved, requests.saved),
+                (self._recalled, requests.recalled),
                 (self._prompt, requests.prompt),
                 (self._cached, requests.cached),
                 (self._completion, requests.completion),

@@ -58,7 +58,9 @@ def request_headers() -> set[str]:
 
 def response_headers() -> set[str]:
     """The headers that a full report becomes."""
-    full = Report("id", "tenant", 1, strategy="llm", warning="w", gap="unseen=1", summarized=1, receipt="r")
+    full = Report(
+        "id", "tenant", 1, strategy="llm", warning="w", gap="unseen=1", summarized=1, receipt="r", recall="nothing"
+    )
     return {name.decode() for name, _ in headers.report_lines(full)}
 
 

@@ -18,6 +18,7 @@ from proxy.pipeline.commands import Commands
 from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Identifier, tenant_of
 from proxy.pipeline.pipeline import Pipeline
+from proxy.pipeline.recall import Recaller
 from proxy.pipeline.values import BufferedReply, Controls, Exchange
 
 ROUTE = Route("wire", "asked", "served", "openai", "http://upstream/v1")
@@ -81,7 +82,9 @@ def _exchanged(controls: Controls) -> tuple[Exchange, Any]:
         clock=lambda: 8.5,
         timer=ports.timer,
     )
-    fitting = BudgetFitter(counter=ports, compactor=ports, preparation=ports, timer=ports.timer)
+    fitting = BudgetFitter(
+        counter=ports, compactor=ports, preparation=ports, recaller=Recaller(ports), timer=ports.timer
+    )
     commands = Commands(fitter=fitting, store=ports, mark_for=lambda _: "mark", emit=ports, clock=ports.timer)
     pipeline = Pipeline(
         history=ports,
@@ -119,6 +122,7 @@ def test_a_turn_and_its_report_hold_what_their_fields_are_called() -> None:
         degraded=True,
         overhead_seconds=OWN_SECONDS,
         gap="",
+        recall="nothing",
     )
     assert exchange.turn.record == TurnRecord(
         tenant=tenant,

@@ -28,6 +28,8 @@ MIN_SUMMARY_TOKENS = 64
 """The smallest summary message. About half of it is the message's frame."""
 SUMMARY_FLOOR_TOKENS = 256
 SUMMARY_CEILING_TOKENS = 4096
+RECALL_SHARE = 0.05
+"""More brings little: most answers are among the first messages that a question finds (docs/fidelity.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,8 @@ class CompactionPolicy:
     """The dialects in which they are answered; agents that speak the others send no chat commands."""
     shorten_sentences: bool = True
     """Whether ``extractive`` may drop empty words (``summarizers/shortening.py``)."""
+    max_recall_tokens: int | None = None
+    """The most tokens of originals that are put back for the newest user message. None is 5 % of the limit."""
     calibrate: bool = False
     """Whether the marks follow the provider's own counts (``core/planning/calibration.py``); FR-1.1.5 says no."""
 
@@ -132,6 +136,8 @@ class Budget:
     max_summary: int
     """Bound of the whole summary message."""
     min_tokens: int
+    max_recall: int = 0
+    """Bound of the earlier messages that are put back into a compacted request; 0 for none."""
 
 
 def budget_for(profile: ModelProfile, max_output_tokens: int | None, retention: int | None = None) -> Budget:
@@ -156,6 +162,7 @@ def budget_for(profile: ModelProfile, max_output_tokens: int | None, retention: 
         retention=max(policy.retention_tokens, int(policy.retention_ratio * whole)) if retention is None else retention,
         max_summary=summary_bound(policy, whole),
         min_tokens=min(policy.min_tokens, limit // 2),
+        max_recall=recall_bound(policy, whole),
     )
 
 
@@ -173,6 +180,12 @@ def reply_reserve(window: ModelWindow, max_output_tokens: int | None, *, whole: 
     if whole and max_output_tokens < window.window - margin:
         return max_output_tokens
     return min(max_output_tokens, window.max_output_tokens or max_output_tokens, half)
+
+
+def recall_bound(policy: CompactionPolicy, limit: int) -> int:
+    """Return the bound of recalled messages, at most half of ``limit``: as configured, or 5 %."""
+    wanted = int(RECALL_SHARE * limit) if policy.max_recall_tokens is None else policy.max_recall_tokens
+    return min(wanted, limit // 2)
 
 
 def summary_bound(policy: CompactionPolicy, limit: int) -> int:

@@ -134,4 +134,5 @@ def in_local_tokens(budget: Budget, factor: float) -> Budget:
         retention=int(budget.retention / factor),
         max_summary=int(budget.max_summary / factor),
         min_tokens=int(budget.min_tokens / factor),
+        max_recall=int(budget.max_recall / factor),
     )

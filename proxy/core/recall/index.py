@@ -29,6 +29,8 @@ PREVIOUS, BEFORE_PREVIOUS, NEXT = 0.6, 0.3, 0.2
 """What a message gains of its neighbours' scores: an answer seldom repeats the words of its question."""
 MOST_POSTINGS = 4_000
 """Mentions that one question looks at, rarest terms first: they bound its time, and common words tell nothing."""
+RELEVANT_SHARE = 0.15
+"""Messages below this share of the best one's score are left out: they share a common word at most."""
 MOST_RANKED = 200
 """Messages whose score their neighbours gain of, best first; far more than a quotation has."""
 QUESTION_TERMS = 64
@@ -112,4 +114,6 @@ def ranked(scores: Mapping[int, float], count: int) -> list[int]:
             if 0 <= neighbour < count:
                 own = total[neighbour] if neighbour in total else scores.get(neighbour, 0.0)
                 total[neighbour] = own + share * score
-    return sorted(total, key=lambda place: (-total[place], -place))
+    least = RELEVANT_SHARE * max(total.values(), default=0.0)
+    relevant = [place for place, score in total.items() if score >= least]
+    return sorted(relevant, key=lambda place: (-total[place], -place))
