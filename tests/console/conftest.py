@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 from starlette.applications import Starlette
+from starlette.routing import Route
 
 from proxy.app import create_app
 from proxy.config import load
@@ -70,6 +71,13 @@ class Visitor:
         """
         token = _FORM_TOKEN.search(self.get(at).text)
         return self.http.post(path, data={"csrf": token[1] if token else "", **fields})
+
+
+def paths(console: Console, method: str) -> list[str]:
+    """The paths of all pages or forms that need a session, those of new families too."""
+    routes = [route for route in console.app.routes if isinstance(route, Route) and "/console" in route.path]
+    found = {route.path for route in routes if method in (route.methods or ())}
+    return sorted(found - {"/console/login", "/console/static/{name}", "/console/{path:path}", "/console/events"})
 
 
 @pytest.fixture(scope="session", autouse=True)

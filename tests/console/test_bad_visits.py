@@ -8,26 +8,18 @@ import time
 
 import httpx
 import pytest
-from starlette.routing import Route
 
 from proxy.console import sessions
 from proxy.console.sessions import COOKIE, IDLE_SECONDS, Sessions
 from proxy.console.visit import MAX_FORM_BYTES
 from proxy.server.operator import OperatorAccess
-from tests.console.conftest import TOKEN, Console, Visitor
+from tests.console.conftest import TOKEN, Console, Visitor, paths
 from tests.pipeline.conftest import SECRET
 from tests.pipeline.talk import history
 
 NOTHING = "0" * 48
 ENTERED = "what <I> & you entered"
 HIDDEN = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)">')
-
-
-def paths(console: Console, method: str) -> list[str]:
-    """The paths of all pages or forms that need a session, those of new families too."""
-    routes = [route for route in console.app.routes if isinstance(route, Route) and "/console" in route.path]
-    found = {route.path for route in routes if method in (route.methods or ())}
-    return sorted(found - {"/console/login", "/console/static/{name}", "/console/{path:path}", "/console/events"})
 
 
 @pytest.fixture
