@@ -97,6 +97,7 @@ def create_app(
         metrics.state.end()
         await relay.settle()
         await engine.preparation.aclose()
+        await engine.recaller.aclose()
         await flushing.aclose()
         await traffic.aclose()
         await live_events.aclose()

@@ -276,11 +276,12 @@ class Engine:
         self.preparation = BackgroundCompaction(
             compactor=compactor, writer=writer, store=store, leases=leases, emit=emit
         )
+        self.recaller = Recaller(parts.counter)
         self.fitter = BudgetFitter(
             counter=parts.counter,
             compactor=self.immediate,
             preparation=self.preparation,
-            recaller=Recaller(parts.counter),
+            recaller=self.recaller,
             timer=time.perf_counter,
         )
         self.identifier = Identifier(

@@ -34,15 +34,33 @@ def bench() -> None:
 @click.option("--file", "talks", type=click.File("rb"), help="LoCoMo's locomo10.json; measured instead of the others.")
 @click.option("--strategy", type=click.Choice(get_args(Strategy)), default="extractive", show_default=True)
 @click.option("--budgets", default="10,25,50", show_default=True, help="Percent of each conversation's tokens.")
+@click.option(
+    "--recall",
+    type=click.IntRange(0, 99),
+    default=0,
+    help="Percent of the tokens, within each budget, for messages recalled by questions; 0 measures no recall.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with a figure for each kind of facts.")
-def fidelity(config: Path | None, talks: IO[bytes] | None, strategy: Strategy, budgets: str, *, as_json: bool) -> None:
+def fidelity(
+    config: Path | None, talks: IO[bytes] | None, strategy: Strategy, budgets: str, recall: int, *, as_json: bool
+) -> None:
     """Measure how many facts survive a compaction, beside the tokens that it leaves."""
     from proxy.app import Parts
     from proxy.config import load
-    from proxy.fidelity import generated_cases, locomo_cases, measure, measure_rounds
+    from proxy.fidelity import (
+        generated_cases,
+        locomo_cases,
+        measure,
+        measure_recall,
+        measure_rounds,
+        question_cases,
+    )
 
     percent = _percent(budgets)
-    cases = generated_cases() if talks is None else locomo_cases(talks.read())
+    if recall >= min(percent):
+        raise click.BadParameter("use less than the smallest budget", param_hint="--recall")
+    own_cases = question_cases if recall else generated_cases
+    cases = own_cases() if talks is None else locomo_cases(talks.read())
 
     async def figures(bar: ProgressBar) -> list[Figure]:
         parts = Parts(load(config, os.environ), lambda warning: click.echo(f"warning: {warning}", err=True))
@@ -55,6 +73,8 @@ def fidelity(config: Path | None, talks: IO[bytes] | None, strategy: Strategy, b
                 bar.advance(1)
                 return compacted
 
+            if recall:
+                return await measure_recall(cases, compact, offline.count, percent, recall)
             result = await measure(cases, compact, offline.count, percent)
             if talks is None:
                 result += await measure_rounds(_summarize(parts, strategy, bar), offline.count, percent)

@@ -2,7 +2,8 @@
 
 ``tidemark bench fidelity`` runs it (``proxy/cli/bench.py``). It sees a compaction from outside, as JSON in and out, so
 that every strategy is measured in the same way. ``cases`` has the values; ``talks``, ``sessions`` and ``languages``
-make conversations, ``locomo`` reads a file, ``survival`` compares texts, and ``measuring`` makes the figures.
+make conversations, ``questions`` makes some that are asked about afterwards, and ``locomo`` reads a file. ``survival``
+compares texts, ``measuring`` makes the figures, and ``recalling`` makes those of recall.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from proxy.fidelity.cases import Case, Conversation, Fact
 from proxy.fidelity.generated import generated_cases
 from proxy.fidelity.locomo import locomo_cases
 from proxy.fidelity.measuring import Figure, measure, measure_rounds
+from proxy.fidelity.questions import question_cases
+from proxy.fidelity.recalling import measure_recall
 
 __all__ = [
     "Case",
@@ -20,5 +23,7 @@ __all__ = [
     "generated_cases",
     "locomo_cases",
     "measure",
+    "measure_recall",
     "measure_rounds",
+    "question_cases",
 ]

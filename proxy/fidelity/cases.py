@@ -20,6 +20,8 @@ class Fact:
     """What the figures are grouped by, such as ``rule`` or ``early``."""
     words: Sequence[str]
     """Phrases that must all stand in one kept message or in one line of the summary."""
+    question: str = ""
+    """What is asked about the fact afterwards; empty where nobody asks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ def locomo_cases(text: bytes) -> list[Case]:
 def _case(sample: Mapping[str, Any]) -> Case:
     messages = list(_messages(sample["conversation"]))
     facts = [
-        Fact(_CATEGORIES[question["category"]], (str(question["answer"]),))
+        Fact(_CATEGORIES[question["category"]], (str(question["answer"]),), str(question.get("question", "")))
         for question in sample["qa"]
         if question["category"] in _CATEGORIES and "answer" in question
     ]

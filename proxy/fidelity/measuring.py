@@ -46,7 +46,7 @@ class Figure:
         return self.survivors / self.facts if self.facts else 1.0
 
 
-class _Sums:
+class Sums:
     """Adds up the results of cases, by corpus, kind of fact and budget."""
 
     def __init__(self) -> None:
@@ -80,18 +80,23 @@ async def measure(cases: Sequence[Case], compact: Compact, count: Count, budgets
 
     :param budgets: percent of each conversation's tokens
     """
-    sums = _Sums()
+    sums = Sums()
     for case in cases:
         body = json.dumps({"model": MODEL, "messages": case.messages}).encode()
         tokens = json.loads(await count(body))["input_tokens"]
         for budget in budgets:
             done = json.loads(await compact(body, max(tokens * budget // 100, 1)))
             covered = done["summarized_messages"]
-            newest = max(min(len(case.messages) - covered, NEWEST), 0) / min(len(case.messages), NEWEST)
+            newest = newest_share(case.messages, covered)
             remaining = [message["content"] for message in case.messages[covered:]]
             texts = [*remaining, *done["summary"].split("\n")]
             sums.add(case, budget, (done["tokens_after"] / tokens, newest), surviving(case, case.facts, texts))
     return sums.figures()
+
+
+def newest_share(messages: Conversation, covered: int) -> float:
+    """Return the share of the newest messages that stay word for word."""
+    return max(min(len(messages) - covered, NEWEST), 0) / min(len(messages), NEWEST)
 
 
 async def measure_rounds(
@@ -101,7 +106,7 @@ async def measure_rounds(
 
     The budget is a share of the whole talk, and bounds the summary of every round.
     """
-    sums = _Sums()
+    sums = Sums()
     for seed in range(1, seeds + 1):
         parts = planted_rounds(seed, rounds)
         messages = [message for part in parts for message in part.messages]

@@ -81,7 +81,7 @@ def _exchange(chance: random.Random) -> Iterator[tuple[str, Fact | None]]:
     if kind < 0.25:
         question, answer, words = chance.choice(_ANSWERS)
         yield f"{small[0]} {question.format(**values)}", None
-        yield _joined(chance, answer.format(**values), small[1:2]), _fact("answer", words, values)
+        yield _joined(chance, answer.format(**values), small[1:2]), _fact("answer", words, values, question)
     elif kind < 0.55:
         statement, words = chance.choice(_FACTS)
         text = statement.format(**values)
@@ -96,8 +96,8 @@ def _joined(chance: random.Random, text: str, small: list[str]) -> str:
     return " ".join(sentences)
 
 
-def _fact(kind: str, words: tuple[str, ...], values: dict[str, str]) -> Fact:
-    return Fact(kind, tuple(word.format(**values) for word in words))
+def _fact(kind: str, words: tuple[str, ...], values: dict[str, str], question: str = "") -> Fact:
+    return Fact(kind, tuple(word.format(**values) for word in words), question.format(**values))
 
 
 def _values(chance: random.Random) -> dict[str, str]:

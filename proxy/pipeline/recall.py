@@ -48,7 +48,7 @@ class Recaller:
 
     def __init__(self, counter: TokenCounter, indexes: RecallIndexes | None = None) -> None:
         self._counter = counter
-        self.indexes = RecallIndexes() if indexes is None else indexes
+        self._indexes = RecallIndexes() if indexes is None else indexes
         self._texts: BoundedCache[tuple[bytes, int, int, str, str], str] = BoundedCache(REMEMBERED_TURNS)
 
     def begin(self, context: RequestContext, covered: int) -> None:
@@ -56,7 +56,7 @@ class Recaller:
         if context.budget.max_recall >= LEAST_TOKENS:
             summary = context.stored.summary
             originals, _ = _originals(context, covered)
-            self.indexes.begin(context.chain.at(covered), originals, summary.prefix if summary else None)
+            self._indexes.begin(context.chain.at(covered), originals, summary.prefix if summary else None)
 
     async def put_back(self, context: RequestContext, fitted: FittedRequest, summary: PrefixSummary) -> FittedRequest:
         """Return a compacted request with the originals that bear on its newest user message.
@@ -73,6 +73,10 @@ class Recaller:
         if not text:
             return replace(fitted, report=replace(fitted.report, recall=outcome))
         return self._with_text(context, fitted, at, text)
+
+    async def aclose(self) -> None:
+        """Wait for the threads that make indexes."""
+        await self._indexes.aclose()
 
     def _with_text(self, context: RequestContext, fitted: FittedRequest, at: int, text: str) -> FittedRequest:
         """Return the request with a quotation, unless it would pass the limit."""
@@ -110,7 +114,7 @@ class Recaller:
         text = self._texts.get(key)
         if text is None:
             originals, tokens = _originals(context, summary.covered)
-            index = await self.indexes.ready(context.chain.at(summary.covered), originals, summary.previous)
+            index = await self._indexes.ready(context.chain.at(summary.covered), originals, summary.previous)
             if index is None:
                 return "not_ready", ""
             near = frozenset([message.digest for message in fitted.messages[: len(fitted.messages) - len(later)]])

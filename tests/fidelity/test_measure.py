@@ -10,7 +10,17 @@ from click.testing import CliRunner
 
 from proxy.cli.main import cli
 from proxy.core.errors import ConfigError
-from proxy.fidelity import Case, Conversation, Fact, generated_cases, locomo_cases, measure, measure_rounds
+from proxy.fidelity import (
+    Case,
+    Conversation,
+    Fact,
+    generated_cases,
+    locomo_cases,
+    measure,
+    measure_recall,
+    measure_rounds,
+    question_cases,
+)
 from proxy.fidelity.survival import surviving
 
 MEETING = Fact("answer", ("Keiko", "the pottery fair"))
@@ -132,3 +142,42 @@ def test_a_budget_that_is_no_percentage_is_refused() -> None:
     done = CliRunner().invoke(cli, ["bench", "fidelity", "--budgets", "0"])
     assert done.exit_code == 2
     assert "percentages" in done.output
+
+
+def test_every_fact_that_is_asked_for_stands_in_its_talk() -> None:
+    """Each has a question, and the sentence that answers it."""
+    for case in question_cases(1):
+        assert all(fact.question for fact in case.facts)
+        texts = [message["content"] for message in case.messages]
+        assert surviving(case, case.facts, texts) == case.facts
+
+
+async def test_recall_finds_what_a_compaction_forgot() -> None:
+    """Of a conversation that is wholly forgotten, the facts that a question names are back within the share."""
+
+    async def forgets(body: bytes, max_tokens: int) -> bytes:
+        covered = len(json.loads(body)["messages"])
+        return json.dumps({"summary": "", "summarized_messages": covered, "tokens_after": 0}).encode()
+
+    figures = await measure_recall(question_cases(1), forgets, counted, [10], 5)
+    survival = {(figure.corpus.partition(", ")[2], figure.kind): figure.survival for figure in figures}
+    assert survival["0 % recalled", "all"] == 0
+    assert survival["5 % recalled", "same words"] >= 0.95
+    assert survival["5 % recalled", "other words"] >= 0.8
+
+
+def test_a_share_of_recall_as_large_as_a_budget_is_refused() -> None:
+    """Nothing would be left for the conversation."""
+    done = CliRunner().invoke(cli, ["bench", "fidelity", "--recall", "10", "--budgets", "10,25"])
+    assert done.exit_code == 2
+    assert "smallest budget" in done.output
+
+
+def test_the_command_measures_recall() -> None:
+    """A row without recall and one with it, at the same budget."""
+    done = CliRunner().invoke(cli, ["bench", "fidelity", "--recall", "5", "--budgets", "10", "--json"])
+    assert done.exit_code == 0, done.output
+    figures = [figure for figure in json.loads(done.output)["figures"] if figure["kind"] == "all"]
+    assert [figure["corpus"] for figure in figures] == ["questions, 0 % recalled", "questions, 5 % recalled"]
+    assert figures[1]["survival"] > figures[0]["survival"]
+    assert all(figure["ratio"] <= 0.11 for figure in figures)

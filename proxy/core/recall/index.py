@@ -27,11 +27,11 @@ _SCALE, _BITS = 255, 8
 MOST_MESSAGES = 1 << 24
 PREVIOUS, BEFORE_PREVIOUS, NEXT = 0.6, 0.3, 0.2
 """What a message gains of its neighbours' scores: an answer seldom repeats the words of its question."""
-MOST_POSTINGS = 4_000
+MOST_POSTINGS = 2_500
 """Mentions that one question looks at, rarest terms first: they bound its time, and common words tell nothing."""
-RELEVANT_SHARE = 0.15
+RELEVANT_SHARE = 0.3
 """Messages below this share of the best one's score are left out: they share a common word at most."""
-MOST_RANKED = 200
+MOST_RANKED = 150
 """Messages whose score their neighbours gain of, best first; far more than a quotation has."""
 QUESTION_TERMS = 64
 """Different terms of a question that are looked up, rarest first."""

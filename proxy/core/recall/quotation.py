@@ -20,11 +20,11 @@ OPENING = (
 CLOSING = "End of the record. The message:"
 FRAME_TOKENS = 32
 """About the tokens of both lines."""
-LABEL_TOKENS = 8
-"""About the tokens of the frame of one message."""
+LABEL_TOKENS = 4
+"""About the tokens of the frame of one message, beside those that each message of a request has."""
 _MARKS = re.compile("<{3,}|>{3,}")
-MOST_TRIES = 300
-"""Exchanges that are tried; the rest of the budget is too small for all of them."""
+MOST_MISSES = 10
+"""Exchanges that do not fit, one after the other: the rest of the budget is too small for nearly all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,22 +83,23 @@ def chosen(
     """
     exchanges: list[RecalledExchange] = []
     used_places: set[int] = set()
-    free_tokens, tries = max_tokens - FRAME_TOKENS, 0
+    free_tokens, misses = max_tokens - FRAME_TOKENS, 0
     for place in ranking:
-        if tries == MOST_TRIES or free_tokens <= LABEL_TOKENS:
+        if misses == MOST_MISSES or free_tokens <= LABEL_TOKENS:
             break
         if place in used_places or messages[place].digest in in_context:
             continue
-        tries += 1
         first, end = exchange_of(messages, place)
         places = tuple(
             at for at in range(first, end) if at not in used_places and messages[at].digest not in in_context
         )
-        cost = sum(tokens[at] + LABEL_TOKENS for at in places)
-        if cost <= free_tokens:
-            free_tokens -= cost
-            used_places.update(places)
-            exchanges.append(RecalledExchange(places, cost))
+        cost = sum([tokens[at] + LABEL_TOKENS for at in places])
+        if cost > free_tokens:
+            misses += 1
+            continue
+        free_tokens, misses = free_tokens - cost, 0
+        used_places.update(places)
+        exchanges.append(RecalledExchange(places, cost))
     return exchanges
 
 
@@ -110,8 +111,12 @@ def quoted(messages: Sequence[Message], exchanges: Iterable[RecalledExchange]) -
 
 
 def _quote(message: Message) -> str:
-    lines = [message.text.strip(), *(f"{call.name} {call.arguments}" for call in message.calls)]
-    text = _MARKS.sub(lambda run: "\u200b".join(run.group()), "\n".join(line for line in lines if line))
+    text = message.text.strip()
+    if message.calls:
+        lines = [text, *(f"{call.name} {call.arguments}" for call in message.calls)]
+        text = "\n".join(line for line in lines if line)
+    if "<<<" in text or ">>>" in text:
+        text = _MARKS.sub(lambda run: "\u200b".join(run.group()), text)
     return f"<<<{message.role}\n{text}\n>>>"
 
 

@@ -14,7 +14,7 @@ MOST_CHARS = 20_000
 """Characters of one message that are indexed: of a longer text, such as a log, the beginning and the end."""
 LONGEST_TERM = 40
 """Longer runs are data (base64, hashes of files) that nobody repeats by heart; their beginning stands for them."""
-STEM = 6
+STEM = 5
 """Letters of a long word that count: "allergic" and "allergies" are one term, in any language with endings."""
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Myanmar, Khmer

@@ -1,0 +1,85 @@
+"""Measures recall: how many answers a compacted conversation still has, beside what recall puts back for the question.
+
+Of each budget, recall may use a share, so the summary gets less. It ranks and chooses as ``pipeline/recall.py`` does,
+for one question after the other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from proxy.core.conversation.messages import Message, digest_of
+from proxy.core.recall.index import TermIndex, ranked
+from proxy.core.recall.quotation import chosen
+from proxy.fidelity.cases import Case, Conversation, Fact
+from proxy.fidelity.measuring import MODEL, Compact, Count, Figure, Sums, newest_share
+from proxy.fidelity.survival import surviving
+
+PRIMING_TOKENS = 3
+"""Those that open a reply, which every count includes once."""
+
+
+async def measure_recall(
+    cases: Sequence[Case], compact: Compact, count: Count, budgets: Sequence[int], share: int
+) -> list[Figure]:
+    """Compact each conversation without recall and with it, within the same budget.
+
+    :param budgets: percent of each conversation's tokens
+    :param share: percent of each conversation's tokens that recall may use, less than the smallest budget
+    """
+    sums = Sums()
+    for case in cases:
+        body = json.dumps({"model": MODEL, "messages": case.messages}).encode()
+        total = json.loads(await count(body))["input_tokens"]
+        tokens = [await _tokens_of(message, count) for message in case.messages]
+        for budget in budgets:
+            for recalled in (0, share):
+                done = json.loads(await compact(body, max(total * (budget - recalled) // 100, 1)))
+                covered = done["summarized_messages"]
+                remaining = [message["content"] for message in case.messages[covered:]]
+                texts = [*remaining, *done["summary"].split("\n")]
+                standing = surviving(case, case.facts, texts)
+                if recalled:
+                    standing += _recalled(case, standing, covered, tokens, total * recalled // 100)
+                ratio = done["tokens_after"] / total + recalled / 100
+                name = f"{case.corpus}, {recalled} % recalled"
+                shares = (ratio, newest_share(case.messages, covered))
+                sums.add(Case(name, case.messages, case.facts), budget, shares, standing)
+    return sums.figures()
+
+
+def _recalled(case: Case, standing: Sequence[Fact], covered: int, tokens: Sequence[int], max_tokens: int) -> list[Fact]:
+    """Return the further facts that stand in what is recalled for their questions."""
+    originals = _messages(case.messages[:covered])
+    index = TermIndex()
+    index.add(originals)
+    names = {id(fact) for fact in standing}
+    facts: list[Fact] = []
+    for fact in case.facts:
+        if id(fact) in names or not fact.question:
+            continue
+        ranking = ranked(index.scores(fact.question, covered), covered)
+        exchanges = chosen(originals, tokens[:covered], ranking, max_tokens)
+        places = [place for exchange in exchanges for place in exchange.places]
+        facts += surviving(case, [fact], [originals[place].text for place in places])
+    return facts
+
+
+def _messages(messages: Conversation) -> list[Message]:
+    """Return messages as the ranker takes them; a case has no calls."""
+    return [
+        Message(
+            raw=str(place).encode(),
+            role="user" if message["role"] == "user" else "tool" if message["role"] == "tool" else "assistant",
+            text=message["content"],
+            digest=digest_of(str(place).encode()),
+        )
+        for place, message in enumerate(messages)
+    ]
+
+
+async def _tokens_of(message: dict[str, str], count: Count) -> int:
+    """Return the tokens of a message in a request."""
+    body = json.dumps({"model": MODEL, "messages": [message]}).encode()
+    return int(json.loads(await count(body))["input_tokens"]) - PRIMING_TOKENS
