@@ -12,7 +12,7 @@ CLIENTS_COMPILE := $(BIN)/uv --no-config pip compile --quiet --universal --pytho
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity-kit bench-growth bench-lag bench-console bench-replay bench-failover bench-instructions bench-structure test-demo test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet screenshots check format lock lock-clients clean
+.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity-kit bench-growth bench-lag bench-console bench-replay bench-failover bench-instructions bench-structure test-demo test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet test-deploy screenshots check format lock lock-clients lock-deploy clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -25,7 +25,7 @@ demo: $(VENV)/local.stamp ## Show a long conversation being compacted; no key, n
 # Compiled modules are kept even where the environment forbids it: five processes would each rewrite every test's asserts.
 # A file stays with one process, for its fixtures; in the order of their names, since by their size the slow ones came last.
 test: $(VENV)/dev.stamp ## Run the tests, four at a time; ARGS go to pytest: make test ARGS="-k plan"
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not model and not clients and not fleet" $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not model and not clients and not fleet and not deploy" $(ARGS)
 
 test-demo: $(VENV)/dev.stamp ## Run the demo with its real model: whole conversations, signals; takes three minutes of both cores
 	$(BIN)/pytest -m model tests/demo $(ARGS)
@@ -35,6 +35,9 @@ test-clients: $(VENV)/dev.stamp $(CLIENTS:%=.venv-clients/%.stamp) ## Run real c
 
 test-fleet: $(VENV)/dev.stamp ## Test stores on real clusters and behind Sentinels: slots move, servers die; takes a minute
 	$(BIN)/pytest --numprocesses 2 --dist loadfile -m fleet tests/fleet $(ARGS)
+
+test-deploy: $(VENV)/dev.stamp .venv-deploy/tools.stamp ## Run the files of deploy/ with nginx, Caddy and Envoy; apt-get install nginx-light caddy
+	DEPLOY_REQUIRED=1 $(BIN)/pytest --numprocesses 2 --dist loadfile -m deploy tests/deploy $(ARGS)
 
 test-console: $(VENV)/dev.stamp ## Test the console in a real Chromium, which must be installed (apt-get install chromium)
 	BROWSER_REQUIRED=1 $(BIN)/pytest --numprocesses 2 --dist loadfile -m browser tests/browser $(ARGS)
@@ -93,7 +96,7 @@ bench-failover: $(VENV)/dev.stamp ## Kill primaries of a cluster: how long conve
 bench-turns: $(VENV)/dev.stamp ## Run a conversation of 24 turns: count its summaries and what stays
 	@PYTHONPATH=. $(BIN)/python benchmarks/turns.py $(ARGS)
 
-check: $(VENV)/dev.stamp ## Lint, formatting, types, architecture, spelling, deployment files
+check: $(VENV)/dev.stamp .venv-deploy/tools.stamp ## Lint, formatting, types, architecture, spelling, deployment files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -102,6 +105,7 @@ check: $(VENV)/dev.stamp ## Lint, formatting, types, architecture, spelling, dep
 	$(BIN)/hadolint deploy/Dockerfile
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec deploy/compose.yaml
 	@! command -v promtool > /dev/null || (cd deploy && promtool test rules alerts.test.yaml)
+	$(BIN)/pytest --quiet -rs -m deploy tests/deploy/test_deployment_files.py
 
 format: $(VENV)/dev.stamp ## Repair and format the code with ruff
 	$(BIN)/ruff check --fix .
@@ -117,8 +121,11 @@ lock-clients: $(BIN)/uv ## Lock the clients of test-clients, keeping pins; UPGRA
 		$(CLIENTS_COMPILE) tests/clients/python/$$name.in --output-file tests/clients/python/$$name.txt || exit 1; done
 	cd tests/clients/node && npm install --package-lock-only --ignore-scripts
 
-clean: ## Remove .venv, .venv-clients and all caches
-	rm -rf $(VENV) .venv-clients build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+lock-deploy: $(BIN)/uv ## Lock the tools that check deploy/, keeping pins; UPGRADE=1 renews them
+	$(CLIENTS_COMPILE) tests/deploy/tools.in --output-file tests/deploy/tools.txt
+
+clean: ## Remove .venv, .venv-clients, .venv-deploy and all caches
+	rm -rf $(VENV) .venv-clients .venv-deploy build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -142,12 +149,20 @@ $(VENV)/dev.stamp: requirements/dev.txt pyproject.toml | $(BIN)/python
 	@touch $(VENV)/local.stamp $@
 
 # uv takes seconds for what takes pip minutes; where it cannot reach a registry, pip may know a folder of wheels.
+define INSTALL_APART
+	rm -rf $(1)
+	$(BIN)/python -m venv --without-pip $(1)
+	$(BIN)/uv --no-config pip install --quiet --python $(1) --require-hashes --only-binary :all: --requirement $(2) || \
+	$(BIN)/python -m pip --python $(1)/bin/python --quiet install --no-deps --require-hashes --only-binary :all: \
+		--requirement $(2)
+endef
+
+.venv-deploy/tools.stamp: tests/deploy/tools.txt | $(BIN)/uv
+	$(call INSTALL_APART,.venv-deploy,$<)
+	@touch $@
+
 .venv-clients/%.stamp: tests/clients/python/%.txt | $(BIN)/uv
-	rm -rf .venv-clients/$*
-	$(BIN)/python -m venv --without-pip .venv-clients/$*
-	$(BIN)/uv --no-config pip install --quiet --python .venv-clients/$* --require-hashes --only-binary :all: --requirement $< || \
-	$(BIN)/python -m pip --python .venv-clients/$*/bin/python --quiet install --no-deps --require-hashes --only-binary :all: \
-		--requirement $<
+	$(call INSTALL_APART,.venv-clients/$*,$<)
 	@touch $@
 
 # The drivers lie beside node_modules, where node looks for packages; install, since ci refuses

@@ -12,6 +12,7 @@ KINDS = {
     "clients": "runs real clients of today, in environments of their own",
     "clients/python": "drives the Python clients",
     "conformance": "compares Tidemark with its upstream, property by property",
+    "deploy": "runs the files of `deploy/` with the programs that they are for",
     "docs": "runs the snippets of the documentation, and reads the code as prose",
     "fleet": "runs stores on real clusters, which move slots and lose servers",
     "e2e": "runs the real command, and real clients",

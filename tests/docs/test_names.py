@@ -289,9 +289,11 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_compose_file_is_what_the_pages_say() -> None:
-    """The proxy and a Valkey with persistence and a health check, open to this machine only."""
+    """The proxy and a Valkey with persistence and a health check, and what shows them, open to this machine only."""
     services = yaml.safe_load(text_of("deploy/compose.yaml"))["services"]
-    assert set(services) == {"proxy", "valkey"}
+    assert set(services) == {"proxy", "valkey", "prometheus", "grafana"}
+    ports = [port for service in services.values() for port in service.get("ports", ())]
+    assert all(port.startswith("127.0.0.1:") for port in ports)
     assert services["proxy"]["ports"] == ["127.0.0.1:8787:8787"]
     assert "healthcheck" in services["valkey"]
     assert "--appendonly" in services["valkey"]["command"]
