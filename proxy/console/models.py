@@ -12,7 +12,7 @@ from typing import Any
 from starlette.responses import Response
 
 from proxy.console.pages import Answer
-from proxy.console.visit import Visit, go_to
+from proxy.console.visit import Visit, go_to, words_for_form
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import InvalidRequest, ModelConflict
 from proxy.core.ports import NO_CREDENTIAL
@@ -84,7 +84,9 @@ class ModelPages:
                 await self.registry.change(name, {**fields, "version": version}, NO_CREDENTIAL, None)
         except (InvalidRequest, ModelConflict) as error:
             param = error.param if isinstance(error, InvalidRequest) else None
-            refusal = _Refusal(name, entered, str(error), "context_window" if param == _INPUT_LENGTH else param)
+            refusal = _Refusal(
+                name, entered, words_for_form(error), "context_window" if param == _INPUT_LENGTH else param
+            )
             return await self._page(visit, status_of(error), refusal)
         return go_to(MODELS, saved=name)
 

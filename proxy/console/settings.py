@@ -12,7 +12,7 @@ from typing import Any, Protocol, get_args
 from starlette.responses import Response
 
 from proxy.console.pages import Answer
-from proxy.console.visit import Visit, go_to
+from proxy.console.visit import Visit, go_to, words_for_form
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.summary import Strategy, TemplateName
 from proxy.core.errors import InvalidRequest, SettingsConflict, StoreUnavailable
@@ -138,7 +138,7 @@ class SettingPages:
             return await self._page(visit, replace(form, error=NOT_SAVED, status=status_of(error)))
         except (InvalidRequest, SettingsConflict) as error:
             param = error.param if isinstance(error, InvalidRequest) else None
-            told = replace(form, error=str(error), param=param or "", status=status_of(error), version="")
+            told = replace(form, error=words_for_form(error), param=param or "", status=status_of(error), version="")
             return await self._page(visit, told)
         return go_to(SETTINGS, saved="yes")
 

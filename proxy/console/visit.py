@@ -15,7 +15,7 @@ from starlette.responses import RedirectResponse, Response
 
 from proxy.console.rendering import render
 from proxy.console.sessions import Session
-from proxy.core.errors import BodyTooLarge, InvalidRequest
+from proxy.core.errors import BodyTooLarge, InvalidRequest, TidemarkError
 from proxy.server.encodings import read_plain_body
 
 MAX_FORM_BYTES = 1_048_576
@@ -52,6 +52,11 @@ class Visit:
 def go_to(path: str, **parameters: str) -> Response:
     """Return a response that opens another page of the console, after a form was sent (RFC 9110, section 15.4.4)."""
     return RedirectResponse(path + ("?" + urlencode(parameters) if parameters else ""), 303)
+
+
+def words_for_form(error: TidemarkError) -> str:
+    """Return an error's words for somebody who fills in a form: the API's null is an empty field there."""
+    return str(error).replace("or null to reset it", "or nothing")
 
 
 async def read_form(request: Request) -> Mapping[str, str]:

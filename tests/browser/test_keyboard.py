@@ -42,6 +42,7 @@ class Keyboard:
 
     def reach(self, name: str, tag: str, *, back: bool = False) -> None:
         """Press Tab until a part of the page has the focus, and look at each part on the way."""
+        self.page.wait_for_load_state()  # with its styles
         self.page.evaluate("window.lastFocused = document.activeElement")
         passed: list[str] = []
         for _ in range(MOST_STEPS):

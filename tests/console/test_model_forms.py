@@ -73,6 +73,7 @@ def test_a_value_out_of_range_is_refused_beside_its_field(console: Console, fiel
     assert refused.status_code == 400
     told = html.unescape(refused.text)
     assert words in told
+    assert "null" not in told
     assert f'value="{html.escape(text)}"' in refused.text
     assert 'value="77"' in refused.text
     assert refused.text.count('aria-invalid="true"') == 1

@@ -63,6 +63,7 @@ def test_a_bad_value_is_refused_with_the_range_and_the_form_is_kept(console: Con
     refused = save(visitor, **{"retention_tokens": "77", name: text})
     assert refused.status_code == 400
     assert "it takes" in refused.text
+    assert "null" not in refused.text.partition("Effective configuration")[0]
     assert f'value="{text}"' in refused.text
     assert 'value="77"' in refused.text
     assert refused.text.count('role="alert"') == 1
