@@ -16,6 +16,7 @@ TOP = 14
 BOTTOM = 3
 """Units of the drawing that are free at its edges, for labels."""
 _DAY_SECONDS = 86_400
+_ROUND_STEPS = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +113,8 @@ def _y(value: float, top: float) -> str:
 
 
 def _round_up(value: float) -> float:
-    """Return the next of 1, 2, 5, 10, 20, 50, ..."""
+    """Return the next of ``_ROUND_STEPS`` times a power of ten."""
     if value <= 0:
         return 1
     power = 10.0 ** math.floor(math.log10(value))
-    return next(float(f"{step * power:.10g}") for step in (1, 2, 5, 10) if value <= step * power * (1 + 1e-9))
+    return next(float(f"{step * power:.10g}") for step in _ROUND_STEPS if value <= step * power * (1 + 1e-9))

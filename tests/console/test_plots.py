@@ -18,6 +18,19 @@ class Watched(list[float | None]):
         return super().__iter__()
 
 
+def test_a_plot_is_as_high_as_its_values_and_does_not_end_in_a_fall() -> None:
+    """The upper edge is round; the period that has only begun is in the table alone, unless it is all there is."""
+    for highest, top in ((0, 1), (1, 1), (21, 30), (270, 300), (0.0037, 0.004), (1_400, 1_500)):
+        plot = Plot("Requests", "count", [0, 60, 120], [Series("Requests", [1.0 * highest, highest, 0.0])])
+        assert plot.top == top
+    begun = Plot("Requests", "count", [0, 60, 120], [Series("Requests", [5, 5, 900])])
+    assert (begun.top, begun.paths()[0].count("L")) == (5, 1)
+    first = Plot("Requests", "count", [0, 60, 120], [Series("Requests", [0, 0, 9])])
+    assert (first.top, first.paths()[0].count("L")) == (10, 2)
+    bars = Plot("Failures", "count", [0, 60, 120], [Series("Failures", [1, 0, 1])], has_bars=True)
+    assert bars.paths()[0].count("V") == 2
+
+
 def test_a_plot_reads_its_values_a_few_times_only() -> None:
     """However many there are; a week has 168 points, and the upper edge is the same for all of them."""
     values = Watched(float(place) for place in range(168))
