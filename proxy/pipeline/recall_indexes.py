@@ -19,6 +19,9 @@ MAX_BYTES = 64_000_000
 WAIT_SECONDS = 0.05
 """The longest that a request waits for an index: that of some hundred messages is made by then."""
 
+AT_ONCE_CHARS = 20_000
+"""Fewer new characters are indexed at once, which takes about 2 ms: then no request goes without."""
+
 
 @dataclass(frozen=True, slots=True)
 class _RecallEntry:
@@ -52,6 +55,9 @@ class RecallIndexes:
             return
         base = None if previous is None else self._base(previous, len(messages))
         index = TermIndex() if base is None else base
+        if sum([len(message.raw) for message in messages[index.count :]]) <= AT_ONCE_CHARS:
+            self._put(prefix, _completed(index, messages), len(messages))
+            return
         self._growing.add(id(index))
         task = asyncio.create_task(asyncio.to_thread(_completed, index, messages))
         self._tasks[prefix] = task
@@ -59,11 +65,10 @@ class RecallIndexes:
 
     async def ready(self, prefix: bytes, messages: Sequence[Message], previous: bytes | None) -> TermIndex | None:
         """Return the index of the messages behind a cut; None where it is not made in time."""
-        entry = self._entries.get(prefix)
-        if entry is None:
-            self.begin(prefix, messages, previous)
+        self.begin(prefix, messages, previous)
+        if prefix in self._tasks:
             await asyncio.wait({self._tasks[prefix]}, timeout=self._wait_seconds)
-            entry = self._entries.get(prefix)
+        entry = self._entries.get(prefix)
         if entry is None:
             return None
         self._entries.move_to_end(prefix)
@@ -85,6 +90,9 @@ class RecallIndexes:
         self._growing.discard(id(index))
         if done.cancelled() or done.exception() is not None:
             return
+        self._put(prefix, index, count)
+
+    def _put(self, prefix: bytes, index: TermIndex, count: int) -> None:
         self._entries[prefix] = _RecallEntry(index, count)
         while len(self._entries) > 1 and self._size() > self._max_bytes:
             self._entries.popitem(last=False)
@@ -94,6 +102,6 @@ class RecallIndexes:
 
 
 def _completed(index: TermIndex, messages: Sequence[Message]) -> TermIndex:
-    """Add the messages that an index does not have yet. It runs in a thread."""
+    """Add the messages that an index does not have yet. Any thread may do this."""
     index.add(messages[index.count :])
     return index
