@@ -134,8 +134,11 @@ async def _write_findings(client: StoreClient) -> list[Finding]:
         await client.call("SET", key, "1", "EX", 10)
         await client.call("DEL", key)
     except FAILURES as error:
-        if str(error).startswith(("MOVED", "ASK", "CLUSTERDOWN")):
+        if str(error).startswith(("MOVED", "ASK")):
             return []  # a key of another server of the cluster
+        if str(error).startswith("CLUSTERDOWN"):
+            mend = "Give every slot a primary that is up: valkey-cli --cluster check, then --cluster fix."
+            return [Finding(_CHECK, "error", f"the cluster does not serve every slot: {_words(error)}", mend)]
         mend = "Name the primary, free disk or memory, or give the user the right to write (docs/operations.md)."
         return [Finding(_CHECK, "error", f"the store takes no writes: {_words(error)}", mend)]
     return []

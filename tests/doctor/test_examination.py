@@ -164,6 +164,17 @@ def test_a_store_that_takes_no_writes_is_an_error(examined: Examine, tmp_path: P
     assert "no writes" in detail(findings, "store")
 
 
+def test_a_cluster_that_does_not_serve_a_slot_is_an_error(examined: Examine, tmp_path: Path) -> None:
+    """A cluster of one server that has no slot yet."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with EmbeddedValkey(tmp_path / "bare", options=["--port", str(port), "--cluster-enabled", "yes"]):
+        findings = examined(more=f'store: {{url: "redis://127.0.0.1:{port}/0"}}\n', offline=True)
+    assert "every slot" in detail(findings, "store")
+    assert "error" in statuses(findings, "store")
+
+
 def test_a_store_that_is_away_is_an_error(examined: Examine) -> None:
     """The other checks go on."""
     findings = examined(more='store: {url: "redis://127.0.0.1:1/0"}\n', offline=True)
