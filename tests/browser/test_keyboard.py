@@ -210,7 +210,8 @@ def test_everything_can_be_done_by_keyboard(visitor: Keyboard) -> None:
     """From the sign-in to the end of the session, in one visit."""
     page = visitor.page
     page.goto("/console")
-    visitor.type(TOKEN)  # the field has the focus
+    expect(page.get_by_label("Admin token")).to_be_focused()
+    visitor.type(TOKEN)
     visitor.enter()
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
     look_at_overview(visitor)
