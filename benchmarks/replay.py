@@ -297,8 +297,8 @@ def policies() -> list[Policy]:
         Planned("low water 50 %", marks(1, 0.5), CompactionPolicy(min_gain=0.0)),
         Simple("append-only segments, 50 %", 0.5, appends=True),
         Planned("Tidemark, made on demand", *own(prepare=1.0)),
-        Planned("Tidemark, prepared", *own(), ahead=True),
-        Planned("the same, 5 % recalled (default)", *own(max_recall_tokens=None), ahead=True),
+        Planned("Tidemark, prepared (the default)", *own(), ahead=True),
+        Planned("the same, 5 % recalled", *own(max_recall_tokens=None), ahead=True),
     ]
 
 

@@ -56,7 +56,7 @@ class SummarizerSettings:
 class RecallSettings:
     """The earlier messages that are put back into a compacted request, for its newest user message."""
 
-    max_tokens: int | None = field(default=None, metadata=takes(kinds.or_word("auto", kinds.whole("tokens", least=0))))
+    max_tokens: int | None = field(default=0, metadata=takes(kinds.or_word("auto", kinds.whole("tokens", least=0))))
     """The most tokens of them. ``auto``: 5 % of the limit; 0: none."""
 
 

@@ -38,7 +38,7 @@ def test_the_policies_of_others_come_out_as_they_were_simulated(
     assert abs(bill.summaries - summaries) <= 4
 
 
-@pytest.mark.parametrize("policy", ["Tidemark, made on demand", "Tidemark, prepared"])
+@pytest.mark.parametrize("policy", ["Tidemark, made on demand", "Tidemark, prepared (the default)"])
 def test_tidemarks_own_policy_holds_its_aims(bills: dict[str, Bill], policy: str) -> None:
     """At least 94 % of the input from the cache, and no more than 1.7 million."""
     assert bills[policy].hit >= 0.94
@@ -48,7 +48,7 @@ def test_tidemarks_own_policy_holds_its_aims(bills: dict[str, Bill], policy: str
 
 def test_a_prepared_summary_is_never_waited_for(bills: dict[str, Bill]) -> None:
     """Promise 7, in a conversation that grows evenly; on demand every one is."""
-    assert bills["Tidemark, prepared"].waits == 0
+    assert bills["Tidemark, prepared (the default)"].waits == 0
     assert bills["Tidemark, made on demand"].waits == bills["Tidemark, made on demand"].summaries
 
 
@@ -56,7 +56,7 @@ def test_a_prepared_summary_is_never_waited_for(bills: dict[str, Bill]) -> None:
 def test_it_holds_for_other_conversations_too(shape: Shape) -> None:
     """Agents and documents: the hit stays, nobody waits, nothing is over the limit, no other policy is cheaper."""
     found = replayed(shape)
-    own = found["Tidemark, prepared"]
+    own = found["Tidemark, prepared (the default)"]
     assert own.hit >= 0.94
     assert own.waits == 0
     assert own.largest <= shape.window.window - shape.reply_tokens
@@ -66,7 +66,7 @@ def test_it_holds_for_other_conversations_too(shape: Shape) -> None:
 @pytest.mark.parametrize("shape", [chat(), agent(), documents()], ids=lambda shape: shape.name)
 def test_recall_leaves_all_but_the_newest_question_in_the_cache(shape: Shape) -> None:
     """Beside the recalled text, at least 94 % still come from the cache; nobody waits, and all fits."""
-    bill = replayed(shape)["the same, 5 % recalled (default)"]
+    bill = replayed(shape)["the same, 5 % recalled"]
     assert bill.cached / (bill.cached + bill.fresh - bill.recalled) >= 0.94
     assert bill.waits == 0
     assert bill.largest <= shape.window.window - shape.reply_tokens

@@ -110,10 +110,7 @@ def test_a_turn_that_crosses_the_high_water_waits_no_longer_than_any_other(
 ) -> None:
     """A summarizer of three seconds, turns smaller than the gap between the marks: the summary is there in time."""
     talk = begin_talk(
-        # Without recall, so that a whole request is the beginning of the next one.
-        bench.client(request.node.nodeid, strategy="llm", window=4000, more=", recall: {max_tokens: 0}"),
-        bench,
-        summary=slowly(SLOW_SECONDS),
+        bench.client(request.node.nodeid, strategy="llm", window=4000), bench, summary=slowly(SLOW_SECONDS)
     )
     firsts: list[float] = []
     for got in talk.until("compacted"):

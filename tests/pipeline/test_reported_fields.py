@@ -22,7 +22,7 @@ from proxy.pipeline.recall import Recaller
 from proxy.pipeline.values import BufferedReply, Controls, Exchange
 
 ROUTE = Route("wire", "asked", "served", "openai", "http://upstream/v1")
-PROFILE = ModelProfile("asked", ModelWindow(), CompactionPolicy(calibrate=True))
+PROFILE = ModelProfile("asked", ModelWindow(), CompactionPolicy(calibrate=True, max_recall_tokens=None))
 CALLER = Caller(b"f" * 32, ())
 SUMMARY = PrefixSummary(b"", 2, "It is there.", SummaryRecipe("llm", "", 0), "hybrid", "automatic", 0.0)
 KNOWN = StoredState(conversation="c" * 48, stored_count=2, summary=SUMMARY, degraded=True)

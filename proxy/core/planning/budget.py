@@ -92,7 +92,7 @@ class CompactionPolicy:
     """The dialects in which they are answered; agents that speak the others send no chat commands."""
     shorten_sentences: bool = True
     """Whether ``extractive`` may drop empty words (``summarizers/shortening.py``)."""
-    max_recall_tokens: int | None = None
+    max_recall_tokens: int | None = 0
     """The most tokens of originals that are put back for the newest user message. None is 5 % of the limit."""
     calibrate: bool = False
     """Whether the marks follow the provider's own counts (``core/planning/calibration.py``); FR-1.1.5 says no."""
