@@ -105,7 +105,7 @@ check: $(VENV)/dev.stamp .venv-deploy/tools.stamp ## Lint, formatting, types, ar
 	$(BIN)/hadolint deploy/Dockerfile
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec deploy/compose.yaml
 	@! command -v promtool > /dev/null || (cd deploy && promtool test rules alerts.test.yaml)
-	$(BIN)/pytest --quiet -rs -m deploy tests/deploy/test_deployment_files.py
+	$(BIN)/pytest --quiet -rs -m deploy tests/deploy/test_deployment_files.py tests/deploy/test_chart.py
 
 format: $(VENV)/dev.stamp ## Repair and format the code with ruff
 	$(BIN)/ruff check --fix .
