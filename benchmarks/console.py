@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode
 
+from benchmarks.open_tabs import measure_tabs
 from benchmarks.speed.load import HOST
 from benchmarks.speed.systems import TIDEMARK, UPSTREAM, start
 from benchmarks.speed.work import WIDE
@@ -162,6 +163,7 @@ def main() -> int:
     parser.add_argument("--conversations", type=int, default=100_000)
     parser.add_argument("--requests", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--seconds", type=float, default=30, help="how long open overviews are measured (default: 30)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tidemark-console-") as folder, EmbeddedValkey(Path(folder) / "s") as store:
         began = time.perf_counter()
@@ -171,7 +173,9 @@ def main() -> int:
         upstream = start(UPSTREAM, "", Path(folder) / "upstream")
         tidemark = start(system, f"http://{HOST}:{upstream.port}", Path(folder) / "tidemark")
         try:
-            return measure(tidemark.port, store.url, newest, options)
+            failures = measure(tidemark.port, store.url, newest, options)
+            is_cheap = measure_tabs(tidemark.port, tidemark.pid, options.seconds)
+            return failures or (0 if is_cheap else 1)
         finally:
             tidemark.stop()
             upstream.stop()

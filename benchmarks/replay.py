@@ -124,6 +124,8 @@ class Planned:
     settings: CompactionPolicy = field(default_factory=CompactionPolicy)
     ahead: bool = False
     """Whether summaries are made in the background."""
+    recall_every: int = 1
+    """Of how many questions about one bears on something that the context lacks; nothing is recalled for the others."""
 
     def replay(self, shape: Shape) -> Bill:
         """Perform the steps of every request: plan, compact, assemble."""
@@ -159,9 +161,11 @@ class Planned:
             forwarded = (
                 messages if isinstance(planned, NoCompaction) or summary is None else assemble(messages, summary)
             )
-            bill.send_recalling(
-                _with_recall(_forwarded_parts(forwarded, messages, tokens, summary), forwarded, summary, budget)
-            )
+            parts = _forwarded_parts(forwarded, messages, tokens, summary)
+            place = None if summary is None else question_place(forwarded)
+            if place is not None and int.from_bytes(parts[place][0][:4]) % self.recall_every == 0:
+                parts = _with_recall(parts, place, budget)
+            bill.send_recalling(parts)
             if (
                 self.ahead
                 and making is None
@@ -246,10 +250,9 @@ def _forwarded_parts(
     return [(message.digest, sizes[message.digest]) for message in forwarded]
 
 
-def _with_recall(parts: Parts, forwarded: Sequence[Message], summary: PrefixSummary | None, budget: Budget) -> Parts:
-    """Return the parts of a compacted request with recalled messages, as many as its budget allows."""
-    place = question_place(forwarded)
-    if summary is None or place is None or parts[place][1] > budget.max_recall:
+def _with_recall(parts: Parts, place: int, budget: Budget) -> Parts:
+    """Return the parts of a compacted request with recalled messages before the question, as many as fit."""
+    if parts[place][1] > budget.max_recall:
         return parts
     size = min(budget.max_recall, budget.high_water - sum(tokens for _, tokens in parts[: place + 1]))
     if size <= 0:
@@ -298,7 +301,9 @@ def policies() -> list[Policy]:
         Simple("append-only segments, 50 %", 0.5, appends=True),
         Planned("Tidemark, made on demand", *own(prepare=1.0)),
         Planned("Tidemark, prepared (the default)", *own(), ahead=True),
-        Planned("the same, 5 % recalled", *own(max_recall_tokens=None), ahead=True),
+        Planned("5 % recalled, each question", *own(max_recall_tokens=None), ahead=True),
+        Planned("5 % recalled, one in 5 questions", *own(max_recall_tokens=None), ahead=True, recall_every=5),
+        Planned("5 % recalled, one in 20 questions", *own(max_recall_tokens=None), ahead=True, recall_every=20),
     ]
 
 

@@ -31,6 +31,8 @@ class Answered:
     status: int = 0
     action: str = ""
     """``X-Tidemark-Action``, where there is one."""
+    retry_after: str = ""
+    """``Retry-After``, where there is one."""
     tail: bytes = b""
     """The end of the body."""
 
@@ -98,6 +100,8 @@ class ClientConnection(asyncio.Protocol):
         lower = name.lower()
         if lower == b"x-tidemark-action":
             self._answer.action = value.decode()
+        elif lower == b"retry-after":
+            self._answer.retry_after = value.decode()
         elif lower in {b"content-length", b"transfer-encoding"}:
             self._framed = True
 

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -22,21 +23,31 @@ from proxy.app.endpoints import Endpoints
 from proxy.app.event_delivery import EventDelivery
 from proxy.app.flushing import Flushing
 from proxy.app.parts import Engine, StoredParts
+from proxy.app.tracing import trace_parts
 from proxy.config import Settings
 from proxy.core.conversation.request import Dialect, ErrorFormat
 from proxy.core.errors import InvalidRequest, TidemarkError
 from proxy.core.events import Event, Listener, TurnStored
 from proxy.pipeline.relay import Relay
+from proxy.server.admission import Admission
 from proxy.server.browsers import BrowserAccess
 from proxy.server.capabilities import allowed_methods, errors_of, offers_websocket, refuse_websocket, send_allowed
 from proxy.server.errors import status_of
 from proxy.store.codec import Codec
+from proxy.store.schema import SchemaWatch
+from proxy.store.watch import StoreWatch
 from proxy.telemetry.live_events import LiveEventPublisher
 from proxy.telemetry.logging import FactLog
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.state import WorkerState
 from proxy.telemetry.traffic import TrafficCounter
+from proxy.tracing import start_tracing
 
+if TYPE_CHECKING:
+    from proxy.tracing.requests import RequestTracing
+
+MODEL_REQUESTS = "/v1/"
+"""Below it every ``POST`` is work for an upstream, and is admitted within the limits."""
 _NOT_FOUND = "Tidemark has no {method} {path}. It serves POST {dialects} and GET /v1/models."
 
 
@@ -60,6 +71,9 @@ def create_app(
     """
     metrics, log = Metrics(shared_metrics), FactLog()
     emit = _both(log, metrics)
+    tracing = start_tracing(warn)
+    if tracing is not None:
+        emit = _both(emit, tracing.note_event)
     live_events = LiveEventPublisher()
     emit_live = _both(emit, live_events)
     stored = StoredParts(settings, store_url, warn, emit_live, codec=codec, dialects=dialects)
@@ -75,17 +89,53 @@ def create_app(
     engine = Engine(stored, emit_live, flushing.outbox if flushing.enabled else None)
     emits_stored = log.includes(TurnStored)  # the metrics do not count turns
     relay = Relay(stored.store, stored.parts.counter, emit, time.perf_counter, emits_stored=emits_stored)
+    watch = StoreWatch(stored.store, emit, warn)
     endpoints = Endpoints(
-        stored, engine, relay, secret=secret, metrics=metrics.render, settle_traffic=traffic.settle, emit=emit
+        stored,
+        engine,
+        relay,
+        secret=secret,
+        metrics=metrics.render,
+        settle_traffic=traffic.settle,
+        emit=emit,
+        watch=watch,
     )
 
     metrics.state.read = lambda: WorkerState(
-        relay.streams, engine.preparation.running(), engine.writer.resting(), stored.store.is_well
+        relay.streams,
+        engine.preparation.running(),
+        engine.writer.resting(),
+        stored.store.is_well,
+        endpoints.admission.requests,
+        endpoints.admission.waiting,
+        len(asyncio.all_tasks()),
     )
+
+    stores = (stored.store, flushing.store, delivery.store)
+    schema = SchemaWatch([store.check_schema for store in stores], warn)
+
+    endings: list[Callable[[], Awaitable[None]]] = [
+        relay.settle,
+        engine.preparation.aclose,
+        engine.recaller.aclose,
+        flushing.aclose,
+        traffic.aclose,
+        live_events.aclose,
+        delivery.aclose,
+        watch.aclose,
+        schema.aclose,
+        stored.aclose,
+    ]
+    """In the order in which the parts end."""
+    if tracing is not None:
+        trace_parts(tracing, stored, engine)
+        endings.append(tracing.aclose)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         stored.parts.upstream.warm()
+        await schema.start()
+        watch.start()
         await stored.live.start()
         if flushing.enabled:
             flushing.start(work=settings.memory_flush.worker)
@@ -95,24 +145,21 @@ def create_app(
         await endpoints.live_events.aclose()
         metrics.hand_over()
         metrics.state.end()
-        await relay.settle()
-        await engine.preparation.aclose()
-        await engine.recaller.aclose()
-        await flushing.aclose()
-        await traffic.aclose()
-        await live_events.aclose()
-        await delivery.aclose()
-        await stored.aclose()
+        for close in endings:
+            await close()
 
-    app = _Application(
+    app = (_Application if tracing is None else _TracedApplication)(
         endpoints.direct,
         BrowserAccess(settings.server.host, settings.server.allowed_origins, warn),
         endpoints.formats,
+        endpoints.admission,
         routes=endpoints.routes(),
         lifespan=lifespan,
         exception_handlers={404: _missing, 405: _missing, 500: _failed},
     )
     app.router.redirect_slashes = False  # behind TLS a redirect would send the next request with its key to http://
+    if tracing is not None and isinstance(app, _TracedApplication):
+        app.tracing = tracing.requests(app.routes, endpoints.direct)
     return app
 
 
@@ -127,6 +174,7 @@ class _Application(Starlette):
         endpoints: Mapping[str, ASGIApp],
         browsers: BrowserAccess,
         formats: Mapping[str, ErrorFormat],
+        admission: Admission,
         **options: Any,
     ) -> None:
         super().__init__(**options)
@@ -135,6 +183,7 @@ class _Application(Starlette):
         self.formats = formats
         """The error format of each dialect, by its path."""
         self._browsers = browsers
+        self._admission = admission
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not self._browsers.is_plain(scope["headers"]):
@@ -148,12 +197,23 @@ class _Application(Starlette):
         if method == "POST":
             endpoint = self._endpoints.get(scope["path"])
             if endpoint is not None:
-                return endpoint(scope, receive, send)
+                return self._admission.serve(endpoint, scope, receive, send)
+            if scope["path"].startswith(MODEL_REQUESTS):
+                return self._admission.serve(super().__call__, scope, receive, send)
         elif method == "GET" and offers_websocket(scope):
             return refuse_websocket(scope, send, errors_of(scope["path"], self.formats))
         elif method == "OPTIONS" and (methods := allowed_methods(scope, self.routes)):
             return send_allowed(send, methods)
         return super().__call__(scope, receive, send)
+
+
+class _TracedApplication(_Application):
+    """Makes a span of each request (``proxy/tracing``)."""
+
+    tracing: RequestTracing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.tracing.serve(super().__call__, scope, receive, send)
 
 
 async def _missing(request: Request, error: Exception) -> Response:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from proxy.config import StoreSettings
 from proxy.core.conversation.request import Dialect
 from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.messages.dialect import MessagesDialect
@@ -25,10 +26,13 @@ def build_dialects() -> dict[str, Dialect]:
     return {CHAT: ChatDialect(), RESPONSES: ResponsesDialect(), MESSAGES: MessagesDialect()}
 
 
-def build_codec(dialects: Iterable[Dialect]) -> Codec:
+def build_codec(dialects: Iterable[Dialect], store: StoreSettings) -> Codec:
     """Return the object that packs every stored value of a process; a cipher would be given to it here.
 
     :param dialects: those whose messages may be stored
     """
     first, *others = [dialect.is_message for dialect in dialects]
-    return Codec(is_message=lambda raw: first(raw) or any(check(raw) for check in others))
+    return Codec(
+        is_message=lambda raw: first(raw) or any(check(raw) for check in others),
+        compress_messages=store.compression == "zstd",
+    )

@@ -44,7 +44,9 @@ from proxy.pipeline.relay import Relay
 from proxy.pipeline.stored_history import StoredHistory, TurnRules
 from proxy.pipeline.token_count import InputTokenCounting
 from proxy.server.access import ConversationAccess
+from proxy.server.admission import Admission
 from proxy.server.auth import MAX_CACHED_CALLERS, PassthroughAuth
+from proxy.server.capabilities import errors_of
 from proxy.server.endpoints.conversations import ConversationEndpoints
 from proxy.server.endpoints.dialect import DialectEndpoint, EndpointLimits
 from proxy.server.endpoints.live_events import LiveEventEndpoint
@@ -58,6 +60,7 @@ from proxy.server.endpoints.token_count import TokenCountEndpoint
 from proxy.server.endpoints.traffic import TrafficEndpoints
 from proxy.server.operator import OperatorAccess
 from proxy.store.leases import RedisLeases
+from proxy.store.watch import StoreWatch
 from proxy.upstream.providers import COUNTING_BASES
 
 TOKEN_COUNTS: Mapping[str, tuple[str, Callable[[int], Mapping[str, JsonValue]]]] = {
@@ -79,6 +82,7 @@ class Endpoints:
     :param relay: carries the replies of every dialect
     :param metrics: renders the page of metrics
     :param settle_traffic: writes this worker's figures of requests to the store
+    :param watch: looks at the store beside all requests
     """
 
     def __init__(
@@ -91,12 +95,15 @@ class Endpoints:
         metrics: RenderMetrics,
         settle_traffic: Callable[[], Awaitable[None]],
         emit: Listener,
+        watch: StoreWatch,
     ) -> None:
         settings = stored.parts.settings
         self._stored = stored
         self._engine = engine
         self._metrics = metrics
         self._secret = secret
+        self.watch = watch
+        """Looks at the store beside all requests."""
         self._traffic = TrafficReader(stored.traffic, settle_traffic, time.time)
         self._max_body_bytes = settings.server.max_body_mb * 1024 * 1024
         self._auth: Authenticator = PassthroughAuth(
@@ -112,12 +119,20 @@ class Endpoints:
         self._continued = continued_requests(stored, self._seal)
         self._pipeline = _pipeline(stored, engine, self._continued, secret, emit)
         self._by_hand = SummariesByHand(stored, engine, self._pipeline)
+        self.formats: dict[str, ErrorFormat] = dict(stored.parts.dialects)
+        """The format of errors below each path of a dialect."""
+        self.admission = Admission(
+            settings.limits.max_streams,
+            settings.limits.max_waiting,
+            auth=self._auth,
+            formats=partial(errors_of, dialects=self.formats),
+            emit=emit,
+        )
+        """Bounds the model requests of this worker."""
         self.dialects: dict[str, ASGIApp] = {
             path: self._dialect_endpoint(dialect, relay, emit) for path, dialect in stored.parts.dialects.items()
         }
         """The endpoint of each dialect, by its path."""
-        self.formats: dict[str, ErrorFormat] = dict(stored.parts.dialects)
-        """The format of errors below each path of a dialect."""
         for path, target in OTHER_PATHS.items():
             if target in self.dialects:
                 self.dialects[path], self.formats[path] = self.dialects[target], self.formats[target]
@@ -134,6 +149,8 @@ class Endpoints:
                 store=self._stored.store,
                 metrics=self._metrics,
                 count_resting=self._engine.writer.resting,
+                is_full=lambda: self.admission.is_full,
+                eviction=lambda: self.watch.eviction,
             ).routes(),
             *LiveEventEndpoint(self.live_events, self._access.caller).routes(),
             *TrafficEndpoints(self._traffic, self._operator).routes(),
@@ -168,6 +185,7 @@ class Endpoints:
             relay=relay,
             access=self._access,
             limits=EndpointLimits(self._max_body_bytes, server.keepalive_seconds, server.notice_seconds),
+            permits=self.admission.permits,
             emit=emit,
             timer=time.perf_counter,
         )

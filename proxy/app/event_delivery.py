@@ -41,7 +41,7 @@ class EventDelivery:
         self._target = None if section.webhook is None or secret is None else (str(section.webhook), secret)
         self.enabled = self._target is not None
         self._emit = emit
-        self._store = RedisStore(
+        self.store = RedisStore(
             url,
             codec,
             ttl_seconds=None,
@@ -50,7 +50,7 @@ class EventDelivery:
             library=settings.transport.store == "library",
         )
         self._queue = RedisFlushQueue(
-            self._store.ask, codec, ttl_seconds=None, bounds=BOUNDS, prefix=keys.EVENT_DELIVERIES
+            self.store.ask, codec, ttl_seconds=None, bounds=BOUNDS, prefix=keys.EVENT_DELIVERIES
         )
         self._worker: FlushWorker | None = None
 
@@ -84,7 +84,7 @@ class EventDelivery:
         )
         reader = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         courier = Courier(webhook, self._queue, reader, waits=RetryWaits(), emit=self._emit, clock=time.time)
-        recovery = Recovery(self._queue, self._store, emit=self._emit, clock=time.time)
+        recovery = Recovery(self._queue, self.store, emit=self._emit, clock=time.time)
         self._worker = FlushWorker(self._queue, [courier], recovery, reader=reader, emit=self._emit)
         self._worker.start()
 
@@ -92,4 +92,4 @@ class EventDelivery:
         """Stop delivering, and let another worker lead."""
         if self._worker is not None:
             await self._worker.aclose()
-        await self._store.close()
+        await self.store.close()

@@ -202,7 +202,7 @@ class StoredParts:
         :param dialects: the dialects by path, in place of the usual ones (``build_dialects``)
         """
         dialects = dialects or build_dialects()
-        self.codec = codec = codec or build_codec(dialects.values())
+        self.codec = codec = codec or build_codec(dialects.values(), settings.store)
         ttl_seconds = settings.store.ttl_days * SECONDS_A_DAY
         self.lifetimes = _lifetimes(settings)
         most = settings.store.max_tenant_mb
@@ -214,6 +214,8 @@ class StoredParts:
             emit=emit,
             max_tenant_bytes=None if most is None else most * BYTES_A_MEGABYTE,
             library=settings.transport.store == "library",
+            wait_replicas=settings.store.wait_replicas,
+            wait_seconds=settings.store.wait_seconds,
         )
         self.deletion_hooks: list[DeletionHook] = []
         """The hooks that delete a conversation's records outside the store."""

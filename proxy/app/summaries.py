@@ -32,7 +32,12 @@ class SummariesByHand:
             formats=parts.formats,
         )
         self.manual = ManualCompaction(
-            access=access, requests=requests, fitter=engine.fitter, compactor=engine.compactor, store=store
+            access=access,
+            requests=requests,
+            fitter=engine.fitter,
+            compactor=engine.compactor,
+            store=store,
+            emit=engine.emit,
         )
         self.changes = SummaryChanges(
             access=access,

@@ -6,6 +6,7 @@ uvicorn imports this module in each worker, so all arguments come from the envir
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import multiprocessing
 import os
@@ -21,19 +22,19 @@ from proxy.telemetry.logging import configure
 
 
 def from_environment() -> Starlette:
-    """Build the application of a worker from the environment that ``serve`` prepared."""
+    """Build the application of a worker from the environment that ``serve`` prepared.
+
+    ``TIDEMARK_WORKER`` has what is not in the configuration, so that each value in force still has its source.
+    """
     configure()
     _end_with_parent()
+    order = json.loads(os.environ["TIDEMARK_WORKER"])
     path = os.environ.get("TIDEMARK_CONFIG")
-    settings = load(Path(path) if path else None, os.environ).listening(host=os.environ["TIDEMARK_HOST"])
-    secret = settings.secrets.signing
-    if secret is None:
-        message = "TIDEMARK_SECRET must be set for a worker"
-        raise RuntimeError(message)
+    settings = load(Path(path) if path else None, os.environ).listening(**order["arguments"])
     app = create_app(
         settings,
-        store_url=str(settings.store.url),
-        secret=secret.reveal().encode(),
+        store_url=order["store_url"],
+        secret=order["secret"].encode(),
         warn=logging.getLogger("tidemark").warning,
         shared_metrics=Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]),
     )

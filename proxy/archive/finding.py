@@ -33,6 +33,7 @@ SEARCHED_MESSAGES = 20_000
 """Messages that one page of a search reads before it stops."""
 WARNING_PERCENT, CRITICAL_PERCENT = 80, 95
 """From which share of the limit a context is nearly full, and full (FR-6.1.1)."""
+FULL_PERCENT = 100
 _TOGETHER = 25
 """Conversations that are read at a time."""
 _ID_DIGITS = 8
@@ -49,6 +50,12 @@ class ContextUsage:
     """How full a context is."""
 
     percent: int
+    """Of the limit; above 100 where the next request has to be compacted."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the next request would not fit as it is."""
+        return self.percent > FULL_PERCENT
 
     @property
     def level(self) -> Level:
@@ -157,12 +164,13 @@ class ConversationFinder:
     async def listed(self, record: StoredConversation) -> ListedConversation:
         """Return a conversation with how full its context is, and how much of it is summarized.
 
-        The tokens are those of its last request and of what was added since, so that no history has to be read.
+        The tokens are those of its last request and of what was added since, so that no history has to be read. The
+        limit is that of a request that asks for as long a reply as the last one.
         """
         summary = await self._summaries.in_use(record) if record.summary_count else None
         covered = summary.covered if summary else 0
-        limit = await self._summaries.limit_of(record.model)
         turn = await self._store.latest_turn(record.id)
+        limit = await self._summaries.limit_of(record.model, (turn.max_output_tokens or None) if turn else None)
         if not limit or (turn is None and summary is None):
             return ListedConversation(record, covered, None)
         before, after = await self._tokens(record, turn, summary)

@@ -94,6 +94,16 @@ class ConversationPage:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryPage:
+    """A conversation and a page of its messages, without the providers' counts."""
+
+    record: StoredConversation
+    summarized_messages: int
+    messages: tuple[MessageEntry, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class SummaryEntry:
     """A summary, and the messages that it stands for (S0-3, FR-4.2.1)."""
 
@@ -139,6 +149,18 @@ class SummaryPage:
     conversation: str
     summaries: tuple[SummaryEntry, ...]
     next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryTexts:
+    """The texts that stand for a conversation's first messages, and those that did."""
+
+    present: PrefixSummary | None
+    """The summary in use."""
+    earlier: tuple[PrefixSummary, ...]
+    """Earlier summaries, and the texts that others replaced; newest first."""
+    count: int
+    """How many earlier ones there are, those that were not asked for too."""
 
 
 @dataclass(frozen=True, slots=True)

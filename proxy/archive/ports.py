@@ -53,6 +53,11 @@ class Turn(Protocol):
         ...
 
     @property
+    def max_output_tokens(self) -> int:
+        """The longest reply that the request asked for; 0 where it named none."""
+        ...
+
+    @property
     def usage(self) -> Mapping[str, object]:
         """The provider's ``usage``; empty where the provider sent none."""
         ...

@@ -13,6 +13,7 @@ from proxy.archive.finding import searchable_text
 from proxy.archive.pages import (
     ConversationList,
     ConversationPage,
+    HistoryPage,
     MessageEntry,
     MessageState,
     Page,
@@ -21,6 +22,7 @@ from proxy.archive.pages import (
     SearchPage,
     SummaryEntry,
     SummaryPage,
+    SummaryTexts,
     UsageTotal,
     cursor_after,
 )
@@ -130,6 +132,17 @@ class ConversationReader:
             cursor_after(start, shown, more=len(messages) > page.limit),
         )
 
+    async def history(self, conversation: str, caller: Caller | None, page: Page) -> HistoryPage:
+        """Return a conversation and a page of its messages, without what providers counted: its turns are not read."""
+        record = await self._access.record(conversation, caller)
+        start = page.start()
+        stop = min(start + page.limit, record.message_count)
+        messages = await self._store.messages(record.id, start=start, stop=stop) if page.limit else []
+        covered = await self._covered(record)
+        shown = messages[: page.limit]
+        entries = tuple(self._entry(message, covered, None, None) for message in shown)
+        return HistoryPage(record, covered, entries, cursor_after(start, shown, more=len(messages) > page.limit))
+
     async def summaries(self, conversation: str, caller: Caller | None, page: Page) -> SummaryPage:
         """Return the chain of summaries, oldest first: which one each continues, and what it stands for."""
         record = await self._access.record(conversation, caller)
@@ -151,6 +164,19 @@ class ConversationReader:
         )
         more = start - 1 + len(shown) < len(summaries)
         return SummaryPage(record.id, entries, cursor_after(start, shown, more=more))
+
+    async def summary_texts(self, conversation: str, caller: Caller | None, limit: int) -> SummaryTexts:
+        """Return the summary in use and the newest of the earlier texts, replaced versions too."""
+        record = await self._access.record(conversation, caller)
+        standing = await self._summaries.of(record)
+        present = await self._summaries.in_use(record)
+        keys = {_key(summary) for summary in standing}
+        replaced = [version for version in await self._store.summary_versions(record.id) if _key(version) in keys]
+        earlier = [
+            summary for summary in (*standing, *replaced) if present is None or summary.version != present.version
+        ]
+        earlier.sort(key=lambda summary: summary.created_at, reverse=True)
+        return SummaryTexts(present, tuple(earlier[:limit]), len(earlier))
 
     async def search(self, conversation: str, caller: Caller | None, query: str, page: Page) -> SearchPage:
         """Return the messages that have all words of a query, best match first, summarized ones too."""

@@ -14,12 +14,12 @@ from proxy.archive.pages import Page, cursor_after
 from proxy.archive.ports import ArchiveStore
 from proxy.archive.standing_summaries import StandingSummaries
 from proxy.core.conversation.messages import Message
-from proxy.core.conversation.receipt import Detail, Receipt, receipt_of
 from proxy.core.conversation.records import StoredConversation
 from proxy.core.conversation.stored_format import StoredFormat
 from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.errors import SummaryOverdue
 from proxy.core.ports import Caller, SummaryComparison
+from proxy.core.receipt import Detail, Receipt, receipt_of
 from proxy.pipeline.stored_conversation import offloaded
 
 MAX_LOSSES = 200

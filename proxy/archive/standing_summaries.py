@@ -30,13 +30,16 @@ class StandingSummaries:
         """Return the summaries that stand for a prefix of a conversation, oldest first; requests use no others."""
         return await self._store.summaries(record.id, standing=True)
 
-    async def limit_of(self, model: str) -> int | None:
-        """Return the most tokens that may be forwarded to a model; None where it is not served."""
+    async def limit_of(self, model: str, max_output_tokens: int | None) -> int | None:
+        """Return the most tokens that may be forwarded to a model; None where it is not served.
+
+        :param max_output_tokens: the longest reply that a request asks for; None where it names none
+        """
         try:
             route = await self._upstream.resolve(model)
         except ModelNotFound:
             return None
-        return budget_for(await self._catalog.profile(route, NO_CREDENTIAL), None).limit
+        return budget_for(await self._catalog.profile(route, NO_CREDENTIAL), max_output_tokens).limit
 
     async def in_use(self, record: StoredConversation) -> PrefixSummary | None:
         """Return the summary that the next request would use; the longest one where the model is not served."""

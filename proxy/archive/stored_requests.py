@@ -49,7 +49,7 @@ class StoredRequests:
         heads = await self._heads.leading_system_messages(record.id)
         request = await self._reader.request(self._dialect, route.name, heads, messages)
         place = StoredPlace(record.tenant, chain_of_stored(record.id, messages))
-        controls = Controls(mode="force", retention=retention)
+        controls = Controls(mode="force", retention=retention, by_hand=True)
         context = await self._pipeline.identify(request, caller or NO_CREDENTIAL, controls, place=place)
         if context.stored.degraded:
             raise StoreUnavailable("The conversation store does not answer.")

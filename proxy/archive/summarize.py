@@ -15,7 +15,8 @@ from proxy.archive.stored_requests import StoredRequests
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.values import NotSummarized, Summarized, Trigger
 from proxy.core.conversation.summary import PrefixSummary, inner_systems
-from proxy.core.errors import CompactionFailed
+from proxy.core.errors import CompactionFailed, ContextLengthExceeded
+from proxy.core.events import Listener, ManualCompactionEnded
 from proxy.core.planning.budget import MIN_SUMMARY_TOKENS
 from proxy.core.planning.situation import Compact
 from proxy.core.ports import Caller, ConversationStore
@@ -58,12 +59,14 @@ class ManualCompaction:
         fitter: BudgetFitter,
         compactor: Compactor,
         store: ConversationStore,
+        emit: Listener,
     ) -> None:
         self._access = access
         self._requests = requests
         self._fitter = fitter
         self._compactor = compactor
         self._store = store
+        self._emit = emit
 
     async def summarize(self, options: SummarizeRequest, caller: Caller | None) -> ManualSummary:
         """Compact a conversation now; its next request uses the summary.
@@ -75,10 +78,21 @@ class ManualCompaction:
         """
         record, route = await self._access.record_for_summary(options.conversation, caller, options.model)
         context = await self._requests.context(record, route, caller, options.retention)
+        try:
+            result = await self._summarize(options, context, caller)
+        except (CompactionFailed, ContextLengthExceeded):
+            self._emit(ManualCompactionEnded(context.conversation, route.name, "failed", context.owner))
+            raise
+        self._emit(ManualCompactionEnded(context.conversation, route.name, result.report.action, context.owner))
+        return result
+
+    async def _summarize(
+        self, options: SummarizeRequest, context: RequestContext, caller: Caller | None
+    ) -> ManualSummary:
         deterministic = not (caller or await self._requests.has_key(context))
         newest = context.stored.summary
         if options.regenerate and newest is not None:
-            planned = regeneration(context, newest, await self._store.summaries(record.id))
+            planned = regeneration(context, newest, await self._store.summaries(context.conversation))
             return await self._make(context, planned, deterministic=deterministic)
         if deterministic and isinstance(planned_now := self._fitter.plan(context), Compact):
             return await self._make(context, planned_now, deterministic=True)

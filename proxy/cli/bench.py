@@ -1,26 +1,35 @@
-"""``tidemark bench fidelity``: measures what survives a compaction, without a server or a store."""
+"""``tidemark bench fidelity``: measures what survives a compaction, of known facts or of the user's conversations.
+
+It compacts in its own process, so that nothing is stored. A server is asked for stored conversations only.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, get_args
+from typing import IO, TYPE_CHECKING, Any, get_args
 
 import click
 
 from proxy.cli.examples import example
-from proxy.cli.models import config_option
+from proxy.cli.http_client import server_options
 from proxy.cli.progress import ProgressBar, progress
-from proxy.cli.tables import print_json, print_table
+from proxy.cli.tables import print_json, print_table, printable
 from proxy.core.conversation.summary import Strategy
 
 if TYPE_CHECKING:
     from proxy.app import Parts
     from proxy.core.ports import Caller
+    from proxy.core.receipt import Detail
     from proxy.fidelity import Conversation, Figure
+    from proxy.fidelity.measuring import Compact
+    from proxy.fidelity.stored import Details
 
+CASE_KINDS = ("all", "rule", "identifier", "preference")
+"""The kinds of planted facts that a table shows; JSON has all of them."""
 HEADS = ("corpus", "facts", "budget", "tokens left", "newest verbatim", "survived", "share")
 
 
@@ -30,8 +39,14 @@ def bench() -> None:
 
 
 @bench.command(epilog=example("tidemark bench fidelity --budgets 25,50 --json"))
-@config_option
+@server_options
 @click.option("--file", "talks", type=click.File("rb"), help="LoCoMo's locomo10.json; measured instead of the others.")
+@click.option(
+    "--stored",
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    help="Measure your own N conversations that were used last, from the running server; nothing is changed.",
+)
 @click.option("--strategy", type=click.Choice(get_args(Strategy)), default="extractive", show_default=True)
 @click.option("--budgets", default="10,25,50", show_default=True, help="Percent of each conversation's tokens.")
 @click.option(
@@ -40,13 +55,47 @@ def bench() -> None:
     default=0,
     help="Percent of the tokens, within each budget, for messages recalled by questions; 0 measures no recall.",
 )
+@click.option(
+    "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the figures into this SVG file."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with a figure for each kind of facts.")
 def fidelity(
-    config: Path | None, talks: IO[bytes] | None, strategy: Strategy, budgets: str, recall: int, *, as_json: bool
+    *,
+    talks: IO[bytes] | None,
+    stored: int | None,
+    strategy: Strategy,
+    budgets: str,
+    recall: int,
+    plot: Path | None,
+    as_json: bool,
+    **server: Any,
 ) -> None:
     """Measure how many facts survive a compaction, beside the tokens that it leaves."""
-    from proxy.app import Parts
-    from proxy.config import load
+    percent = _percent(budgets)
+    if recall >= min(percent):
+        raise click.BadParameter("use less than the smallest budget", param_hint="--recall")
+    if stored and (talks or recall):
+        raise click.UsageError("--stored goes with neither --file nor --recall: nobody has asked questions about it.")
+    with progress("compacting", unit="compactions") as bar:
+        if stored:
+            result = asyncio.run(_measure_stored(server, stored, strategy, percent, bar))
+        else:
+            result = asyncio.run(_measure_cases(server["config"], talks, strategy, percent, bar, recall=recall))
+    if plot:
+        _draw(result, plot)
+    _show(result, strategy, as_json=as_json, kinds=None if stored else CASE_KINDS)
+
+
+async def _measure_cases(
+    config: Path | None,
+    talks: IO[bytes] | None,
+    strategy: Strategy,
+    percent: list[int],
+    bar: ProgressBar,
+    *,
+    recall: int,
+) -> Sequence[Figure]:
+    """Return the figures of generated conversations, or of LoCoMo's."""
     from proxy.fidelity import (
         generated_cases,
         locomo_cases,
@@ -56,35 +105,93 @@ def fidelity(
         question_cases,
     )
 
-    percent = _percent(budgets)
-    if recall >= min(percent):
-        raise click.BadParameter("use less than the smallest budget", param_hint="--recall")
     own_cases = question_cases if recall else generated_cases
     cases = own_cases() if talks is None else locomo_cases(talks.read())
+    async with _parts(config) as parts:
+        compact, count = _compact(parts, strategy, bar), parts.offline_service().count
+        if recall:
+            return await measure_recall(cases, compact, count, percent, recall)
+        result = await measure(cases, compact, count, percent)
+        if talks is None:
+            result += await measure_rounds(_summarize(parts, strategy, bar), count, percent)
+        return result
 
-    async def figures(bar: ProgressBar) -> list[Figure]:
-        parts = Parts(load(config, os.environ), lambda warning: click.echo(f"warning: {warning}", err=True))
-        try:
-            offline = parts.offline_service()
 
-            async def compact(body: bytes, max_tokens: int) -> bytes:
-                request = await offline.dialect.parse(body, anonymous=True)
-                compacted = await offline.compact_request(request, max_tokens, strategy, _caller())
-                bar.advance(1)
-                return compacted
+async def _measure_stored(
+    server: Mapping[str, Any], stored: int, strategy: Strategy, percent: list[int], bar: ProgressBar
+) -> Sequence[Figure]:
+    """Return the figures of the caller's own conversations.
 
-            if recall:
-                return await measure_recall(cases, compact, offline.count, percent, recall)
-            result = await measure(cases, compact, offline.count, percent)
-            if talks is None:
-                result += await measure_rounds(_summarize(parts, strategy, bar), offline.count, percent)
-            return result
-        finally:
-            await parts.upstream.aclose()
+    :raises click.ClickException: there is none to measure
+    """
+    from proxy.cli.stored_talks import stored_conversations
+    from proxy.fidelity import measure_stored
+    from proxy.fidelity.stored import LEAST_MESSAGES
 
-    with progress("compacting", unit="compactions") as bar:
-        result = asyncio.run(figures(bar))
-    _show(result, strategy, as_json=as_json)
+    conversations = stored_conversations(server, stored)
+    async with _parts(server["config"]) as parts:
+        compact, count = _compact(parts, strategy, bar), parts.offline_service().count
+        result = await measure_stored(conversations, compact, count, _details(parts), percent)
+    for failure in result.failures:
+        click.echo(f"warning: left out: {printable(failure)}", err=True)
+    if not result.figures:
+        message = f"No stored conversation of {LEAST_MESSAGES} messages or more could be measured."
+        raise click.ClickException(message)
+    click.echo(f"Measured {result.measured} stored conversations; none was changed.", err=True)
+    return result.figures
+
+
+@asynccontextmanager
+async def _parts(config: Path | None) -> AsyncIterator[Parts]:
+    """Yield the parts that compact without a server or a store."""
+    from proxy.app import Parts
+    from proxy.config import load
+
+    parts = Parts(load(config, os.environ), lambda warning: click.echo(f"warning: {warning}", err=True))
+    try:
+        yield parts
+    finally:
+        await parts.upstream.aclose()
+
+
+def _compact(parts: Parts, strategy: Strategy, bar: ProgressBar) -> Compact:
+    """Return a function that compacts a request, and moves the bar."""
+    offline = parts.offline_service()
+
+    async def compact(body: bytes, max_tokens: int) -> bytes:
+        request = await offline.dialect.parse(body, anonymous=True)
+        compacted = await offline.compact_request(request, max_tokens, strategy, _caller())
+        bar.advance(1)
+        return compacted
+
+    return compact
+
+
+def _details(parts: Parts) -> Details:
+    """Return a function that compares a request with its compacted form, as loss receipts do."""
+    from proxy.summarizers.receipts import ReceiptWriter
+
+    dialect, writer = parts.offline_service().dialect, ReceiptWriter()
+
+    async def details(body: bytes, compacted: bytes) -> Sequence[Detail]:
+        before = await dialect.parse(body, anonymous=True)
+        after = await dialect.parse(compacted, anonymous=True)
+        return await writer.details(before.messages, "", "\n".join(message.text for message in after.messages))
+
+    return details
+
+
+def _draw(figures: Sequence[Figure], file: Path) -> None:
+    """Write the plots.
+
+    :raises click.BadParameter: the file cannot be written
+    """
+    from proxy.fidelity import draw_figures
+
+    try:
+        file.write_bytes(draw_figures(figures, "Facts that survive a compaction"))
+    except OSError as error:
+        raise click.BadParameter(f"{file} cannot be written: {error.strerror}", param_hint="--plot") from error
 
 
 def _percent(budgets: str) -> list[int]:
@@ -119,14 +226,18 @@ def _summarize(
     return summarize
 
 
-def _show(figures: list[Figure], strategy: Strategy, *, as_json: bool) -> None:
+def _show(figures: Sequence[Figure], strategy: Strategy, *, as_json: bool, kinds: Collection[str] | None) -> None:
+    """Print the figures.
+
+    :param kinds: those of a table; None for all
+    """
     from dataclasses import asdict
 
     if as_json:
         rows = [asdict(figure) | {"survival": round(figure.survival, 4)} for figure in figures]
         print_json({"strategy": strategy, "figures": rows})
         return
-    shown = [figure for figure in figures if figure.kind in ("all", "rule", "identifier", "preference")]
+    shown = [figure for figure in figures if kinds is None or figure.kind in kinds]
     print_table(HEADS, [_row(figure) for figure in shown])
 
 

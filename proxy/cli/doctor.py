@@ -49,7 +49,7 @@ def doctor(config: Path | None, offline: bool, models: tuple[str, ...], as_json:
 
 
 def _print(finding: Finding) -> None:
-    plain = "NO_COLOR" in os.environ
+    plain = bool(os.environ.get("NO_COLOR")) or _is_dumb()
     status = finding.status.ljust(_WIDTH)
     click.echo(
         f"{status if plain else click.style(status, fg=_STYLES[finding.status])}  "
@@ -61,10 +61,15 @@ def _print(finding: Finding) -> None:
 
 def _show_progress(text: str) -> None:
     """Say on a terminal what is examined now."""
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and not _is_dumb():
         click.echo(f"\r\x1b[2Kexamining {printable(text)} ...", nl=False, err=True)
 
 
 def _clear_progress() -> None:
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and not _is_dumb():
         click.echo("\r\x1b[2K", nl=False, err=True)
+
+
+def _is_dumb() -> bool:
+    """Return whether the terminal knows no sequences, as the shell window of an editor."""
+    return os.environ.get("TERM", "dumb") == "dumb"

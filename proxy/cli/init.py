@@ -35,9 +35,11 @@ def init(output: str, force: bool) -> None:
         raise click.ClickException(message)
     providers, servers = providers_with_keys(os.environ), local_servers()
     text = starter_file(providers, servers)
+    if not providers and not servers:
+        click.echo("found no provider's key and no local server, so the file has an example only", err=True)
     for line in (
         *(f"{provider.name}: the key in {provider.variable}" for provider in providers),
-        *(f"{server.name} at {server.base_url}: {len(server.models)} models" for server in servers),
+        *(f"{server.name} at {server.base_url}: {_counted(len(server.models))}" for server in servers),
     ):
         click.echo(f"found {line}", err=True)
     if output == STANDARD_OUTPUT:
@@ -50,3 +52,7 @@ def init(output: str, force: bool) -> None:
         raise click.ClickException(f"{output} cannot be written: {error.strerror}.") from error
     click.echo(f"{output} is written. Next: tidemark doctor --config {output}", err=True)
     click.echo(f"      and then: tidemark serve --config {output}", err=True)
+
+
+def _counted(models: int) -> str:
+    return f"{models} model{'' if models == 1 else 's'}"

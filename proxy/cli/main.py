@@ -25,6 +25,7 @@ from proxy.cli.init import init
 from proxy.cli.models import config_option, json_option, models
 from proxy.cli.schema import schema
 from proxy.cli.serve import serve
+from proxy.cli.store import store
 from proxy.cli.tables import print_json
 from proxy.cli.top import top
 from proxy.cli.wrap import wrap
@@ -117,6 +118,7 @@ cli.add_command(doctor)
 cli.add_command(models)
 cli.add_command(conversations)
 cli.add_command(flush)
+cli.add_command(store)
 cli.add_command(top)
 cli.add_command(wrap)
 cli.add_command(schema)

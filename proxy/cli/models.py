@@ -112,6 +112,7 @@ def _ask_registry(config: Path | None, ask: Ask) -> Mapping[str, Any]:
     async def run(settings: Settings, url: str) -> Mapping[str, Any]:
         stored = StoredParts(settings, url, lambda warning: click.echo(f"warning: {warning}", err=True))
         try:
+            await stored.store.check_schema()
             await stored.live.refresh()
             return await ask(stored, NO_CREDENTIAL)
         finally:
@@ -126,10 +127,10 @@ def store_url(settings: Settings, stack: ExitStack) -> str:
     """Return the store's address; start an embedded store that does not run, until ``stack`` unwinds."""
     if str(settings.store.url) != "embedded":
         return str(settings.store.url)
-    from proxy.store.embedded.server import EmbeddedValkey, running_url
+    from proxy.store.embedded.server import EmbeddedValkey, memory_options, running_url
 
-    folder = settings.data_dir / "store"
-    return running_url(folder) or stack.enter_context(EmbeddedValkey(folder)).url
+    folder, options = settings.data_dir / "store", memory_options(settings.store.max_mb)
+    return running_url(folder) or stack.enter_context(EmbeddedValkey(folder, options=options)).url
 
 
 def _print(answer: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:

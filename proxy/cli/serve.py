@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import os
 import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -44,7 +45,8 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
     from proxy.telemetry.logging import configure
 
     configure()
-    settings = load(config, os.environ).listening(host=host, port=port, workers=workers)
+    arguments: dict[str, Any] = {"host": host, "port": port, "workers": workers}
+    settings = load(config, os.environ).listening(**arguments)
     for warning in (*settings.warnings, *exposure_warnings(settings)):
         click.echo(f"warning: {warning}", err=True)
     if (flush_settings := settings.memory_flush).enabled and flush_settings.worker and flush_settings.entry_points:
@@ -56,7 +58,7 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
         listener = stack.enter_context(_bound(settings.server.host, settings.server.port))
         store_url = _store(settings, stack)
         stack.enter_context(announced(settings.data_dir, _address(listener)))
-        _run(settings, config, listener, store_url, _secret(settings))
+        _run(settings, listener, {"store_url": store_url, "secret": _secret(settings), "arguments": arguments})
 
 
 @contextmanager
@@ -105,12 +107,10 @@ def _store(settings: Settings, stack: ExitStack) -> str:
     """Return the store's address; start and supervise an embedded store until ``stack`` unwinds."""
     if str(settings.store.url) != "embedded":
         return str(settings.store.url)
-    from proxy.store.embedded.server import EmbeddedValkey
+    from proxy.store.embedded.server import EmbeddedValkey, memory_options
     from proxy.store.embedded.supervision import Supervised
 
-    most = settings.store.max_mb
-    options = () if most is None else ("--maxmemory", f"{most}mb", "--maxmemory-policy", "noeviction")
-    server = EmbeddedValkey(settings.data_dir / "store", options=options)
+    server = EmbeddedValkey(settings.data_dir / "store", options=memory_options(settings.store.max_mb))
     return stack.enter_context(Supervised(server, logging.getLogger("tidemark").warning)).url
 
 
@@ -141,8 +141,12 @@ def _bounds(settings: Settings) -> Bounds:
     )
 
 
-def _run(settings: Settings, config: Path | None, listener: socket.socket, store_url: str, secret: str) -> None:
-    """Serve until a signal arrives."""
+def _run(settings: Settings, listener: socket.socket, order: Mapping[str, Any]) -> None:
+    """Serve until a signal arrives.
+
+    :param order: what each worker gets beside the configuration: ``store_url``, ``secret``, and the command line's
+        ``arguments`` for ``Settings.listening``
+    """
     from proxy.server.connections import run
 
     bounds: Bounds | None = _bounds(settings)
@@ -166,13 +170,13 @@ def _run(settings: Settings, config: Path | None, listener: socket.socket, store
         from proxy.app import create_app
 
         warn = logging.getLogger("tidemark").warning
-        app = create_app(settings, store_url=store_url, secret=secret.encode(), warn=warn)
+        app = create_app(settings, store_url=order["store_url"], secret=order["secret"].encode(), warn=warn)
         gc.freeze()  # as in app/workers.py
         run(app, listener, bounds, **options)
         return
     with tempfile.TemporaryDirectory(prefix="tidemark-metrics-") as counters:
-        environment = {"TIDEMARK_STORE_URL": store_url, "TIDEMARK_SECRET": secret, "PROMETHEUS_MULTIPROC_DIR": counters}
-        environment["TIDEMARK_HOST"] = settings.server.host
-        os.environ.update(environment | ({"TIDEMARK_CONFIG": str(config)} if config else {}))
+        os.environ.update({"TIDEMARK_WORKER": json.dumps(order), "PROMETHEUS_MULTIPROC_DIR": counters})
+        if settings.path is not None:
+            os.environ["TIDEMARK_CONFIG"] = str(settings.path)
         workers = settings.server.workers
         run("proxy.app.workers:from_environment", listener, bounds, workers=workers, **options)

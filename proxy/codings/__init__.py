@@ -1,1 +1,1 @@
-"""Undoes content codings piece by piece: gzip, deflate, Brotli and Zstandard."""
+"""Undoes content codings piece by piece: gzip, deflate, Brotli and Zstandard; compresses stored messages."""

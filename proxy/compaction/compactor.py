@@ -91,7 +91,7 @@ class Compactor:
                 plan.covered,
                 plan.replaced_tokens,
                 order.owner,
-                trigger.value,
+                _reported(trigger, order),
             )
         )
         return CompactionRun(order, trigger, summarizer, usual.recipe, self._writer.timer())
@@ -255,7 +255,7 @@ class Compactor:
                 reason,
                 self._writer.timer() - run.started,
                 order.owner,
-                run.trigger.value,
+                _reported(run.trigger, order),
             )
         )
 
@@ -271,13 +271,18 @@ class Compactor:
         seconds, owner = self._writer.timer() - run.started, order.owner
         match run.trigger:
             case Trigger.PREPARATION:
-                replaced = plan.replaced_tokens
-                self._emit(SummaryPrepared(*about, tokens, seconds, replaced, before, after, owner))
+                self._emit(SummaryPrepared(*about, tokens, seconds, plan.replaced_tokens, before, after, owner))
             case Trigger.REQUEST | Trigger.MANUAL | Trigger.OFFLINE:
-                trigger: CompactionTrigger = "swap" if swap else run.trigger.value
+                trigger: CompactionTrigger = "swap" if swap else _reported(run.trigger, order)
+                replaced, receipt = plan.replaced_tokens, summary.receipt
                 self._emit(
-                    ConversationCompacted(*about, plan.replaced_tokens, tokens, seconds, before, after, owner, trigger)
+                    ConversationCompacted(*about, replaced, tokens, seconds, before, after, owner, trigger, receipt)
                 )
             case _:
                 assert_never(run.trigger)
         return Summarized(summary, tokens, warning, degraded=not (stored.stored or stored.outdated))
+
+
+def _reported(trigger: Trigger, order: CompactionOrder) -> CompactionTrigger:
+    """Return the trigger that events name. A compaction by hand is often made as for a request (FR-2.3.1)."""
+    return Trigger.MANUAL.value if order.by_hand else trigger.value

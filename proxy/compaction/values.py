@@ -56,6 +56,8 @@ class CompactionOrder:
     """The tokens of each message of ``original_messages``."""
     in_use: PrefixSummary | None = None
     """The summary that stands for the prefix now."""
+    by_hand: bool = False
+    """Whether a person asked for it, so that no request waits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,21 @@ from proxy.config.effective import sources_of
 from proxy.config.environment import data_folder, read_overrides
 from proxy.config.models import ENTRY_KEYS, read_model_list
 from proxy.config.reading import MISSING, Reader, Remark
-from proxy.config.sections import ROOT_KINDS, SECTIONS, CompactionSettings, StoreSettings, TenantSettings, changed
+from proxy.config.sections import (
+    EMBEDDED,
+    ROOT_KINDS,
+    SECTIONS,
+    CompactionSettings,
+    StoreSettings,
+    TenantSettings,
+    changed,
+)
 from proxy.config.settings import Settings
 from proxy.config.shipped import PresetValues, load_model_defaults, load_preset
 from proxy.config.tree import Node, Table, YamlError, parse
 from proxy.core.errors import ConfigError
 
-PLAIN_SECTIONS = ("store", "history", "server", "transport", "auth", "tokenizer", "memory_flush", "events")
+PLAIN_SECTIONS = ("store", "history", "server", "limits", "transport", "auth", "tokenizer", "memory_flush", "events")
 ROOT_KEYS = ("model_list", "compaction", *PLAIN_SECTIONS, *ROOT_KINDS)
 LITELLM_SECTIONS = (
     "assistant_settings",
@@ -108,6 +116,8 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
     overrides = read_overrides(reader, environ)
     if overrides.store_url is not None:
         sections["store"] = {**sections["store"], "url": overrides.store_url}
+    if sections["store"].get("wait_replicas") and sections["store"].get("url", EMBEDDED) == EMBEDDED:
+        reader.problem(0, "store.wait_replicas needs a server with replicas in store.url; an embedded store has none")
     for name in ("memory_flush", "events"):
         if sections[name].get("webhook") and overrides.secrets.flush is None:
             reader.problem(0, f"{name}.webhook needs TIDEMARK_FLUSH_SECRET, the secret that signs what is posted")

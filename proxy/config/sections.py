@@ -32,6 +32,7 @@ def takes(kind: kinds.Kind[Any]) -> Mapping[str, kinds.Kind[Any]]:
 Preset = Literal["library", "agent", "chat-app", "rule-based"]
 """The files of ``config/presets/``: each reproduces the numbers of one of the requirements' sources."""
 Transport = Literal["own", "library"]
+Compression = Literal["zstd", "none"]
 DialectName = Literal["chat", "responses", "messages"]
 EMBEDDED = Address("embedded")
 _SEVERAL = ("redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel")
@@ -154,9 +155,17 @@ class StoreSettings:
     )
     """The most that one credential may store, in the store's memory. Half of ``max_mb``, so that no credential fills it
     alone."""
+    compression: Compression = field(default="zstd", metadata=takes(kinds.choice(Compression)))
+    """Whether messages of 1 KB and more are compressed before they are stored. zstd: they take 40 to 90 % less memory,
+    and storing one costs some 20 microseconds."""
     max_mb: int | None = field(default=2048, metadata=takes(kinds.or_word("null", kinds.whole("megabytes", least=16))))
     """The memory of the embedded store, which has all its data in memory. 2048: some 20,000 long conversations, on a
     small machine."""
+    wait_replicas: int = field(default=0, metadata=takes(kinds.whole("replicas", least=0, most=10)))
+    """How many replicas must have a turn before it counts as stored (``WAIT``). 0: none is waited for, as most servers
+    have none."""
+    wait_seconds: float = field(default=0.5, metadata=takes(kinds.positive("seconds")))
+    """How long they are waited for. 0.5: a replica answers within milliseconds, and the answer's last byte waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +226,22 @@ class ServerSettings:
     """Origins of browser apps of other sites. None, because otherwise any page could send requests to this machine."""
     forward_cookies: bool = field(default=False, metadata=takes(kinds.flag()))
     """Send a client's cookies upstream. Off, because a browser also sends those of every other app on this machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitSettings:
+    """How many model requests each worker takes; beyond them it answers 503 ``overloaded``."""
+
+    max_streams: int | None = field(
+        default=None, metadata=takes(kinds.or_word("null", kinds.whole("requests", least=1)))
+    )
+    """The most that a worker answers at once, as streams or whole. null: as many as ``server.max_connections`` lets in,
+    because 1,000 slow streams take 33 MB, and only the operator knows what the upstreams take."""
+    max_waiting: int | None = field(
+        default=None, metadata=takes(kinds.or_word("auto", kinds.whole("requests", least=0)))
+    )
+    """The most that wait: for one of these places, 20 s at most, or as large ones for a permit. ``auto``: none for a
+    place, because a client that is refused at once can go to another replica; any number for a permit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,6 +328,7 @@ SECTIONS: Mapping[str, Any] = {
     "store": StoreSettings(),
     "history": HistorySettings(),
     "server": ServerSettings(),
+    "limits": LimitSettings(),
     "transport": TransportSettings(),
     "auth": AuthSettings(),
     "tokenizer": TokenizerSettings(),

@@ -17,6 +17,7 @@ from proxy.config.sections import (
     CompactionSettings,
     EventSettings,
     HistorySettings,
+    LimitSettings,
     MemoryFlushSettings,
     Preset,
     ServerSettings,
@@ -72,6 +73,7 @@ class Settings:
     """``store.tenants``, by the tenant's id, as the log shows it."""
     history: HistorySettings = field(default_factory=HistorySettings)
     server: ServerSettings = field(default_factory=ServerSettings)
+    limits: LimitSettings = field(default_factory=LimitSettings)
     transport: TransportSettings = field(default_factory=TransportSettings)
     auth: AuthSettings = field(default_factory=AuthSettings)
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
@@ -148,11 +150,7 @@ class Settings:
         """Return these settings with the command line's values for the server."""
         arguments = {"host": host, "port": port, "workers": workers}
         server = changed(self.server, {name: value for name, value in arguments.items() if value is not None})
-        stated = {
-            f"server.{name}": "command line"
-            for name, value in arguments.items()
-            if value is not None and value != getattr(self.server, name)
-        }
+        stated = {f"server.{name}": "command line" for name, value in arguments.items() if value is not None}
         return dataclasses.replace(self, server=server, sources={**self.sources, **stated})
 
     def _window_of(self, entry: ModelEntry, model: str) -> ModelWindow:

@@ -6,10 +6,8 @@ It shows what ``archive/`` returns to the JSON endpoints, as the operator sees i
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
@@ -17,20 +15,17 @@ from starlette.responses import Response, StreamingResponse
 
 from proxy.archive import ConversationFinder, ConversationReader, Page, Transfer
 from proxy.archive.finding import CRITICAL_PERCENT, STATES, WARNING_PERCENT, Wanted
-from proxy.archive.pages import ConversationPage, MessageEntry
+from proxy.archive.pages import SummaryTexts
 from proxy.archive.summarize import ManualCompaction, SummarizeRequest
+from proxy.console.messages import read_history, shown
 from proxy.console.pages import HOME, Answer
 from proxy.console.visit import Visit, go_to
-from proxy.core.cursors import cursor_of
+from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.errors import InvalidRequest, TidemarkError
 from proxy.server.errors import status_of
 
 LIST = f"{HOME}/conversations"
 LIST_ENTRIES = 25
-MESSAGES = 5000
-"""Messages of one page of a conversation; a browser lays out only those that are in view."""
-MESSAGES_BYTES = 4_000_000
-"""Bytes of the messages of one page; one message at least is shown."""
 LARGE = 200
 """More messages are rendered in a thread, so that no request waits for them."""
 SUMMARIES = 50
@@ -56,17 +51,6 @@ NOTES: Mapping[str, str] = {
     "forgotten": "The conversation was forgotten.",
 }
 """What a page says after a form, by the parameter ``done``."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShownMessage:
-    """A message as the page shows it."""
-
-    entry: MessageEntry
-    role: str
-    text: str
-    parts: Sequence[str]
-    """What is folded or only named: calls, results, images."""
 
 
 class NoticeSettings(Protocol):
@@ -129,6 +113,7 @@ class ConversationPages:
             states=STATE_NAMES,
             newer=urlencode({**filters, "newer": page.newer_cursor or ""}),
             older=urlencode({**filters, "cursor": page.older_cursor or ""}),
+            events=f"{LIST}?{visit.request.url.query}",
             notices=self.settings.shows_notices,
             note=NOTES.get(visit.parameter("done"), ""),
         )
@@ -172,43 +157,43 @@ class ConversationPages:
     async def _conversation(self, visit: Visit, *, status: int = 200, **more: Any) -> Response:
         identifier = visit.request.path_params["id"]
         cursor = None if visit.request.method == "POST" else visit.parameter("cursor") or None
-        page = await self.reading.conversation(identifier, None, Page(MESSAGES, cursor))
-        summaries = await self.reading.summaries(identifier, None, Page(SUMMARIES))
-        present = next((entry for entry in reversed(summaries.summaries) if entry.in_use), None)
-        left, right = visit.parameter("left"), visit.parameter("right")
-        compared = [
-            entry for entry in summaries.summaries if entry.summary.prefix.hex() in (left, right) and left != right
-        ]
-        entries, next_cursor = within_bytes(page)
+        parts = visit.parts
+        known = (parts.known or {}).get("messages", "")
+        needs_messages = "hits" not in more and parts.are_wanted("messages")
+        history = await read_history(self.reading, identifier, cursor, known, is_wanted=needs_messages)
+        page = history.page
+        texts = await self.reading.summary_texts(identifier, None, SUMMARIES)
+        compared, mistake = _compared(visit, texts)
         address = _address(visit)
-        facts: dict[str, Any] = {"words": "", "hits": None, "error": "", "note": "", "retention": ""} | more
+        listed = await self.finding.listed(page.record)
+        is_summarized = visit.parameter("done") == "summarized" and texts.present is not None
+        facts: dict[str, Any] = {"words": "", "hits": None, "error": mistake, "note": "", "retention": ""} | more
         values = {
             "conversation": page,
-            "next_cursor": next_cursor,
+            "history": history,
+            "has_messages": needs_messages,
             "is_first": cursor is None,
-            "present": present,
-            "earlier": [entry for entry in summaries.summaries if entry is not present],
-            "compared": compared if len(compared) > 1 else [],
-            "listed": await self.finding.listed(page.record),
+            "texts": texts,
+            "present": texts.present,
+            "compared": compared,
+            "listed": listed,
+            "has_figures": is_summarized and self.settings.shows_notices,
             "address": address,
+            "events": f"{address}?{urlencode({'cursor': cursor})}" if cursor else address,
             "notices": self.settings.shows_notices,
             **facts,
             "path": address,
         }
 
         def rendered() -> Response:
-            return visit.page("conversation.html", status, messages=[shown(entry) for entry in entries], **values)
+            return visit.page(
+                "conversation.html",
+                400 if mistake else status,
+                messages=[shown(entry) for entry in history.entries],
+                **values,
+            )
 
-        return await asyncio.to_thread(rendered) if len(entries) > LARGE else rendered()
-
-
-def within_bytes(page: ConversationPage) -> tuple[Sequence[MessageEntry], str | None]:
-    """Return as many messages as a page may have bytes of, and the cursor of the next one."""
-    sizes = accumulate(len(entry.shown) for entry in page.messages)
-    count = max(sum(size <= MESSAGES_BYTES for size in sizes), 1)
-    if count >= len(page.messages):
-        return page.messages, page.next_cursor
-    return page.messages[:count], cursor_of(page.messages[count].message.position)
+        return await asyncio.to_thread(rendered) if len(history.entries) > LARGE else rendered()
 
 
 def _filters(wanted: Wanted) -> dict[str, str]:
@@ -216,30 +201,17 @@ def _filters(wanted: Wanted) -> dict[str, str]:
     return {name: value for name, value in (("model", wanted.model), ("state", wanted.state)) if value}
 
 
-def shown(entry: MessageEntry) -> ShownMessage:
-    """Return a stored message as the page shows it: its text, and the other things by their kinds."""
-    if entry.state == "unreadable":
-        return ShownMessage(entry, "unreadable", "This message cannot be read.", ())
-    message = json.loads(entry.shown)
-    content = message.get("content")
-    texts = [content] if isinstance(content, str) else []
-    parts: list[str] = []
-    for part in content if isinstance(content, list) else ():
-        if isinstance(part, dict) and isinstance(part.get("text"), str):
-            texts.append(part["text"])
-        elif isinstance(part, dict):
-            parts.append(_described(part))
-    for call in message.get("tool_calls") or ():
-        function = call.get("function") or call.get("custom") or {}
-        parts.append(f"{function.get('name')}({function.get('arguments', function.get('input', ''))})")
-    return ShownMessage(entry, str(message.get("role")), "\n".join(texts), parts)
-
-
-def _described(part: Mapping[str, Any]) -> str:
-    """Name a part that is no text by its type and size; it is never loaded."""
-    kind = str(part.get("type") or "part")
-    size = len(json.dumps(part, ensure_ascii=False))
-    return f"{kind.replace('_', ' ')}, {size:,} characters"
+def _compared(visit: Visit, texts: SummaryTexts) -> tuple[Sequence[PrefixSummary], str]:
+    """Return the two texts that a page's address names, and what is wrong with the address; empty where nothing is."""
+    if visit.request.method != "GET" or not {"left", "right"} & set(visit.request.query_params):
+        return (), ""
+    versions = {text.version: text for text in (*texts.earlier, *([texts.present] if texts.present else ()))}
+    left, right = (versions.get(visit.parameter(side)) for side in ("left", "right"))
+    if left is None or right is None:
+        return (), "This address names no two summaries of this conversation. Choose them under the earlier summaries."
+    if left is right:
+        return (), "These are the same summary. Choose another one to compare it with."
+    return (left, right), ""
 
 
 def _address(visit: Visit) -> str:

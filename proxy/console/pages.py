@@ -100,6 +100,8 @@ class ConsolePages:
                 await _carry_out(answer, visit) if is_made_here or request.method != "POST" else _confirmation(visit)
             )
             renewed = current if session is None else self.sessions.renewed(current)
+            if visit.parts.are_asked_for and request.method == "GET":
+                renewed = None  # an open page asks by itself, so nobody need be there
             if renewed is not None and COOKIE not in response.headers.get("set-cookie", ""):
                 self._write_cookie(request, response, renewed)
             return response

@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from proxy.console.marks import divide_by_hits
-from proxy.core.conversation.receipt import render_receipt
+from proxy.core.receipt import render_receipt
 
 NOTHING = "\N{EN DASH}"
 """Stands where there is no figure."""

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from proxy.console.live_parts import PARTS_HEADER, LiveParts, known_parts
 from proxy.console.rendering import render
 from proxy.console.sessions import Session
 from proxy.core.errors import BodyTooLarge, InvalidRequest, TidemarkError
@@ -36,13 +37,22 @@ class Visit:
     form: Mapping[str, str] = field(default_factory=dict)
     """The fields of a form that was sent; empty for a page that is only opened."""
 
+    @property
+    def parts(self) -> LiveParts:
+        """Return the live parts of a page that is rendered now."""
+        return LiveParts(known_parts(self.request.headers.get(PARTS_HEADER)))
+
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
-        """Render a page.
+        """Render a page, or those of its live parts that the page's script asks for.
 
         :param template: its file below ``templates/``
         """
         facts = {"path": self.request.url.path, "csrf": self.form_token, "can_sign_out": self.needs_sign_in}
-        return Response(render(template, **{**facts, **values}), status, media_type="text/html")
+        parts = self.parts
+        body = render(template, **{**facts, "parts": parts, **values})
+        if parts.are_asked_for:
+            return Response(parts.changed(), status, {PARTS_HEADER: "changed"}, "text/html")
+        return Response(body, status, media_type="text/html")
 
     def parameter(self, name: str) -> str:
         """Return a parameter of the page's address; empty without one."""

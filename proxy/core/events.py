@@ -9,9 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from .report import NO_USAGE, Report, Usage
+from .narrative import Repair
+from .receipt import Receipt
+from .report import NO_USAGE, Action, Report, Usage
 from .values import value
 
+ShedReason = Literal["streams", "waiting", "waited"]
+"""Why a request was refused: no place and none may wait, too many wait, it waited too long."""
 BreakerState = Literal["closed", "open", "half_open"]
 """The state of a summarizer's breaker; ``half_open`` allows one probe."""
 Outcome = Literal["complete", "refused", "incomplete", "disconnected", "rejected", "error"]
@@ -104,6 +108,20 @@ class ConversationCompacted:
     owner: str = ""
     """The owner of the conversation."""
     trigger: CompactionTrigger = "request"
+    receipt: Receipt = ()
+    """What the summary has of all that it stands for, by kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManualCompactionEnded:
+    """A person compacted a stored conversation, or tried to. No request was sent for it."""
+
+    conversation: str
+    model: str
+    action: Action
+    """``forced``; ``none`` where nothing could be summarized; ``failed`` where nothing was changed."""
+    owner: str = ""
+    """The owner of the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +195,18 @@ class SummaryFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class NarrativeRepaired:
+    """A model's narrative stated what its source does not have, and was repaired or rejected."""
+
+    conversation: str
+    model: str
+    strategy: str
+    repairs: tuple[Repair, ...]
+    statements: int
+    """How many statements the narrative had."""
+
+
+@dataclass(frozen=True, slots=True)
 class StoreDegraded:
     """The store did not answer, and the request continued without it."""
 
@@ -192,6 +222,16 @@ class RecordBroken:
     record: str
     """The record, by its place: ``message 3``."""
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestShed:
+    """A model request was refused because the worker has as many as ``limits`` allows."""
+
+    reason: ShedReason
+    requests: int
+    """The requests that are being answered."""
+    waiting: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,13 +334,16 @@ Event = (
     | CompactionGivenUp
     | WindowLearned
     | ConversationCompacted
+    | ManualCompactionEnded
     | SummaryReplaced
     | SummaryPrepared
     | SummaryFailed
+    | NarrativeRepaired
     | ContextFull
     | BreakerChanged
     | StoreDegraded
     | RecordBroken
+    | RequestShed
     | TurnStored
     | FlushQueued
     | FlushDelayed

@@ -41,7 +41,7 @@ class Report:
     gap: str = ""
     """The gaps of a stored history, as a header's value (``core/conversation/alignment.py``)."""
     receipt: str = ""
-    """What the summary has of all that it stands for, as a header's value (``core/conversation/receipt.py``)."""
+    """What the summary has of all that it stands for, as a header's value (``core/receipt.py``)."""
     recall: RecallOutcome = ""
     recalled_tokens: int = 0
     """Tokens of the earlier messages that were put back, with their frame."""

@@ -37,6 +37,8 @@ class TrafficFigures:
     failed: int = 0
     """Requests whose summary could not be made."""
     summarizer_failures: int = 0
+    shed: int = 0
+    """Requests that were refused because a worker had as many as ``limits`` allows."""
     cached_tokens: int = 0
     """Input tokens that upstreams took from their prompt caches, by their own count."""
     overheads: list[int] = field(default_factory=_no_overheads)

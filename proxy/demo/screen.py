@@ -1,7 +1,7 @@
 """Renders the demo's output: first the values of turns and conversations, then their renderers.
 
 `talk.py` makes the turns and `run.py` the conversations. The functions here turn them into text, and a screen prints
-it. On a terminal it also shows a live bar between low and high water.
+it on standard output. Where standard error is a terminal, a live bar between low and high water stands there.
 """
 
 from __future__ import annotations
@@ -196,21 +196,34 @@ class PlainScreen:
 
 
 class LiveScreen:
-    """Prints lines above a bar and the arriving answer."""
+    """Prints lines on standard output, above a bar and the arriving answer on standard error.
 
-    def __init__(self, live: Live) -> None:
-        self._live = live
+    Mutable: what stands beneath the lines, and what draws it.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._output = Console(highlight=False)
+        self._live: Live | None = None
         self._bar = Text()
         self._answer = ""
 
     @property
     def columns(self) -> int:
-        """Return the terminal's current width."""
-        return self._live.console.width
+        """Return the current width of the terminal that lines are printed on."""
+        return self._output.width if self._output.is_terminal else _PLAIN_COLUMNS
 
     def say(self, line: str = "") -> None:
-        """Print a line above the bar."""
-        self._live.console.print(Text(line))
+        """Print a line above the bar, which is taken away meanwhile: both may be on one terminal."""
+        self.clear()
+        print(line, flush=True)  # noqa: T201 - the demo writes to standard output
+        self._draw()
+
+    def clear(self) -> None:
+        """Take the bar away."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
     def gauge(self, tokens: int, water: Water, *, title: str) -> None:
         """Redraw the bar: green up to low water, yellow up to high water, red above."""
@@ -218,30 +231,46 @@ class LiveScreen:
         scale = f" {tokens} of {water.window_tokens} tokens"
         if water.low_tokens and water.high_tokens:
             scale += f", low {water.low_tokens}, high {water.high_tokens}"
-        columns = max(10, min(_BAR_COLUMNS, self.columns - len(title) - len(scale) - 2))
+        columns = max(10, min(_BAR_COLUMNS, self._console.width - len(title) - len(scale) - 2))
         drawn = Text(bar(tokens, water, columns), style=colour)
         self._bar = Text.assemble((f"{title} ", "bold"), drawn, scale, no_wrap=True, overflow="ellipsis")
         self._draw()
 
     def listen(self, answer: str) -> None:
         """Redraw the end of the answer under the bar."""
-        self._answer = " ".join(answer.split())[-self.columns + 1 :]
+        self._answer = " ".join(answer.split())[-self._console.width + 1 :]
         self._draw()
 
     def _draw(self) -> None:
-        self._live.update(Group(self._bar, Text(self._answer, style="dim", no_wrap=True)), refresh=True)
+        drawn = Group(self._bar, Text(self._answer, style="dim", no_wrap=True))
+        if self._live is not None:
+            self._live.update(drawn, refresh=True)
+        elif self._bar:
+            # There is no refresh thread, because it would receive the signals that `children.py` blocks in the main
+            # thread. A new one each time, since a stopped one would erase the lines that were printed since.
+            self._live = Live(
+                drawn,
+                console=self._console,
+                auto_refresh=False,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._live.start(refresh=True)
 
 
 @contextlib.contextmanager
 def screen() -> Iterator[Screen]:
-    """Yield the screen that fits standard output."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
+    """Yield a screen with a bar where standard error is a terminal that can draw one, else one without."""
+    console = Console(highlight=False, stderr=True)
+    if not console.is_terminal or console.is_dumb_terminal:
         yield PlainScreen()
         return
-    # There is no refresh thread, because it would receive the signals that `children.py` blocks in the main thread.
-    with Live(console=console, auto_refresh=False, transient=True) as live:
-        yield LiveScreen(live)
+    live = LiveScreen(console)
+    try:
+        yield live
+    finally:
+        live.clear()
 
 
 def _colour(tokens: int, water: Water) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,7 +22,6 @@ class Finding:
     """What to do about it; empty for ``ok``."""
 
 
-Check = Callable[[], Awaitable[list[Finding]]]
 Progress = Callable[[str], None]
 """Is told what is examined now."""
 

@@ -35,9 +35,12 @@ def check_configuration(settings: Settings) -> list[Finding]:
 def check_data_folder(settings: Settings) -> list[Finding]:
     """Say whether the data folder can be written, by this user only."""
     folder = settings.data_dir
-    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    mend = "Name another folder by TIDEMARK_DATA_DIR, or give this user the right to write there."
+    try:
+        existing = next(path for path in (folder, *folder.parents) if path.exists())
+    except OSError as error:  # a parent may not be entered, or a name is too long
+        return [Finding("data folder", "error", f"{folder} cannot be used: {error.strerror}", mend)]
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        mend = "Name another folder by TIDEMARK_DATA_DIR, or give this user the right to write there."
         return [Finding("data folder", "error", f"{existing} cannot be written", mend)]
     if existing != folder:
         return [Finding("data folder", "ok", f"{folder} will be created")]
@@ -52,7 +55,7 @@ def _is_open(path: Path) -> bool:
     return path.exists() and bool(path.stat().st_mode & _OTHERS)
 
 
-async def check_vocabularies(parts: Parts) -> list[Finding]:
+def check_vocabularies(parts: Parts) -> list[Finding]:
     """Say whether the vocabularies that count the configured models are on this machine."""
     models = sorted({entry.upstream_model for entry in parts.settings.model_list} or set(_DEFAULT_MODELS))
     for model in models:

@@ -1,170 +1,145 @@
-"""Examines the store: whether it answers, keeps what it is given, and how fast it is."""
+"""Examines the store: which servers it has, whether each can be reached, and whether a cluster serves every slot.
+
+``store_server.py`` examines each server that answers.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import secrets
-import statistics
-import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any
+from dataclasses import dataclass, replace
 
 from proxy.config import Settings
 from proxy.core.errors import TidemarkError
 from proxy.doctor.findings import Finding, Progress
+from proxy.doctor.store_server import STORE, examine_server
 from proxy.store.connection.client import FAILURES, StoreClient, connect
+from proxy.store.connection.faults import NAME_CERTIFICATE, fault_of, words_within
 from proxy.store.connection.sentinel import connect_to_primary
-from proxy.store.connection.url import at_place, names_sentinels, read_address, read_places
-from proxy.store.embedded.server import EmbeddedValkey, running_url
+from proxy.store.connection.slots import SLOTS, SlotRange, read_ranges
+from proxy.store.connection.url import Place, at_place, names_sentinels, read_address, read_places
+from proxy.store.embedded.server import EmbeddedValkey, memory_options, running_url
 
 STORE_SECONDS = 10.0
 """The longest examination of one server."""
-_CHECK = "store"
+_SLOTS_SECONDS = 3.0
+"""How long the servers of a cluster are asked for its slots."""
 _EMBEDDED = "embedded"
-_PINGS = 20
-_SLOW_SECONDS = 0.01
-_LEAST_VERSION = (6, 2)
-_MOST_SKEW_SECONDS = 5.0
-_MB = 1_048_576
-_FULL = 0.9
-"""The share of ``maxmemory`` above which a store is nearly full."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """One server of the store."""
+
+    url: str
+    name: str = ""
+    """Its place, where there are several."""
+    ranges: Sequence[SlotRange] | None = None
+    """The slots that a server of a cluster has; None where the address names no cluster."""
 
 
 async def check_store(settings: Settings, progress: Progress) -> list[Finding]:
-    """Examine every server that ``store.url`` names; an embedded one is started for the examination if none runs."""
+    """Examine every server of the store; an embedded one is started for the examination if none runs.
+
+    It blocks while an embedded one starts, so it is run in a thread and an event loop of its own.
+    """
     progress("store")
     with ExitStack() as stack:
         try:
-            urls = await asyncio.to_thread(_urls, settings, stack)
+            servers, findings = await _servers(settings, stack)
         except TidemarkError as error:
-            return [Finding(_CHECK, "error", str(error), _mend(settings))]
-        results = await asyncio.gather(*(_check_server(settings, url) for url in urls))
-        await asyncio.to_thread(stack.close)
-    return [finding for findings in results for finding in findings]
+            return [Finding(STORE, "error", str(error), _mend(settings))]
+        results = await asyncio.gather(*(_check_server(settings, server) for server in servers))
+    return [*(finding for found in results for finding in found), *findings]
 
 
-def _urls(settings: Settings, stack: ExitStack) -> list[str]:
-    """Return the address of each server."""
+async def _servers(settings: Settings, stack: ExitStack) -> tuple[list[_Server], list[Finding]]:
+    """Return the servers, and what is wrong with them together."""
     url = str(settings.store.url)
     if url == _EMBEDDED:
         folder = settings.data_dir / "store"
-        return [running_url(folder) or stack.enter_context(EmbeddedValkey(folder)).url]
+        embedded = EmbeddedValkey(folder, options=memory_options(settings.store.max_mb))
+        return [_Server(running_url(folder) or stack.enter_context(embedded).url)], []
     if names_sentinels(url):
-        return [url]  # the primary, through its Sentinels
-    plain, _ = read_address(url)
-    if plain.startswith("unix:"):
-        return [plain]
-    return [at_place(plain, place) for place in read_places(plain)]
+        return [_Server(url)], []  # the primary, through its Sentinels
+    plain, is_cluster = read_address(url)
+    if is_cluster:
+        return await _cluster(plain)
+    return [_Server(plain)], []
 
 
-def _mend(settings: Settings) -> str:
-    if str(settings.store.url) == _EMBEDDED:
-        return "Read valkey.log in the folder store of the data folder, or name another store by store.url."
-    return "Start the server, or correct store.url: host, port, user, password and TLS."
+async def _cluster(url: str) -> tuple[list[_Server], list[Finding]]:
+    """Return the servers that the address names and all other primaries, and the slots that none has."""
+    seeds = read_places(url)
+    answers = await asyncio.gather(*(_ask_slots(at_place(url, place), place) for place in seeds))
+    ranges = next((answer for answer in answers if answer is not None), None)
+    places = list(dict.fromkeys([*seeds, *(span.primary for span in ranges or ())]))
+    servers = []
+    for place in places:
+        own = [span for span in ranges or () if span.primary == place]
+        servers.append(_Server(at_place(url, place), f"{place[0]}:{place[1]}", own))
+    if ranges is None:  # each server's own finding says why
+        return servers, []
+    served = {slot for span in ranges for slot in range(span.first, span.last + 1)}
+    missing = [slot for slot in range(SLOTS) if slot not in served]
+    if not missing:
+        return servers, []
+    detail = f"the cluster does not serve every slot: {len(missing):,} of {SLOTS:,} have no server, as {missing[0]}"
+    mend = "Give every slot a primary that is up: valkey-cli --cluster check, then --cluster fix."
+    return servers, [Finding(STORE, "error", detail, mend)]
 
 
-async def _check_server(settings: Settings, url: str) -> list[Finding]:
-    """Examine one server within a bounded time."""
+async def _ask_slots(url: str, place: Place) -> list[SlotRange] | None:
+    """Return what one server says of the slots; None where it says nothing."""
     client: StoreClient | None = None
     try:
-        async with asyncio.timeout(STORE_SECONDS):
-            client = connect_to_primary(url) if names_sentinels(url) else connect(url)
-            return await _examine(client)
-    except TimeoutError:
-        return [Finding(_CHECK, "error", f"no answer within {STORE_SECONDS:.0f} s", _mend(settings))]
-    except FAILURES as error:
-        return [Finding(_CHECK, "error", f"the server does not answer: {_words(error)}", _mend(settings))]
-    except TidemarkError as error:
-        return [Finding(_CHECK, "error", str(error), _mend(settings))]
+        async with asyncio.timeout(_SLOTS_SECONDS):
+            client = connect(url)
+            return read_ranges(await client.call("CLUSTER", "SLOTS"), place[0])
+    except (TidemarkError, ValueError, TypeError, IndexError, *FAILURES):
+        return None
     finally:
         if client is not None:
             await client.aclose()
 
 
-async def _examine(client: StoreClient) -> list[Finding]:
-    started = time.perf_counter()
-    times = []
-    for _ in range(_PINGS):
-        before = time.perf_counter()
-        await client.call("PING")
-        times.append(time.perf_counter() - before)
-    facts = _facts(await client.call("INFO"))
-    seconds, microseconds = await client.call("TIME")
-    skew = abs(int(seconds) + int(microseconds) / 1e6 - time.time())
-    latency = statistics.median(times)
-    version = facts.get("valkey_version") or facts.get("redis_version", "?")
-    name = "Valkey" if "valkey_version" in facts else "Redis"
-    findings = [
-        Finding(_CHECK, "ok", f"{name} {version} answers in {1000 * latency:.2f} ms"),
-        *_version_findings(name, version),
-        *await _write_findings(client),
-        *_memory_findings(facts),
-        *_persistence_findings(facts),
-    ]
-    if latency > _SLOW_SECONDS:
-        mend = "Every request waits for the store twice: run it close to the proxy."
-        findings.append(Finding(_CHECK, "warning", f"the store takes {1000 * latency:.0f} ms to answer", mend))
-    if skew > _MOST_SKEW_SECONDS + time.perf_counter() - started:
-        detail = f"the clocks of this machine and of the store are {skew:.0f} s apart"
-        findings.append(Finding("clock", "warning", detail, "Set both by NTP; leases and retention go by them."))
-    return findings
+def _mend(settings: Settings) -> str:
+    url = str(settings.store.url)
+    if url == _EMBEDDED:
+        return "Read valkey.log in the folder store of the data folder, or name another store by store.url."
+    mend = "Start the server, or correct store.url: host, port, user, password and TLS."
+    if url.startswith("rediss") and "ssl_certfile" not in url:  # the alert is often lost with the connection
+        mend += f" One that wants a certificate of the client closes the connection. {NAME_CERTIFICATE}"
+    return mend
 
 
-def _facts(answer: Any) -> Mapping[str, str]:
-    """Return the fields of ``INFO``, which redis-py reads by itself."""
-    if isinstance(answer, Mapping):
-        return {str(name): str(value) for name, value in answer.items()}
-    text = answer.decode() if isinstance(answer, bytes) else str(answer)
-    lines = [line.partition(":") for line in text.splitlines() if ":" in line]
-    return {name: value.strip() for name, _, value in lines}
-
-
-def _version_findings(name: str, version: str) -> list[Finding]:
-    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    if name == "Valkey" or numbers >= _LEAST_VERSION or not numbers:
-        return []
-    return [Finding(_CHECK, "error", f"Redis {version} is too old", "Use Redis 6.2 or later, or Valkey.")]
-
-
-async def _write_findings(client: StoreClient) -> list[Finding]:
-    """Write a key that expires by itself, and delete it."""
-    key = f"tm:doctor:{secrets.token_hex(8)}"
+async def _check_server(settings: Settings, server: _Server) -> list[Finding]:
+    """Examine one server within a bounded time."""
+    client: StoreClient | None = None
     try:
-        await client.call("SET", key, "1", "EX", 10)
-        await client.call("DEL", key)
+        async with asyncio.timeout(STORE_SECONDS):
+            client = connect_to_primary(server.url) if names_sentinels(server.url) else connect(server.url)
+            findings = await examine_server(client, server.ranges)
+    except TimeoutError:
+        detail, mend = f"no answer within {STORE_SECONDS:.0f} s", _mend(settings)
+        if server.url.startswith("rediss"):
+            mend += " A server without TLS at this port is silent: write redis:// then."
+        findings = [Finding(STORE, "error", detail, mend)]
     except FAILURES as error:
-        if str(error).startswith(("MOVED", "ASK")):
-            return []  # a key of another server of the cluster
-        if str(error).startswith("CLUSTERDOWN"):
-            mend = "Give every slot a primary that is up: valkey-cli --cluster check, then --cluster fix."
-            return [Finding(_CHECK, "error", f"the cluster does not serve every slot: {_words(error)}", mend)]
-        mend = "Name the primary, free disk or memory, or give the user the right to write (docs/operations.md)."
-        return [Finding(_CHECK, "error", f"the store takes no writes: {_words(error)}", mend)]
-    return []
-
-
-def _memory_findings(facts: Mapping[str, str]) -> list[Finding]:
-    policy, most = facts.get("maxmemory_policy", "noeviction"), int(facts.get("maxmemory") or 0)
-    if policy not in ("noeviction", "") and not (policy.startswith("volatile-ttl") and not most):
-        mend = "Set maxmemory-policy noeviction: conversations are no cache, and nothing else has them."
-        return [Finding(_CHECK, "error" if most else "warning", f"the store may evict conversations ({policy})", mend)]
-    used = int(facts.get("used_memory") or 0)
-    if most and used > _FULL * most:
-        mend = "Raise maxmemory (embedded: store.max_mb), or shorten store.ttl_days."
-        return [Finding(_CHECK, "warning", f"{used // _MB} of {most // _MB} MB are in use", mend)]
-    return []
-
-
-def _persistence_findings(facts: Mapping[str, str]) -> list[Finding]:
-    failing = [name for name in ("aof_last_write_status", "rdb_last_bgsave_status") if facts.get(name, "ok") == "err"]
-    if failing:
-        mend = "Free disk space for the store, and look at its log."
-        return [Finding(_CHECK, "error", "the store could not write its data to disk", mend)]
-    if facts.get("aof_enabled") == "0":
-        mend = "Set appendonly yes, unless conversations may be lost with the server."
-        return [Finding(_CHECK, "warning", "the store writes no append-only file: a crash loses its newest data", mend)]
-    return []
+        fault = fault_of(words_within(error))
+        detail = f"the server does not answer: {_words(error)}"
+        if fault is not None:
+            detail = f"{fault.sentence} {_words(error)}"
+        findings = [Finding(STORE, "error", detail, fault.mend if fault else _mend(settings))]
+    except TidemarkError as error:
+        findings = [Finding(STORE, "error", str(error), _mend(settings))]
+    finally:
+        if client is not None:
+            await client.aclose()
+    if not server.name:
+        return findings
+    return [replace(finding, detail=f"{server.name}: {finding.detail}") for finding in findings]
 
 
 def _words(error: BaseException) -> str:

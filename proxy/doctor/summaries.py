@@ -12,9 +12,12 @@ from proxy.core.conversation.summary import Strategy
 from proxy.core.errors import TidemarkError
 from proxy.core.ports import Caller
 from proxy.doctor.findings import Finding, Progress, Status
+from proxy.doctor.guard import Guard
 
 SUMMARY_SECONDS = 60.0
 """The longest compaction of the examination."""
+_CONCURRENT = 4
+"""Summaries at one time; a local model writes one after another anyway."""
 _BUDGET_TOKENS = 1000
 _TURNS = 24
 _FACT = "OPS-4411"
@@ -22,7 +25,9 @@ _FACT = "OPS-4411"
 _ANY_MODEL = "gpt-4o"
 
 
-async def check_summaries(parts: Parts, caller: Caller, progress: Progress, names: Sequence[str] = ()) -> list[Finding]:
+async def check_summaries(
+    parts: Parts, caller: Caller, progress: Progress, guard: Guard, names: Sequence[str] = ()
+) -> list[Finding]:
     """Compact one conversation with each strategy in use, by the first model of it.
 
     Where entries have patterns only, and no model is named, nothing but ``extractive`` can be tried.
@@ -39,11 +44,15 @@ async def check_summaries(parts: Parts, caller: Caller, progress: Progress, name
             models.setdefault((compaction.strategy, compaction.summarizer.model), name)
     if not models:
         models = {("extractive", ""): next(iter(patterns), _ANY_MODEL)}
-    findings = []
-    for (strategy, _), name in models.items():
-        progress(f"summarizer {strategy}")
-        findings.append(await _check(parts, caller, name, strategy))
-    return findings
+    slots = asyncio.Semaphore(_CONCURRENT)
+
+    async def examined(strategy: Strategy, name: str) -> list[Finding]:
+        async with slots:
+            progress(f"summarizer {strategy}")
+            return [await _check(parts, caller, name, strategy)]
+
+    running = [guard.run(f"summarizer {strategy}", examined(strategy, name)) for (strategy, _), name in models.items()]
+    return [finding for results in await asyncio.gather(*running) for finding in results]
 
 
 async def _check(parts: Parts, caller: Caller, model: str, strategy: Strategy) -> Finding:

@@ -14,12 +14,13 @@ from proxy.app import Parts
 from proxy.core.errors import TidemarkError
 from proxy.core.ports import Caller, Headers, Route, UpstreamReply
 from proxy.doctor.findings import Finding, Progress, Status
+from proxy.doctor.guard import Guard
 
 UPSTREAM_SECONDS = 30.0
 """The longest examination of one upstream."""
 MOST_MODELS = 32
 """Models that are examined; each costs a request."""
-_CONCURRENT = 4
+_CONCURRENT = 8
 _MOST_SKEW_SECONDS = 60.0
 _MAX_BYTES = 262_144
 _QUOTED_CHARACTERS = 200
@@ -38,7 +39,9 @@ class _Answer:
         return next((value.decode("latin-1") for key, value in self.headers if key == name), "")
 
 
-async def check_upstreams(parts: Parts, caller: Caller, progress: Progress, names: Sequence[str] = ()) -> list[Finding]:
+async def check_upstreams(
+    parts: Parts, caller: Caller, progress: Progress, guard: Guard, names: Sequence[str] = ()
+) -> list[Finding]:
     """Examine each named model of the list, or the first one that the only upstream offers.
 
     :param names: further models, which entries with a pattern may serve
@@ -65,7 +68,8 @@ async def check_upstreams(parts: Parts, caller: Caller, progress: Progress, name
                 return [Finding(f"upstream {name}", "error", str(error), "Correct its litellm_params, or the name.")]
             return await _check(parts, route, caller)
 
-    for results in await asyncio.gather(*map(examined, named[:MOST_MODELS])):
+    running = [guard.run(f"upstream {name}", examined(name)) for name in named[:MOST_MODELS]]
+    for results in await asyncio.gather(*running):
         findings += results
     return findings
 

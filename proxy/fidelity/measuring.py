@@ -54,14 +54,22 @@ class Sums:
         self._shares: dict[tuple[str, int], list[tuple[float, float | None]]] = defaultdict(list)
 
     def add(self, case: Case, budget: int, shares: tuple[float, float | None], standing: Sequence[Fact]) -> None:
-        """Add one result."""
-        self._shares[case.corpus, budget].append(shares)
+        """Add the result of one case."""
+        self.share(case.corpus, budget, *shares)
         names = {id(fact) for fact in standing}
         for fact in case.facts:
             for kind in ("all", fact.kind):
-                pair = self._facts[case.corpus, kind, budget]
-                pair[0] += id(fact) in names
-                pair[1] += 1
+                self.count(case.corpus, kind, budget, id(fact) in names, 1)
+
+    def share(self, corpus: str, budget: int, ratio: float, newest: float | None) -> None:
+        """Add what a compaction left of a conversation's tokens, and of its newest messages."""
+        self._shares[corpus, budget].append((ratio, newest))
+
+    def count(self, corpus: str, kind: str, budget: int, survivors: int, facts: int) -> None:
+        """Add facts of one kind, and how many of them survived."""
+        pair = self._facts[corpus, kind, budget]
+        pair[0] += survivors
+        pair[1] += facts
 
     def figures(self) -> list[Figure]:
         """Return the figures in the order in which corpora and kinds came."""

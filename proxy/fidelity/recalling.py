@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from proxy.core.conversation.messages import Message, digest_of
 from proxy.core.recall.index import TermIndex, ranked
 from proxy.core.recall.quotation import chosen
+from proxy.core.recall.relevance import lacks_answer, passages_of
 from proxy.fidelity.cases import Case, Conversation, Fact
 from proxy.fidelity.measuring import MODEL, Compact, Count, Figure, Sums, newest_share
 from proxy.fidelity.survival import surviving
@@ -41,7 +42,8 @@ async def measure_recall(
                 texts = [*remaining, *done["summary"].split("\n")]
                 standing = surviving(case, case.facts, texts)
                 if recalled:
-                    standing += _recalled(case, standing, covered, tokens, total * recalled // 100)
+                    passages = passages_of(done["summary"], _messages(case.messages[covered:]))
+                    standing += _recalled(case, standing, passages, tokens[:covered], total * recalled // 100)
                 ratio = done["tokens_after"] / total + recalled / 100
                 name = f"{case.corpus}, {recalled} % recalled"
                 shares = (ratio, newest_share(case.messages, covered))
@@ -49,18 +51,29 @@ async def measure_recall(
     return sums.figures()
 
 
-def _recalled(case: Case, standing: Sequence[Fact], covered: int, tokens: Sequence[int], max_tokens: int) -> list[Fact]:
-    """Return the further facts that stand in what is recalled for their questions."""
+def _recalled(
+    case: Case,
+    standing: Sequence[Fact],
+    passages: Sequence[str],
+    tokens: Sequence[int],
+    max_tokens: int,
+) -> list[Fact]:
+    """Return the further facts that stand in what is recalled for their questions.
+
+    :param passages: what is in context
+    :param tokens: of each message that the summary stands for
+    """
+    covered = len(tokens)
     originals = _messages(case.messages[:covered])
     index = TermIndex()
     index.add(originals)
     names = {id(fact) for fact in standing}
     facts: list[Fact] = []
     for fact in case.facts:
-        if id(fact) in names or not fact.question:
+        if id(fact) in names or not fact.question or not lacks_answer(index, fact.question, covered, passages):
             continue
         ranking = ranked(index.scores(fact.question, covered), covered)
-        exchanges = chosen(originals, tokens[:covered], ranking, max_tokens)
+        exchanges = chosen(originals, tokens, ranking, max_tokens)
         places = [place for exchange in exchanges for place in exchange.places]
         facts += surviving(case, [fact], [originals[place].text for place in places])
     return facts

@@ -141,6 +141,7 @@ class SharedSummaries:
             return None
         chain = chain_of(self._place.tenant, step.messages, conversation=self._conversation)
         try:
+            await self._stored.store.check_schema()
             match step:
                 case Find():
                     return _shared(await self._find(self._stored, chain, step.messages))

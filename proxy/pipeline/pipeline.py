@@ -258,6 +258,7 @@ class Pipeline:
             owner_of(context.caller.fingerprint),
             context.controls.conversation or "",
             echo=context.stored.echo,
+            max_output_tokens=request.max_output_tokens or 0,
         )
         prepare = self._fitter.prepare_after(context, report)
         keep_response = response_keeping(context)

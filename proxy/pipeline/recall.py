@@ -17,6 +17,7 @@ from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.ports import TokenCounter
 from proxy.core.recall.index import TermIndex, ranked
 from proxy.core.recall.quotation import FRAME_TOKENS, chosen, question_place, quoted
+from proxy.core.recall.relevance import lacks_answer, passages_of
 from proxy.core.report import RecallOutcome
 from proxy.pipeline.recall_indexes import RecallIndexes
 from proxy.pipeline.values import FittedRequest, RequestContext
@@ -38,6 +39,8 @@ class _Question:
     """Of each original."""
     in_context: frozenset[bytes]
     """Digests of the messages from the cut to the question."""
+    passages: Sequence[str]
+    """The summary's lines and the messages from the cut up to the question."""
     max_tokens: int
     dialect: RequestFormat
     model: str
@@ -49,7 +52,7 @@ class Recaller:
     def __init__(self, counter: TokenCounter, indexes: RecallIndexes | None = None) -> None:
         self._counter = counter
         self._indexes = RecallIndexes() if indexes is None else indexes
-        self._texts: BoundedCache[tuple[bytes, int, int, str, str], str] = BoundedCache(REMEMBERED_TURNS)
+        self._texts: BoundedCache[tuple[bytes, str, int, str, str], str] = BoundedCache(REMEMBERED_TURNS)
 
     def begin(self, context: RequestContext, covered: int) -> None:
         """Begin the index of the messages that a coming summary covers, while it is being made."""
@@ -110,15 +113,17 @@ class Recaller:
         if most < LEAST_TOKENS:
             return "no_room", ""
         model = context.route.upstream_model
-        key = (context.chain.at(position), summary.covered, most, model, dialect.name)
+        key = (context.chain.at(position), summary.version, most, model, dialect.name)
         text = self._texts.get(key)
         if text is None:
             originals, tokens = _originals(context, summary.covered)
             index = await self._indexes.ready(context.chain.at(summary.covered), originals, summary.previous)
             if index is None:
                 return "not_ready", ""
-            near = frozenset([message.digest for message in fitted.messages[: len(fitted.messages) - len(later)]])
-            request = _Question(question, originals, tokens, near, most, dialect, model)
+            near = fitted.messages[: len(fitted.messages) - len(later)]
+            in_context = frozenset([message.digest for message in near])
+            passages = passages_of(summary.text, [message for message in near if message.digest != question.digest])
+            request = _Question(question, originals, tokens, in_context, passages, most, dialect, model)
             text = await asyncio.to_thread(self._quotation, index, request)
             self._texts.put(key, text)
         return ("recalled" if text else "nothing"), text
@@ -126,6 +131,8 @@ class Recaller:
     def _quotation(self, index: TermIndex, question: _Question) -> str:
         """Return the text that quotes what fits; empty where nothing bears on the question. Any thread may do this."""
         count = len(question.originals)
+        if not lacks_answer(index, question.message.text, count, question.passages):
+            return ""
         ranking = ranked(index.scores(question.message.text, count), count)
         exchanges = chosen(question.originals, question.tokens, ranking, question.max_tokens, question.in_context)
         own_tokens = self._counter.count_message(question.message, question.model)

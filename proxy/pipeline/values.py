@@ -12,7 +12,6 @@ from typing import Literal, Protocol
 
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import PrefixChain
-from proxy.core.conversation.receipt import render_receipt
 from proxy.core.conversation.records import StoredState, TurnRecord
 from proxy.core.conversation.reply import EMPTY_REPLY, Reply
 from proxy.core.conversation.request import Dialect, ModelRequest
@@ -23,6 +22,7 @@ from proxy.core.planning.budget import Budget, ModelProfile
 from proxy.core.planning.calibration import CalibratedBudget
 from proxy.core.planning.situation import Mode
 from proxy.core.ports import Caller, Headers, RequestCount, Route, TokenCounter, UpstreamReply
+from proxy.core.receipt import render_receipt
 from proxy.core.report import Action, OwnAnswer, Report
 from proxy.core.values import value
 
@@ -58,6 +58,8 @@ class Controls:
     """Who has the conversation's earlier messages: the client, which sends them all, or the store."""
     acknowledge: bool = False
     """``X-Tidemark-Overflow: acknowledge``: send the request although it could not be compacted (FR-5.1.2)."""
+    by_hand: bool = False
+    """Whether a person compacts a stored conversation, so that no request is sent."""
 
 
 class Progress(Protocol):

@@ -20,9 +20,9 @@ from proxy.archive.pages import (
 )
 from proxy.archive.receipts import ReceiptPage, SummaryReceipt
 from proxy.core.conversation.messages import JsonValue
-from proxy.core.conversation.receipt import Receipt
 from proxy.core.conversation.records import StoredConversation
 from proxy.core.conversation.summary import PrefixSummary
+from proxy.core.receipt import Receipt
 
 JsonObject = dict[str, JsonValue]
 

@@ -15,6 +15,7 @@ from proxy.core.report import NO_USAGE, Report
 from proxy.pipeline.values import Ending
 from proxy.server.asgi import CLIENT_GONE, Response
 from proxy.server.headers import report_lines
+from proxy.server.permits import Permit
 
 
 class RequestLog:
@@ -29,6 +30,10 @@ class RequestLog:
         self.endpoint = ""
         """The label of the endpoint of such a request."""
         self.trace_id = ""
+        self.permit: Permit | None = None
+        """The permit of a large request, which may have ended."""
+        self.is_shed = False
+        """Whether the request was refused beyond the limits."""
         self.report: Report | None = None
         self.ending: Ending | None = None
         self.outcome: Outcome = "disconnected"
@@ -41,9 +46,16 @@ class RequestLog:
     def on_planned(self, report: Report) -> None:
         """Note what was done to the request."""
         self.report = report
+        self.end_permit()
 
-    def on_summarizing(self, messages: int, tokens: int) -> None:
-        """Do nothing: a client that waits for a whole answer sees no progress."""
+    def end_permit(self) -> None:
+        """End the permit of a large request: what follows is a wait for others."""
+        if self.permit is not None:
+            self.permit.end()
+
+    def on_summarizing(self, messages: int, tokens: int) -> None:  # noqa: ARG002 - Progress has them
+        """End the permit; a client that waits for a whole answer sees no progress."""
+        self.end_permit()
 
     def facts(self) -> list[tuple[bytes, bytes]]:
         """Return the header lines that report what was done to the request (promise 9); none before it is known."""

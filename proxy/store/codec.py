@@ -28,16 +28,19 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from proxy.codings.compression import compress, decompress
 from proxy.core.conversation.messages import DIGEST_BYTES, Message, digest_of
-from proxy.core.conversation.receipt import DetailKind, KindCount
 from proxy.core.conversation.records import StoredMessage, TurnRecord
 from proxy.core.conversation.summary import Cause, PrefixSummary, Strategy, SummaryRecipe
 from proxy.core.errors import RecordUnreadable
+from proxy.core.receipt import DetailKind, KindCount
 from proxy.store.turn_parts import PlacedSystem
 
 T = TypeVar("T")
 
 VERSION = b"\x01"
+MOVED = b"\x00moved aside"
+"""Stands in the place of a message or a turn that was moved aside. No version reads it as a record."""
 
 
 class Cipher(Protocol):
@@ -103,8 +106,12 @@ class StoredTurn(msgspec.Struct, array_like=True, frozen=True):
     beyond: int = 0
     """How many messages after ``last`` the turn covered that a fork does not have. Set for a fork's parents only, and
     never stored."""
+    max_output_tokens: int = 0
+    """The longest reply that the request asked for; 0 where it named none, and in records of before."""
 
 
+MAX_NUMBER = 2**53
+"""A larger number of tokens that a client names is stored as this one."""
 _pack = msgspec.msgpack.Encoder().encode
 _MESSAGE = msgspec.msgpack.Decoder(_Message)
 _SUMMARY = msgspec.msgpack.Decoder(_Summary)
@@ -127,11 +134,19 @@ class Codec:
 
     :param cipher: seals all stored text; None stores it as it is
     :param is_message: whether stored bytes are a message of any dialect; an unreadable record is reported where not
+    :param compress_messages: compress long messages; compressed ones are read in any case
     """
 
-    def __init__(self, cipher: Cipher | None = None, *, is_message: Callable[[bytes], bool] = is_object) -> None:
+    def __init__(
+        self,
+        cipher: Cipher | None = None,
+        *,
+        is_message: Callable[[bytes], bool] = is_object,
+        compress_messages: bool = True,
+    ) -> None:
         self._cipher = cipher
         self._is_message = is_message
+        self._compress: Callable[[bytes], bytes] = compress if compress_messages else bytes
         self.seal: Callable[[bytes], bytes] = bytes if cipher is None else cipher.seal
         """Return the bytes to store."""
         self.open: Callable[[bytes], bytes] = bytes if cipher is None else cipher.open
@@ -143,7 +158,7 @@ class Codec:
 
     def pack_message(self, message: Message, tokens: int, created_at: float, scheme: str = "") -> bytes:
         """Pack one entry of a conversation's list of messages; its chain hash stands in the list of hashes."""
-        packed = VERSION + _pack((tokens, created_at, message.raw, scheme))  # the fields of _Message
+        packed = VERSION + _pack((tokens, created_at, self._compress(message.raw), scheme))  # _Message's fields
         return packed if self._cipher is None else self.seal(packed)
 
     def unpack_message(self, packed: bytes, position: int, chain_hash: bytes) -> StoredMessage:
@@ -152,9 +167,13 @@ class Codec:
         :raises RecordUnreadable: another version wrote it, or its bytes have changed since
         """
         record = self._read(_MESSAGE, packed)
-        if not self._is_message(record.raw):
+        try:
+            raw = decompress(record.raw)
+        except ValueError as error:
+            raise unreadable(str(error)) from error
+        if not self._is_message(raw):
             raise unreadable("its bytes are no message")
-        return StoredMessage(position, chain_hash.hex(), record.raw, record.tokens, record.created_at, record.scheme)
+        return StoredMessage(position, chain_hash.hex(), raw, record.tokens, record.created_at, record.scheme)
 
     def readable_message(self, packed: bytes, position: int, chain_hash: bytes) -> StoredMessage:
         """Return the message; an unreadable one has no bytes, and its ``unreadable`` says why."""
@@ -182,6 +201,8 @@ class Codec:
                 turn.summarized,
                 dict(turn.usage),
                 turn.complete,
+                0,
+                min(turn.max_output_tokens, MAX_NUMBER),
             )
         )
         return digest_of(turn.chain.tip, _pack(identity)) + (record if self._cipher is None else self.seal(record))

@@ -6,17 +6,22 @@ adds the time limits, the outage backoff and the scripts' names.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from proxy.core.conversation.prefix import is_id, split_id
+from proxy.core.errors import SchemaUnknown
 from proxy.store import keys, scripts
-from proxy.store.connection.client import UNKNOWN_SCRIPT, StoreClient, connect
-from proxy.store.connection.cluster import connect_cluster
+from proxy.store.connection.client import FAILURES, UNKNOWN_SCRIPT, StoreClient
+from proxy.store.connection.cluster import ClusterClient, connect_cluster
 from proxy.store.connection.node import RECALL_SECONDS, RECORD_SECONDS, CallTimes, StoreNode
+from proxy.store.connection.replicated import Replication, connect_replicated
 from proxy.store.connection.sentinel import connect_to_primary
 from proxy.store.connection.slots import keys_of
 from proxy.store.connection.url import names_sentinels, read_address
+from proxy.store.schema import read_schema, refusal_of
+from proxy.store.watch import facts_of
 
 __all__ = ["RECALL_SECONDS", "RECORD_SECONDS", "Ask", "CommandSender"]
 
@@ -33,29 +38,48 @@ class CommandSender:
 
     :param url: ``redis://``, ``rediss://``, ``unix://``; ``redis+cluster://`` or ``?cluster=true``; ``redis+sentinel://``
     :param library: send commands by redis-py, not only those over TLS
+    :param wait_replicas: how many replicas must have a turn before it counts as stored, within ``wait_seconds``
     :raises ConfigError: the URL cannot be used
     """
 
     def __init__(
-        self, url: str, *, recall_timeout_seconds: float, record_timeout_seconds: float, library: bool = False
+        self,
+        url: str,
+        *,
+        recall_timeout_seconds: float,
+        record_timeout_seconds: float,
+        library: bool = False,
+        wait_replicas: int = 0,
+        wait_seconds: float = 0.0,
     ) -> None:
         plain, self.is_cluster = read_address(url)
         """Whether a script may only use keys of one slot."""
+        replication = None
+        if wait_replicas:
+            record_timeout_seconds += wait_seconds
+            names = frozenset({scripts.RECORD.sha, scripts.RECORD.source})
+            replication = Replication(wait_replicas, wait_seconds, names)
         times = CallTimes(recall_timeout_seconds, record_timeout_seconds)
-        self._cluster = connect_cluster(plain, times, library=library) if self.is_cluster else None
-        self._client: StoreClient = self._cluster or (
-            connect_to_primary(url, library=library) if names_sentinels(url) else connect(plain, library=library)
-        )
+        self._cluster: ClusterClient | None = None
+        self._client: StoreClient
+        if self.is_cluster:
+            self._client = self._cluster = connect_cluster(plain, times, library=library, replication=replication)
+        elif names_sentinels(url):
+            self._client = connect_to_primary(url, library=library, replication=replication)
+        else:
+            self._client = connect_replicated(plain, replication, library=library)
         self._only = StoreNode(times, self._write_probe)
+        self._routed = self._cluster
+        """The cluster, whose servers each have a state of their own; None where calls have one state."""
 
     def node(self, family: str) -> StoreNode:
         """Return the server that has a family's keys: the time limits of calls to it, and whether it is away."""
-        return self._only if self._cluster is None else self._cluster.node_of(keys.family_prefix(family))
+        return self._only if self._routed is None else self._routed.node_of(keys.family_prefix(family))
 
     @property
     def is_well(self) -> bool:
         """Whether every server answers and takes writes, as far as is known."""
-        nodes = [self._only] if self._cluster is None else self._cluster.nodes
+        nodes = [self._only] if self._routed is None else self._routed.nodes
         return all(node.backoff.is_well for node in nodes)
 
     async def ask(self, *command: str | bytes | float, probe: bool = False, briefly: bool = False) -> Any:
@@ -65,7 +89,7 @@ class CommandSender:
         :param briefly: wait no longer than ``recall`` does, because a client waits for its request to be forwarded
         :raises StoreUnavailable: the store did not answer in time
         """
-        node = self._only if self._cluster is None else self._cluster.node_of(next(iter(keys_of(command)), None))
+        node = self._only if self._routed is None else self._routed.node_of(next(iter(keys_of(command)), None))
         with node.probing if probe else node.recalling if briefly else node.recording:
             return await self._client.call(*command)
 
@@ -74,7 +98,42 @@ class CommandSender:
 
         :raises StoreUnavailable: one does not answer, or refuses to write
         """
-        await (self._only if self._cluster is None else self._cluster).ping()
+        await (self._only if self._routed is None else self._routed).ping()
+
+    async def server_facts(self) -> list[Mapping[str, str]]:
+        """Return the fields of ``INFO memory`` of each server; none of a server that does not answer, or refuses."""
+        clients = [self._client] if self._cluster is None else self._cluster.clients()
+
+        async def facts(client: StoreClient) -> list[Mapping[str, str]]:
+            try:
+                async with asyncio.timeout(RECORD_SECONDS):
+                    return [facts_of(await client.call("INFO", "memory"))]
+            except FAILURES:
+                return []
+
+        return [fields for answers in await asyncio.gather(*map(facts, clients)) for fields in answers]
+
+    async def check_schema(self) -> None:
+        """Refuse all calls while the store has a schema that this program does not know.
+
+        A new store gets this program's. A store that does not answer changes nothing; other calls report that.
+
+        :raises SchemaUnknown: it is a newer one
+        """
+        try:
+            async with asyncio.timeout(RECORD_SECONDS):
+                stored = await read_schema(self._client)
+        except FAILURES:
+            if self._only.backoff.refusal:
+                raise SchemaUnknown(self._only.backoff.refusal) from None
+            return
+        refusal = refusal_of(stored)
+        if refusal:
+            self._only.backoff.bar(refusal)
+            self._routed = None
+            raise SchemaUnknown(refusal)
+        self._only.backoff.admit()
+        self._routed = self._cluster
 
     async def _write_probe(self) -> None:
         await self._client.call("SET", keys.PROBE, b"", "EX", _PROBE_SECONDS)

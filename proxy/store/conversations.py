@@ -6,7 +6,8 @@ holds what is atomic, ``commands.py`` sends it, and ``records.py`` reads stored 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine
+import asyncio
+from collections.abc import Awaitable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -45,6 +46,7 @@ class RedisStore(RecordReader):
     :param emit: receives an event for each record that cannot be read
     :param max_tenant_bytes: what one credential may store; None for no bound
     :param library: send commands by redis-py, not only those over TLS
+    :param wait_replicas: how many replicas must have a turn before it counts as stored, within ``wait_seconds``
     :raises ConfigError: the URL cannot be used
     """
 
@@ -60,12 +62,16 @@ class RedisStore(RecordReader):
         recall_timeout_seconds: float = RECALL_SECONDS,
         record_timeout_seconds: float = RECORD_SECONDS,
         library: bool = False,
+        wait_replicas: int = 0,
+        wait_seconds: float = 0.0,
     ) -> None:
         sender = CommandSender(
             url,
             recall_timeout_seconds=recall_timeout_seconds,
             record_timeout_seconds=record_timeout_seconds,
             library=library,
+            wait_replicas=wait_replicas,
+            wait_seconds=wait_seconds,
         )
         super().__init__(sender, codec, emit)
         self._run = sender.run
@@ -226,9 +232,20 @@ class RedisStore(RecordReader):
     async def ping(self) -> None:
         """Write one key, during an outage too, to learn whether the store takes writes.
 
-        :raises StoreUnavailable: the store does not answer, or refuses to write
+        :raises StoreUnavailable: the store does not answer, or refuses to write, or a newer version wrote it
         """
-        await self._sender.ping()
+        await asyncio.gather(self._sender.check_schema(), self._sender.ping())
+
+    async def server_facts(self) -> list[Mapping[str, str]]:
+        """Return the fields of ``INFO memory`` of each server; none of a server that does not answer, or refuses."""
+        return await self._sender.server_facts()
+
+    async def check_schema(self) -> None:
+        """Refuse all calls while the store has an unknown schema; note the known one in a new store.
+
+        :raises SchemaUnknown: it is a newer one
+        """
+        await self._sender.check_schema()
 
     async def close(self) -> None:
         """Write what has yet to be written, and close all connections."""

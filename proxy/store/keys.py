@@ -41,6 +41,7 @@ key                      type     content
 ``tm:uw:OWNER``          string   a mark that its conversations were weighed a moment ago
 ``tm:up:DAY``            string   bytes that credentials imported on a day before any upstream accepted them
 ``tm:{models}:v``        string   ``EPOCH:CHANGE``, the version of all settings of models; new after every change
+``tm:{models}:s``        string   what the operator set for all models (``operator_settings.py``)
 ``tm:{models}:o``        hash     ``provider:model`` -> what the operator set (``models.py``)
 ``tm:{models}:r``        hash     ``provider:model`` -> what requests showed of it
 ``tm:{models}:t``        zset     ``provider:model`` by the time when requests showed it last
@@ -61,6 +62,9 @@ key                      type     content
 ``tm:{event-posts}:*``            the same keys as of ``tm:{flush}``, for live events on their way to a webhook
 ``tm:{events}:s``        stream   the newest batches of live events (``live_events.py``), for ten minutes
 ``tm:{events}:l``        string   a mark that somebody listens to them
+``tm:aside:KEY``         any      what ``tidemark store check --repair`` moved aside (``upkeep_aside.lua``)
+``tm:import:DIGEST``     string   how far the import of an exported store is (``upkeep/importing.py``); for a week
+``tm:schema``            string   the number of the form in which the store holds everything (``schema.py``)
 ``tm:probe``             string   what a process writes to learn whether the store takes writes; for a minute
 =======================  =======  ====================================================================
 
@@ -75,6 +79,14 @@ from collections.abc import Sequence
 from proxy.core.conversation.messages import digest_of
 from proxy.core.conversation.prefix import split_id
 
+CONVERSATION_KINDS = ("c", "h", "m", "t", "y", "r", "q", "z", "o", "v", "b", "e", "j")
+"""The kinds of keys that end in ``OWN`` and are one conversation; the first is its record."""
+ASIDE = "tm:aside:"
+"""The beginning of the keys of what was moved aside. The original key follows, in the same slot."""
+IMPORT = "tm:import:"
+"""The beginning of the keys that say how far an import is; a digest of the file's header follows."""
+SCHEMA = "tm:schema"
+"""Its value is the number of the store's schema."""
 PROBE = "tm:probe"
 """Its value is empty; writing it shows whether the store takes writes."""
 

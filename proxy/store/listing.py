@@ -66,6 +66,10 @@ class Listing:
         """By owner and name, the conversation that was used last under it."""
         self._listed_at: BoundedCache[tuple[str, str], float] = BoundedCache(_CACHED)
         self._pruned_at: BoundedCache[str, float] = BoundedCache(_CACHED)
+        self._unlimited: set[str] = set()
+        """Lists that were written since they got their lifetime."""
+        self._lifetime_timer: asyncio.TimerHandle | None = None
+        self._limiting: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -170,7 +174,10 @@ class Listing:
     async def aclose(self) -> None:
         """Write what waits, and end."""
         await self.settle()
-        for timer in (self._timer, self._sweep_timer):
+        if self._limiting is not None:
+            await self._limiting
+        await self._limit()
+        for timer in (self._timer, self._sweep_timer, self._lifetime_timer):
             if timer is not None:
                 timer.cancel()
 
@@ -211,13 +218,31 @@ class Listing:
     async def _write_index(self, index: str, entries: Sequence[Used]) -> None:
         flat = [piece for used in entries for piece in (used.at, used.conversation)]
         await self._ask("ZADD", index, *flat)
-        now = asyncio.get_running_loop().time()
-        if self._longest and now - self._pruned_at.get(index, -math.inf) >= PAUSE_SECONDS:
-            self._pruned_at.put(index, now)
-            # The longest lifetime of all: a credential may be of several tenants, whose lifetimes differ.
-            await self._ask("EXPIRE", index, self._longest)
-            oldest = max(float(used.at) for used in entries) - self._longest
-            await self._ask("ZREMRANGEBYSCORE", index, "-inf", f"({oldest}")
+        if not self._longest:
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._pruned_at.get(index, -math.inf) < PAUSE_SECONDS:
+            self._unlimited.add(index)  # where its last entry was deleted meanwhile, it has begun anew
+            if self._lifetime_timer is None:
+                self._lifetime_timer = loop.call_later(PAUSE_SECONDS, self._limit_soon)
+            return
+        self._pruned_at.put(index, loop.time())
+        self._unlimited.discard(index)
+        # The longest lifetime of all: a credential may be of several tenants, whose lifetimes differ.
+        await self._ask("EXPIRE", index, self._longest)
+        oldest = max(float(used.at) for used in entries) - self._longest
+        await self._ask("ZREMRANGEBYSCORE", index, "-inf", f"({oldest}")
+
+    def _limit_soon(self) -> None:
+        self._lifetime_timer = None
+        self._limiting = asyncio.create_task(self._limit())
+
+    async def _limit(self) -> None:
+        """Give a lifetime to the lists that were written since they got theirs."""
+        indexes, self._unlimited = self._unlimited, set()
+        with contextlib.suppress(StoreError):
+            for index in indexes:
+                await self._ask("EXPIRE", index, self._longest)
 
     async def _write_name(self, used: Used) -> None:
         lifetime = ("EX", used.ttl_seconds) if used.ttl_seconds else ()

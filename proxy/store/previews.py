@@ -11,7 +11,7 @@ import msgspec
 from proxy.core.conversation.prefix import split_id
 from proxy.core.conversation.summary import PrefixSummary
 from proxy.store import keys, scripts
-from proxy.store.codec import Codec
+from proxy.store.codec import Codec, unreadable
 from proxy.store.commands import Ask
 
 MAX_PREVIEWS = 8
@@ -20,6 +20,16 @@ ID_BYTES = 16
 
 _pack = msgspec.msgpack.Encoder().encode
 _PAIR = msgspec.msgpack.Decoder(tuple[bytes, bytes])
+
+
+def check_preview(codec: Codec, entry: bytes) -> None:
+    """Check that a preview can be read; raises ``RecordUnreadable``."""
+    try:
+        summary, present = _PAIR.decode(entry[ID_BYTES:])
+    except msgspec.MsgspecError as error:
+        raise unreadable(str(error)) from error
+    codec.unpack_summary(summary)
+    codec.unpack_summary(present)
 
 
 class RedisPreviews:

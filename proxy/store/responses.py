@@ -225,19 +225,35 @@ class RedisResponses:
         return self._sender.ask("EXPIRE", at, seconds) if seconds else self._sender.ask("PERSIST", at)
 
     def _read(self, packed: bytes) -> _Response:
-        plain = self._codec.open(packed)
-        if plain[:1] != VERSION:
-            raise unreadable(f"record version {plain[:1].hex()}, this program reads {VERSION.hex()}")
-        try:
-            return _DECODER.decode(memoryview(plain)[1:])
-        except msgspec.MsgspecError as error:
-            raise unreadable(str(error)) from error
+        return _decode(self._codec, packed)
 
     def _opened(self, member: bytes | None) -> bytes:
         try:
             return b"null" if member is None else self._codec.open(member)
         except RecordUnreadable:
             return b"null"
+
+
+def check_response(codec: Codec, field: bytes, packed: bytes) -> None:
+    """Check that a field of a conversation's responses can be read.
+
+    :param field: a response's id, or the mark and the digest of a long member
+    :raises RecordUnreadable: it cannot
+    """
+    if field.startswith(_MARK):
+        codec.open(packed)
+    else:
+        _decode(codec, packed)
+
+
+def _decode(codec: Codec, packed: bytes) -> _Response:
+    plain = codec.open(packed)
+    if plain[:1] != VERSION:
+        raise unreadable(f"record version {plain[:1].hex()}, this program reads {VERSION.hex()}")
+    try:
+        return _DECODER.decode(memoryview(plain)[1:])
+    except msgspec.MsgspecError as error:
+        raise unreadable(str(error)) from error
 
 
 def _names(response: ResponseRecord) -> list[str]:

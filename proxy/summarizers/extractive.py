@@ -8,8 +8,9 @@ first. The lines of the previous summary are split and weighed again with the ne
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
+from itertools import groupby
 
 from proxy.core.conversation.summary import SummaryRecipe
 from proxy.core.ports import Clock, SummaryTask, TokenCounter
@@ -18,7 +19,7 @@ from proxy.summarizers.fitting import cut_to_bound, estimated_tokens, is_large
 from proxy.summarizers.salience import FIXED_TOKENS, Candidate, candidates_of
 from proxy.summarizers.shortening import shorten
 from proxy.summarizers.signals import is_decision, is_fact, words_of
-from proxy.summarizers.transcript import join_line
+from proxy.summarizers.transcript import join_lines
 
 _EARLIER_SHARE = 0.6
 """Share of the bound for lines of the previous summary while new ones wait; rules do not count."""
@@ -26,7 +27,8 @@ _RULES_SHARE = 0.7
 """Share of the bound that rules may take before everything but the open request."""
 _TRIES, _ENOUGH_TRIES = 12, 3
 """Tries to fill the bound: the most, and those after which any text that fits is good enough."""
-_GOOD_FILL = 0.93
+_GOOD_FILL, _AIM = 0.95, 0.985
+"""Shares of the bound: what is good enough, and what the next try aims at."""
 _TOP_UP_TRIES = 8
 """Tries to add one more sentence to a text that fits, each with a count of the text."""
 _LEAST_FREE_TOKENS = 4
@@ -57,7 +59,7 @@ class ExtractiveSummarizer:
     @cached_property
     def recipe(self) -> SummaryRecipe:
         """Return what its summaries depend on: these rules only."""
-        return SummaryRecipe("extractive", "", version=5)
+        return SummaryRecipe("extractive", "", version=8)
 
     async def summarize(self, task: SummaryTask) -> str:
         """Return the best sentences within the bound; a large task is weighed in a thread.
@@ -87,23 +89,28 @@ class ExtractiveSummarizer:
 
     def _filled(self, ranked: Sequence[Candidate], task: SummaryTask, deadline: Deadline) -> str:
         """Return as many of the best as fit. Their tokens are estimates, which a count of the text corrects."""
-        best, budget = "", float(task.max_tokens)
+        best, bound, budget = "", task.max_tokens, float(task.max_tokens)
         best_choice: list[Candidate] = []
         everything = _needed_tokens(ranked)
+        below, above = (0.0, 0.0), (0.0, 0.0)  # a budget with the tokens of its text: within the bound, and beyond it
         for attempt in range(_TRIES):
             deadline.check()
             chosen = _chosen(ranked, budget)
             text = _assembled(chosen)
             tokens = self._counter.count_text(text, task.model)
-            fits = tokens <= task.max_tokens
+            fits = tokens <= bound
             if fits and len(text) > len(best):
                 best, best_choice = text, chosen
-            if not text or (fits and (tokens >= _GOOD_FILL * task.max_tokens or budget >= everything)):
+            if not text or (fits and (tokens >= _GOOD_FILL * bound or budget >= everything)):
                 break
             if best and attempt >= _ENOUGH_TRIES:
                 break
-            # Scale the budget by the error, and a little below it where that failed before.
-            budget *= task.max_tokens / tokens * (0.98 if fits else 0.98 - 0.04 * attempt)
+            below, above = ((budget, tokens), above) if fits else (below, (budget, tokens))
+            if above[0] and below[0]:
+                share = (_AIM * bound - below[1]) / (above[1] - below[1])
+                budget = below[0] + (above[0] - below[0]) * min(max(share, 0.05), 0.95)
+            else:  # scale by the error, and a little below it where that failed before
+                budget *= bound / tokens * (_AIM if fits else 0.98 - 0.04 * attempt)
         return self._topped_up(best, best_choice, ranked, task, deadline)
 
     def _topped_up(
@@ -112,13 +119,14 @@ class ExtractiveSummarizer:
         """Return the text with further sentences, one by one, as long as they fit."""
         if not text or task.max_tokens > _TOP_UP_TOKENS:
             return text
-        free = task.max_tokens - self._counter.count_text(text, task.model)
+        tokens = self._counter.count_text(text, task.model)
+        free, error = task.max_tokens - tokens, tokens / sum(candidate.tokens for candidate in chosen)
         places = {candidate.place for candidate in chosen}
         tries = 0
         for candidate in deadline.over(ranked):
             if free < _LEAST_FREE_TOKENS or tries >= _TOP_UP_TRIES:
                 break
-            if candidate.place in places or candidate.tokens > free:
+            if candidate.place in places or candidate.tokens * error > free:
                 continue
             tries += 1
             longer = _assembled([*chosen, candidate])
@@ -174,49 +182,64 @@ def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda candidate: (candidate.tier, -candidate.density, candidate.place))
 
 
+class _Choice:
+    """The candidates that were chosen, and the estimated tokens that are free."""
+
+    def __init__(self, budget: float) -> None:
+        self.candidates: list[Candidate] = []
+        self._free, self._earlier, self._rules = budget, budget * _EARLIER_SHARE, budget * _RULES_SHARE
+        self._lines: set[int] = set()
+        self._labels: set[tuple[str, str]] = set()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no candidate fits any more."""
+        return self._free < 1.0
+
+    def add(self, candidate: Candidate) -> bool:
+        """Add a candidate where it fits; return False where only its share is used up."""
+        cost = candidate.tokens
+        if candidate.line not in self._lines:
+            cost += _LINE_TOKENS
+        if candidate.label and (candidate.speaker, candidate.label) in self._labels:
+            cost -= candidate.label_tokens
+        is_rule, is_earlier = candidate.tier == 0, candidate.tier > 0 and candidate.earlier
+        if (is_rule and cost > self._rules) or (is_earlier and cost > self._earlier):
+            return False
+        if cost <= self._free:
+            self.candidates.append(candidate)
+            self._lines.add(candidate.line)
+            self._labels.add((candidate.speaker, candidate.label))
+            self._free -= cost
+            self._rules -= cost if is_rule else 0.0
+            self._earlier -= cost if is_earlier else 0.0
+        return True
+
+
 def _chosen(ranked: Sequence[Candidate], budget: float) -> list[Candidate]:
     """Return the best candidates that fit into ``budget`` estimated tokens.
 
+    Rules beyond their share compete with all other sentences, and lines of an earlier summary beyond theirs come last.
+
     :param ranked: candidates, most important first
     """
-    chosen: list[Candidate] = []
-    waiting: list[Candidate] = []
-    lines: set[int] = set()
-    free, earlier, rules = budget, budget * _EARLIER_SHARE, budget * _RULES_SHARE
-    for candidate in ranked:
-        cost = candidate.tokens + (0.0 if candidate.line in lines else _LINE_TOKENS)
-        is_rule = candidate.tier == 0
-        is_earlier = candidate.tier > 0 and candidate.earlier
-        if (is_rule and cost > rules) or (is_earlier and cost > earlier):
-            waiting.append(candidate)
-        elif cost <= free:
-            chosen.append(candidate)
-            lines.add(candidate.line)
-            free -= cost
-            rules -= 0.0 if candidate.tier else cost
-            earlier -= cost if is_earlier else 0.0
-    for candidate in waiting:
-        cost = candidate.tokens + (0.0 if candidate.line in lines else _LINE_TOKENS)
-        if cost <= free:
-            chosen.append(candidate)
-            lines.add(candidate.line)
-            free -= cost
-    return chosen
+    choice = _Choice(budget)
+    start = next((place for place, candidate in enumerate(ranked) if candidate.tier > 0), len(ranked))
+    rules = [rule._replace(tier=1, earlier=False) for rule in ranked[:start] if not choice.add(rule)]
+    others = _ranked([*rules, *ranked[start:]]) if rules else ranked[start:]
+    late: list[Candidate] = []
+    for candidate in others:
+        if choice.is_full:
+            break
+        if not choice.add(candidate):
+            late.append(candidate)
+    for candidate in late:
+        choice.add(candidate._replace(earlier=False))
+    return choice.candidates
 
 
 def _assembled(chosen: Sequence[Candidate]) -> str:
     """Return one line for each place in the conversation, in order; sentences of one place share a line."""
-    return "\n".join(_lines(sorted(chosen, key=lambda candidate: (candidate.line, candidate.place))))
-
-
-def _lines(ordered: Sequence[Candidate]) -> Iterator[str]:
-    current: Candidate | None = None
-    for candidate in ordered:
-        if current is not None and current.line == candidate.line:
-            current = current._replace(text=f"{current.text} {candidate.text}")
-        else:
-            if current is not None:
-                yield join_line(current.speaker, current.text)
-            current = candidate
-    if current is not None:
-        yield join_line(current.speaker, current.text)
+    ordered = sorted(chosen, key=lambda candidate: (candidate.line, candidate.place))
+    places = [list(group) for _, group in groupby(ordered, key=lambda candidate: candidate.line)]
+    return join_lines([(place[0].speaker, " ".join([candidate.text for candidate in place])) for place in places])

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from proxy.core.ports import SummaryTask, TokenCounter
 
-_ASCII_CHARS = 4.2
+ASCII_CHARS = 4.2
 """Characters of a token of common English text in o200k_base, with the space before a word."""
 _OTHER_TOKENS = 0.8
 """Tokens of a character outside ASCII, a high estimate (Chinese 0.7 to 1, accents less)."""
@@ -31,9 +31,9 @@ def is_large(task: SummaryTask) -> bool:
 def estimated_tokens(text: str) -> float:
     """Return an estimate of the tokens of a text."""
     if text.isascii():
-        return len(text) / _ASCII_CHARS + 0.5
+        return len(text) / ASCII_CHARS + 0.5
     other = len(text) - len(text.encode("ascii", "ignore"))
-    return (len(text) - other) / _ASCII_CHARS + other * _OTHER_TOKENS + 0.5
+    return (len(text) - other) / ASCII_CHARS + other * _OTHER_TOKENS + 0.5
 
 
 def cut_to_bound(text: str, task: SummaryTask, counter: TokenCounter, max_tokens: int | None = None) -> str:

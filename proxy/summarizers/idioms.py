@@ -20,6 +20,27 @@ _IDIOM = re.compile(
     | always\ (?:follow\ your|believe\ in|be\ yourself|remember\ that\ you\ are)
     | (?:make\ sure\ to|remember\ to|please)\ (?:have\ fun|enjoy|take\ care|rest|relax|treat\ yourself)
     | stop\ by\b | only\ time\ will\ tell | no\ matter\ what
+    | keep\ (?:your\ (?:chin|head|spirits|fingers)|(?:them|it)\ coming|the\ change\W*$|dreaming|shining|rocking)
+    | never\ (?:mind|better|heard|say\ (?:never|die)|gonna|thought)\b
+    | (?:always\ )?look\ on\ the\ bright | stop\ it(?=\W*$|,)
+    | only\ (?:kidding|joking|human|natural)\b
+    | no\ (?:big\ deal|rush|hurry|hard\ feelings|pain\b|pun\b|news\ is|more\ questions|sweat|stress|pressure|offen[cs]e
+        |kidding|luck|wonder|surprise|regrets|complaints|clue|excuses)
+    | don['’]t\ (?:mention\ it(?=\W*$)|sweat|be\ (?:silly|sad|so\ hard|mad|sorry|scared|upset)
+        |forget\ to\ (?:have\ fun|smile|breathe|enjoy|rest)
+        |let\ (?:it|that|this|them|anyone)\ (?:get|bring|stop|bother|discourage))
+    | remember\ (?:when\ (?:we|i)\b|that\ (?:time|trip|day|one)\b|[^?]{1,120}\?$)
+    | (?:can|could)\ (?:always|only)\ (?:count|rely|imagine|hope|wonder|guess|dream|try|come|talk\ to|reach)
+    | should\ (?:never|always)\ have\ to
+    | must\ be\ (?:(?:so|very|really|quite|pretty|such|a|an)\ ){0,2}(?:proud|tired|hard|tough|nice|fun|great
+        |excit(?:ed|ing)|happy|thrilled|exhausted|exhausting|difficult|amazing|wonderful|rewarding|stressful|relaxing|fulfilling|awesome
+        |cool|beautiful|kidding|joking|nervous|lonely|scary)\b
+    | need\ all\ the\ (?:help|luck|support|energy) | make\ sure\ you\ (?:have\ fun|enjoy|take\ care|rest|relax)
+    | immer\ (?:noch|wieder|mehr|gerne?|schön|dasselbe|das\ gleiche|mit\ der\ ruhe)\b
+    | (?:nie|niemals)\ (?:im\ leben|gehört|gesehen|gedacht|aufgeben)\b
+    | toujours\ (?:pareil|un\ plaisir|là|aussi|le\ même|pas|rien|partant)\b
+    | jamais\ (?:de\ la\ vie|deux\ sans\ trois|entendu|vu|dit)\b
+    | siempre\ (?:igual|es\ un\ placer|lo\ mismo|hay)\b | nunca\ (?:se\ sabe|es\ (?:tarde|demasiado)|había|he)\b
     )""",
     re.VERBOSE,
 )

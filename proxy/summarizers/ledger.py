@@ -69,6 +69,8 @@ _NUMBER = re.compile(
     r"|\b\d[\d.,]{0,20}(?:\s[a-z]{3,20}\b){1,2}",
     re.IGNORECASE,
 )
+_NUMBER_START = re.compile(r"[$€£]|\b\d|\b[A-Za-z]{3,9}(?=\s\d)")
+"""Where ``_NUMBER`` may begin. It is tried there only, since its many alternatives are slow at every other place."""
 _PROGRAMS = (
     "git|pip3?|uv|npm|npx|pnpm|yarn|make|docker|kubectl|helm|terraform|python3?|pytest|cargo|go|curl|wget|ssh|scp"
     "|psql|redis-cli|systemctl|apt(?:-get)?|brew|ls|cd|rm|cp|mv|mkdir|grep|sed|cat|chmod|bash|sh|node|ruff|mypy|gh"
@@ -84,6 +86,8 @@ after before until into onto over under per which who when while where because o
 within each every out left says said came went takes took needs closes fixes than both
 """
 _NO_NOUN = frozenset(_NO_NOUN_TEXT.split())
+_MAX_PART_CHARS = 64
+"""The longest part of a path between two slashes; one of base64 is longer, or has a plus."""
 _INFORMATIVE_CHARS = 3
 """A number with more characters is informative without a noun (a sum, a date, a time). So is one with its unit (2h)."""
 
@@ -175,6 +179,8 @@ def _add_line(ledger: Ledger, utterance: Utterance, deadline: Deadline) -> None:
     """Add a line of an earlier summary. The ledger's own line as it is, any other like a text of its speaker."""
     if utterance.speaker in _ONE_A_LINE:
         ledger.add(utterance.speaker, utterance.text)
+        # The line may be replaced, such as the open request, or dropped; what it names is then still known.
+        _note_details(ledger, utterance.text, with_numbers=utterance.speaker != ERROR)
     elif utterance.speaker in KINDS:
         for entry in utterance.text.split(_SEPARATOR):
             ledger.add(utterance.speaker, entry)
@@ -211,20 +217,42 @@ def _note_details(ledger: Ledger, sentence: str, *, with_numbers: bool) -> None:
         for match in _LINK.finditer(sentence):
             ledger.add(LINKS, match[0])
         rest = _LINK.sub(" ", sentence)
-    if "/" in rest or "." in rest:
-        for match in _PATH.finditer(rest):
-            ledger.add(FILES, match[0])
-    has_digit = _DIGIT.search(rest) is not None
-    if has_digit or "@" in rest:
-        for match in _IDENTIFIER.finditer(rest):
-            ledger.add(IDENTIFIERS, match[0])
-    if has_digit and with_numbers:
+    for word in rest.split():
+        if not word.isalpha():
+            _note_word(ledger, word)
+    if with_numbers and _DIGIT.search(rest):
         _note_numbers(ledger, rest)
 
 
+def _note_word(ledger: Ledger, word: str) -> None:
+    """Add the paths and identifiers of a word; neither has a space."""
+    if "/" in word or "." in word[:-1]:
+        for match in _PATH.finditer(word):
+            if not _is_encoded(match[0]):
+                ledger.add(FILES, match[0])
+    if "@" in word or _DIGIT.search(word):
+        for match in _IDENTIFIER.finditer(word):
+            ledger.add(IDENTIFIERS, match[0])
+
+
+def _is_encoded(path: str) -> bool:
+    """Return whether a path is a piece of base64, whose alphabet has a slash."""
+    return any(len(part) > _MAX_PART_CHARS or ("+" in part and "++" not in part) for part in path.split("/"))
+
+
+def _numbers(sentence: str) -> Iterator[str]:
+    """Yield what ``_NUMBER`` finds in a sentence."""
+    place = 0
+    while start := _NUMBER_START.search(sentence, place):
+        match = _NUMBER.match(sentence, start.start())
+        if match:
+            yield match[0]
+        place = match.end() if match else start.start() + 1
+
+
 def _note_numbers(ledger: Ledger, sentence: str) -> None:
-    for match in _NUMBER.finditer(sentence):
-        number, *words = match[0].strip(".,").split()
+    for text in _numbers(sentence):
+        number, *words = text.strip(".,").split()
         nouns = list(takewhile(lambda word: word.lower() not in _NO_NOUN, words))
         while nouns and nouns[-1].lower() == "of":
             nouns.pop()

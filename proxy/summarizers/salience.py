@@ -7,51 +7,30 @@ tokenized here, so 100,000 tokens take about a tenth of a second.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from itertools import chain
-from math import fsum
 from typing import NamedTuple
 
 from proxy.core.conversation.messages import Message
 from proxy.summarizers.deadline import UNBOUNDED, Deadline
-from proxy.summarizers.fitting import estimated_tokens
+from proxy.summarizers.fitting import ASCII_CHARS, estimated_tokens
+from proxy.summarizers.pieces import ENCODED_MARK, Piece, pieces_of
 from proxy.summarizers.request import REQUEST, Request, request_of
 from proxy.summarizers.signals import (
     is_decision,
-    is_document,
     is_error,
     is_fact,
-    is_labelled,
-    rule_kind,
+    label_of,
     sentences,
-    tails,
-    without_lead,
     words_of,
 )
-from proxy.summarizers.superseding import answer_language, without_value
-from proxy.summarizers.transcript import CALLED, EARLIER, Utterance, read_back, utterances
+from proxy.summarizers.superseding import Statements, answer_language, plain_words, without_value
+from proxy.summarizers.transcript import Utterance, read_back, utterances
 
-_LEDGER = frozenset(
-    {
-        REQUEST,
-        "Rule",
-        "Fact",
-        "Error",
-        "Decision",
-        "Files",
-        "Commands",
-        "Links",
-        "Identifiers",
-        "Numbers",
-        EARLIER,
-    }
-)
 _ANSWERED_SHARE, _OPEN_SHARE = 1.0, 1.5
 """Characters of the request for each token of the bound. About a quarter of the bound, and more while the request has
 no answer."""
-_RESULT_CHARS = 1500
-"""Characters of a tool result that are weighed, beside the lines that report an error."""
 _BULK_CHARS = 160
 """Bulk of at least this length is data and no sentence, so that a repetition in it stays."""
 _CODE_STARTS = (
@@ -72,9 +51,7 @@ _CODE_STARTS = (
     "#include",
 )
 _CODE_ENDS = ("{", ";", "(", "},", "],")
-_MARKER = re.compile(r"\d{1,3}[.)]")
-"""The number of an item of a list, which a split left alone; it is no statement."""
-_NAME = re.compile(r"[ (\"'][A-Z]\w")
+_NAME = re.compile(r"[ (\"'«„“¿¡][A-ZÀ-ÖØ-ÞČĆŁŚŠŽŻŹΑ-ΩА-Я]\w")
 _NUMBER = re.compile(r"\d\d*(?:[.,:/-]\d+)*")
 _COMMON_TEXT = """
 a about after again all also am an and any are as at back be because been before being but by can
@@ -93,8 +70,23 @@ _ROLE_WEIGHT = {"User": 1.0, "Assistant": 0.85, "Tool": 0.5, "System": 0.7}
 _REPEATED = 0.3
 """Worth of a repeated word, as a share of its worth at the mention before."""
 _LEAST_WORTH = 0.05
+_LABELLED, _REPLACED_WEIGHT = 8.0, 0.5
+"""What a label adds to a weight, and what a newer statement on the matter leaves of it."""
+_REPLY, _TIME, _TO_LISTENER = 1.0, 0.3, 0.7
+"""What a sentence of a talk gains after a question and by a time; the factor for "you"."""
+_TIME_TEXT = """
+yesterday today tomorrow tonight ago last next week weekend month year years weeks months days summer winter spring
+autumn morning evening since monday tuesday wednesday thursday friday saturday sunday january february march april
+june july august september october november december
+gestern heute morgen woche monat jahr hier demain semaine mois année ayer mañana semana mes año
+"""
+_TIME_WORDS = frozenset(_TIME_TEXT.split())
+_SECOND_PERSON_TEXT = "you your du dein euch tu ton ta votre vous tú usted"
+_SECOND_PERSON = frozenset(_SECOND_PERSON_TEXT.split())
 _RARE, _UNCOMMON = 3, 10
 """Mentions up to which a word is rare, and up to which it is uncommon, in this conversation."""
+_ENCODED_WEIGHT = 0.05
+"""The factor for a line of encoded data: its words are rare and tell nothing."""
 _MOST_NUMBERS = 4
 """Numbers of one sentence that count, since a table's row is not worth ten sentences."""
 _RECENCY, _RECENCY_IN_CASCADE = 0.15, 0.35
@@ -126,17 +118,13 @@ class Candidate(NamedTuple):
     """An estimate."""
     earlier: bool
     """Whether the previous summary has it."""
+    label: str = ""
+    """The label of a statement, which stands once for all statements that have it."""
 
-
-class _Piece(NamedTuple):
-    speaker: str
-    text: str
-    line: int
-    earlier: bool
-    bulk: bool
-    words: tuple[str, ...]
-    rule: bool
-    """Whether it is a rule of the user."""
+    @property
+    def label_tokens(self) -> float:
+        """An estimate of the tokens of the label."""
+        return len(self.label) / ASCII_CHARS
 
 
 def candidates_of(
@@ -161,22 +149,33 @@ def candidates_of(
     else:
         # An open request that another one follows is a text of the user like any other.
         old = [Utterance("User", line.text) if line.speaker == REQUEST else line for line in old]
-        if request.within(*max_chars) == request.text:
+        if request.answered and _is_repeated(request, [*old, *new[:last_user]]):
+            request = None
+        elif request.within(*max_chars) == request.text:
             new[last_user] = Utterance(new[last_user].speaker, "")
-    pieces = list(_pieces(old, new, with_bulk=with_bulk, deadline=deadline))
+    pieces = list(pieces_of(old, new, with_bulk=with_bulk, deadline=deadline))
     weights = _word_weights(pieces)
     candidates: list[Candidate] = []
-    phrases: set[tuple[str, ...]] = set()
+    phrases = {words_of(text) for text in sentences(request.within(*max_chars))} if request else set()
     recency = _RECENCY_IN_CASCADE if old else _RECENCY
     for place, piece in enumerate(deadline.over(pieces)):
         if piece.words and (piece.words not in phrases or (piece.bulk and len(piece.text) >= _BULK_CHARS)):
             phrases.add(piece.words)
             candidates.append(_weigh(piece, place, weights, recency * place / len(pieces)))
+    candidates = _newest_first(candidates, weights)
     informative = [candidate for candidate in _in_force(candidates) if candidate.density or candidate.tier != 1]
     candidates = informative or candidates
     if request is not None:
         candidates.append(_request(request.within(*max_chars), pieces))
     return candidates
+
+
+def _is_repeated(request: Request, before: Sequence[Utterance]) -> bool:
+    """Return whether the user said the same in an earlier message, such as "Go on."."""
+    words = words_of(request.text)
+    max_chars = 2 * len(request.text)
+    users = (line.text for line in before if line.speaker.startswith("User") and len(line.text) <= max_chars)
+    return any(words_of(text) == words for text in users)
 
 
 def _in_force(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -188,11 +187,25 @@ def _in_force(candidates: Sequence[Candidate]) -> list[Candidate]:
     newest: dict[str, int] = {}
     for place, candidate in enumerate(candidates):
         # A statement that its speaker set apart, by a label or as a rule; others may be rows of one list.
-        is_apart = candidate.tier == 0 or (candidate.tier == 1 and is_labelled(candidate.text))
+        is_apart = candidate.tier == 0 or (candidate.tier == 1 and candidate.label)
         if is_apart and (statement := without_value(candidate.text)) is not None:
             replaced |= {newest[statement]} if statement in newest else set()
             newest[statement] = place
     return [candidate for place, candidate in enumerate(candidates) if place not in replaced]
+
+
+def _newest_first(candidates: Sequence[Candidate], weights: Mapping[str, float]) -> list[Candidate]:
+    """Return the candidates; of labelled statements on the same matter, the older ones weigh less."""
+    result = list(candidates)
+    statements: dict[tuple[str, str], Statements] = defaultdict(Statements)
+    for place, candidate in enumerate(candidates):
+        if candidate.label:
+            words = plain_words(candidate.text.removeprefix(candidate.label).strip())
+            informative = [word for word in words if word in weights]
+            for earlier in statements[candidate.speaker, candidate.label].replaced_by(place, informative):
+                older = result[earlier]
+                result[earlier] = older._replace(density=older.density * _REPLACED_WEIGHT)
+    return result
 
 
 def _bounded_request(line: Utterance, max_chars: tuple[int, int]) -> Utterance:
@@ -200,7 +213,7 @@ def _bounded_request(line: Utterance, max_chars: tuple[int, int]) -> Utterance:
     return Utterance(line.speaker, Request(line.text, answered=False).within(*max_chars))
 
 
-def _word_weights(pieces: Sequence[_Piece]) -> dict[str, float]:
+def _word_weights(pieces: Sequence[Piece]) -> dict[str, float]:
     """Return the worth of the next mention of each word; common words are missing."""
     counts = Counter(chain.from_iterable(piece.words for piece in pieces))
     return {
@@ -210,59 +223,19 @@ def _word_weights(pieces: Sequence[_Piece]) -> dict[str, float]:
     }
 
 
-def _pieces(
-    old: Sequence[Utterance], new: Sequence[Utterance], *, with_bulk: bool, deadline: Deadline
-) -> Iterator[_Piece]:
-    for line, utterance in enumerate((*old, *new)):
-        texts = _texts(utterance, earlier=line < len(old), with_bulk=with_bulk)
-        # Sentences with the same words are the same, whatever their punctuation.
-        parts = [(text, bulk, words_of(text)) for text, bulk in deadline.over(texts)]
-        by_user = utterance.speaker.startswith("User")
-        kinds = [rule_kind(text, words) if by_user else None for text, _, words in parts]
-        is_pasted = is_document(len(utterance.text), kinds.count("demand"))
-        is_carried = utterance.speaker in ("Rule", REQUEST)
-        for (text, bulk, words), kind in zip(parts, kinds, strict=True):
-            if _MARKER.fullmatch(text):
-                continue
-            rule = is_carried or kind == "directive" or (kind == "demand" and not is_pasted)
-            yield _Piece(utterance.speaker, text, line, line < len(old), bulk, words, rule)
-
-
-def _texts(utterance: Utterance, *, earlier: bool, with_bulk: bool) -> Iterator[tuple[str, bool]]:
-    """Yield the parts of an utterance that a summary keeps or drops as a whole, and whether each is bulk."""
-    if utterance.text.startswith(CALLED) or (earlier and utterance.speaker in _LEDGER):
-        yield utterance.text, False
-        return
-    parts = list(sentences(utterance.text))
-    if parts and is_labelled(parts[0]) and len(utterance.text) < 2 * len(parts[0]) + 120:
-        yield " ".join(parts), False
-        return
-    is_result = utterance.speaker.startswith("Tool") and not earlier
-    weighed = 0
-    for part in parts:
-        weighed += len(part)
-        if is_result and weighed > _RESULT_CHARS and not is_error(part, words_of(part)):
-            if with_bulk:
-                yield part, True
-            continue
-        plain = without_lead(part)
-        if plain:
-            yield plain, False
-    if with_bulk:
-        for part in tails(utterance.text):
-            yield part, True
-
-
-def _weigh(piece: _Piece, place: int, weights: dict[str, float], recency: float) -> Candidate:
+def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float) -> Candidate:
     """Weigh a sentence, and lower the worth of its words for the sentences after it.
 
     :param weights: the worth of each word, which this changes
     :param recency: what it gains by its place in the conversation; 0 for the oldest
     """
     text, words = piece.text, piece.words
-    informative = {word: weights[word] for word in weights.keys() & set(words)}
-    weight = fsum(informative.values())  # exact, so that the order of the set does not matter
-    weights.update({word: worth * _REPEATED for word, worth in informative.items() if worth > _LEAST_WORTH})
+    weight = 0.0
+    for word in dict.fromkeys(words):
+        if worth := weights.get(word):
+            weight += worth
+            if worth > _LEAST_WORTH:
+                weights[word] = worth * _REPEATED
     for number in _NUMBER.findall(text)[:_MOST_NUMBERS]:
         worth = weights.get(number, 1.2 + 0.12 * min(len(number), 10))
         weight += worth
@@ -271,9 +244,14 @@ def _weigh(piece: _Piece, place: int, weights: dict[str, float], recency: float)
     weight += 1.0 if "`" in text or "/" in text or "_" in text else 0.0  # names and paths have no other wording
     by_user = piece.speaker.startswith("User")
     tier = 2 if piece.bulk else -1 if piece.speaker == REQUEST else 0 if piece.rule else 1
-    weight += _wording(text, words, by_user=by_user)
+    label = label_of(text) if tier in (0, 1) else ""
+    weight += _wording(text, words, by_user=by_user) + (_LABELLED if label else 0.0)
+    if tier == 1 and not label and not piece.speaker.startswith("Tool"):
+        weight = _in_talk(piece, weight)
     weight *= _ROLE_WEIGHT.get(piece.speaker.partition(" ")[0], 1.0)
-    if text[-1] == "?":
+    if text[-1] == ENCODED_MARK and " " not in text:
+        weight *= _ENCODED_WEIGHT
+    elif text[-1] == "?":
         weight *= 0.55
     elif text.startswith(_CODE_STARTS) or text.endswith(_CODE_ENDS):
         weight *= 0.5
@@ -282,18 +260,26 @@ def _weigh(piece: _Piece, place: int, weights: dict[str, float], recency: float)
     if tier == 0 and _SAFETY.match(text):
         weight *= _SAFETY_WEIGHT
     tokens = estimated_tokens(text)
-    density = weight / (tokens + FIXED_TOKENS)
-    return Candidate(piece.speaker, text, piece.line, place, tier, density, tokens, piece.earlier)
+    density = weight / (tokens - len(label) / ASCII_CHARS + FIXED_TOKENS)
+    return Candidate(piece.speaker, text, piece.line, place, tier, density, tokens, piece.earlier, label)
+
+
+def _in_talk(piece: Piece, weight: float) -> float:
+    """Return the weight of a sentence of a talk: answers and times tell more, words about the listener less."""
+    if piece.is_reply and weight:
+        weight += _REPLY
+    if not _TIME_WORDS.isdisjoint(piece.words):
+        weight += _TIME
+    return weight if _SECOND_PERSON.isdisjoint(piece.words) else weight * _TO_LISTENER
 
 
 def _wording(text: str, words: Sequence[str], *, by_user: bool) -> float:
-    weight = 5.0 if is_labelled(text) else 0.0
-    weight += 2.0 if by_user and is_fact(text, words) else 0.0
+    weight = 2.0 if by_user and is_fact(text, words) else 0.0
     weight += 1.5 if is_decision(text, words) else 0.0
     return weight + (1.5 if is_error(text, words) else 0.0)
 
 
-def _request(text: str, pieces: Sequence[_Piece]) -> Candidate:
+def _request(text: str, pieces: Sequence[Piece]) -> Candidate:
     """Return the open request in the user's words, as the last line of the summary."""
     line = pieces[-1].line + 1 if pieces else 0
     return Candidate(REQUEST, text, line, len(pieces), -1, 1.0, estimated_tokens(text), earlier=False)

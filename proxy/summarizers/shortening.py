@@ -12,6 +12,7 @@ import re
 _ARTICLES = frozenset({"a", "an", "the"})
 _INTENSIFIERS = frozenset({"really", "very", "totally", "absolutely", "definitely", "truly", "extremely", "incredibly"})
 _BE = frozenset({"am", "is", "are"})
+_CANDIDATES = _ARTICLES | _INTENSIFIERS | _BE | {"i"}
 _LEADS = frozenset(
     {"wow", "oh", "yeah", "yep", "yes", "hey", "hi", "hello", "haha", "well", "also", "and", "so", "thanks", "cool"}
 )
@@ -37,7 +38,8 @@ def shorten(sentence: str) -> str:
     remaining = [
         word
         for place, word in enumerate(words[start:], start)
-        if not _is_empty(word, words[place + 1] if place + 1 < len(words) else "", is_first=place == start)
+        if word.lower() not in _CANDIDATES
+        or not _is_empty(word, words[place + 1] if place + 1 < len(words) else "", is_first=place == start)
     ]
     return " ".join(remaining) if len(remaining) >= 2 else sentence
 

@@ -1,8 +1,9 @@
 """Recognizes sentences worth keeping by their wording: rules, facts, decisions and errors.
 
 ``ledger`` and ``salience`` use it. Patterns are matched against single sentences of bounded length, so that no text
-makes them slow. The words are English, and for rules also the most common ones of French, German and Spanish. A rule
-that is missed remains an ordinary sentence, and a sentence wrongly taken for a rule only costs its tokens.
+makes them slow. The words are English, and for rules also the most common ones of French, German and Spanish; rules in
+Chinese, Japanese and Russian are recognized by ``rule_scripts``. A rule that is missed remains an ordinary sentence,
+and a sentence wrongly taken for a rule only costs its tokens.
 """
 
 from __future__ import annotations
@@ -12,20 +13,34 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from proxy.summarizers.idioms import without_idioms
+from proxy.summarizers.rule_scripts import is_foreign_rule
 
 SENTENCE_CHARS = 320
 """The most characters of a sentence, about 80 tokens."""
 _CLIPPED_CHARS = SENTENCE_CHARS // 2
 """Characters that stay of a longer word where a sentence is cut."""
+_MONTH = "Jan|Feb|M[aä]r|Apr|Ma[ij]|Jun|Jul|Aug|Sep|O[ck]t|Nov|De[cz]"
+_ARTICLE = "[Dd](?:e[rmns]|as|ie)|[Vv]om|[Zz]u[mr]"
+_NO_ORDINAL = (
+    # Neither "am 16. Juli" and "16. července" nor "der 2. Weltkrieg" and "im 10. Stock".
+    rf"(?!{_MONTH}|[^\W\dA-ZÀ-Þ])(?<!\b(?:{_ARTICLE})\s\d\.[ \t])(?<!\b(?:{_ARTICLE})\s\d\d\.[ \t])"
+    r"(?<!\b[Ii]m\s\d\.[ \t])(?<!\b[Ii]m\s\d\d\.[ \t])"
+)
+"""A place after a number and a full stop at which the number is no ordinal one."""
 _SENTENCE_END = re.compile(
     # It starts with a simple class, so that the search skips from white space to white space.
     r"[ \t\n](?:"
     r"(?<=[.!?…][ \t])(?<!\b[A-Z]\.[ \t])(?<!\b(?:Mr|Ms|Dr|vs|St)\.[ \t])(?<!\bMrs\.[ \t])(?<!(?:e\.g|i\.e)\.[ \t])"
     r"(?<!^\d\.[ \t])(?<!\n\d\.[ \t])(?<!\n\d\d\.[ \t])[ \t]*"
+    rf"(?:(?<![ \t]\d\.[ \t])(?<![ \t]\d\d\.[ \t])|{_NO_ORDINAL})"
     # A line end ends a sentence, except in hard-wrapped prose: a word, the line end, a lower-case letter.
     r"|(?<=\n)\s*+(?![a-z])|(?<=[^a-z,]\n)\s*)"
 )
 _WIDE_STOP = re.compile("[。！？]")
+_THAI_GOES_ON = "แต่|ยกเว้น|ถ้า|หาก|เมื่อ|จน|เพราะ|ก็|และ|หรือ|เวลา|วัน|ที่|ใน|กับ|จาก|โดย|ของ|เพื่อ|ให้|ว่า|ซึ่ง|แล้ว|ถึง|ตั้งแต่|นะ|ครับ|ค่ะ"
+_THAI_STOP = re.compile(rf" (?<=[ก-๙] )(?!(?:{_THAI_GOES_ON}))(?=[ก-๙])")
+"""Thai ends a sentence with a blank; a conjunction, a preposition or a particle goes on with it."""
+_THAI_CONDITION = re.compile("ถ้า|หาก|เมื่อ|ก่อน|หลัง|ตอน")
 _CLAUSE_END = re.compile(r"\s+")
 _RULE_LABELS = "rule|constraint|preference|policy|requirement|important|remember|guideline|restriction"
 _LABEL = re.compile(
@@ -53,7 +68,10 @@ _RULE_START = re.compile(
     (?:(?:please|also|and|but|ok|okay|so|oh|note|remember|important|one\ more\ thing)[,:;]?\s+)*
         (?:never|always|do\ not|don['’]t|only|avoid|prefer|ensure|make\ sure|stop|no\s+\w+\s+\w+|remember
         |keep\s+\w+)\b
-    | (?:toujours|jamais|immer|nie|niemals|siempre|nunca)\b
+    | (?:toujours|jamais|ne\s+jamais|immer|nie|niemals|siempre|nunca)\b
+    | n['’](?:utilis|ajout|appel|envoi|écri|effac|oubli|exécut|install|modifi)\w*\s+jamais\b
+    | (?:antworte|benutze|verwende|nutze|schreib|sprich|lösche|ändere|frag|mach|gib|nimm|führe|zeig|nenn|halte|starte
+        |erwähne|installiere)(?:e|en)?(?:\s+sie)?\s+(?:\w+\s+){0,2}(?:immer|nie|niemals|stets)\b
     """,
     re.VERBOSE,
 )
@@ -79,7 +97,8 @@ _DIRECTIVE = re.compile(
     | (?:i|we|user)\s+(?:want|need|expect|require)s?\s+(?:you\s+to|all|every|only|no)\b
     | (?:never|always|don['’]t|do\ not|only)\s+(?:ever\s+)?(?:{_VERBS})\b
     | allerg(?:ic|y|ies)\b | (?:vegan|vegetarian|gluten[- ]free|kosher|halal)\b
-    | ne\s+\w+\s+jamais\b | bitte\s+antworte\b | r[ée]pond(?:s|ez)\b | responde\s+(?:siempre|en)\b
+    | (?<!\bje\W)(?<!\btu\W)(?<!\bil\W)(?<!\bon\W)ne\s+\w+\s+jamais\b
+    | bitte\s+antworte\b | r[ée]pond(?:s|ez)\b | responde\s+(?:siempre|en)\b
     )
     """,
     re.VERBOSE,
@@ -185,6 +204,8 @@ def sentences(text: str) -> Iterator[str]:
     text = "\n".join(text.splitlines())
     if not text.isascii():
         text = _WIDE_STOP.sub("\\g<0>\n", text)  # Chinese and Japanese put no space after a sentence
+        if not _THAI_CONDITION.search(text):
+            text = _THAI_STOP.sub("\n", text)
     for sentence in _SENTENCE_END.split(text):
         if len(sentence) <= SENTENCE_CHARS:
             if sentence and not sentence.isspace():
@@ -224,14 +245,25 @@ def rule_kind(sentence: str, words: Sequence[str]) -> RuleKind | None:
     label = _LABEL.match(sentence) if ":" in sentence else None
     if label and _RULE_LABEL.match(sentence):
         return "directive"
+    if not sentence.isascii() and is_foreign_rule(sentence):
+        return "directive"
     if _RULE_WORDS.isdisjoint(words):
         return None
     body = sentence[label.end() :] if label else sentence
-    plain = without_idioms(" " + body.lower())
-    directive = _RULE_START.match(plain, 1) or _DIRECTIVE.search(plain)
-    if not (directive or _DEMAND.search(plain)) or _NO_RULE.search(plain):
+    plain = " " + body.lower()
+    if _kind_of(plain) is None or _NO_RULE.search(plain := without_idioms(plain)):
         return None
-    return "directive" if directive else "demand"
+    return _kind_of(plain)
+
+
+def _kind_of(plain: str) -> RuleKind | None:
+    """Return the kind of rule by its wording alone.
+
+    :param plain: lower-case text after a space
+    """
+    if _RULE_START.match(plain, 1) or _DIRECTIVE.search(plain):
+        return "directive"
+    return "demand" if _DEMAND.search(plain) else None
 
 
 def is_document(characters: int, demands: int) -> bool:
@@ -267,6 +299,12 @@ def is_error(sentence: str, words: Sequence[str]) -> bool:
 def is_labelled(sentence: str) -> bool:
     """Return whether the speaker labelled a sentence: ``DECISION: ...``, ``Note: ...``."""
     return ":" in sentence and bool(_LABEL.match(sentence))
+
+
+def label_of(sentence: str) -> str:
+    """Return the label with which a sentence begins, with its colon; empty where it has none."""
+    match = _LABEL.match(sentence + " ") if ":" in sentence else None
+    return match[0].rstrip() if match else ""
 
 
 def without_lead(sentence: str) -> str:

@@ -8,8 +8,10 @@ another value must be the same in every other word.
 from __future__ import annotations
 
 import re
+from collections import deque
+from collections.abc import Iterable
 
-from proxy.summarizers.signals import words_of
+from proxy.summarizers.signals import WORD, words_of
 
 _LANGUAGES_TEXT = """
 arabic bengali bulgarian cantonese catalan chinese croatian czech danish dutch english estonian finnish french german
@@ -29,6 +31,10 @@ auf bitte immer ab jetzt nur mir en toujours désormais siempre ahora a partir d
 """
 _BESIDE = frozenset(_BESIDE_TEXT.split())
 _MOST_WORDS = 14
+_COMPARED = 40
+"""Statements with the same label that are compared with the next one."""
+_LEAST_SHARED, _SIMILAR = 2, 0.6
+"""What statements on the same matter share: so many words, and so large a part of the shorter."""
 _VALUE = re.compile(r"(?<=\b(?:is|to) )[$€£]?\w{0,20}\d[\w.,:-]{0,20}(?<=\w)")
 """A value: the word with a digit after "is" or "to"."""
 
@@ -49,3 +55,30 @@ def without_value(sentence: str) -> str | None:
     """
     values = _VALUE.findall(sentence)
     return _VALUE.sub("\0", sentence).lower() if len(values) == 1 else None
+
+
+def plain_words(statement: str) -> list[str]:
+    """Return a statement's words in lower case, without its values: names, numbers and what has capitals."""
+    first, *others = WORD.findall(statement) or [""]
+    return [first.lower(), *(word for word in others if word == word.lower() and not word[0].isdigit())]
+
+
+class Statements:
+    """Finds earlier statements on the same matter, among the newest of those with one label."""
+
+    def __init__(self) -> None:
+        self._newest: deque[tuple[int, frozenset[str]]] = deque(maxlen=_COMPARED)
+
+    def replaced_by(self, place: int, words: Iterable[str]) -> list[int]:
+        """Return the places of earlier statements that share most of their words with one, and note it.
+
+        :param words: the informative words of the statement at ``place``, without names and numbers
+        """
+        matter = frozenset(words)
+        similar = [
+            earlier
+            for earlier, other in self._newest
+            if len(shared := matter & other) >= _LEAST_SHARED and len(shared) >= _SIMILAR * min(len(matter), len(other))
+        ]
+        self._newest.append((place, matter))
+        return similar

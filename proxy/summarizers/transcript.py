@@ -1,17 +1,19 @@
 """Renders messages as lines of a transcript, and reads the lines of an earlier summary back.
 
-All strategies read a transcript instead of JSON. Each line names its speaker, so that the next summary can split a
-summary of such lines again (cascade).
+All strategies read a transcript instead of JSON. Each line names its speaker, or goes on with the one above it, so that
+the next summary can split a summary of such lines again (cascade).
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from proxy.core.conversation.messages import JsonValue, Message, ToolCall, kind_of, printable
+from proxy.summarizers.signals import label_of
 
 CALLED = "called "
 EARLIER = "Earlier"
@@ -23,6 +25,10 @@ _LINE = re.compile(
     r"(?P<speaker>User(?: \([^)\n]{1,64}\))?|Assistant|System|Tool(?: [\w.-]{1,64})?|Earlier|Open request"
     r"|Rule|Fact|Error|Decision|Files|Commands|Links|Identifiers|Numbers): (?P<text>.*)"
 )
+_INDENT = " "
+"""Begins a line with the speaker of the line above: it costs no token, and a speaker two."""
+_LABELLING = ("User", "Assistant", "System")
+"""How the speakers begin whose labels stand once."""
 _UNSEEN = frozenset({"reasoning", "thinking", "redacted_thinking", "compaction", "compaction_summary"})
 """Parts that a model wrote for itself or its provider."""
 _MARKUP = re.compile(r"^\s*(?:[-*•]\s+|\d+[.)]\s+)")
@@ -67,18 +73,86 @@ def utterances(messages: Sequence[Message]) -> Iterator[Utterance]:
             yield Utterance(_SPEAKERS["assistant"], call_text(call))
 
 
+def join_lines(parts: Sequence[tuple[str, str]]) -> str:
+    """Return a summary's lines: statements that share a label first, under it, then all others in their order.
+
+    A label, and a speaker, stands once for the lines that follow it.
+
+    :param parts: each speaker and text
+    """
+    labels = [_split_label(speaker, text) for speaker, text in parts]
+    groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for (speaker, _), (label, statement) in zip(parts, labels, strict=True):
+        if label:
+            groups[speaker, label].append(statement)
+    groups = {key: statements for key, statements in groups.items() if len(statements) > 1}
+    speakers = list(dict.fromkeys(speaker for speaker, _ in groups))
+    lines: list[str] = []
+    above = ""
+    for (speaker, label), texts in sorted(groups.items(), key=lambda group: speakers.index(group[0][0])):
+        lines.append(_INDENT + label if speaker == above else join_line(speaker, label))
+        lines += [_INDENT + text for text in texts]
+        above = speaker
+    above = ""  # an indented line would stand under the last label
+    for (speaker, text), (label, _) in zip(parts, labels, strict=True):
+        if (speaker, label) not in groups:
+            lines.append(_INDENT + one_line(text).strip() if speaker == above else join_line(speaker, text))
+            above = "" if _is_label(text) else speaker
+    return "\n".join(lines)
+
+
+def _split_label(speaker: str, text: str) -> tuple[str, str]:
+    """Return a statement's label and the rest; no label for what a tool returned, since there the order tells more."""
+    if ":" not in text or not speaker.startswith(_LABELLING) or text.startswith(CALLED):
+        return "", text
+    label = label_of(text)
+    statement = one_line(text.removeprefix(label)).strip()
+    return (label, statement) if label and statement and not _is_label(statement) else ("", text)
+
+
+def _is_label(text: str) -> bool:
+    return text.endswith(":") and label_of(text) == text
+
+
 def read_back(summary: str) -> Iterator[Utterance]:
-    """Yield the lines of an earlier summary, without the headings and bullets of a model's prose."""
-    is_prose = False
+    """Yield the lines of an earlier summary, without the headings and bullets of a model's prose.
+
+    A statement has its label again, where that stands once for several.
+    """
+    is_prose, speaker, label, statements = False, "", "", 0
     for line in summary.split("\n"):  # the only line end that a summary has
         is_prose = is_prose or line == NARRATIVE
-        match = None if is_prose else _LINE.fullmatch(line)
-        if match:
-            yield Utterance(match["speaker"], match["text"])
-        elif not is_prose and line.startswith("Assistant " + CALLED):
-            yield Utterance(_SPEAKERS["assistant"], line.removeprefix("Assistant "))
+        pair = None if is_prose else _speaker_and_text(line, speaker)
+        text = "" if pair is None else pair[1]
+        is_indented, is_label = line.startswith(_INDENT), _is_label(text)
+        if label and (pair is None or is_label or not is_indented):
+            if not statements:  # a label above nothing is what was said
+                yield Utterance(speaker, label)
+            label = ""
+        speaker = "" if pair is None else pair[0]
+        if is_label:
+            label, statements = text, 0
+        elif pair is not None:
+            statements += 1
+            yield Utterance(speaker, f"{label} {text}" if label else text)
         elif line.strip() and not line.lstrip().startswith("#") and not line.rstrip().endswith(":"):
             yield Utterance(EARLIER, _MARKUP.sub("", line).strip())
+    if label and not statements:
+        yield Utterance(speaker, label)
+
+
+def _speaker_and_text(line: str, above: str) -> tuple[str, str] | None:
+    """Return the speaker and the text of a line; None where no speaker said it.
+
+    :param above: the speaker of the line above; empty where it has none
+    """
+    if match := _LINE.fullmatch(line):
+        return match["speaker"], match["text"]
+    if line.startswith("Assistant " + CALLED):
+        return _SPEAKERS["assistant"], line.removeprefix("Assistant ")
+    if above and line.startswith(_INDENT) and not line[1:2].isspace():
+        return above, line.removeprefix(_INDENT)
+    return None
 
 
 def call_text(call: ToolCall) -> str:
@@ -111,7 +185,8 @@ def shortened(text: str, characters: int) -> str:
 
 
 def _with_speaker(speaker: str, text: str) -> str:
-    return f"{speaker} {text}" if text.startswith(CALLED) else f"{speaker}: {text}"
+    is_call = speaker == _SPEAKERS["assistant"] and text.startswith(CALLED)
+    return f"{speaker} {text}" if is_call else f"{speaker}: {text}"
 
 
 def _value(value: object) -> str:

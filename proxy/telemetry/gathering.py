@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 from proxy.core.events import RequestServed
+from proxy.core.report import Action
 from proxy.core.traffic import OVERHEAD_BOUNDS, TrafficFigures
 
 REQUEST_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
@@ -102,13 +103,20 @@ class RequestTotals:
             self.completion += tokens
 
 
-def traffic_of(gathered: Mapping[tuple[str, int, str, str], RequestTotals], failures: int) -> TrafficFigures:
+def traffic_of(
+    gathered: Mapping[tuple[str, int, str, str], RequestTotals],
+    failures: int,
+    by_hand: Mapping[Action, int],
+    shed: int = 0,
+) -> TrafficFigures:
     """Return the figures of all requests.
 
     :param gathered: totals by model, status, action and outcome
     :param failures: summaries that failed
+    :param by_hand: compactions that people asked for, by what came of them
+    :param shed: requests that were refused beyond the limits
     """
-    figures = TrafficFigures(summarizer_failures=failures)
+    figures = TrafficFigures(summarizer_failures=failures, shed=shed)
     for (_, _, action, _), totals in gathered.items():
         figures.requests += totals.number
         figures.tokens_before += min(totals.before, MAX_COUNT)
@@ -118,4 +126,6 @@ def traffic_of(gathered: Mapping[tuple[str, int, str, str], RequestTotals], fail
         if action in ("compacted", "forced", "failed"):
             setattr(figures, action, getattr(figures, action) + totals.number)
         figures.overheads = [own + more for own, more in zip(figures.overheads, totals.overhead.counts, strict=True)]
+    figures.forced += by_hand.get("forced", 0)
+    figures.failed += by_hand.get("failed", 0)
     return figures

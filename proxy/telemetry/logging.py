@@ -31,8 +31,11 @@ from proxy.core.events import (
     FlushLost,
     FlushQueued,
     FlushWaiting,
+    ManualCompactionEnded,
+    NarrativeRepaired,
     RecordBroken,
     RequestServed,
+    RequestShed,
     StoreDegraded,
     SummaryFailed,
     SummaryPrepared,
@@ -40,11 +43,14 @@ from proxy.core.events import (
     TurnStored,
     WindowLearned,
 )
+from proxy.core.receipt import render_receipt
 from proxy.telemetry.lines import SECONDS_DIGITS, as_json, served_fields, served_line, timestamp
 from proxy.telemetry.masking import fit_to_log, fit_traceback
 
-DEGRADED_SECONDS = 10.0
-"""The time between two lines about one failing store operation; an outage fails every request."""
+DEGRADED_SECONDS = 60.0
+"""The time between two lines about a store that fails; an outage fails every operation of every request."""
+SHED_SECONDS = 60.0
+"""The time between two lines about refused requests; a flood may bring thousands in a second."""
 QUIET_LIBRARIES = (
     "LiteLLM",
     "LiteLLM Router",
@@ -67,13 +73,16 @@ _NAMES: Mapping[type[Event], tuple[str, int]] = {
     ConversationCompacted: ("conversation.compacted", logging.INFO),
     CompactionGivenUp: ("compaction.failed", logging.INFO),
     WindowLearned: ("window.learned", logging.INFO),
+    ManualCompactionEnded: ("compaction.manual", logging.INFO),
     SummaryReplaced: ("summary.replaced", logging.INFO),
     SummaryPrepared: ("summary.prepared", logging.INFO),
+    NarrativeRepaired: ("summary.repaired", logging.WARNING),
     SummaryFailed: ("summary.failed", logging.WARNING),
     ContextFull: ("context.full", logging.WARNING),
     BreakerChanged: ("summarizer.breaker", logging.WARNING),
     StoreDegraded: ("store.degraded", logging.WARNING),
     RecordBroken: ("record.broken", logging.WARNING),
+    RequestShed: ("request.shed", logging.WARNING),
     TurnStored: ("turn.stored", logging.DEBUG),
     FlushQueued: ("flush.queued", logging.INFO),
     FlushDelayed: ("flush.delayed", logging.WARNING),
@@ -92,7 +101,7 @@ _FIELDS = {fact: tuple(fact.__annotations__) for fact in _NAMES}
 class FactLog:
     """The listener that logs; create it after ``configure``.
 
-    Its state is when each failing store operation was last logged, and how often it failed since.
+    Its state is when each repeated failure was last logged, and how often it came since.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -110,11 +119,10 @@ class FactLog:
         if level < logging.root.level:
             return
         fields = _fields(event)
-        if isinstance(event, StoreDegraded | RecordBroken):
-            operation = event.operation if isinstance(event, StoreDegraded) else name
-            if not self._due(operation):
+        if isinstance(event, StoreDegraded | RecordBroken | RequestShed):
+            if not self._due(name, SHED_SECONDS if isinstance(event, RequestShed) else DEGRADED_SECONDS):
                 return
-            fields["untold"] = self._suppressed.pop(operation, 0)
+            fields["untold"] = self._suppressed.pop(name, 0)
         lines = _json_lines()
         if lines is not None:
             lines.fact(name, level, fields)
@@ -135,12 +143,12 @@ class FactLog:
         else:
             self._log.log(level, _SERVED, **served_fields(served))
 
-    def _due(self, operation: str) -> bool:
+    def _due(self, name: str, seconds: float) -> bool:
         now = self._clock()
-        if now - self._logged_at.get(operation, -DEGRADED_SECONDS) < DEGRADED_SECONDS:
-            self._suppressed[operation] = self._suppressed.get(operation, 0) + 1
+        if now - self._logged_at.get(name, -seconds) < seconds:
+            self._suppressed[name] = self._suppressed.get(name, 0) + 1
             return False
-        self._logged_at[operation] = now
+        self._logged_at[name] = now
         return True
 
 
@@ -287,6 +295,8 @@ def _fields(event: Event) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name in _FIELDS[type(event)]:
         value = getattr(event, name)
-        if value is not None and value != "":
+        if value is not None and value not in ("", ()):
             fields[name] = round(value, SECONDS_DIGITS) if isinstance(value, float) else value
+    if "receipt" in fields:
+        fields["receipt"] = render_receipt(fields["receipt"])
     return fields

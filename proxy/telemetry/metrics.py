@@ -8,6 +8,7 @@ count into files of a shared folder every second and at their end, so a scrape o
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import assert_never
@@ -27,8 +28,11 @@ from proxy.core.events import (
     FlushLost,
     FlushQueued,
     FlushWaiting,
+    ManualCompactionEnded,
+    NarrativeRepaired,
     RecordBroken,
     RequestServed,
+    RequestShed,
     StoreDegraded,
     SummaryFailed,
     SummaryPrepared,
@@ -36,6 +40,8 @@ from proxy.core.events import (
     TurnStored,
     WindowLearned,
 )
+from proxy.core.receipt import Receipt
+from proxy.core.report import Action
 from proxy.core.traffic import TrafficFigures
 from proxy.telemetry.flush_series import FlushSeries
 from proxy.telemetry.gathering import (
@@ -77,8 +83,12 @@ class Metrics:
         self.count_traffic: Callable[[TrafficFigures], None] | None = None
         """Is given the figures of all requests, about once a second while there are any."""
         self._hand_over_timer: asyncio.TimerHandle | None = None
+        self._by_hand: Counter[Action] = Counter()
+        """Compactions by hand that the figures of traffic do not have yet."""
         self._failed_summaries = 0
         """Those that the figures of traffic do not have yet."""
+        self._shed_number = 0
+        """Requests refused beyond the limits, which the figures of traffic do not have yet."""
         self._models: set[str] = set()
         self._gathered: dict[tuple[str, int, str, str], RequestTotals] = {}
         self._forwarded_numbers: dict[tuple[str, int], int] = {}
@@ -113,10 +123,17 @@ class Metrics:
             "breaker_changes", "Changes of summarizers' breakers.", ("strategy", "state")
         )
         self._failures = self.registry.counter("summary_failures", "Summaries that failed.", ("strategy", "model"))
+        self._repairs = self.registry.counter(
+            "narrative_repairs", "Statements of summaries that contradicted the conversation.", ("kind", "outcome")
+        )
+        self._details = self.registry.counter(
+            "summary_details", "What was said before summaries, and what became of it.", ("kind", "survival")
+        )
         self._full = self.registry.counter(
             "context_full", "Requests above 95 % of their limit, with no more to summarize.", ()
         )
         self._degraded = self.registry.counter("store_degraded", "Times the store did not answer.", ("operation",))
+        self._shed = self.registry.counter("requests_shed", "Requests refused beyond the limits.", ("reason",))
         self._broken = self.registry.counter("store_broken_records", "Times a stored record could not be read.", ())
         self._count_flush = FlushSeries(self.registry)
         self._seconds = self.registry.histogram(
@@ -150,29 +167,32 @@ class Metrics:
         match event:
             case RequestServed():
                 self._served(event)
-            case ConversationCompacted() | SummaryPrepared() | SummaryFailed() | BreakerChanged():
+            case ConversationCompacted() | SummaryPrepared() | SummaryFailed() | BreakerChanged() | NarrativeRepaired():
                 self._summarized(event)
             case ContextFull():
                 self._full.inc()
-            case StoreDegraded():
-                self._degraded.labels(event.operation).inc()
-            case RecordBroken():
-                self._broken.inc()
+            case StoreDegraded() | RecordBroken() | RequestShed():
+                self._count_trouble(event)
             case FlushQueued() | FlushDropped() | FlushDelivered() | FlushFailed() | FlushBuried() | FlushWaiting():
                 self._count_flush(event)
             case CompactionStarted() | CompactionGivenUp() | WindowLearned() | SummaryReplaced():
                 pass  # the log reports these, and the live events
+            case ManualCompactionEnded():
+                self._count_by_hand(event)
             case TurnStored() | FlushDelayed() | FlushLost():
                 pass  # the log alone reports these
             case _:
                 assert_never(event)
 
-    def _summarized(self, event: ConversationCompacted | SummaryPrepared | SummaryFailed | BreakerChanged) -> None:
+    def _summarized(
+        self, event: ConversationCompacted | SummaryPrepared | SummaryFailed | BreakerChanged | NarrativeRepaired
+    ) -> None:
         """Count an event of the summarizers."""
         match event:
             case ConversationCompacted():
                 self._compactions.labels(event.strategy).inc()
                 self._compaction.labels(event.strategy).observe(event.seconds)
+                self._count_details(event.receipt)
                 if event.trigger != "swap":  # then the summary was prepared before
                     self._time_summarizer(event)
             case SummaryPrepared():
@@ -187,6 +207,37 @@ class Metrics:
                     self._hand_over_soon()
             case BreakerChanged():
                 self._breaker.labels(event.strategy, event.state).inc()
+            case NarrativeRepaired():
+                for repair in event.repairs:
+                    self._repairs.labels(repair.kind, repair.outcome).inc(repair.count)
+            case _:
+                assert_never(event)
+
+    def _count_details(self, receipt: Receipt) -> None:
+        """Count what a summary kept, shortened and dropped of each kind."""
+        for count in receipt:
+            self._details.labels(count.kind, "kept").inc(count.verbatim_count)
+            self._details.labels(count.kind, "shortened").inc(count.shortened_count)
+            self._details.labels(count.kind, "dropped").inc(count.dropped_count)
+
+    def _count_by_hand(self, event: ManualCompactionEnded) -> None:
+        """Count a compaction for which no request is sent: the figures of traffic have it beside those of requests."""
+        if self.count_traffic is not None:
+            self._by_hand[event.action] += 1
+            self._hand_over_soon()
+
+    def _count_trouble(self, event: StoreDegraded | RecordBroken | RequestShed) -> None:
+        """Count what operators watch: failures of the store, and requests refused beyond the limits."""
+        match event:
+            case StoreDegraded():
+                self._degraded.labels(event.operation).inc()
+            case RecordBroken():
+                self._broken.inc()
+            case RequestShed():
+                self._shed.labels(event.reason).inc()
+                if self.count_traffic is not None:
+                    self._shed_number += 1
+                    self._hand_over_soon()
             case _:
                 assert_never(event)
 
@@ -213,8 +264,10 @@ class Metrics:
             self._forwarded.labels(endpoint, str(code)).inc(number)
         gathered, self._gathered = self._gathered, {}
         failed, self._failed_summaries = self._failed_summaries, 0
-        if self.count_traffic is not None and (gathered or failed):
-            self.count_traffic(traffic_of(gathered, failed))
+        by_hand, self._by_hand = self._by_hand, Counter()
+        shed, self._shed_number = self._shed_number, 0
+        if self.count_traffic is not None and (gathered or failed or by_hand or shed):
+            self.count_traffic(traffic_of(gathered, failed, by_hand, shed))
         for (model, status, action, outcome), requests in gathered.items():
             self._requests.labels(model, str(status), action, outcome).inc(requests.number)
             self._seconds.labels(model).take(requests.seconds)

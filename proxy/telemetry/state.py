@@ -29,6 +29,12 @@ class WorkerState:
     open_breakers: int = 0
     """Summarizers that are not asked now, because they failed."""
     is_store_well: bool = True
+    requests: int = 0
+    """Model requests that are being answered."""
+    waiting: int = 0
+    """Model requests that wait for a place or a permit."""
+    tasks: int = 0
+    """Tasks of the event loop."""
 
 
 class StateSeries:
@@ -40,6 +46,9 @@ class StateSeries:
         self._sampled_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._streams = registry.live_gauge("streams_in_flight", "Streams on their way to clients.")
+        self._requests = registry.live_gauge("requests_in_flight", "Model requests being answered.")
+        self._waiting = registry.live_gauge("requests_waiting", "Model requests waiting for a place.")
+        self._tasks = registry.live_gauge("tasks", "Tasks of the event loops.")
         self._preparations = registry.live_gauge("preparations_in_flight", "Summaries being made in the background.")
         self._breakers = registry.live_gauge("summarizers_resting", "Summarizers whose breaker is open.")
         self._degraded = registry.counter("store_degraded_seconds", "Seconds in which the store did not answer.", ())
@@ -75,5 +84,8 @@ class StateSeries:
 
     def _show(self, state: WorkerState) -> None:
         self._streams.set(state.streams)
+        self._requests.set(state.requests)
+        self._waiting.set(state.waiting)
+        self._tasks.set(state.tasks)
         self._preparations.set(state.preparations)
         self._breakers.set(state.open_breakers)

@@ -66,7 +66,7 @@ def test_it_holds_for_other_conversations_too(shape: Shape) -> None:
 @pytest.mark.parametrize("shape", [chat(), agent(), documents()], ids=lambda shape: shape.name)
 def test_recall_leaves_all_but_the_newest_question_in_the_cache(shape: Shape) -> None:
     """Beside the recalled text, at least 94 % still come from the cache; nobody waits, and all fits."""
-    bill = replayed(shape)["the same, 5 % recalled"]
+    bill = replayed(shape)["5 % recalled, each question"]
     assert bill.cached / (bill.cached + bill.fresh - bill.recalled) >= 0.94
     assert bill.waits == 0
     assert bill.largest <= shape.window.window - shape.reply_tokens

@@ -83,6 +83,7 @@ LAY_OUT = """async () => {
 
 def check_accessible(page: Page) -> None:
     """Fail where axe-core finds something serious, or where the page is wider than its screen."""
+    page.wait_for_load_state()  # what a form leads to is there before its styles are, and axe-core measures colours
     page.evaluate(LAY_OUT)
     findings = [one for one in Axe().run(page).response["violations"] if one["impact"] in SERIOUS]
     told = [(one["id"], [(node["html"], node["failureSummary"]) for node in one["nodes"]]) for one in findings]

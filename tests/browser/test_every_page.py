@@ -17,6 +17,8 @@ from tests.browser.conftest import HEIGHT, PHONE, check_accessible, sign_in
 from tests.console.conftest import TOKEN, Console, consoled, paths
 from tests.pipeline.talk import Said, assistant, user
 
+pytestmark = pytest.mark.walk
+
 WORD = "Tidewater" * 34
 """A word of 306 letters, which no line can hold."""
 MODEL = "a-model-with-a-name-that-no-telephone-can-show-on-one-line-" * 3 + "70b"

@@ -15,6 +15,8 @@ from playwright.sync_api import Browser, Page, expect
 from tests.console.conftest import TOKEN, Console, start_console
 from tests.pipeline.talk import history, user
 
+pytestmark = pytest.mark.walk
+
 __all__ = ["start_console"]
 MOST_STEPS = 150
 FOCUSED = """() => {

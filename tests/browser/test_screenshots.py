@@ -19,6 +19,8 @@ from tests.browser.scene import CONFIG, fill
 from tests.console.conftest import Console, consoled
 from tests.support.png import pack
 
+pytestmark = pytest.mark.walk
+
 WIDTH, HEIGHT, SCALE = 1100, 700, 1.4
 SHOWN = ("overview-light", "conversations-dark", "conversation-light", "compare-light", "models-light", "settings-dark")
 """Those that a page of the documentation shows."""

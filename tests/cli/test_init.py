@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import socket
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -17,8 +21,6 @@ from proxy.cli.init import init
 from proxy.cli.local_servers import LocalServer, local_servers
 from proxy.cli.starter_file import PROVIDERS, providers_with_keys, starter_file
 from proxy.config import load
-from tests.support.scripted import ScriptedUpstream
-from tests.support.serving import Serving
 
 KEY = "sk-very-secret-4711"
 SERVER = LocalServer("llama.cpp", "http://127.0.0.1:8080/v1", ("smollm2", "/models/my model.gguf", 'a "b": c'))
@@ -68,17 +70,130 @@ def test_no_name_of_a_model_breaks_the_file(tmp_path_factory: pytest.TempPathFac
     assert [entry.name for entry in load(path, {"HOME": str(path.parent)}).model_list] == [name]
 
 
-def test_a_server_is_found_by_what_it_answers() -> None:
-    """A closed port, or one where something else answers, is none."""
-    upstream = ScriptedUpstream()
-    upstream.models = {"object": "list", "data": [{"id": "smollm2", "object": "model", "owned_by": "llamacpp"}]}
-    other = ScriptedUpstream()
-    other.models = {"greeting": "hello"}
-    with socket.socket() as closed, Serving(upstream) as one, Serving(other) as another:
+def model(name: str, **more: object) -> dict[str, object]:
+    """One entry of a list of models."""
+    return {"id": name, "object": "model", "created": 1767225600, **more}
+
+
+def listed(*models: dict[str, object], **more: object) -> dict[str, object]:
+    """A list of models, as OpenAI writes it."""
+    return {"object": "list", "data": list(models), **more}
+
+
+PRODUCTS = {
+    "Ollama": listed(model("llama3.2:1b", owned_by="library")),
+    "llama.cpp": listed(
+        model("/models/smollm2.gguf", owned_by="llamacpp", meta={"n_ctx_train": 8192}),
+        models=[{"name": "/models/smollm2.gguf", "type": "model", "capabilities": ["completion"]}],
+    ),
+    "vLLM": listed(model("Qwen/Qwen3-0.6B", owned_by="vllm", root="Qwen/Qwen3-0.6B", max_model_len=40960)),
+    "LM Studio": listed(model("qwen3-4b", owned_by="organization_owner"), model("e5", owned_by="organization_owner")),
+    "a local server": listed(model("mine", owned_by="me")),
+}
+"""What each server answers at ``/v1/models``, as its documentation or source shows it."""
+OTHERS: dict[str, object] = {
+    "another service": {"greeting": "hello"},
+    "a list of other things": {"data": [{"id": "invoice-1", "object": "invoice"}], "object": "list"},
+    "a page of things": {"data": [{"id": "x"}], "total": 1},
+    "no model": listed(),
+    "Ollama without a model": {"object": "list", "data": None},
+    "a list at the top": [model("x")],
+    "a name that is none": listed({"id": 5, "object": "model"}),
+}
+
+
+class Answers(BaseHTTPRequestHandler):
+    """A server that answers each path with JSON, and any other path with 404."""
+
+    pages: Mapping[str, object] = {}
+
+    def do_GET(self) -> None:
+        """Answer."""
+        body = json.dumps(self.pages.get(self.path)).encode()
+        self.send_response(200 if self.path in self.pages else 404)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@contextlib.contextmanager
+def answering(**pages: object) -> Iterator[int]:
+    """A server on a free port: ``v1_models`` is what it answers at ``/v1/models``."""
+    named = {f"/{name.replace('_', '/')}": page for name, page in pages.items()}
+    with ThreadingHTTPServer(("127.0.0.1", 0), type("Own", (Answers,), {"pages": named})) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_each_server_is_known_by_what_it_answers(tmp_path: Path, product: str) -> None:
+    """Whatever its port, and its models are served by the file."""
+    with answering(v1_models=PRODUCTS[product]) as port:
+        (found,) = local_servers([port])
+    assert (found.name, found.base_url) == (product, f"http://127.0.0.1:{port}/v1")
+    assert served_names(starter_file([], [found]), tmp_path, {}) == list(found.models)
+    assert found.models
+
+
+def test_an_ollama_whose_models_have_other_owners_is_known_by_its_version() -> None:
+    """A model of a person has that person's name as its owner."""
+    with answering(v1_models=listed(model("ada/tiny", owned_by="ada")), api_version={"version": "0.9.1"}) as port:
+        assert [server.name for server in local_servers([port])] == ["Ollama"]
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_what_is_something_else_is_not_written(other: str) -> None:
+    """A service may answer at that port and know nothing of models."""
+    with answering(v1_models=OTHERS[other]) as port:
+        assert local_servers([port]) == []
+
+
+def test_servers_come_in_the_order_of_their_ports() -> None:
+    """A closed port is none, and a server that wants a key is none either."""
+    with (
+        socket.socket() as closed,
+        answering() as refusing,
+        answering(v1_models=PRODUCTS["vLLM"]) as one,
+        answering(v1_models=PRODUCTS["Ollama"]) as other,
+    ):
         closed.bind(("127.0.0.1", 0))
-        ports = [int(served.url.rpartition(":")[2]) for served in (another, one)]
-        found = local_servers([closed.getsockname()[1], *ports])
-        assert found == [LocalServer("llama.cpp", f"{one.url}/v1", ("smollm2",))]
+        found = local_servers([other, closed.getsockname()[1], refusing, one])
+    assert [server.name for server in found] == ["Ollama", "vLLM"]
+
+
+@pytest.mark.parametrize("dripped", [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\n{"])
+def test_a_server_that_drips_is_given_up(dripped: bytes) -> None:
+    """Its head or its body never ends, each byte in time; the other servers are found all the same."""
+    ended = threading.Event()
+
+    def drip(listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(dripped)
+                while not ended.wait(0.02):
+                    connection.sendall(b" ")
+
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        answering(v1_models=PRODUCTS["LM Studio"]) as port,
+    ):
+        thread = threading.Thread(target=drip, args=(listener,))
+        thread.start()
+        found = local_servers([listener.getsockname()[1], silent.getsockname()[1], port], seconds=1.5)
+        thread.join(20)  # its connection is ended, too
+        ended.set()
+        assert not thread.is_alive()
+    assert [server.name for server in found] == ["LM Studio"]
 
 
 @pytest.fixture

@@ -187,3 +187,15 @@ def test_a_record_of_a_new_summary_is_built_in_one_place() -> None:
         "core/planning/plan.py",
         "store/codec.py",
     ]
+
+
+@pytest.mark.anyio
+async def test_a_compaction_by_hand_is_reported_as_manual_however_it_is_made() -> None:
+    """It is often made as for a request, and no request waits for it."""
+    events = list[Event]()
+    made = compactor(Slow(seconds=0), Ports(), events)
+    await made.make(made.begin(replace(order(), by_hand=True), Trigger.REQUEST))
+    assert [fact.trigger for fact in events if isinstance(fact, CompactionStarted | ConversationCompacted)] == [
+        "manual",
+        "manual",
+    ]

@@ -51,6 +51,14 @@ class TestEnvironment:
             ),
         ]
 
+    def test_replicas_are_waited_for_at_a_server_that_may_have_some(self, write: Write) -> None:
+        """An embedded store has none, so no turn would ever count as stored."""
+        path = write("store: {wait_replicas: 1}")
+        assert problems(path) == [
+            "environment: store.wait_replicas needs a server with replicas in store.url; an embedded store has none"
+        ]
+        assert load(path, HOME | {"TIDEMARK_STORE_URL": "redis://a"}).store.wait_replicas == 1
+
     def test_a_webhook_needs_its_secret(self, write: Write) -> None:
         """Nothing is posted that a receiver could not tell from somebody else's; the secret shows nowhere."""
         path = write("memory_flush: {enabled: true, webhook: 'https://user:hush@host/hook'}")

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from proxy.archive.finding import ContextUsage
-from proxy.archive.pages import ConversationPage, MessageEntry, UsageTotal
-from proxy.console.conversations import MESSAGES_BYTES, within_bytes
+from proxy.archive.pages import HistoryPage, MessageEntry
 from proxy.console.marks import divide_by_hits
+from proxy.console.messages import MESSAGES_BYTES, within_bytes
 from proxy.core.conversation.records import StoredConversation, StoredMessage
 from proxy.core.cursors import cursor_of
 from tests.console.conftest import Console, Visitor
@@ -19,6 +19,8 @@ from tests.pipeline.conftest import Client
 from tests.pipeline.talk import Said, assistant, history, user
 
 LIST = "/console/conversations"
+REPLY_TOKENS = 7
+"""Tokens of the upstream's answer in the history."""
 
 
 @pytest.fixture
@@ -172,10 +174,29 @@ def test_a_summary_can_be_folded(visitor: Visitor, client: Client) -> None:
     assert "<details open><summary>Text</summary>" in article
 
 
+@pytest.mark.parametrize("max_tokens", [1, 150, 100_000])
+def test_usage_counts_from_the_limit_of_the_last_request(visitor: Visitor, client: Client, max_tokens: int) -> None:
+    """Less may be sent to a model where a long reply is asked for; the bar says what the response's headers say."""
+    answer = client.post({"model": "small", "messages": history(7), "max_tokens": max_tokens})
+    limit, after = (int(answer.headers[f"x-tidemark-{name}"]) for name in ("limit", "tokens-after"))
+    bar = re.search(r'aria-valuenow="(\d+)"', visitor.get(LIST).text)
+    assert bar is not None
+    assert int(bar[1]) == round(100 * (after + REPLY_TOKENS) / limit)
+
+
 def test_usage_bars_turn_orange_and_red() -> None:
     """FR-6.1.1: at 80 and 95 percent of the limit."""
     levels = {79: "ok", 80: "warning", 94: "warning", 95: "critical", 130: "critical"}
     assert {percent: ContextUsage(percent).level for percent in levels} == levels
+
+
+def test_a_context_that_is_over_its_limit_says_so_within_the_meter(visitor: Visitor, client: Client) -> None:
+    """A meter has no value above its end (WAI-ARIA 1.2, 6.6): what came since the last request may not fit."""
+    lines = "\n".join(json.dumps(said) for said in history(30))
+    client.http.post("/tidemark/conversations/import?model=small", content=lines, headers=client.headers())
+    text = visitor.get(LIST).text
+    assert re.search(r'aria-valuetext="over 100 %[^"]*" aria-valuenow="100" data-level="critical"', text)
+    assert "<span>over 100 %" in text
 
 
 def test_the_history_is_summarized_by_a_button(visitor: Visitor, client: Client) -> None:
@@ -205,7 +226,11 @@ def test_what_people_and_models_write_is_only_ever_text(visitor: Visitor, client
 
 def test_calls_results_and_images_are_folded_and_named(visitor: Visitor, client: Client) -> None:
     """No image is loaded."""
-    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "tide"}'}}
+    call = {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "look", "arguments": '{"at": "tide", "of": "Husum, Dagebüll, Wyk and Wittdün on Amrum"}'},
+    }
     image = {"type": "image_url", "image_url": {"url": "https://pictures.example/tide.png"}}
     talk: list[Said] = [
         {"role": "user", "content": [{"type": "text", "text": "See this."}, image]},
@@ -213,7 +238,7 @@ def test_calls_results_and_images_are_folded_and_named(visitor: Visitor, client:
         {"role": "tool", "tool_call_id": "c1", "content": "High water at seven."},
     ]
     text = visitor.get(address(client, talk)).text
-    assert "look(" in text
+    assert re.search(r"<summary>look\([^<]*…</summary>", text), "a title that is cut says so"
     assert "image url," in text
     assert "Result of a tool" in text
     assert '<img src="https' not in text
@@ -271,7 +296,7 @@ def test_a_page_of_very_long_messages_ends_earlier() -> None:
     messages = [StoredMessage(place, "", b"", 1, 0.0) for place in (1, 2, 3)]
     entries = tuple(MessageEntry(message, "in_context", bytes(MESSAGES_BYTES // 2)) for message in messages)
     record = StoredConversation("0" * 48, "", "small", 3, 3, 0, 1, 0.0, 0.0)
-    page = ConversationPage(record, 0, UsageTotal(0, 0, 0), entries, None)
+    page = HistoryPage(record, 0, entries, None)
     assert within_bytes(page) == (entries[:2], cursor_of(3))
     assert within_bytes(replace(page, messages=entries[:2])) == (entries[:2], None)
     huge = MessageEntry(messages[0], "in_context", bytes(2 * MESSAGES_BYTES))

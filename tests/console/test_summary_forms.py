@@ -101,6 +101,42 @@ def test_a_preview_stands_beside_the_summary_in_use_and_can_be_used(
     assert SECOND in sent_summary(console, client, messages)
 
 
+def compared_with(page: str, side: str) -> list[str]:
+    """What a field of "Compare" offers."""
+    field = re.search(rf'<select id="{side}".*?</select>', page, re.DOTALL)
+    return re.findall(r'value="([^"]+)"', field[0]) if field else []
+
+
+def test_earlier_texts_of_a_summary_are_shown_and_compared(console: Console, address: str) -> None:
+    """Those that a person replaced, too; the one in use is marked as edited."""
+    visitor = console.visitor()
+    edit = f"{address}/summaries/edit"
+    version = hidden(visitor.get(edit).text, "version")
+    assert visitor.send(f"{address}/summaries", edit, text=EDITED, version=version).status_code == 303
+    page = visitor.get(address).text
+    assert "1 earlier summary<" in page
+    assert re.search(r'aria-label="Earlier version of the summary of \d+ messages"', page)
+    assert page.index("Earlier version") < page.index(FIRST) < page.index("edited by a person")
+    left, right = (compared_with(page, side) for side in ("left", "right"))
+    assert left == right
+    assert len(set(left)) == 2
+    both = visitor.get(f"{address}?left={left[0]}&right={right[1]}").text
+    section = both[both.index('aria-label="Compared summaries"') :].partition("</section>")[0]
+    assert (section.count("<article"), FIRST in section, "Written by a person" in section) == (2, True, True)
+
+
+@pytest.mark.parametrize("query", ["left=x&right=y", "left=x", "right=", "left={0}&right={0}"])
+def test_a_comparison_of_nonsense_says_what_to_do(console: Console, address: str, query: str) -> None:
+    """And shows the conversation, from which two summaries can be chosen."""
+    visitor = console.visitor()
+    edit = f"{address}/summaries/edit"
+    answer = visitor.get(f"{address}?{query.format(hidden(visitor.get(edit).text, 'version'))}")
+    assert answer.status_code == 400
+    assert re.search(r'role="alert"[^>]*>Th[^<]*Choose', answer.text)
+    assert "Regenerate summary" in answer.text
+    assert "Compared summaries" not in answer.text
+
+
 def test_an_edited_summary_is_used_from_the_next_request_on(
     console: Console, client: Client, messages: list[Said], address: str
 ) -> None:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
+import pty
+import re
+import subprocess
+import sys
 
 import pytest
 
@@ -150,3 +156,67 @@ def test_without_a_terminal_only_lines_are_printed(capsys: pytest.CaptureFixture
         out.say(turn_line(ANSWERED, out.columns))
     assert isinstance(out, PlainScreen)
     assert capsys.readouterr().out == turn_line(ANSWERED, 120) + "\n"
+
+
+SHOWN = """
+from proxy.demo.screen import Water, screen
+with screen() as out:
+    out.say("heading")
+    for number in range(3):
+        out.gauge(100 * number, Water(2048, 450, 1000), title=f"direct {number}/40")
+        out.listen("Her name is " * number)
+        out.say(f"line {number}")
+"""
+LINES = ["heading", "line 0", "line 1", "line 2"]
+
+
+def shown_to(*, output_too: bool, term: str = "xterm-256color") -> tuple[str, str]:
+    """What goes into a pipe at standard output, and what to a terminal at standard error, or at both."""
+    master, slave = pty.openpty()
+    environ = {**os.environ, "TERM": term, "COLUMNS": "100"}
+    output = slave if output_too else subprocess.PIPE
+    command = [sys.executable, "-c", SHOWN]
+    done = subprocess.run(command, stdout=output, stderr=slave, env=environ, timeout=60, check=True)
+    os.close(slave)
+    written = b""
+    with contextlib.suppress(OSError):  # Linux: the other end is closed
+        while piece := os.read(master, 65_536):
+            written += piece
+    os.close(master)
+    return (done.stdout or b"").decode(), written.decode()
+
+
+def remaining(written: str) -> list[str]:
+    """The lines that a terminal shows at the end; it knows the few sequences that erase lines."""
+    lines, row = [""], 0
+    for piece in re.findall(r"\x1b\[[?\d;]*\w|[\r\n]|[^\x1b\r\n]+", written):
+        if piece == "\n":
+            row += 1
+            lines += [""] * (row + 1 - len(lines))
+        elif piece == "\x1b[1A":
+            row -= 1
+        elif piece == "\x1b[2K":
+            lines[row] = ""
+        elif piece != "\r" and not piece.startswith("\x1b"):
+            lines[row] += piece
+    return [line for line in lines if line]
+
+
+def test_the_bar_belongs_to_standard_error() -> None:
+    """Standard output is the lines alone, so that a pipe gets them."""
+    output, terminal = shown_to(output_too=False)
+    assert output.splitlines() == LINES
+    assert "direct 2/40" in terminal
+    assert remaining(terminal) == []
+
+
+def test_on_one_terminal_the_bar_erases_no_line() -> None:
+    """It stands beneath the lines, and is gone at the end."""
+    _, terminal = shown_to(output_too=True)
+    assert "direct 2/40" in terminal
+    assert remaining(terminal) == LINES
+
+
+def test_a_dumb_terminal_gets_lines_only() -> None:
+    """It cannot redraw one."""
+    assert shown_to(output_too=True, term="dumb")[1].splitlines() == LINES

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import ssl
 import subprocess
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from tests.docs.pages import ROOT
 from tests.pipeline.conftest import SECRET, litellm, store_url
 from tests.server.connections.served import Served, wait_until
 from tests.support.clusters import free_ports
+from tests.support.nginx import write_site
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import Serving
 
@@ -65,19 +65,8 @@ class Site:
 
 
 def _nginx(folder: Path, behind: str, port: int) -> tuple[list[str], str]:
-    certificate, key = folder / "certificate.pem", folder / "key.pem"
-    making = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={NAME}"]
-    subprocess.run([*making, "-keyout", key, "-out", certificate], check=True, capture_output=True)
-    site = (ROOT / "deploy/nginx.conf").read_text(encoding="utf-8")
-    site = re.sub(r"(ssl_certificate) .*;", rf"\1 {certificate};", site)
-    site = re.sub(r"(ssl_certificate_key) .*;", rf"\1 {key};", site)
-    site = site.replace("127.0.0.1:8787", behind).replace("listen 443", f"listen 127.0.0.1:{port}")
-    (folder / "site.conf").write_text(site)
-    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    temporary = "".join(f"{kind}_temp_path {folder}/{kind};" for kind in kinds)
-    main = f"daemon off; master_process off; pid {folder}/pid; error_log stderr; events {{}}"
-    (folder / "nginx.conf").write_text(f"{main} http {{ access_log off; {temporary} include {folder}/site.conf; }}")
-    return [find("nginx"), "-e", "stderr", "-c", str(folder / "nginx.conf")], f"https://127.0.0.1:{port}"
+    path = write_site(folder, [behind], port, name=NAME)
+    return [find("nginx"), "-e", "stderr", "-c", str(path)], f"https://127.0.0.1:{port}"
 
 
 def _caddy(folder: Path, behind: str, port: int) -> tuple[list[str], str]:

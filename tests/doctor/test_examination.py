@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
 from proxy.doctor.examination import examine
 from proxy.doctor.findings import Finding, is_usable
 from proxy.store.embedded.server import EmbeddedValkey
+from tests.support.clusters import free_ports
 from tests.support.scripted import Answer, Received, ScriptedUpstream, Turn, refuses, says, tells, whole
 from tests.support.serving import Serving
 
@@ -166,12 +168,20 @@ def test_a_store_that_takes_no_writes_is_an_error(examined: Examine, tmp_path: P
 
 def test_a_cluster_that_does_not_serve_a_slot_is_an_error(examined: Examine, tmp_path: Path) -> None:
     """A cluster of one server that has no slot yet."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with EmbeddedValkey(tmp_path / "bare", options=["--port", str(port), "--cluster-enabled", "yes"]):
+    port, bus = free_ports(2)
+    options = ["--port", str(port), "--cluster-enabled", "yes", "--cluster-port", str(bus)]
+    with EmbeddedValkey(tmp_path / "bare", options=options):
         findings = examined(more=f'store: {{url: "redis://127.0.0.1:{port}/0"}}\n', offline=True)
     assert "every slot" in detail(findings, "store")
+    assert "error" in statuses(findings, "store")
+
+
+def test_a_store_of_a_newer_schema_is_an_error(examined: Examine, tmp_path: Path) -> None:
+    """A newer version wrote it: this one would leave it alone, and the mend is an upgrade."""
+    with EmbeddedValkey(tmp_path / "newer") as store, redis.Redis.from_url(store.url) as admin:
+        admin.set("tm:schema", 2)
+        findings = examined(more=f'store: {{url: "{store.url}"}}\n', offline=True)
+    assert "its schema is 2" in detail(findings, "store")
     assert "error" in statuses(findings, "store")
 
 

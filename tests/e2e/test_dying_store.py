@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 from functools import partial
+from typing import Any
 
 import httpx
 import pytest
+import redis
 
 from tests.e2e.test_command import WAIT_SECONDS, Machine, Tidemark, all_gone, command_of, descendants, machine
 from tests.pipeline.talk import assistant, user
@@ -28,6 +30,16 @@ def all_ended(tidemark: Tidemark, pids: list[int]) -> bool:
     return not set(pids) & set(valkeys(tidemark))
 
 
+def has_written(machine: Machine) -> bool:
+    """Whether all that the store has acknowledged is in its file.
+
+    Valkey writes before it answers; while an earlier write is on its way to the disk, up to two seconds later.
+    """
+    with redis.Redis(unix_socket_path=str(machine.folder / "data/store/valkey.sock")) as store:
+        facts: Any = store.info("persistence")
+    return bool(facts["aof_buffer_length"] == facts["aof_pending_bio_fsync"] == 0)
+
+
 def ask(tidemark: Tidemark, text: str) -> httpx.Response:
     """One turn of stored history."""
     headers = {"authorization": f"Bearer {tidemark.key}"}
@@ -44,6 +56,7 @@ def test_a_killed_store_is_started_again_with_its_data(machine: Machine, workers
     tidemark = machine.small("--workers", workers)
     wait_until(lambda: tidemark.get("/health/readiness").json()["store"] == "ok", WAIT_SECONDS)
     assert ask(tidemark, "My name is Ada.").status_code == 200
+    wait_until(lambda: has_written(machine), WAIT_SECONDS)
     (first,) = valkeys(tidemark)
     os.kill(first, signal.SIGKILL)
     said = [user("Another talk.")]

@@ -284,6 +284,6 @@ def test_of_several_workers_and_servers_one_delivers(machine: Machine, environ: 
     wait_until(
         lambda: 'tidemark_flush_queue_length{consumer="daily"} 0.0' in tidemark.get("/metrics").text, WAIT_SECONDS
     )
+    assert tidemark.end() == 0
     delivered = [line for line in tidemark.lines if line["event"] == "flush.delivered"]
     assert len(delivered) == len(keys)
-    assert tidemark.end() == 0

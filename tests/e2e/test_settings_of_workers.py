@@ -64,3 +64,21 @@ def test_a_saved_threshold_reaches_all_workers_of_one_command(machine: Machine) 
         return '"threshold":0.77' in tidemark.get("/tidemark/models/openai:scripted").text.replace(" ", "")
 
     wait_until(lambda: all(shows_it() for _ in range(20)), WAIT_SECONDS)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_each_value_is_shown_with_its_source(machine: Machine, workers: str) -> None:
+    """The command line's, even where it is the file's or the default; what ``serve`` made itself is no setting."""
+    tidemark = machine.serve("--config", str(machine.config()), "--host", "127.0.0.1", "--workers", workers)
+    shown = {row[0]: row for row in rows(tidemark.get(SETTINGS).text)}
+    assert shown["server.host"] == ["server.host", "127.0.0.1", "command line"]
+    assert shown["server.workers"] == ["server.workers", workers, "command line"]
+    assert shown["store.url"] == ["store.url", "embedded", "default"]
+    assert "TIDEMARK_SECRET" not in shown
+
+
+def rows(page: str) -> list[list[str]]:
+    """The cells of the table's rows, as text."""
+    found = re.findall(r"<tr[^>]*>(.*?)</tr>", page, re.DOTALL)
+    cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in found]
+    return [[re.sub(r"<[^>]*>", "", cell).strip() for cell in row] for row in cells if row]

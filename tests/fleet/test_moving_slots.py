@@ -13,17 +13,18 @@ from proxy.core.conversation.prefix import chain_of, split_id
 from proxy.core.errors import StoreUnavailable
 from proxy.store import keys
 from proxy.store.conversations import RedisStore
-from tests.fleet.conftest import open_store
+from tests.fleet.conftest import open_patient_store, open_store
 from tests.store.turns import Client, assistant, dialogue, raws, summary_of, turn_of, user
 from tests.support.clusters import Cluster, Valkey
+from tests.support.rights import LOGIN
 
 pytestmark = pytest.mark.fleet
 
 
 @pytest.fixture(params=["own", "library"])
 async def store(request: pytest.FixtureRequest, cluster: Cluster, anyio_backend: str) -> AsyncIterator[RedisStore]:
-    """A store over Tidemark's own connections, and over redis-py's."""
-    opened = open_store(cluster.url(cluster.nodes[0]), library=request.param == "library")
+    """A store over Tidemark's own connections, and over redis-py's; both are patient."""
+    opened = open_patient_store(cluster.url(cluster.nodes[0]), library=request.param == "library")
     yield opened
     await opened.close()
 
@@ -121,7 +122,7 @@ async def test_a_slot_whose_rest_cannot_be_moved_refuses_its_conversations_and_n
     """A user without the right to move keys: no answer from a part, no outage, and all is back in the end."""
     for node in cluster.nodes:
         node.say("ACL", "SETUSER", "proxy", "on", ">pw", "~*", "&*", "+@all", "-migrate")
-    store = open_store(cluster.url(cluster.nodes[0]).replace("//", "//proxy:pw@"))
+    store = open_store(cluster.url(cluster.nodes[0]).replace(LOGIN, "proxy:pw@"))
     client, said = Client(store, uuid.uuid4().hex), dialogue(9)
     conversation = await client.send(said, assistant("reply"))
     move = Move(cluster, split_id(conversation)[0])

@@ -21,6 +21,7 @@ from proxy.store.conversations import RedisStore
 from tests.fleet.conftest import open_store
 from tests.store.turns import Client, assistant, dialogue, raws
 from tests.support.clusters import WAIT_SECONDS, Watched, until
+from tests.support.rights import documented_rights, sentinel_rights
 
 pytestmark = pytest.mark.fleet
 CLIENTS = pytest.mark.parametrize("library", [False, True], ids=["own", "library"])
@@ -29,10 +30,13 @@ SAID = [*dialogue(3), assistant("reply")]
 
 @pytest.fixture
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    """A primary, a replica and three Sentinels."""
+    """A primary, a replica and three Sentinels, whose users have the documented rights and no others."""
     running = Watched(tmp_path_factory.mktemp("watched"))
+    running.admit(documented_rights("sentinel"), sentinel_rights())
     yield running
+    refused = running.refusals()
     running.end()
+    assert refused == []
 
 
 async def stored(client: Client) -> str:

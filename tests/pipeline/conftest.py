@@ -79,6 +79,8 @@ class Bench:
     stack: ExitStack
     servers: list[Serving]
     """Each Tidemark that was started."""
+    warnings: list[str]
+    """What they warned of."""
 
     def settle(self) -> None:
         """Wait until no Tidemark does anything any more: nothing is asked, prepared or stored."""
@@ -96,6 +98,7 @@ def benched(store_url: str, folder: Path) -> Iterator[Bench]:
     """A bench whose configuration lies in ``folder``; everything is stopped at the end."""
     upstream = ScriptedUpstream()
     servers: list[Serving] = []
+    warnings: list[str] = []
     with ExitStack() as stack:
         served = stack.enter_context(Serving(upstream))
 
@@ -118,7 +121,7 @@ def benched(store_url: str, folder: Path) -> Iterator[Bench]:
                 settings,
                 store_url=store,
                 secret=SECRET,
-                warn=lambda _: None,
+                warn=warnings.append,
                 codec=codec,
                 dialects={**build_dialects(), **(dialects or {})},
             )
@@ -129,7 +132,7 @@ def benched(store_url: str, folder: Path) -> Iterator[Bench]:
             servers.append(server)
             return server.url
 
-        yield Bench(upstream, served.url, start, stack, servers)
+        yield Bench(upstream, served.url, start, stack, servers, warnings)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -43,9 +44,9 @@ def start(bench: Bench, store_url: str, tmp_path: Path) -> Iterator[Start]:
 
 
 def talk(size: int) -> bytes:
-    """A conversation of so many bytes, as lines."""
+    """A conversation of so many bytes, as lines; compression takes a quarter of it away."""
     said = [
-        {"role": "user", "content": f"{uuid.uuid4()} {'word ' * (size // 5)}"},
+        {"role": "user", "content": f"{uuid.uuid4()} {secrets.token_urlsafe(size * 3 // 4)}"},
         {"role": "assistant", "content": "Yes."},
     ]
     return b"".join(json.dumps(one).encode() + b"\n" for one in said)

@@ -17,8 +17,15 @@ from tests.pipeline.talk import Said, assistant, history, long, user
 from tests.support.scripted import Received, says
 
 FACT = "The archive's door opens with the code 7731-QX."
+OTHER_FACTS = (
+    "My sister Ingrid moved to Lisbon on 14 March 2021 and bought a kiln for 1,870 euros.",
+    "Doctor Okafor told me on 3 May 2022 never to eat peanuts, kiwis or plums again.",
+    "On 9 October 2023 Tomasz paid 640 euros to Halvorsen for the loom from Tallinn.",
+)
+"""They fill a small summary, so that it lacks the fact."""
 QUESTION = user("Which code opens the door of the archive?")
-RECALL = ", recall: {max_tokens: 150}"
+RECALL = ", max_summary_tokens: 64, recall: {max_tokens: 150}"
+"""The summary is too small for the fact: what stands in it is not recalled."""
 SMALL = "small"
 
 
@@ -32,7 +39,8 @@ def recalling(bench: Bench, request: pytest.FixtureRequest) -> Client:
 def talk_with_fact(turns: int = 18) -> list[Said]:
     """A talk that needs a summary, with a fact near its beginning."""
     said = history(turns)
-    return [*said[:4], user(FACT), assistant("I will remember the door."), *said[4:]]
+    others = [one for text in OTHER_FACTS for one in (user(text), assistant("I see."))]
+    return [*said[:4], user(FACT), assistant("I will remember the door."), *said[4:6], *others, *said[6:]]
 
 
 def texts(request: Received) -> list[str]:
@@ -57,6 +65,37 @@ def test_an_original_comes_back_for_the_question_about_it(bench: Bench, recallin
     assert text.endswith(f"{CLOSING}\n{QUESTION['content']}")
     assert 50 < int(got.headers["x-tidemark-recalled-tokens"]) <= 150
     assert int(got.headers["x-tidemark-tokens-after"]) <= int(got.headers["x-tidemark-limit"])
+
+
+def test_a_message_about_nothing_earlier_goes_out_as_it_came(bench: Bench, recalling: Client) -> None:
+    """A new subject: the provider's cache has all of the turn afterwards, as without recall."""
+    said = [*talk_with_fact(), user("Thanks! Now write a haiku about rain.")]
+    got = recalling.chat(said)
+    assert got.headers["x-tidemark-action"] == "compacted"
+    assert got.headers["x-tidemark-recalled-tokens"] == "0"
+    assert bench.upstream.last.messages[-1] == said[-1]
+
+
+def test_what_the_summary_tells_is_not_recalled(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """A summary that has the fact answers the question itself."""
+    client = bench.client(request.node.nodeid, more=", recall: {max_tokens: 150}")
+    client.chat([*talk_with_fact(), QUESTION])
+    assert "7731-QX" in texts(bench.upstream.last)[0]
+    assert bench.upstream.last.messages[-1] == QUESTION
+
+
+def test_a_continued_response_recalls(bench: Bench, recalling: Client) -> None:
+    """``previous_response_id``: the client sends the question alone; the originals are those that are stored."""
+    bench.upstream.script = says(long(999))
+    earlier: dict[str, Any] = {}
+    for question in [*talk_with_fact(20)[::2], QUESTION]:
+        body = {"model": SMALL, "input": question["content"], "max_output_tokens": 100, **earlier}
+        got = recalling.http.post("/v1/responses", json=body, headers=recalling.headers())
+        assert got.status_code == 200, got.text
+        earlier = {"previous_response_id": got.json()["id"]}
+    text = newest_text(bench.upstream.last)
+    assert f"<<<user\n{FACT}\n>>>" in text
+    assert text.endswith(f"{CLOSING}\n{QUESTION['content']}")
 
 
 def test_the_tokens_after_are_those_of_what_is_forwarded(bench: Bench, recalling: Client) -> None:

@@ -15,6 +15,7 @@ from proxy.config import load
 from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import SECRET, Bench, Client, benched
 from tests.pipeline.talk import history, user
+from tests.support.scripted import error, says
 from tests.support.serving import NO_TLS, Serving
 
 MEMBERS = {
@@ -25,6 +26,7 @@ MEMBERS = {
     "tokens_saved",
     "compactions",
     "summarizer_failures",
+    "shed",
     "cached_tokens",
     "overhead_seconds",
     "series",
@@ -117,3 +119,19 @@ def test_a_store_that_is_away_is_named(bench: Bench) -> None:
     answer = client.http.get("/tidemark/stats")
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store_unavailable")
     assert answer.headers["retry-after"]
+
+
+def test_a_compaction_by_hand_is_in_the_figures_and_no_request(own: Bench) -> None:
+    """Made or failed, it is counted beside those of requests."""
+    client = own.client("by hand", strategy="llm")
+    own.upstream.script = says("The summary tells of points and of what was said about them.")
+    answer = client.chat(history(12))
+    place = f"/tidemark/conversations/{answer.headers['x-tidemark-conversation']}/summarize"
+    before = settled(own, client)
+    made = client.http.post(place, headers=client.headers(), json={"retention_tokens": 0})
+    assert made.headers["x-tidemark-action"] == "forced", made.text
+    own.upstream.script = lambda _: error(500, "No.")
+    assert client.http.post(place, headers=client.headers(), json={"regenerate": True}).status_code == 503
+    after = settled(own, client)
+    assert after["compactions"] == {"compacted": 0, "forced": 1, "failed": 1}
+    assert after["requests"] == before["requests"] == 1

@@ -85,6 +85,24 @@ def test_a_store_that_refuses_to_write_is_degraded_until_it_writes(
     assert store_header(client, "And now?") == "ok"
 
 
+def test_a_store_of_a_newer_schema_is_left_alone_while_requests_flow(client: Client, server: EmbeddedValkey) -> None:
+    """A newer version came meanwhile and was taken back: within a second nothing is written, later all goes on."""
+    assert store_header(client) == "ok"
+    with redis.Redis.from_url(server.url) as admin:
+        admin.set("tm:schema", 2)
+        wait_until(lambda: store_header(client) == "degraded")
+        before = {name for name in admin.scan_iter() if name != b"tm:probe"}
+        assert store_header(client, "Another.") == "degraded"
+        assert "newer version" in readiness(client)["detail"]
+        refused = client.chat([user("Stored?")], **STORED)
+        assert refused.status_code == 503
+        assert "newer version" in refused.json()["error"]["message"]
+        assert {name for name in admin.scan_iter() if name != b"tm:probe"} == before
+        admin.set("tm:schema", 1)
+    wait_until(lambda: store_header(client, "And now?") == "ok")
+    assert readiness(client) == {"status": "ready", "store": "ok"}
+
+
 def test_a_refusal_is_forgotten_without_a_request(client: Client, server: EmbeddedValkey) -> None:
     """The first request after it is told the truth: the store was probed meanwhile."""
     with redis.Redis.from_url(server.url) as admin:

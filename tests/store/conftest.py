@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import socket
+import os
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 
 from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
+from proxy.store.embedded import server as embedded
 from proxy.store.embedded.server import EmbeddedValkey
 from tests.store.turns import Client
+from tests.support.clusters import SLOTS, free_ports
+from tests.support.rights import LOGIN, documented_rights, make_user, refusals
 
 DAY_SECONDS = 86_400.0
+if "STORE_SERVER" in os.environ:  # make test-servers
+    vars(embedded)["get_binary_path"] = lambda: Path(os.environ["STORE_SERVER"])
 
 
 @pytest.fixture(scope="session")
@@ -27,33 +33,49 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedValkey]:
     """The embedded server, one for all tests; tenants keep them apart."""
-    with EmbeddedValkey(tmp_path_factory.mktemp("store")) as running:
+    with EmbeddedValkey(tmp_path_factory.mktemp("store")) as running, redis.Redis.from_url(running.url) as admin:
+        make_user(admin, documented_rights())
         yield running
+        assert refusals(admin) == []
+
+
+def is_older(url: str, version: tuple[int, ...]) -> bool:
+    """Whether a server is of an earlier version of Redis."""
+    with redis.Redis.from_url(url.replace("redis+cluster", "redis")) as asked:
+        return tuple(map(int, asked.info("server")["redis_version"].split("."))) < version
+
+
+def keys_of(url: str, pattern: str) -> list[bytes]:
+    """The names of keys, which only an administrator may list."""
+    with redis.Redis.from_url(url.replace("redis+cluster", "redis").replace(LOGIN, "")) as admin:
+        names: Any = admin.keys(pattern)
+        return list(names)
+
+
+def cluster_ports() -> tuple[int, list[str]]:
+    """A free port, and the option for a free one of the cluster's bus.
+
+    Servers before 7 have no such option: their bus is at a port 10,000 higher.
+    """
+    if "STORE_SERVER" not in os.environ:
+        port, bus = free_ports(2)
+        return port, ["--cluster-port", str(bus)]
+    return next(port for port in free_ports(100) if port < 55_000), []
 
 
 @pytest.fixture(scope="session")
 def cluster_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A cluster of one node: it refuses every script and pipeline that reaches into two slots."""
-    with socket.socket() as probe, socket.socket() as bus:
-        probe.bind(("127.0.0.1", 0))
-        bus.bind(("127.0.0.1", 0))
-        port, bus_port = probe.getsockname()[1], bus.getsockname()[1]
-    options = [
-        "--port",
-        str(port),
-        "--cluster-port",
-        str(bus_port),
-        "--bind",
-        "127.0.0.1",
-        "--cluster-enabled",
-        "yes",
-    ]
-    with EmbeddedValkey(tmp_path_factory.mktemp("cluster"), options=options) as running:
-        with redis.Redis.from_url(running.url) as node:
-            node.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-            while b"cluster_state:ok" not in node.execute_command("CLUSTER", "INFO"):
-                pass
-        yield f"redis+cluster://127.0.0.1:{port}"
+    port, bus = cluster_ports()
+    options = ["--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes", *bus]
+    folder = tmp_path_factory.mktemp("cluster")
+    with EmbeddedValkey(folder, options=options) as running, redis.Redis.from_url(running.url) as node:
+        node.execute_command("CLUSTER", "ADDSLOTS", *range(SLOTS))
+        while b"cluster_state:ok" not in node.execute_command("CLUSTER", "INFO"):
+            pass
+        make_user(node, documented_rights())
+        yield f"redis+cluster://{LOGIN}127.0.0.1:{port}"
+        assert refusals(node) == []
 
 
 @pytest.fixture(params=["single", "cluster"])
@@ -63,7 +85,7 @@ def url(request: pytest.FixtureRequest) -> str:
         clustered: str = request.getfixturevalue("cluster_url")
         return clustered
     single: EmbeddedValkey = request.getfixturevalue("server")
-    return single.url
+    return single.url.replace("unix://", f"unix://{LOGIN}")
 
 
 @pytest.fixture

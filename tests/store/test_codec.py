@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from proxy.core.conversation.prefix import chain_of
@@ -38,6 +39,24 @@ def test_everything_is_read_as_it_was_written(codec: Codec) -> None:
     assert codec.unpack_turn(codec.pack_turn(turn, 2, [])).first == 3
     assert codec.unpack_json(codec.pack_json({"a": 1})) == {"a": 1}
     assert [codec.open_text(codec.seal_text(text)) for text in ("", "näme")] == ["", "näme"]
+
+
+@pytest.mark.parametrize(("asked", "stored"), [(0, 0), (4096, 4096), (10**30, 2**53)])
+def test_a_turn_has_the_longest_reply_that_was_asked_for(asked: int, stored: int) -> None:
+    """However large the number is that a client names."""
+    turn = replace(turn_of("ab", dialogue(4)), max_output_tokens=asked)
+    read = CODEC.unpack_turn(CODEC.pack_turn(turn, 0, []))
+    assert (read.max_output_tokens, read.beyond) == (stored, 0)
+
+
+def test_turns_are_read_across_versions() -> None:
+    """One of before has no longest reply; what a newer version adds at the end is left out."""
+    packed = CODEC.pack_turn(turn_of("ab", dialogue(4), created_at=1.0), 2, [])
+    head, fields = packed[:17], msgspec.msgpack.decode(packed[17:])
+    older = CODEC.unpack_turn(head + msgspec.msgpack.encode(fields[:11]))
+    newer = CODEC.unpack_turn(head + msgspec.msgpack.encode([*fields, "more"]))
+    assert older == newer == CODEC.unpack_turn(packed)
+    assert older.max_output_tokens == 0
 
 
 def test_a_codec_with_a_cipher_reads_nothing_that_was_not_sealed() -> None:

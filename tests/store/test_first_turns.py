@@ -164,5 +164,6 @@ async def test_a_first_turn_is_few_commands(alone: RedisStore, admin: redis.Redi
     await client.send([user("hello")], assistant("hi"))
     counts = {name.removeprefix("cmdstat_"): told["calls"] for name, told in admin.info("commandstats").items()}
     assert counts.pop("evalsha") == 2
-    counts.pop("config|resetstat", None)
+    for name in ("config|resetstat", "config"):  # as Redis 6.2 calls it
+        counts.pop(name, None)
     assert sum(counts.values()) <= 12

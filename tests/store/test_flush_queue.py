@@ -12,6 +12,8 @@ from proxy.core.ports import FlushEntry
 from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.flush_queue import PAGE, QueueBounds, RedisFlushQueue
+from tests.store.conftest import is_older
+from tests.support.rights import USER
 from tests.support.sealing import TAG, XorCipher
 
 ROOMY = QueueBounds(1000, 10**9)
@@ -23,8 +25,10 @@ def entry(number: int, conversation: str = "c" * 48, size: int = 20) -> FlushEnt
 
 
 def allow(admin: redis.Redis, command: str) -> None:
-    """Let everybody send a command (``+xadd``), or nobody."""
-    admin.execute_command("ACL", "SETUSER", "default", command)  # type: ignore[no-untyped-call]
+    """Let everybody send a command (``+xadd``), or nobody; what was refused is not counted."""
+    for name in ("default", USER):
+        admin.execute_command("ACL", "SETUSER", name, command)  # type: ignore[no-untyped-call]
+    admin.acl_log_reset()
 
 
 def keys_of(entries: list[FlushEntry]) -> list[int]:
@@ -134,18 +138,19 @@ async def test_the_queue_is_bounded_in_bytes_too(store: RedisStore, queue: Redis
     assert keys_of([one async for one in tight.since("-")]) == [9]
 
 
-async def test_the_state_tells_what_waits_and_since_when(queue: RedisFlushQueue) -> None:
-    """Waiting, pending, taken; the age is that of the oldest that was not taken."""
+async def test_the_state_tells_what_waits_and_since_when(queue: RedisFlushQueue, url: str) -> None:
+    """Waiting, pending, taken; the age is the oldest's. Redis 6.2 does not count what waits."""
+    one_waits = -1 if is_older(url, (7,)) else 1
     assert (await queue.state()).consumers == []
     await queue.add(entry(1))
     await queue.add(entry(2))
     (given,) = await queue.read("a", "one", 1)
     (one,) = (await queue.state()).consumers
-    assert (one.waiting, one.pending) == (1, 1)
+    assert (one.waiting, one.pending) == (one_waits, 1)
     oldest = one.oldest_at
     await queue.done("a", given)
     (one,) = (await queue.state()).consumers
-    assert (one.waiting, one.pending, one.delivered) == (1, 0, 1)
+    assert (one.waiting, one.pending, one.delivered) == (one_waits, 0, 1)
     assert oldest is not None
     assert one.oldest_at is not None
     assert one.oldest_at >= oldest

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 
 from proxy.core.errors import StoreUnavailable
+from proxy.store import keys
+from proxy.store.conversations import RedisStore
 from proxy.store.listing import SOON_SECONDS, Listing, Used
+from tests.store.conftest import keys_of
 
 
 class Asked:
@@ -80,3 +84,19 @@ async def test_a_name_leads_to_what_was_used_last_by_it() -> None:
     listing.note(used("old", "mine"))
     await listing.aclose()
     assert asked.led == ["old", "new", "old"]
+
+
+async def test_a_list_that_was_emptied_gets_its_lifetime_again(store: RedisStore, url: str) -> None:
+    """Whoever emptied it: a list without a lifetime would stay for ever."""
+    owner = uuid.uuid4().hex
+    index, listing, other = keys.owner_index(owner), Listing(store.ask, 3600), Listing(store.ask, 3600)
+    for name in ("a" * 48, "b" * 48):
+        while not keys_of(url, index):  # a busy store may not take the first write
+            listing.note(Used(owner, name, "", "1.0", 3600))
+            await listing.settle()
+        if name[0] == "a":
+            await other.drop(owner, name, "")
+            assert keys_of(url, index) == []
+    await listing.aclose()
+    await other.aclose()
+    assert 3500 < await store.ask("TTL", index) <= 3600

@@ -18,6 +18,7 @@ from proxy.store import keys
 from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
+from tests.store.conftest import keys_of
 from tests.store.turns import (
     Client,
     assistant,
@@ -329,24 +330,24 @@ async def test_a_summary_before_the_changed_answer_stays_in_use(client: Client) 
     assert await client.store.summaries(conversation, standing=True) == [summary]
 
 
-async def test_nothing_is_left_of_a_forgotten_conversation(client: Client) -> None:
+async def test_nothing_is_left_of_a_forgotten_conversation(client: Client, url: str) -> None:
     """Neither the client's wording nor the original."""
     conversation = await client.go_on([user("a")], answer(1))
     await client.go_on([user("a"), echo(1), user("b")], answer(2))
     assert await client.store.forget(conversation, client.tenant, "", 1.0)
     family, own = split_id(conversation)
     assert await client.store.originals(conversation) == {}
-    left = await client.store.ask("KEYS", f"{keys.family_prefix(family)}:*")
+    left = keys_of(url, f"{keys.family_prefix(family)}:*")
     assert left == [f"{keys.family_prefix(family)}:x:{own}".encode()]
 
 
-async def test_every_key_expires(client: Client) -> None:
+async def test_every_key_expires(client: Client, url: str) -> None:
     """The originals, too, and what leads to forks."""
     conversation = await client.go_on([user("a"), answer(1), user("b")], answer(2))
     await client.go_on([user("a"), answer(1), user("b2")], answer(3))
     await client.go_on([user("a"), echo(1), user("b"), echo(2), user("c")], answer(4))
     family, _ = split_id(conversation)
-    for key in await client.store.ask("KEYS", f"{keys.family_prefix(family)}:*"):
+    for key in keys_of(url, f"{keys.family_prefix(family)}:*"):
         assert await client.store.ask("TTL", key) > 0, key
 
 

@@ -19,7 +19,8 @@ from proxy.store.usage import A_DAY_SECONDS, MEGABYTE, TURN_BYTES, UNPROVEN_BYTE
 from tests.store.turns import assistant, turn_of, user
 
 Open = Callable[[], RedisStore]
-TEXT = "x" * 100_000
+TEXT = "".join(chr(place * 7919 % 20_000 + 0x4E00) for place in range(33_000))
+"""A tenth of a megabyte that cannot be compressed."""
 MOST_BYTES = 2 * MEGABYTE
 _days = itertools.count(10_000)
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from proxy.core.conversation.messages import Message
-from proxy.core.conversation.receipt import receipt_of, render_receipt
 from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
+from proxy.core.receipt import receipt_of, render_receipt
 from proxy.summarizers.receipts import ReceiptWriter, details_of
 
 Talk = Callable[..., tuple[Message, ...]]
@@ -34,6 +34,15 @@ def test_what_the_text_has_is_kept(talk: Talk) -> None:
     assert found["Never touch the production database."] == "kept"
     assert found["OPS-4411"] == found["proxy/core/plan.py"] == found["Grace"] == "kept"
     assert found["2026-12-01"] == "kept"
+
+
+def test_a_label_that_stands_once_belongs_to_each_statement(talk: Talk) -> None:
+    """A statement is whole although its label stands above it."""
+    said = ("CONSTRAINT: Never use port 81.", "Fine.", "CONSTRAINT: The rent is $90 in all.", "Fine.")
+    text = "User: CONSTRAINT:\n Never use port 81.\n The rent is $90 in all."
+    found = survivals(talk(*said), text)
+    assert found[said[0]] == found[said[2]] == "kept"
+    assert survivals(talk(*said), "User: CONSTRAINT:\n Never use port 81.")[said[2]] == "dropped"
 
 
 def test_what_the_text_has_not_is_dropped(talk: Talk) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 import subprocess
@@ -17,6 +18,7 @@ from proxy.core.conversation.messages import Message
 from proxy.core.ports import SummaryTask, TokenCounter
 from proxy.dialects.chat.message import parse_message
 from proxy.summarizers import ExtractiveSummarizer
+from proxy.summarizers.transcript import read_back
 
 MODEL = "gpt-4o"
 Talk = Callable[..., tuple[Message, ...]]
@@ -176,7 +178,55 @@ async def test_the_newest_value_of_the_same_statement_stands(counter: TokenCount
     summary = await summarize(counter, talk(*said, *others), bound)
     assert "$443" not in summary
     assert "$803" in summary
-    assert bound == 60 or all(other in summary for other in others if other not in ("Fine.", "Ok."))
+    remaining = {line.text for line in read_back(summary)}
+    assert bound == 60 or remaining >= {other for other in others if other not in ("Fine.", "Ok.")}
+
+
+@pytest.mark.anyio
+async def test_the_newest_of_labelled_statements_on_one_matter_comes_first(counter: TokenCounter, talk: Talk) -> None:
+    """Other words for the same matter are no proof that the older one is void: it goes first, where one must go."""
+    said = ("GOAL: The migration is in phase 2 of 6.", "Fine.", "FACT: Ana is on call.", "Fine.")
+    messages = talk(*said, "GOAL: Migration progress: phase 4 of 6.", "Fine.", "Thanks!", "Fine.", "Thanks!", "Fine.")
+    small, large = await summarize(counter, messages, 22), await summarize(counter, messages, 200)
+    assert "phase 4 of 6" in small
+    assert "phase 2 of 6" not in small
+    assert {line.text for line in read_back(large)} >= {said[0], said[2], "GOAL: Migration progress: phase 4 of 6."}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mark", ["?", "？", "؟"])
+async def test_an_answer_comes_before_a_like_statement(counter: TokenCounter, talk: Talk, mark: str) -> None:
+    """What somebody asked for will be needed; the marks of other scripts ask, too."""
+    said = ("Hello.", "Ravi cooks lentils.", f"Who cooks the soup{mark}", "Bram cooks onions.", "Hello.", "Hi.")
+    text = await summarize(counter, talk(*said), 7)
+    assert "Bram cooks onions" in text
+    assert "Ravi" not in text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("width", [64, 76, 100_000])
+async def test_encoded_data_takes_no_fact_its_tokens(counter: TokenCounter, talk: Talk, width: int) -> None:
+    """A pasted key or picture has its beginning at most; a digest is an identifier and stays whole."""
+    encoded = base64.b64encode(random.Random(5).randbytes(9000)).decode()
+    pasted = "\n".join(encoded[start : start + width] for start in range(0, len(encoded), width))
+    digest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+    said = (f"The picture is data:{pasted} of Nadja.", "Fine.", f"Its digest is {digest}.", "It shows 3 boats.", "Hi.")
+    text = await summarize(counter, talk(*said), 150)
+    assert digest in text
+    assert "3 boats" in text
+    assert not any(encoded[start : start + 40] in text.partition("\n")[0] for start in range(0, 8000, 20))
+
+
+@pytest.mark.anyio
+async def test_rules_beyond_their_share_come_before_small_talk(counter: TokenCounter, talk: Talk) -> None:
+    """Other facts have tokens of their own, and what says nothing has none."""
+    rules = [f"Never open port {port} on the gateway in hall {port % 7}." for port in range(300, 330)]
+    facts = ["The key lies at Nadja's.", "The alarm code is 5521.", "The Skoda is at 14 Mill Lane."]
+    talked = [text for rule in rules for text in (rule, "It really depends on what you want to do with it in the end.")]
+    text = await summarize(counter, talk(*facts, "Fine.", *talked), 330)
+    assert all(fact.rstrip(".").split()[-1] in text for fact in facts)
+    assert text.count("Never open port") >= 18
+    assert "depends" not in text
 
 
 @pytest.mark.anyio
@@ -187,7 +237,7 @@ async def test_sentences_stay_whole_where_the_configuration_says_so(counter: Tok
     short = await ExtractiveSummarizer(counter).summarize(task)
     whole = await ExtractiveSummarizer(counter).summarize(replace(task, shorten_sentences=False))
     assert "at the pottery fair" not in short.partition("Open request")[0]
-    assert {line.partition(": ")[2] for line in whole.splitlines()} <= set(said)
+    assert {line.text for line in read_back(whole)} <= set(said)
     assert len(short.splitlines()) > len(whole.splitlines())
 
 
@@ -299,6 +349,60 @@ async def test_the_bound_is_always_kept(
     text = await summarize(counter, messages, bound, previous)
     assert counter.count_text(text, MODEL) <= bound
     assert text.strip()
+
+
+PHRASES = st.sampled_from(
+    [
+        "Wow, the red boat is really at pier 7 in Lagos.",
+        "I am not allowed to open the very old gate.",
+        "SAFETY RULE: Never push the branch on a Friday.",
+        "SAFETY RULE: Do not push to main.",
+        "GOAL: We are in phase 2 of 6.",
+        "GOAL: Phase 3 of 6 it is.",
+        "NOTES:",
+        "Who has the key to the shed?",
+        "It is Keiko, and she might be late.",
+        "Run `make the thing` in the a/b folder.",
+        "Wir treffen Ravi am 16. Juli.",
+        "我们七月20日在Porto见面。",
+        "called f(x)",
+        "Go on.",
+    ]
+)
+TALKS = st.lists(
+    st.builds(
+        lambda role, texts: {"role": role, "content": " ".join(texts)},
+        st.sampled_from(["user", "assistant"]),
+        st.lists(PHRASES, min_size=1, max_size=4),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+def stands_in_order(line: str, said: str) -> bool:
+    """Whether all words of a line stand in what was said, in the same order."""
+    rest = iter(said.split())
+    return all(word in rest for word in line.split())
+
+
+@pytest.mark.anyio
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(TALKS, TALKS, st.sampled_from([20, 40, 80, 400]))
+async def test_each_line_is_what_its_speaker_said_in_one_message(
+    counter: TokenCounter, first: list[dict[str, str]], second: list[dict[str, str]], bound: int
+) -> None:
+    """Also where labels and speakers stand once, and in the next summary: words may go, none is added or moved."""
+    speakers = {"user": ("User", "Open request"), "assistant": ("Assistant",)}
+    previous = None
+    for said, all_said in ((first, first), (second, first + second)):
+        messages = tuple(parse_message(json.dumps(value).encode(), value, 0) for value in said)
+        previous = await summarize(counter, messages, bound, previous)
+        for line in read_back(previous):
+            if "…" in line.text:
+                continue  # a request too long for the bound, with a mark where it was cut
+            texts = [value["content"] for value in all_said if line.speaker in speakers[value["role"]]]
+            assert any(stands_in_order(line.text, text) for text in texts), (line, previous)
 
 
 @pytest.mark.anyio

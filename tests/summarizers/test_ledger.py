@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import random
 import time
 from collections.abc import Callable
 
@@ -130,6 +132,14 @@ def test_links_and_references_are_kept_whole(talk: Talk) -> None:
     lines = dict(line.split(": ", 1) for line in text.splitlines())
     assert lines["Links"] == "https://a.example/x?b=1&c=2#d; https://b.example/y_z"
     assert lines["Identifiers"] == "#123; ABC-77"
+
+
+def test_a_piece_of_base64_is_no_file(talk: Talk) -> None:
+    """Its alphabet has a slash; paths with long names and with ``++`` stay."""
+    encoded = base64.b64encode(random.Random(1).randbytes(600)).decode()
+    assert "/" in encoded
+    ledger = ledger_of(talk(f"Look at {encoded} and at vendor/libstdc++-v3/include/map.h please."), "")
+    assert list(ledger.entries["Files"]) == ["vendor/libstdc++-v3/include/map.h"]
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,28 @@ async def test_a_new_request_takes_the_place_of_the_old_one(counter: LocalTokenC
     assert request.text == "Now port the tests as well."
 
 
+async def test_an_answered_message_that_repeats_another_is_no_open_request(counter: LocalTokenCounter) -> None:
+    """A "Go on." costs nothing once it was answered; before that it is what the assistant is working on."""
+    said = [message(role="user", content=ASKED), message(role="assistant", content="The invoices are ported.")]
+    said += [message(role="user", content="Go on."), message(role="assistant", content="Now the 12 handlers.")]
+    said += [message(role="user", content="Go on.")]
+    answered = [*said, message(role="assistant", content="All 12 handlers are ported.")]
+    summarizer = ExtractiveSummarizer(counter)
+    assert "Open request: Go on." in await summarizer.summarize(SummaryTask(said, None, 800, "gpt-4o"))
+    text = await summarizer.summarize(SummaryTask(answered, None, 800, "gpt-4o"))
+    assert "Open request" not in text
+    assert ASKED in text
+
+
+async def test_what_the_open_request_says_stands_once(counter: LocalTokenCounter) -> None:
+    """A sentence that was said before is left to the line of the request."""
+    said = [message(role="user", content="Mend parser.py."), message(role="assistant", content="Which of the 3?")]
+    said += [message(role="user", content="Mend parser.py. The second of them."), *rounds(0, 1)]
+    text = await ExtractiveSummarizer(counter).summarize(SummaryTask(said, None, 800, "gpt-4o"))
+    assert text.count("Mend parser.py.") == 1
+    assert "Open request: Mend parser.py. The second of them." in text
+
+
 @pytest.mark.parametrize("strategy", ["extractive", "llm", "hybrid"])
 async def test_a_smaller_bound_keeps_both_ends_of_a_long_request(counter: LocalTokenCounter, strategy: str) -> None:
     """A conversation that moves to a smaller window: shortened, but there."""

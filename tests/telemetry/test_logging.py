@@ -21,13 +21,17 @@ from proxy.core.events import (
     ConversationCompacted,
     Event,
     FlushDropped,
+    NarrativeRepaired,
     Outcome,
     RecordBroken,
     RequestServed,
+    RequestShed,
     StoreDegraded,
     SummaryFailed,
     TurnStored,
 )
+from proxy.core.narrative import Repair
+from proxy.core.receipt import KindCount
 from proxy.core.report import Action, Report, Usage
 from proxy.telemetry.lines import as_json, served_line, timestamp
 from proxy.telemetry.logging import DEGRADED_SECONDS, FactLog, configure
@@ -271,6 +275,8 @@ class TestFacts:
         [
             (ConversationCompacted("c1", "m", "llm", 45, 81_234, 900, 2.5), "conversation.compacted", "info"),
             (FAILED, "summary.failed", "warning"),
+            (NarrativeRepaired("c1", "m", "llm", (Repair("rule", "dropped", 2),), 9), "summary.repaired", "warning"),
+            (RequestShed("streams", 2, 0), "request.shed", "warning"),
             (RecordBroken("c" * 48, "message 3", "torn"), "record.broken", "warning"),
             (StoreDegraded("recall", "timeout"), "store.degraded", "warning"),
         ],
@@ -279,6 +285,12 @@ class TestFacts:
         """Subject, then what happened to it."""
         FactLog()(fact)
         assert (lines()[0]["event"], lines()[0]["level"]) == (name, level)
+
+    def test_a_compaction_says_what_the_summary_kept(self, lines: Lines) -> None:
+        """As counts, in the form of the response header."""
+        receipt = (KindCount("rules", 7, 6, 1), KindCount("names", 5, 2))
+        FactLog()(ConversationCompacted("c1", "m", "llm", 45, 81_234, 900, 2.5, receipt=receipt))
+        assert lines()[0]["receipt"] == "rules 7/7, names 2/5"
 
     def test_what_happens_on_every_turn_is_heard_at_debug_only(self, lines: Lines) -> None:
         """One line a request, not two."""
@@ -296,19 +308,26 @@ class TestFacts:
         assert log.includes(FlushDropped)
 
     def test_a_store_that_is_gone_does_not_flood_the_log(self, lines: Lines) -> None:
-        """One line for each operation in ten seconds, which says how many were left out."""
+        """One line a minute, whatever fails; it says how many were left out."""
         now = 0.0
         log = FactLog(clock=lambda: now)
         for _ in range(1000):
             log(StoreDegraded("recall", "timeout"))
         log(StoreDegraded("record", "timeout"))
+        now = DEGRADED_SECONDS - 1
+        log(StoreDegraded("watch", "timeout"))
         now = DEGRADED_SECONDS
         log(StoreDegraded("recall", "timeout"))
-        assert [(line["operation"], line["untold"]) for line in lines()] == [
-            ("recall", 0),
-            ("record", 0),
-            ("recall", 999),
-        ]
+        assert [(line["operation"], line["untold"]) for line in lines()] == [("recall", 0), ("recall", 1001)]
+        assert DEGRADED_SECONDS == 60
+
+    def test_refused_requests_are_one_line_a_minute(self, lines: Lines) -> None:
+        """Which says how many there were before it."""
+        now = 0.0
+        log = FactLog(clock=lambda: now)
+        for now in (0.0, 30.0, 59.0, 60.0, 61.0):  # noqa: B007 - the clock reads it
+            log(RequestShed("streams", 100, 0))
+        assert [line["untold"] for line in lines()] == [0, 2]
 
 
 class TestForm:

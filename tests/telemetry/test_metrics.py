@@ -18,12 +18,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from proxy.core.events import (
     CompactionStarted,
     ConversationCompacted,
+    NarrativeRepaired,
     RequestServed,
     StoreDegraded,
     SummaryFailed,
     SummaryPrepared,
     TurnStored,
 )
+from proxy.core.narrative import Repair
+from proxy.core.receipt import KindCount
 from proxy.core.report import Report, Usage
 from proxy.telemetry.gathering import REQUEST_SECONDS
 from proxy.telemetry.metrics import MAX_MODELS, OTHER, Metrics
@@ -131,13 +134,20 @@ def test_compactions_failures_and_the_store_are_counted() -> None:
     """Each fact once; facts that say nothing to count are passed over."""
     metrics = Metrics()
     metrics(CompactionStarted("c", "m", "llm", 3, 100))
-    metrics(ConversationCompacted("c", "m", "extractive", 3, 100, 20, 0.2))
+    receipt = (KindCount("rules", 7, 5, 1), KindCount("names", 3, 3))
+    metrics(ConversationCompacted("c", "m", "extractive", 3, 100, 20, 0.2, receipt=receipt))
     metrics(SummaryFailed("c", "m", "llm", "timeout", "deterministic", 60.0))
+    metrics(NarrativeRepaired("c", "m", "llm", (Repair("number", "replaced", 2), Repair("rule", "dropped", 1)), 9))
     metrics(StoreDegraded("recall", "timeout"))
     metrics(TurnStored("c", 2, 100, 0.001))
     assert value(metrics, "tidemark_compactions_total", strategy="extractive") == 1
     assert value(metrics, "tidemark_compaction_seconds_sum", strategy="extractive") == 0.2
     assert value(metrics, "tidemark_summary_failures_total", strategy="llm", model="m") == 1
+    assert value(metrics, "tidemark_narrative_repairs_total", kind="number", outcome="replaced") == 2
+    assert value(metrics, "tidemark_narrative_repairs_total", kind="rule", outcome="dropped") == 1
+    survivals = ("kept", "shortened", "dropped")
+    rules = [value(metrics, "tidemark_summary_details_total", kind="rules", survival=each) for each in survivals]
+    assert rules == [5, 1, 1]
     assert value(metrics, "tidemark_store_degraded_total", operation="recall") == 1
 
 
@@ -278,11 +288,12 @@ async def sampled(states: list[WorkerState]) -> Metrics:
 
 def test_a_workers_state_is_sampled_for_each_scrape() -> None:
     """The newest one counts, and an outage counts from one sample to the next."""
-    busy = WorkerState(streams=3, preparations=2, open_breakers=1, is_store_well=False)
+    busy = WorkerState(streams=3, preparations=2, open_breakers=1, is_store_well=False, tasks=7)
     metrics = asyncio.run(sampled([WorkerState(), busy, busy]))
     assert value(metrics, "tidemark_streams_in_flight") == 3
     assert value(metrics, "tidemark_preparations_in_flight") == 2
     assert value(metrics, "tidemark_summarizers_resting") == 1
+    assert value(metrics, "tidemark_tasks") == 7
     seconds = value(metrics, "tidemark_store_degraded_seconds_total")
     assert seconds is not None
     assert seconds > 0.01

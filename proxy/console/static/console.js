@@ -1,5 +1,5 @@
 // The console's script. Pages work without it; it shows times in the visitor's zone, keeps pages up to date, and shows
-// notices while a compaction runs. Elements with data-live are replaced by those of the same id in the page as it is now.
+// notices while a compaction runs. It asks for newer elements of those with data-live, and only the changed ones come.
 "use strict";
 
 const FORMS = {
@@ -14,41 +14,96 @@ const showTimes = (root) => {
   }
 };
 
-const say = (text) => {
-  const list = document.getElementById("notices");
+const SHOWN_MS = 15000;
+const LONGEST_MS = 600000;
+const say = (text, shownMs = SHOWN_MS) => {
   const line = document.createElement("p");
   line.textContent = text;
-  list.append(line);
-  setTimeout(() => line.remove(), 15000);
+  document.getElementById("notices").append(line);
+  setTimeout(() => line.remove(), shownMs);
+  return line;
 };
 
-let refreshing = false;
-let again = false;
+// Makes an element like its newer self and keeps its nodes, and with them focus, scroll positions, what is folded open and
+// what was typed. Children with an id stay the same ones.
+const isAlike = (here, next) => here.nodeType === next.nodeType && here.nodeName === next.nodeName && !here.id;
+const renewAttributes = (here, next) => {
+  for (const { name, value } of next.attributes) {
+    if (name !== "open" && here.getAttribute(name) !== value) here.setAttribute(name, value);
+  }
+  for (const { name } of [...here.attributes]) if (name !== "open" && !next.hasAttribute(name)) here.removeAttribute(name);
+};
+const renew = (here, next) => {
+  if (here.isEqualNode(next)) return;
+  if (here.nodeType !== Node.ELEMENT_NODE) { here.nodeValue = next.nodeValue; return; }
+  renewAttributes(here, next);
+  const chosen = here.localName === "select" ? here.value : null;
+  const named = new Map([...here.children].filter((child) => child.id).map((child) => [child.id, child]));
+  let place = here.firstChild;
+  for (const child of [...next.childNodes]) {
+    const same = child.id ? named.get(child.id) : place && isAlike(place, child) ? place : null;
+    if (!same) { here.insertBefore(child, place); continue; }
+    if (same === place) place = place.nextSibling; else here.insertBefore(same, place);
+    renew(same, child);
+  }
+  while (place) { const rest = place; place = place.nextSibling; rest.remove(); }
+  if (chosen !== null && [...here.options].some((option) => option.value === chosen)) here.value = chosen;
+};
+
+// Adds the messages that are new to the list, and marks those that the model no longer sees.
+const goOn = (list, more) => {
+  const covered = Number(more.dataset.covered);
+  for (const item of list.querySelectorAll(":scope > [data-state]")) {
+    const state = Number(item.id.slice("message-".length)) <= covered ? "summarized" : "in_context";
+    if (item.dataset.state === state || item.dataset.state === "unreadable") continue;
+    item.dataset.state = state;
+    item.querySelector(".state").textContent = state === "summarized" ? more.dataset.summarized : more.dataset.inContext;
+  }
+  list.append(...more.childNodes);
+  more.removeAttribute("data-more");
+  renewAttributes(list, more);
+};
+
+const renewPart = (next) => {
+  const here = document.getElementById(next.id);
+  if ("gone" in next.dataset) { if (here && here.dataset.after) here.remove(); return; }
+  const anchor = next.dataset.after && document.getElementById(next.dataset.after);
+  if (anchor && (!here || here.dataset.after !== next.dataset.after)) anchor.after(here || next);
+  if (!here) return;
+  if ("more" in next.dataset) goOn(here, next); else renew(here, next);
+};
+
+const renewParts = (text) => {
+  const answer = new DOMParser().parseFromString(`<body>${text}`, "text/html");
+  const focused = document.activeElement;
+  showTimes(answer);
+  for (const part of answer.querySelectorAll("[data-live]")) renewPart(part);
+  if (focused && focused.isConnected && focused !== document.activeElement) focused.focus({ preventScroll: true });
+};
+
+const PARTS_HEADER = "x-console-parts";
+const knownParts = () =>
+  [...document.querySelectorAll("[data-live]:not([data-reply])")]
+    .filter((part) => !part.closest("details:not([open])") || part.closest("summary"))
+    .map((part) => `${part.id}=${part.dataset.live}`)
+    .join(",");
+
+let isRenewing = false;
+let isAgainDue = false;
 const refresh = async () => {
-  if (document.hidden) { again = true; return; }
-  if (refreshing) { again = true; return; }
-  refreshing = true;
-  again = false;
+  const { events: address } = document.querySelector("[data-events]").dataset;
+  if (!address) return;
+  if (document.hidden || isRenewing) { isAgainDue = true; return; }
+  isRenewing = true;
+  isAgainDue = false;
   try {
-    const response = await fetch(location.href, { headers: { accept: "text/html" }, credentials: "same-origin" });
-    if (!response.ok || response.redirected) return;
-    const page = new DOMParser().parseFromString(await response.text(), "text/html");
-    for (const part of document.querySelectorAll("[data-live]")) {
-      const next = page.getElementById(part.id);
-      if (!next || next.outerHTML === part.dataset.source || part.contains(document.activeElement)) continue;
-      const source = next.outerHTML;
-      showTimes(next);
-      for (const details of part.querySelectorAll("details[open][id]")) {
-        const same = next.querySelector(`#${CSS.escape(details.id)}`);
-        if (same) same.open = true;
-      }
-      part.replaceWith(next);
-      next.dataset.source = source;
-    }
+    const response = await fetch(address, { headers: { [PARTS_HEADER]: knownParts() } });
+    if (response.ok && response.headers.has(PARTS_HEADER)) renewParts(await response.text());
   } catch {
     // The server is away for a moment; the next event tries again.
   } finally {
-    refreshing = false;
+    isRenewing = false;
+    if (isAgainDue && !document.hidden) refresh();
   }
 };
 
@@ -64,6 +119,7 @@ const listen = () => {
   const live = document.querySelector("[data-events]");
   if (!live) return;
   const pause = Number(live.dataset.pause || 1000);
+  const running = new Map();
   const source = new EventSource("/console/events");
   let timer = null;
   const changed = () => {
@@ -74,12 +130,45 @@ const listen = () => {
     const event = JSON.parse(message.data);
     if (only && event.conversation !== only) return;
     const words = NOTICES[message.type];
-    if (words && live.dataset.notices === "true") say(words(event));
+    if (words) {
+      const isStart = message.type === "compaction.started";
+      running.get(event.conversation)?.remove();
+      running.delete(event.conversation);
+      if (live.dataset.notices === "true") {
+        const line = say(words(event), isStart ? LONGEST_MS : SHOWN_MS);
+        if (isStart) running.set(event.conversation, line);
+      }
+    }
     changed();
   };
   for (const kind of [...Object.keys(NOTICES), "conversation.updated", "window.learned"]) source.addEventListener(kind, receive);
-  document.addEventListener("visibilitychange", () => { if (!document.hidden && again) refresh(); });
+  document.addEventListener("visibilitychange", () => { if (!document.hidden && isAgainDue) refresh(); });
+  document.addEventListener("toggle", ({ target }) => { if (target.open && target.querySelector("[data-live]")) refresh(); }, true);
+};
+
+// A form that takes long is sent from here, so that the page goes on meanwhile. What is no answer of the page itself, such
+// as the sign-in after a session has ended, is left to the browser.
+const send = async (event) => {
+  const form = event.target;
+  if (!form.dataset.parts) return;
+  event.preventDefault();
+  if (form.ariaBusy === "true") return;
+  form.ariaBusy = "true";
+  try {
+    const headers = { [PARTS_HEADER]: form.dataset.parts.split(" ").map((part) => `${part}=`).join(",") };
+    const response = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)), headers });
+    if (!response.headers.has(PARTS_HEADER)) { form.submit(); return; }
+    if (response.ok) form.reset();
+    renewParts(await response.text());
+    document.querySelector("main [autofocus]")?.focus();
+    refresh();
+  } catch {
+    say("The server did not answer, so this is not known to be done. Look again in a moment.");
+  } finally {
+    form.ariaBusy = "false";
+  }
 };
 
 showTimes(document);
 listen();
+document.addEventListener("submit", send);

@@ -110,6 +110,8 @@ class TurnRecord:
     """Present where the client may ask for the response again by its id."""
     echo: ChangedEcho | None = None
     """Present where the messages after ``stored_count`` take the place of stored ones."""
+    max_output_tokens: int = 0
+    """The longest reply that the request asks for, which its limit depends on; 0 where it names none."""
 
     def with_reply(self, reply: Message, tokens: int, usage: Mapping[str, object]) -> TurnRecord:
         """Return the record of the same turn with its complete reply.
@@ -141,6 +143,7 @@ class TurnRecord:
             self.imported,
             self.response,
             self.echo,
+            self.max_output_tokens,
         )
 
     def with_response(self, response: ResponseRecord) -> TurnRecord:
@@ -169,6 +172,7 @@ class TurnRecord:
             self.imported,
             response,
             self.echo,
+            self.max_output_tokens,
         )
 
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Literal
 
 from proxy.core.conversation.messages import Message, digest_of, system_message
-from proxy.core.conversation.receipt import Receipt
+from proxy.core.receipt import Receipt
 
 Strategy = Literal["extractive", "llm", "hybrid"]
 Cause = Literal["automatic", "manual", "prepared"]

@@ -34,6 +34,7 @@
     * ``ServiceError``: Tidemark is at fault (``service.py``)
         * ``ConfigError``
         * ``ServerBusy``
+            * ``Overloaded``
         * ``TokenizerFailed``
         * ``CompactionFailed``
         * ``SummaryRejected``
@@ -44,6 +45,7 @@
     * ``StoreError``: the store is at fault (``store.py``)
         * ``StoreUnavailable``
             * ``StoreRefuses``
+                * ``SchemaUnknown``
         * ``RecordUnreadable``
         * ``TurnNotStored``
         * ``StoreInUse``
@@ -100,6 +102,7 @@ from proxy.core.errors.service import (
     ConfigError,
     FlushNotTaken,
     FlushRefused,
+    Overloaded,
     ServerBusy,
     ServiceError,
     SummaryOutdated,
@@ -109,6 +112,7 @@ from proxy.core.errors.service import (
 )
 from proxy.core.errors.store import (
     RecordUnreadable,
+    SchemaUnknown,
     StoreError,
     StoreFull,
     StoreInUse,
@@ -151,10 +155,12 @@ __all__ = [
     "NoSummary",
     "NoUpstream",
     "NotAuthenticated",
+    "Overloaded",
     "PreviewNotFound",
     "RecordUnreadable",
     "RequestTimedOut",
     "ResponseNotFound",
+    "SchemaUnknown",
     "ServerBusy",
     "ServiceError",
     "SettingsConflict",

@@ -21,6 +21,12 @@ class ServerBusy(RetryableError, ServiceError):
     code = "server_busy"
 
 
+class Overloaded(ServerBusy):
+    """The worker answers as many requests as ``limits`` allows. The request was refused before its body was read."""
+
+    code = "overloaded"
+
+
 class TokenizerFailed(ServiceError):
     """Counting failed (FR-5.2.1). Nothing is approximated, and the client may send the request again."""
 

@@ -23,6 +23,12 @@ class StoreRefuses(StoreUnavailable):
     retry_after = 0.0
 
 
+class SchemaUnknown(StoreRefuses):
+    """A newer version of Tidemark wrote the store. This one would damage it; the message says the mend."""
+
+    code = "store_schema_unknown"
+
+
 class RecordUnreadable(StoreError):
     """One record is broken or of a newer version. The store works, and all other records can be read."""
 

@@ -11,6 +11,7 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import nlargest
 from math import log
 from operator import itemgetter
@@ -35,8 +36,19 @@ MOST_RANKED = 150
 """Messages whose score their neighbours gain of, best first; far more than a quotation has."""
 QUESTION_TERMS = 64
 """Different terms of a question that are looked up, rarest first."""
+RARE_TERMS = 16
+"""Terms of a question, rarest first, by which an original and the context are compared."""
 _QUESTION_CHARS = 4_000
 _TERM_BYTES, _POSTING_BYTES = 200, 4
+
+
+@dataclass(frozen=True, slots=True)
+class RareTerm:
+    """A term that a question shares with some of the messages."""
+
+    text: str
+    rarity: float
+    places: Sequence[int]
 
 
 class TermIndex:
@@ -78,27 +90,55 @@ class TermIndex:
         """Return the scores of those of the first ``count`` messages that share a term with the question, by place."""
         scores: dict[int, float] = {}
         looked_at = 0
-        for mentions, postings in self._rarest(question, count):
+        for mentions, postings, _ in self._rarest(_terms_of_question(question), count)[:QUESTION_TERMS]:
             looked_at += mentions
             if looked_at > MOST_POSTINGS and scores:
                 break
-            rarity = log(1 + (count - mentions + 0.5) / (mentions + 0.5)) / _SCALE
+            rarity = _rarity(mentions, count) / _SCALE
             for posting in postings[:mentions]:
                 place = posting >> _BITS
                 scores[place] = scores.get(place, 0.0) + rarity * (posting & _SCALE)
         return scores
 
-    def _rarest(self, question: str, count: int) -> list[tuple[int, array[int]]]:
-        """Return the postings of a question's terms and how many of each count, rarest terms first."""
-        ends = question if len(question) <= _QUESTION_CHARS else question[:2000] + "\n" + question[-2000:]
-        end, terms = count << _BITS, []
-        for term in sorted(set(terms_of(ends))):
+    def rare_terms(self, question: str, count: int) -> tuple[list[RareTerm], float]:
+        """Return the rarest terms that a question shares with the first ``count`` messages, rarest first.
+
+        Beside them stands the rarity of all terms of the question together, shared or not.
+        """
+        terms = _terms_of_question(question)
+        shared = self._rarest(terms, count)
+        total = sum([_rarity(mentions, count) for mentions, _, _ in shared])
+        total += (len(terms) - len(shared)) * _rarity(0, count)
+        rare_terms: list[RareTerm] = []
+        looked_at = 0
+        for mentions, postings, term in shared[:RARE_TERMS]:
+            looked_at += mentions
+            if looked_at > MOST_POSTINGS and rare_terms:
+                break
+            places = [posting >> _BITS for posting in postings[:mentions]]
+            rare_terms.append(RareTerm(term, _rarity(mentions, count), places))
+        return rare_terms, total
+
+    def _rarest(self, terms: Iterable[str], count: int) -> list[tuple[int, array[int], str]]:
+        """Return how many of the first messages have each term, its postings and the term, rarest terms first."""
+        end, shared = count << _BITS, []
+        for term in terms:
             postings = self._postings.get(term)
             mentions = 0 if postings is None else bisect_left(postings, end)
             if postings is not None and mentions:
-                terms.append((mentions, postings))
-        terms.sort(key=lambda pair: pair[0])  # stable: equally rare terms stay in the order of the alphabet
-        return terms[:QUESTION_TERMS]
+                shared.append((mentions, postings, term))
+        shared.sort(key=itemgetter(0))  # stable: equally rare terms stay in the order of the alphabet
+        return shared
+
+
+def _terms_of_question(question: str) -> list[str]:
+    """Return the different terms of a question's beginning and end, in the order of the alphabet."""
+    ends = question if len(question) <= _QUESTION_CHARS else question[:2000] + "\n" + question[-2000:]
+    return sorted(set(terms_of(ends)))
+
+
+def _rarity(mentions: int, count: int) -> float:
+    return log(1 + (count - mentions + 0.5) / (mentions + 0.5))
 
 
 def ranked(scores: Mapping[int, float], count: int) -> list[int]:

@@ -23,6 +23,7 @@ _UNSPACED = (
 )
 _TERM = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
 _ASCII_TERM = re.compile(r"[a-z0-9]+")
+_ACCENTS = re.compile("[\u0300-\u036f]+")
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 
 
@@ -35,12 +36,20 @@ def terms_of(text: str) -> list[str]:
     if text.isascii():
         return [_stem(word) for word in _ASCII_TERM.findall(text.lower())]
     terms: list[str] = []
-    for run in _TERM.findall(_plain(text)):
+    for run in _TERM.findall(plain_text(text)):
         if _IS_UNSPACED.match(run):
             terms += [run[at : at + 2] for at in range(len(run) - 1)] or [run]
         else:
             terms.append(_stem(run))
     return terms
+
+
+def plain_text(text: str) -> str:
+    """Return the text in small letters without accents; the vowel signs of Indic scripts stay."""
+    if text.isascii():
+        return text.lower()
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", decomposed))
 
 
 def searched_text(message: Message) -> str:
@@ -60,10 +69,3 @@ def _stem(word: str) -> str:
     if word.isalpha():
         return word[:STEM]
     return word[:LONGEST_TERM]
-
-
-def _plain(text: str) -> str:
-    """Return the text in small letters without accents; the vowel signs of Indic scripts stay."""
-    decomposed = unicodedata.normalize("NFKD", text.casefold())
-    bare = "".join([character for character in decomposed if not "\u0300" <= character <= "\u036f"])
-    return unicodedata.normalize("NFC", bare)

@@ -18,6 +18,9 @@ LINGER_SECONDS = 2.0
 the refusal could be lost (RFC 9112, section 9.6)."""
 REST_SECONDS = 30.0
 """The longest silence in the rest of a body whose request has been answered already."""
+REST_BYTES = 1_048_576
+"""The largest such rest, which is read and dropped so that the connection stays usable. Beyond it the connection ends.
+A client that sends a conversation which was refused sends less; reading on would let it send forever."""
 ENDING_SECONDS = 1.0
 """While the server ends, a client that has connected just before may take so long to send its request."""
 YOUNG_SECONDS = 0.2

@@ -206,6 +206,11 @@ class ClientConnection(RequestReader):
         else:
             self._refuse_body(cycle, error)
 
+    def _end_answered(self) -> None:
+        """Called by the reader: close after the client has had time to read its answer."""
+        self._refused = True
+        self._close_later()
+
     def _refuse_body(self, cycle: RequestResponseCycle, error: TidemarkError) -> None:
         """Refuse a request whose body is not complete."""
         cycle.disconnected = True
@@ -223,6 +228,10 @@ class ClientConnection(RequestReader):
             self.transport.close()
             return
         self.transport.write(refusal(error))
+        self._close_later()
+
+    def _close_later(self) -> None:
+        """Close for writing, and wholly after ``LINGER_SECONDS``; the client's bytes are dropped until then."""
         if not self.transport.can_write_eof():
             self.transport.close()
             return

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from proxy.core.errors import HeadTooLarge, InvalidHttp, ServerBusy, TidemarkError, VersionUnknown
-from proxy.server.connections.bounds import HEAD_BYTES, HEAD_LINES, Bounds
+from proxy.server.connections.bounds import HEAD_BYTES, HEAD_LINES, REST_BYTES, Bounds
 from proxy.server.connections.exchange import ServerExchange
 from proxy.server.connections.heads import check_head, without_offers
 from proxy.server.connections.load import RETRY_SECONDS, Load
@@ -52,6 +52,8 @@ class RequestReader(HttpToolsProtocol):
         """The time of the client's last bytes or last answer, by the loop's clock."""
         self._in_pieces = False
         """Whether a request since the last answer came in pieces. The timer may run for it, and a body is counted."""
+        self._dropped_bytes = 0
+        """The bytes of a body that came after its request was answered."""
         self._refused = False
         """Whether a request was refused: all further bytes are dropped."""
 
@@ -61,6 +63,10 @@ class RequestReader(HttpToolsProtocol):
 
     def refuse(self, error: TidemarkError) -> None:
         """Answer the request that is being read with an error, after the requests before it, and close."""
+        raise NotImplementedError
+
+    def _end_answered(self) -> None:
+        """Called where the body of a request that is answered goes on for too long."""
         raise NotImplementedError
 
     def _on_incomplete(self) -> None:
@@ -147,6 +153,9 @@ class RequestReader(HttpToolsProtocol):
         self._progress = True
         cycle = self.cycle
         if cycle.response_complete:
+            self._dropped_bytes += len(body)
+            if self._dropped_bytes > REST_BYTES:
+                self._end_answered()
             return
         cycle.body += body
         if len(cycle.body) > HIGH_WATER_LIMIT:
@@ -162,6 +171,7 @@ class RequestReader(HttpToolsProtocol):
             self._load.bodies.release(self)
         if cycle.response_complete:
             self._since = self.loop.time()
+            self._dropped_bytes = 0
         cycle.more_body = False
         cycle.message_event.set()
 

@@ -13,7 +13,7 @@ from typing import assert_never
 from starlette.types import Receive, Scope, Send
 
 from proxy.core.conversation.request import Dialect, ModelRequest
-from proxy.core.errors import ClientError, TidemarkError
+from proxy.core.errors import ClientError, Overloaded, TidemarkError
 from proxy.core.events import Listener, Outcome
 from proxy.core.ports import Headers
 from proxy.core.report import Report
@@ -26,6 +26,7 @@ from proxy.server.asgi import JSON, CancelOnDisconnect, ClientGone, Response, re
 from proxy.server.encodings import decoded_body, is_encoded
 from proxy.server.headers import read_controls, returned_lines
 from proxy.server.keepalive import EVENT_STREAM, KeepAlive
+from proxy.server.permits import LARGE_BYTES, Permits
 from proxy.server.request_log import RequestLog
 
 
@@ -52,6 +53,7 @@ class DialectEndpoint:
         relay: Relay,
         access: ConversationAccess,
         limits: EndpointLimits,
+        permits: Permits,
         emit: Listener,
         timer: Callable[[], float],
     ) -> None:
@@ -60,6 +62,7 @@ class DialectEndpoint:
         self._relay = relay
         self._access = access
         self._limits = limits
+        self._permits = permits
         self._emit = emit
         self._timer = timer
 
@@ -80,12 +83,18 @@ class DialectEndpoint:
             await log.response.send_error(error)
             log.outcome = "rejected"
         finally:
-            self._emit(log.to_event())
+            log.end_permit()
+            if not log.is_shed:
+                self._emit(log.to_event())
 
     async def _answer_or_fail(self, log: RequestLog, scope: Scope, body: bytes) -> Outcome:
         """Answer a request whose body is there; every error becomes an answer in the client's dialect."""
         try:
             return await self._answer(log, scope, body)
+        except Overloaded as error:  # it has an event of its own, which does not fill the log
+            log.is_shed = True
+            await log.response.send_error(error)
+            return "rejected"
         except TidemarkError as error:
             log.note_error(error)
             await log.response.send_error(error, log.facts())
@@ -102,6 +111,8 @@ class DialectEndpoint:
         """Parse the request, run the pipeline and send the result."""
         caller = self._access.auth.caller(scope["headers"])
         log.trace_id = caller.trace_id
+        if len(body) > LARGE_BYTES:
+            log.permit = await self._permits.take(caller.fingerprint, len(body))
         request = log.request = await self._dialect.parse(body)
         controls = read_controls(scope["headers"])
         if scope.get("query_string"):  # ASGI may leave it out
@@ -221,7 +232,11 @@ class _StreamProgress:
     def __init__(self, log: RequestLog, keepalive: KeepAlive) -> None:
         self._log = log
         self._keepalive = keepalive
-        self.on_summarizing = keepalive.on_summarizing
+
+    def on_summarizing(self, messages: int, tokens: int) -> None:
+        """Note that a summary is waited for."""
+        self._log.on_summarizing(messages, tokens)
+        self._keepalive.on_summarizing(messages, tokens)
 
     def on_planned(self, report: Report) -> None:
         """Note the report; no summary is waited for any more."""

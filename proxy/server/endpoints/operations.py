@@ -26,6 +26,11 @@ class OperationsEndpoints:
     metrics: RenderMetrics
     count_resting: Callable[[], int]
     """Returns how many summarizers are not asked now, because they failed (``core/breaker.py``)."""
+    is_full: Callable[[], bool]
+    """Returns whether this worker refuses model requests now, because it has as many as ``limits`` allows."""
+
+    eviction: Callable[[], str]
+    """Returns why the store may lose conversations, and the mend; empty where it loses none (``store/watch.py``)."""
 
     def routes(self) -> list[BaseRoute]:
         """Return a route for each path."""
@@ -40,13 +45,17 @@ class OperationsEndpoints:
 
     async def _readiness(self, _: Request) -> Response:
         resting = self.count_resting()
-        summarizers: dict[str, JsonValue] = {"summarizers": "resting", "resting": resting} if resting else {}
+        states: dict[str, JsonValue] = {"summarizers": "resting", "resting": resting} if resting else {}
+        if self.is_full():
+            states["load"] = "full"
+        if eviction := self.eviction():
+            states["eviction"] = eviction
         try:
             await self.store.ping()
         except StoreError as error:
             # Requests work without the store, so a load balancer must not remove the worker for it.
-            return to_json({"status": "ready", "store": "degraded", "detail": str(error)} | summarizers)
-        return to_json({"status": "ready", "store": "ok"} | summarizers)
+            return to_json({"status": "ready", "store": "degraded", "detail": str(error)} | states)
+        return to_json({"status": "ready", "store": "ok"} | states)
 
     async def _exposition(self, _: Request) -> Response:
         data, content_type = self.metrics()

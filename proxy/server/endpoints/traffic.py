@@ -67,6 +67,7 @@ def _figures(figures: TrafficFigures) -> dict[str, JsonValue]:
         "tokens_saved": figures.tokens_saved,
         "compactions": {"compacted": figures.compacted, "forced": figures.forced, "failed": figures.failed},
         "summarizer_failures": figures.summarizer_failures,
+        "shed": figures.shed,
         "cached_tokens": figures.cached_tokens,
         "overhead_seconds": {"p50": _quantile(figures, 0.5), "p95": _quantile(figures, 0.95)},
     }

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from types import TracebackType
 
-from proxy.core.errors import RecordUnreadable, StoreError, StoreRefuses, StoreUnavailable
+from proxy.core.errors import RecordUnreadable, SchemaUnknown, StoreError, StoreRefuses, StoreUnavailable
 from proxy.store.connection.client import FAILURES, OUTAGES, breaks_at_a_record, refuses_writes
+from proxy.store.connection.faults import fault_of, words_within
 from proxy.store.connection.outage import OutageBackoff
 from proxy.store.connection.timeouts import RenewingTimeout
 
@@ -33,10 +34,15 @@ class StoreCall(RenewingTimeout):
         self._probe = probe
 
     def __enter__(self) -> None:
-        """:raises StoreUnavailable: an outage is under way"""
+        """:raises StoreUnavailable: an outage is under way, or calls are barred"""
         now = asyncio.get_running_loop().time()
-        if self._outage.is_away and not self._probe:
-            raise StoreUnavailable(GONE, internal="skipped during an outage")
+        if self._outage.is_away:
+            if self._outage.refusal:
+                raise SchemaUnknown(self._outage.refusal)
+            if not self._probe:
+                raise StoreUnavailable(
+                    self._outage.reason or GONE, internal=f"skipped during an outage: {self._outage.reason or GONE}"
+                )
         self._begin(now)
 
     def __exit__(
@@ -56,16 +62,18 @@ class StoreCall(RenewingTimeout):
 
     def _failure(self, error: BaseException) -> StoreError:
         """Return Tidemark's error for a client's, and report what follows from it for other calls."""
-        cause = f"{type(error).__name__}: {error}"
+        fault = fault_of(words_within(error))
+        cause = f"{fault} ({type(error).__name__}: {error})" if fault else f"{type(error).__name__}: {error}"
         if isinstance(error, OUTAGES):
-            self._outage.failed()
-            return StoreUnavailable(GONE, internal=cause)
+            reason = str(fault or GONE)
+            self._outage.failed(reason)
+            return StoreUnavailable(reason, internal=cause)
         if refuses_writes(error):
             self._outage.refused()
-            return StoreRefuses(REFUSES, internal=cause)
+            return StoreRefuses(str(fault or REFUSES), internal=cause)
         if breaks_at_a_record(error):
             return RecordUnreadable(BROKEN, internal=cause)
-        return StoreUnavailable(GONE, internal=cause)
+        return StoreUnavailable(str(fault or GONE), internal=cause)
 
 
 class LargeStoreCall(StoreCall):

@@ -8,6 +8,7 @@ clients speak RESP3 and fail with ``FAILURES``.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Protocol
 
@@ -37,8 +38,12 @@ FAILURES = (*OUTAGES, redis.exceptions.RedisError, CommandRefused)
 UNKNOWN_SCRIPT = (UnknownScript, redis.exceptions.NoScriptError)
 _NO_WRITES = (redis.exceptions.ReadOnlyError, redis.exceptions.OutOfMemoryError)
 """redis-py removes the first word of these."""
-_NO_WRITES_WORDS = re.compile(r"(?:^|-)(?:MISCONF|NOPERM|NOREPLICAS|OOM|READONLY)\b|ACL failure in script")
-"""A server's words for taking no writes, or not all; Redis 6 quotes them within a script's own error."""
+_NO_WRITES_WORDS = re.compile(
+    r"(?:^|-)(?:MISCONF|NOPERM|NOREPLICAS|OOM|READONLY)\b|ACL failure in script|can't run this command"
+)
+"""A server's words for taking no writes, or not all.
+
+Redis 6 quotes them within a script's own error. Before 7.2 a script that lacks a right has words of its own."""
 _BROKEN_WORDS = re.compile(r"(?:^|-)WRONGTYPE\b|user_script")
 """A server's words for a key of another type, or for a script that failed over what it read."""
 
@@ -91,7 +96,7 @@ class ServerClient(StoreClient, Protocol):
         ...
 
 
-class _LibraryClient:
+class PooledClient:
     """Sends commands by redis-py, which pools connections."""
 
     def __init__(self, client: Redis) -> None:
@@ -100,13 +105,19 @@ class _LibraryClient:
         self.aclose = client.aclose
 
     async def call_asking(self, *command: Argument) -> Any:
-        """Send ``ASKING`` and a command; a pipeline without ``MULTI`` uses one connection."""
-        async with self._client.pipeline(transaction=False) as pipeline:
-            pipeline.execute_command("ASKING").execute_command(*command)
-            _, answer = await pipeline.execute(raise_on_error=False)
+        """Send ``ASKING`` and a command over one connection."""
+        _, answer = await self.call_all(("ASKING",), command)
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    async def call_all(self, *commands: Sequence[Argument]) -> list[Any]:
+        """Send commands over one connection, one directly behind the other; a server's errors come as values."""
+        async with self._client.pipeline(transaction=False) as pipeline:
+            for command in commands:
+                pipeline.execute_command(*command)
+            answers: list[Any] = await pipeline.execute(raise_on_error=False)
+        return answers
 
 
 def _options() -> dict[str, Any]:
@@ -133,14 +144,22 @@ def connect(url: str, *, library: bool = False) -> ServerClient:
         server = None if library else plain_server(url)
         if server is not None:
             return PipelinedConnection(server)
-        pool = BlockingConnectionPool.from_url(url, max_connections=_CONNECTIONS, timeout=None, **_options())
-        pool.connection_class(**pool.connection_kwargs)  # an unknown option in the URL shows here, not at a request
-        return _LibraryClient(Redis.from_pool(pool))
+        return connect_pool(url)
     except (ValueError, TypeError, *FAILURES) as error:
         raise ConfigError(
             "store.url cannot be used: write redis://, rediss://, redis+cluster://, redis+sentinel:// or unix://.",
             internal=f"{type(error).__name__}: {error}",
         ) from error
+
+
+def connect_pool(url: str) -> PooledClient:
+    """Make redis-py's client for one server's address, whatever the address is.
+
+    :raises ValueError: the URL cannot be used, and so do ``TypeError`` and ``FAILURES``
+    """
+    pool = BlockingConnectionPool.from_url(url, max_connections=_CONNECTIONS, timeout=None, **_options())
+    pool.connection_class(**pool.connection_kwargs)  # an unknown option in the URL shows here, not at a request
+    return PooledClient(Redis.from_pool(pool))
 
 
 def plain_server(url: str) -> StoreServer | None:

@@ -17,9 +17,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from proxy.core.errors import ConfigError
-from proxy.store.connection.client import FAILURES, OUTAGES, ServerClient, connect, words_of
+from proxy.store.connection.client import FAILURES, OUTAGES, ServerClient, words_of
 from proxy.store.connection.node import CallTimes, StoreNode
 from proxy.store.connection.pipelined import Argument, CommandRefused
+from proxy.store.connection.replicated import Replication, connect_replicated
 from proxy.store.connection.slots import Redirection, is_script, keys_of, read_redirection, slot_of
 from proxy.store.connection.topology import ClusterNode, Topology
 from proxy.store.connection.url import Place, at_place, read_login, read_places
@@ -72,6 +73,10 @@ class ClusterClient:
         """All servers that have slots, and what stands for the slots that none has."""
         return [*(node.state for node in self._topology.primaries()), self._unplaced]
 
+    def clients(self) -> list[ServerClient]:
+        """Return the client of each server that is known to have slots."""
+        return [node.client for node in self._topology.primaries()]
+
     async def call(self, *command: Argument) -> Any:
         """Send one command to the server that has its slot; raises one of ``FAILURES``."""
         return await self._send(command, is_large=False)
@@ -90,6 +95,15 @@ class ClusterClient:
         for outcome in await asyncio.gather(*[node.state.ping() for node in nodes], return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
+
+    async def layout(self) -> Sequence[ClusterNode]:
+        """Ask for the slots, and return the server of each.
+
+        :raises OSError: no server tells them, or a slot has none
+        """
+        await self._topology.load()
+        await self._find_all()
+        return [owner for owner in self._topology.owners if owner is not None]
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -240,16 +254,19 @@ def _text(key: Argument) -> bytes:
     return key if isinstance(key, bytes) else str(key).encode()
 
 
-def connect_cluster(url: str, times: CallTimes, *, library: bool = False) -> ClusterClient:
+def connect_cluster(
+    url: str, times: CallTimes, *, library: bool = False, replication: Replication | None = None
+) -> ClusterClient:
     """Make the client for a cluster's address. It opens nothing yet.
 
     :param url: with any number of servers: ``redis://me:password@a:7000,b:7000``
     :param library: use redis-py for plain addresses too
+    :param replication: which writes wait for replicas; None for none
     :raises ConfigError: the URL cannot be used
     """
 
     def open_client(place: Place) -> ServerClient:
-        return connect(at_place(url, place), library=library)
+        return connect_replicated(at_place(url, place), replication, library=library)
 
     try:
         seeds = read_places(url)

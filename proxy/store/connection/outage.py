@@ -22,7 +22,8 @@ def _ignore_trouble() -> None:
 class OutageBackoff:
     """Whether calls to the store are skipped, and whether it takes writes.
 
-    Mutable: both of these, the time of the last answer, and the time that a large write may take.
+    Mutable: both of these, whether calls are barred, the time of the last answer, and the time that a large write may
+    take.
     """
 
     def __init__(self, on_trouble: Callable[[], None] = _ignore_trouble) -> None:
@@ -31,6 +32,11 @@ class OutageBackoff:
         """Whether the last call found no server or no answer: only probes are sent."""
         self.refuses_writes = False
         """Whether the store answered and refused to write, and has taken no write since."""
+        self.refusal = ""
+        """Why no call may be made at all, whatever the store answers; empty where calls may be made."""
+        self._is_barred = False
+        self.reason = ""
+        """What was wrong when the store failed last, as a client may read it; empty where nobody said."""
         self._answered_at = -math.inf
         self._on_trouble = on_trouble
         self._large_write_until = -math.inf
@@ -40,9 +46,12 @@ class OutageBackoff:
         """Whether the store answers, and takes writes as far as is known."""
         return not (self.is_away or self.refuses_writes)
 
-    def failed(self) -> None:
-        """Note that the store did not answer."""
-        self.is_away = True
+    def failed(self, reason: str = "") -> None:
+        """Note that the store did not answer.
+
+        :param reason: what is wrong and its mend, for the calls that are skipped from now on
+        """
+        self.is_away, self.reason = True, reason
         self._on_trouble()
 
     def refused(self) -> None:
@@ -53,7 +62,19 @@ class OutageBackoff:
     def succeeded(self, now_seconds: float) -> None:
         """Note that the store answered. Only a write can show that it takes writes."""
         self._answered_at = now_seconds
-        self.is_away = False
+        self.is_away = self._is_barred
+
+    def bar(self, refusal: str) -> None:
+        """Skip all calls from now on, probes too.
+
+        :param refusal: why, for clients and the log
+        """
+        self.refusal, self._is_barred, self.is_away = refusal, True, True
+
+    def admit(self) -> None:
+        """Allow calls again."""
+        if self._is_barred:
+            self.refusal, self._is_barred, self.is_away = "", False, False
 
     def wrote(self) -> None:
         """Note that the store took a write."""

@@ -24,6 +24,7 @@ from proxy.store.connection.pipelined import (
     StoreSocket,
     pack,
 )
+from proxy.store.connection.replicated import Replication, connect_replicated
 from proxy.store.connection.url import Place, at_place, read_sentinels
 
 WATCH_SECONDS = 1.0
@@ -125,6 +126,34 @@ async def _check_role(connected: StoreSocket) -> None:
         raise ConnectionError(f"the server is no primary: {role!r}")
 
 
+class _Pool:
+    """Sends commands to one primary by redis-py. Mutable: how many calls are under way."""
+
+    def __init__(self, client: ServerClient) -> None:
+        self._client = client
+        self._calls = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def call(self, *command: Argument) -> Any:
+        """Send one command."""
+        self._calls += 1
+        self._idle.clear()
+        try:
+            return await self._client.call(*command)
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self._idle.set()
+
+    async def aclose(self) -> None:
+        """Close all connections: at once, and again after the calls under way, which redis-py sends on new ones."""
+        await self._client.aclose()
+        if self._calls:
+            await self._idle.wait()
+            await self._client.aclose()
+
+
 class LibraryPrimary:
     """The same by redis-py, where there is TLS or an option: another pool for another primary.
 
@@ -134,7 +163,7 @@ class LibraryPrimary:
     def __init__(self, finder: PrimaryFinder, open_client: Callable[[Place], ServerClient]) -> None:
         self._finder = finder
         self._open_client = open_client
-        self._client: ServerClient | None = None
+        self._client: _Pool | None = None
         self._place: Place | None = None
         self._opening = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -166,16 +195,17 @@ class LibraryPrimary:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._finder.aclose()
 
-    async def _open(self) -> ServerClient:
+    async def _open(self) -> _Pool:
         async with self._opening:
             if self._client is not None:
                 return self._client
             place = await self._finder.find()
-            client = self._open_client(place)
-            role = await client.call("ROLE")
-            if role[0] not in {b"master", "master"}:
+            client = _Pool(self._open_client(place))
+            try:
+                _check_primary(place, await client.call("ROLE"))
+            except BaseException:  # cancelled, too: no other code has the pool
                 self._start(client.aclose(), "close")
-                raise ConnectionError(f"{place} is no primary: {role!r}")
+                raise
             self._client, self._place = client, place
             if not any(task.get_name() == "watch" for task in self._tasks):
                 self._start(self._watch(), "watch")
@@ -188,7 +218,7 @@ class LibraryPrimary:
                 if await self._finder.find() != self._place and self._client is not None:
                     self._leave(self._client)
 
-    def _leave(self, client: ServerClient) -> None:
+    def _leave(self, client: _Pool) -> None:
         if self._client is client:
             self._client = None
             self._start(client.aclose(), "close")
@@ -199,15 +229,22 @@ class LibraryPrimary:
         task.add_done_callback(self._tasks.discard)
 
 
-def connect_to_primary(url: str, *, library: bool = False) -> StoreClient:
+def _check_primary(place: Place, role: Sequence[Any]) -> None:
+    """Check the answer of ``ROLE``; raises ``OSError`` where the server is no primary."""
+    if role[0] not in {b"master", "master"}:
+        raise ConnectionError(f"{place} is no primary: {role!r}")
+
+
+def connect_to_primary(url: str, *, library: bool = False, replication: Replication | None = None) -> StoreClient:
     """Make the client for an address of Sentinels. It opens nothing yet.
 
     :param library: use redis-py for a plain address too
+    :param replication: which writes wait for replicas; None for none
     :raises ConfigError: the URL cannot be used
     """
     try:
         address = read_sentinels(url)
-        server = None if library else plain_server(address.primary)
+        server = None if library or replication else plain_server(address.primary)
     except ValueError as error:
         raise ConfigError(
             "store.url cannot be used: write redis+sentinel://host:26379,host:26379/SERVICE/0 with the name of the "
@@ -219,4 +256,8 @@ def connect_to_primary(url: str, *, library: bool = False) -> StoreClient:
     if server is not None:
         return PrimaryConnection(server, finder)
     connect(address.primary, library=library)  # an option that does not fit shows here
-    return LibraryPrimary(finder, lambda place: connect(at_place(address.primary, place), library=library))
+
+    def open_client(place: Place) -> ServerClient:
+        return connect_replicated(at_place(address.primary, place), replication, library=library)
+
+    return LibraryPrimary(finder, open_client)

@@ -42,6 +42,11 @@ _LOG_LINES = 12
 _POLL_SECONDS = 0.01
 
 
+def memory_options(max_mb: int | None) -> Sequence[str]:
+    """Return the options of a server that refuses to write beyond a bound (``store.max_mb``); none without one."""
+    return () if max_mb is None else ("--maxmemory", f"{max_mb}mb", "--maxmemory-policy", "noeviction")
+
+
 class EmbeddedValkey:
     """A Valkey server on a unix socket, with its data in ``folder``, append-only, flushed every second.
 

@@ -8,6 +8,8 @@ local function delete(names)  -- one by one, for a slot that moves (several.lua)
   for _, name in ipairs(names) do redis.call('DEL', name) end
 end
 
+local function aside(name) return 'tm:aside:' .. name:sub(4) end  -- what of it was unreadable (upkeep_aside.lua)
+
 local function needed(of)  -- how many messages other branches share with it
   local most = 0
   for _, child in ipairs(redis.call('SMEMBERS', key('b', of))) do
@@ -27,11 +29,12 @@ local function drop(of, branch, keep)  -- its messages after the first `keep` of
     local hash = h:sub(from, from + 15)
     delete({key('n', hash), key('a', hex(hash)), key('g', hash)})
   end
+  for _, kind in ipairs({'m', 't', 'y', 'o', 'z', 'j', 'r', 'q', 'v', 'c'}) do delete({aside(key(kind, of))}) end
   for _, kind in ipairs({'r', 'q'}) do
     for _, ref in ipairs(redis.call('LRANGE', key(kind, of), 0, -1)) do
       local elsewhere = keep > 0 or (branch.parent ~= '' and redis.call('LPOS', key(kind, branch.parent), ref))
       if position(ref) > branch.base + keep or not elsewhere then
-        delete({summary(ref), summary(ref, 'w'), summary(ref, 'u')})
+        delete({summary(ref), summary(ref, 'w'), summary(ref, 'u'), aside(summary(ref)), aside(summary(ref, 'w'))})
         redis.call('LREM', key(kind, of), 0, ref)
       end
     end

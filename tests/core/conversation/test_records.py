@@ -35,6 +35,7 @@ RECORD = TurnRecord(
     imported=True,
     response=ResponseRecord("r", 2, "m", 1.5),
     echo=ChangedEcho("cd", 2, b"t", (2,)),
+    max_output_tokens=7,
 )
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from proxy.server.asgi import ClientGone, read_body
 from proxy.server.connections import Bounds
+from proxy.server.connections.bounds import REST_BYTES
 from tests.server.connections.served import GET, Served, Slow, answered, hello
 
 SHORT = Bounds(head_seconds=0.3, body_seconds=0.3)
@@ -108,6 +109,23 @@ def test_an_answer_that_comes_before_the_body_is_whole_keeps_the_connection() ->
             client.send(b"abcde")
         client.send(GET)
         assert client.answer()[2] == b"early"
+
+
+def test_an_answer_before_a_body_that_is_not_read_to_its_end_says_that_the_connection_ends() -> None:
+    """Its client would send the next request on a connection that is closed; and it gets the answer while it sends."""
+
+    async def app(_: Any, __: Any, send: Any) -> None:
+        await answered(send, b"early")
+
+    for length, ends in ((REST_BYTES, False), (REST_BYTES + 1, True)):
+        with Served(app) as served, served.client() as client:
+            client.send(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % length)
+            _, headers, body = client.answer()
+            client.send(b"a" * length)
+            assert (headers.get("connection"), body) == ("close" if ends else None, b"early")
+            if not ends:
+                client.send(GET)
+                assert client.answer()[2] == b"early"
 
 
 def test_a_refusal_reaches_a_client_that_is_still_sending() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator, MutableMapping
 from typing import Any, cast
 
@@ -11,19 +12,21 @@ import pytest
 from starlette.types import Receive
 
 from proxy.core.conversation.reply import Reply
-from proxy.core.errors import BodyTooLarge, UpstreamBroken
+from proxy.core.conversation.request import ModelRequest
+from proxy.core.errors import BodyTooLarge, Overloaded, UpstreamBroken
 from proxy.core.events import Event, RequestServed
 from proxy.core.ports import Headers, UpstreamReply
 from proxy.core.report import Report, Usage
 from proxy.dialects.chat.dialect import ChatDialect
 from proxy.pipeline.pipeline import Pipeline
 from proxy.pipeline.relay import Deliver, Relay
-from proxy.pipeline.values import Ending, Exchange, PendingTurn
+from proxy.pipeline.values import Ending, Exchange, PendingTurn, Progress
 from proxy.server.access import ConversationAccess
 from proxy.server.asgi import Response
 from proxy.server.auth import PassthroughAuth
 from proxy.server.endpoints.dialect import DialectEndpoint, EndpointLimits
 from proxy.server.operator import OperatorAccess
+from proxy.server.permits import LARGE_BYTES, Permits
 from proxy.server.request_log import RequestLog
 
 BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).encode()
@@ -49,7 +52,13 @@ class Slow:
 
 
 def endpoint(
-    pipeline: object, told: list[Event], keepalive_seconds: float = 0, relay: object = None
+    pipeline: object,
+    told: list[Event],
+    keepalive_seconds: float = 0,
+    relay: object = None,
+    *,
+    max_body_bytes: int = 1000,
+    permits: Permits | None = None,
 ) -> DialectEndpoint:
     """The endpoint before a pipeline."""
     return DialectEndpoint(
@@ -57,7 +66,8 @@ def endpoint(
         pipeline=cast("Pipeline", pipeline),
         relay=cast("Relay", relay),
         access=ConversationAccess(PassthroughAuth(b"s"), OperatorAccess("127.0.0.1")),
-        limits=EndpointLimits(1000, keepalive_seconds),
+        limits=EndpointLimits(max_body_bytes, keepalive_seconds),
+        permits=permits or Permits(math.inf, lambda _: Overloaded("No.")),
         emit=told.append,
         timer=lambda: 0.0,
     )
@@ -272,3 +282,137 @@ def test_a_visit_of_which_nothing_is_known_tells_that_alone() -> None:
     """A client that left before its request was there."""
     log = RequestLog("/path", Response(Caller().send), lambda: 1.0)
     assert log.to_event() == RequestServed("/path", 499, "disconnected", 0.0)
+
+
+class Planning:
+    """A pipeline whose requests are planned and answered when they may be. Mutable: those that have come to it."""
+
+    def __init__(self) -> None:
+        self.running: list[str] = []
+        self.planned: dict[str, asyncio.Event] = {}
+        self.answered = asyncio.Event()
+
+    async def run(self, request: ModelRequest, _: Any, __: Any, progress: Progress) -> Any:
+        """Plan, then wait for the upstream, and fail."""
+        model = request.model
+        self.running.append(model)
+        self.planned[model] = asyncio.Event()
+        if not self.answered.is_set():
+            await self.planned[model].wait()
+        progress.on_planned(Report("c", "t", 1))
+        await self.answered.wait()
+        raise BodyTooLarge("No more.")
+
+
+def large(model: str, size: int = LARGE_BYTES, *, stream: bool = False) -> bytes:
+    """A body with so many letters."""
+    said = [{"role": "user", "content": "x" * size}]
+    return json.dumps({"model": model, "messages": said, "stream": stream}).encode()
+
+
+class Worker:
+    """An endpoint with one permit at a time, and the requests that are sent to it, by the model that each names."""
+
+    def __init__(self, most_waiting: float = math.inf) -> None:
+        self.pipeline = Planning()
+        self.told: list[Event] = []
+        self.sent: dict[str, list[MutableMapping[str, Any]]] = {}
+        self._permits = Permits(most_waiting, lambda _: Overloaded("No."), at_once=1, seconds=60)
+        self._serve = endpoint(self.pipeline, self.told, max_body_bytes=1_000_000, permits=self._permits)
+        self._tasks: dict[str, tuple[Caller, asyncio.Task[None]]] = {}
+
+    def send(self, body: bytes, model: str, key: bytes = b"a") -> None:
+        """Send a request."""
+        caller, sent = Caller(), self.sent.setdefault(model, [])
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            sent.append(message)
+
+        scope = {"path": "/", "headers": [(b"authorization", key)]}
+        self._tasks[model] = caller, asyncio.create_task(self._serve(scope, caller.asking(body), send))
+
+    async def until(self, *running: str, waiting: int) -> None:
+        """Wait until these requests have come to the pipeline, in this order, and so many wait for a permit."""
+        async with asyncio.timeout(20):
+            while len(self.pipeline.running) < len(running) or self._permits.waiting != waiting:  # noqa: ASYNC110 - two states
+                await asyncio.sleep(0.001)
+        assert self.pipeline.running == list(running)
+
+    def plan(self, model: str) -> None:
+        """Let a request be planned."""
+        self.pipeline.planned[model].set()
+
+    async def leave(self, model: str) -> None:
+        """Let the client of a request leave, and wait for its end."""
+        caller, task = self._tasks[model]
+        caller.leaves.set()
+        await task
+
+    async def end(self) -> None:
+        """Answer everything."""
+        self.pipeline.answered.set()
+        for event in self.pipeline.planned.values():
+            event.set()
+        await asyncio.gather(*(task for _, task in self._tasks.values()))
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_large_request_waits_until_the_one_before_it_is_planned(*, stream: bool) -> None:
+    """Not until it is answered; small requests wait for nobody."""
+    worker = Worker()
+    worker.send(large("first", stream=stream), "first")
+    worker.send(large("second", stream=stream), "second")
+    await worker.until("first", waiting=1)
+    worker.send(large("small", 10), "small")
+    await worker.until("first", "small", waiting=1)
+    worker.plan("first")
+    await worker.until("first", "small", "second", waiting=0)
+    await worker.end()
+
+
+async def test_tenants_get_equal_shares_of_large_requests() -> None:
+    """The second tenant's only request does not wait for all of the first one's."""
+    worker = Worker()
+    for model in ("a1", "a2", "a3"):
+        worker.send(large(model), model)
+    await worker.until("a1", waiting=2)
+    worker.send(large("b1"), "b1", key=b"b")
+    await worker.until("a1", waiting=3)
+    worker.plan("a1")
+    await worker.until("a1", "a2", waiting=2)
+    worker.plan("a2")
+    await worker.until("a1", "a2", "b1", waiting=1)
+    worker.plan("b1")
+    await worker.until("a1", "a2", "b1", "a3", waiting=0)
+    await worker.end()
+
+
+async def test_who_leaves_while_it_waits_for_a_permit_takes_none() -> None:
+    """Nor does one that leaves with a permit keep it."""
+    worker = Worker()
+    for model in ("first", "second", "third"):
+        worker.send(large(model), model)
+    await worker.until("first", waiting=2)
+    await worker.leave("second")
+    await worker.until("first", waiting=1)
+    await worker.leave("first")
+    await worker.until("first", "third", waiting=0)
+    await worker.end()
+
+
+async def test_too_many_large_requests_are_refused_without_a_line_each() -> None:
+    """``limits.max_waiting``: the newest of the tenant that has the most waiting."""
+    worker = Worker(most_waiting=1)
+    worker.send(large("first"), "first")
+    worker.send(large("second"), "second")
+    await worker.until("first", waiting=1)
+    worker.send(large("third"), "third")
+    async with asyncio.timeout(20):
+        while len(worker.sent["third"]) < 2:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.001)
+    assert worker.sent["third"][0]["status"] == 503
+    assert b"overloaded" in worker.sent["third"][1]["body"]
+    assert worker.told == []
+    await worker.end()
+    assert worker.pipeline.running == ["first", "second"]
+    assert len(worker.told) == 2

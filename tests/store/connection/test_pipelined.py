@@ -87,7 +87,7 @@ async def test_of_many_callers_at_once_each_gets_its_own_answer(socket_path: str
 
     assert all(await asyncio.gather(*(asked(number) for number in range(2000))))
     clients = await line.call("CLIENT", "LIST")
-    assert clients.decode().count("cmd=client|list") == 1
+    assert clients.decode().count("cmd=client") == 1
     await line.aclose()
 
 

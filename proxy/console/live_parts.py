@@ -1,0 +1,92 @@
+"""The parts of a page that go on while it is open: the page's script asks for those that have changed, and no others.
+
+``visit.py`` renders a page with them. A part is an element with an id and a mark, which changes with its content. The
+script names the parts that it shows with their marks in ``PARTS_HEADER``, and the answer has nothing but newer ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from itertools import islice
+
+from markupsafe import Markup
+
+PARTS_HEADER = "x-console-parts"
+"""``id=mark,id=mark``. A request without it gets the whole page; an answer that has it has parts only."""
+MAX_PARTS = 100
+_MARK_BYTES = 6
+
+
+@dataclass(slots=True)
+class LiveParts:
+    """The parts of one page: what the visitor shows, and what the answer has.
+
+    :param known: the marks of the parts that the visitor shows, by their ids; None for somebody who opens the page
+    """
+
+    known: Mapping[str, str] | None = None
+    _changed: list[Markup] = field(default_factory=list)
+    _rendered: set[str] = field(default_factory=set)
+    _depth: int = 0
+
+    @property
+    def are_asked_for(self) -> bool:
+        """Whether the answer has parts only."""
+        return self.known is not None
+
+    def are_wanted(self, identifier: str) -> bool:
+        """Return whether the visitor wants a part: with the whole page each, else those that are shown."""
+        return self.known is None or identifier in self.known
+
+    def live(
+        self,
+        identifier: str,
+        caller: Callable[[], str],
+        *,
+        tag: str = "div",
+        mark: str = "",
+        after: str = "",
+        attributes: Mapping[str, object] | None = None,
+    ) -> Markup:
+        """Render a part, for ``{% call %}`` in a template.
+
+        :param mark: what changes with the content; without one, a digest of the content
+        :param attributes: others of its element; those of False are left out
+        :param after: the id of the element that this part follows; such a part may come and go
+        """
+        if not after and not self._depth and not self.are_wanted(identifier):
+            return Markup()
+        self._rendered.add(identifier)
+        self._depth += 1
+        try:
+            body = Markup(caller())  # noqa: S704 - the template has escaped what it holds
+        finally:
+            self._depth -= 1
+        lines = {name: value for name, value in (attributes or {}).items() if value is not False} | (
+            {"data-after": after} if after else {}
+        )
+        mark = mark or blake2b(f"{lines}{body}".encode("utf-8", "replace"), digest_size=_MARK_BYTES).hexdigest()
+        written = Markup("").join(Markup(' {}="{}"').format(*pair) for pair in lines.items())
+        part = Markup('<{0} id="{1}" data-live="{2}"{3}>{4}</{0}>').format(tag, identifier, mark, written, body)
+        if self.known is not None and not self._depth and self.known.get(identifier) != mark:
+            self._changed.append(part)
+        return part
+
+    def changed(self) -> bytes:
+        """Return the newer parts, and an empty element for each part that is no more."""
+        gone = [
+            Markup('<div id="{}" data-live data-gone></div>').format(identifier)
+            for identifier in self.known or ()
+            if identifier not in self._rendered
+        ]
+        return "\n".join([*self._changed, *gone]).encode("utf-8", "replace")
+
+
+def known_parts(header: str | None) -> Mapping[str, str] | None:
+    """Read the header of a request; what is no part in it is left out."""
+    if header is None:
+        return None
+    pairs = (pair.partition("=") for pair in islice(header.split(","), MAX_PARTS))
+    return {name.strip(): mark.strip() for name, _, mark in pairs if name.strip()}

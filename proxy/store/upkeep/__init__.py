@@ -1,0 +1,1 @@
+"""Looks after a whole store, beside the requests that use it."""

@@ -1,0 +1,144 @@
+"""A page that stays open: it fetches what has changed and nothing else, and leaves its visitor where they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, Response, expect
+
+from tests.console.conftest import TOKEN, Console, consoled
+from tests.pipeline.conftest import Client
+from tests.pipeline.talk import Said, assistant, user
+
+LIST = "/console/conversations"
+LONG = 5_000
+MIDDLE = 2_500
+CHANGE_BYTES = 12_000
+"""The most that a turn or a summary may cost an open page; the whole page of this conversation has 1.6 MB."""
+LATER = 20_000
+"""Milliseconds until a change is seen on a busy machine."""
+PLACE = f"document.querySelector('#message-{MIDDLE}').getBoundingClientRect().top"
+
+TOTAL = """name => [...document.querySelectorAll(`#plot-${name}-figures tbody td`)]
+    .reduce((sum, cell) => sum + Number(cell.textContent.replace(/\\D/g, "")), 0)"""
+"""The sum of the figures of a plot."""
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    """One for all tests of this file."""
+    with consoled(tmp_path_factory.mktemp("open"), window=100_000) as made:
+        yield made
+
+
+@pytest.fixture
+def client(console: Console, request: pytest.FixtureRequest) -> Client:
+    """A client with conversations of its own."""
+    return console.client(request.node.name)
+
+
+@pytest.fixture
+def messages() -> list[Said]:
+    """A conversation of 5,000 messages with a tool's result in its middle."""
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    messages = [(user if number % 2 == 0 else assistant)(f"Line {number}") for number in range(LONG)]
+    messages[MIDDLE - 1] = {"role": "assistant", "content": None, "tool_calls": [call]}
+    messages[MIDDLE] = {"role": "tool", "tool_call_id": "c1", "content": "High water at seven."}
+    messages[MIDDLE + 1] = assistant("At seven.")
+    return messages
+
+
+class Fetched:
+    """What the script of a page has fetched."""
+
+    def __init__(self, page: Page) -> None:
+        self.responses: list[Response] = []
+        page.on("response", self._note)
+
+    def _note(self, response: Response) -> None:
+        if response.request.resource_type == "fetch":
+            self.responses.append(response)
+
+    def size(self) -> int:
+        """The bytes of all answers up to now; they are not counted again."""
+        answers, self.responses = self.responses, []
+        return sum(len(answer.body()) for answer in answers)
+
+
+def test_a_turn_and_a_summary_are_fetched_alone_and_the_visitor_stays_where_they_are(
+    console: Console, page: Page, client: Client, messages: list[Said]
+) -> None:
+    """Scroll position, focus, what is folded open and what was typed stay."""
+    lines = "\n".join(json.dumps(message) for message in messages)
+    stored = client.http.post("/tidemark/conversations/import?model=small", content=lines, headers=client.headers())
+    path = f"{LIST}/{stored.json()['id']}"
+    with page.expect_response("**/console/events"):
+        page.goto(path)
+    fetched = Fetched(page)
+    page.get_by_label("Search messages").fill("half a sent")
+    page.get_by_label("Tokens to retain").fill("12")
+    result = page.locator(f"#message-{MIDDLE + 1} details")
+    result.locator("summary").scroll_into_view_if_needed()
+    result.locator("summary").press("Enter")
+    expect(result).to_have_attribute("open", "")
+    place = page.evaluate(PLACE)
+
+    messages += [user("One more?")]
+    assert client.chat(messages).status_code == 200
+    page.wait_for_selector(f"#message-{LONG + 2}", state="attached")  # expect() looks at all messages each time
+    assert 0 < fetched.size() < CHANGE_BYTES
+
+    admin = {"authorization": f"Bearer {TOKEN}"}
+    own = f"{console.url}/tidemark/conversations/{stored.json()['id']}/summarize"
+    done = client.http.post(own, json={"retention_tokens": 20_000}, headers=admin)
+    assert done.status_code == 200, done.text
+    page.wait_for_selector("#standing article", state="attached")
+    assert 0 < fetched.size() < CHANGE_BYTES
+    expect(page.get_by_role("button", name="Regenerate summary")).to_be_attached()
+    states = page.locator(".message").evaluate_all("all => all.map((item) => item.dataset.state)")
+    assert len(states) == LONG + 2
+    assert states == ["summarized"] * states.count("summarized") + ["in_context"] * states.count("in_context")
+    assert states.count("summarized") > MIDDLE
+    expect(page.locator(f"#message-{MIDDLE} .state")).to_have_text("summarized, no longer in context")
+    before = page.locator("#standing").locator("xpath=preceding-sibling::li[1]")
+    expect(before).to_have_id(f"message-{states.count('summarized')}")
+
+    assert abs(page.evaluate(PLACE) - place) < 2
+    expect(result).to_have_attribute("open", "")
+    expect(result.locator("summary")).to_be_focused()
+    expect(page.get_by_label("Search messages")).to_have_value("half a sent")
+    expect(page.get_by_label("Tokens to retain")).to_have_value("12")
+
+
+def test_the_overview_stays_as_it_is_looked_at(page: Page, client: Client) -> None:
+    """A table that is open goes on, and the focus and its scroll position stay; closed tables are not fetched."""
+    page.get_by_text("Figures of requests").press("Enter")
+    table = page.get_by_role("group", name="Figures of requests")
+    table.evaluate("box => { box.scrollTop = 500; }")
+    table.focus()
+    fetched = Fetched(page)
+    requests, tokens = (page.evaluate(TOTAL, name) for name in ("requests", "tokens"))
+    client.chat([user("Hello.")])
+    page.wait_for_function(f"name => ({TOTAL})(name) > {requests}", arg="requests")
+    expect(table).to_be_focused()
+    assert table.evaluate("box => box.scrollTop") == 500
+    bodies = [answer.text() for answer in fetched.responses]
+    assert any("plot-requests-figures" in body for body in bodies)
+    assert not any("plot-tokens-figures" in body for body in bodies)
+    assert page.evaluate(TOTAL, "tokens") == tokens
+    page.get_by_text("Figures of tokens").press("Enter")
+    page.wait_for_function(f"name => ({TOTAL})(name) > {tokens}", arg="tokens")
+
+
+def test_the_list_keeps_the_focus_when_another_conversation_comes_first(page: Page, client: Client) -> None:
+    """The link that has it moves down by a row."""
+    answer = client.chat([user("An old one.")])
+    with page.expect_response("**/console/events"):
+        page.goto(LIST)
+    old = page.locator(f"#row-{answer.headers['x-tidemark-conversation']} a")
+    old.focus()
+    newest = client.chat([user("A new one.")]).headers["x-tidemark-conversation"]
+    expect(page.locator("tbody tr").first).to_have_id(f"row-{newest}", timeout=LATER)
+    expect(old).to_be_focused()

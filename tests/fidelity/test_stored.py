@@ -1,0 +1,159 @@
+"""Shadow mode: the user's own conversations are measured by what loss receipts count, and nothing changes them."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from proxy.cli.main import cli
+from proxy.core.errors import ContextLengthExceeded
+from proxy.core.receipt import Detail
+from proxy.fidelity import ExportedConversation, Figure, draw_figures, measure_stored
+from proxy.fidelity.stored import LEAST_MESSAGES
+from proxy.store.embedded.server import EmbeddedValkey
+from tests.pipeline.conftest import Bench, Client, benched
+
+SAID = [
+    {"role": role, "content": f"Sentence {number} of this talk is about the harbour and its {number + 20} boats."}
+    for number in range(12)
+    for role in ("user", "assistant")
+]
+RULE = {"role": "user", "content": "Never write to the table orders_2024 without my permission."}
+
+
+def stored(messages: Sequence[object], name: str = "c") -> ExportedConversation:
+    """Return messages as an export has them."""
+    return ExportedConversation(name, "small", [json.dumps(message).encode() for message in messages])
+
+
+async def counted(_: bytes) -> bytes:
+    """Say that every request has a thousand tokens."""
+    return b'{"input_tokens": 1000}'
+
+
+async def newest_three(body: bytes, max_tokens: int) -> bytes:
+    """Keep a summary and the three newest messages, and use the budget whole."""
+    messages = [{"role": "system", "content": "Summary"}, *json.loads(body)["messages"][-3:]]
+    return json.dumps({"request": {"model": "small", "messages": messages}, "tokens_after": max_tokens}).encode()
+
+
+async def two_of_three(_: bytes, __: bytes) -> Sequence[Detail]:
+    """Say that one rule and one number survive, and one number does not."""
+    return [Detail("rules", "a", "kept"), Detail("numbers", "1", "shortened"), Detail("numbers", "2", "dropped")]
+
+
+async def test_what_a_receipt_counts_is_summed_up_by_kind() -> None:
+    """A shortened detail survives, as in the header."""
+    talks = [stored(SAID), stored(SAID, "d")]
+    result = await measure_stored(talks, newest_three, counted, two_of_three, [10, 25])
+    assert result.measured == 2
+    figures = {(figure.kind, figure.budget): figure for figure in result.figures}
+    assert [(each.kind, each.survivors, each.facts) for each in result.figures if each.budget == 10] == [
+        ("all", 4, 6),
+        ("rules", 2, 2),
+        ("numbers", 2, 4),
+    ]
+    assert figures["all", 25].ratio == 0.25
+    assert figures["all", 10].newest == 0.3
+
+
+async def test_a_conversation_that_does_not_fit_a_budget_is_named() -> None:
+    """The others are measured all the same."""
+
+    async def refuses(body: bytes, max_tokens: int) -> bytes:
+        if max_tokens == 100:
+            raise ContextLengthExceeded("The newest message alone is larger.")
+        return await newest_three(body, max_tokens)
+
+    result = await measure_stored([stored(SAID)], refuses, counted, two_of_three, [10, 25])
+    assert result.failures == ["c at 10 %: The newest message alone is larger."]
+    assert {figure.budget for figure in result.figures} == {25}
+
+
+async def test_a_short_conversation_is_left_out() -> None:
+    """Nothing of it would be summarized."""
+    result = await measure_stored([stored(SAID[: LEAST_MESSAGES - 1])], newest_three, counted, two_of_three, [10])
+    assert (result.measured, list(result.figures)) == (0, [])
+
+
+def test_a_plot_has_a_panel_for_each_corpus() -> None:
+    """Each figure is a point; one without newest messages has no point for them."""
+    figures = [
+        Figure("<chat>", "all", 10, 0.1, 0.2, 5, 10),
+        Figure("<chat>", "rule", 10, 0.1, 0.2, 1, 1),
+        Figure("<chat>", "all", 25, 0.25, 0.5, 9, 10),
+        Figure("10 rounds", "all", 10, 0.1, None, 4, 10),
+    ]
+    drawing = ET.fromstring(draw_figures(figures, "What survives"))  # noqa: S314 - our own text
+    circles = [item.attrib["class"] for item in drawing.iter() if item.tag.endswith("circle")]
+    assert circles == ["newest-point", "newest-point", "survival-point", "survival-point", "survival-point"]
+    assert [item.text for item in drawing.iter() if item.attrib.get("class") == "title"] == ["<chat>", "10 rounds"]
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A client of a running Tidemark."""
+    folder = tmp_path_factory.mktemp("stored")
+    with EmbeddedValkey(folder / "valkey") as server, benched(server.url, folder) as bench:
+        yield own_client(bench)
+
+
+def own_client(bench: Bench) -> Client:
+    """Return a client with one conversation that is long enough, and one that is not."""
+    client = bench.client("sk-mine", window=200_000)
+    bring(client, [*SAID[:20], RULE, *SAID[20:]])
+    bring(client, SAID[:4])
+    return client
+
+
+def bring(client: Client, messages: Sequence[object]) -> None:
+    """Import a conversation."""
+    lines = b"\n".join(json.dumps(message).encode() for message in messages)
+    done = client.http.post("/tidemark/conversations/import?model=small", content=lines, headers=client.headers())
+    assert done.status_code == 201
+
+
+def run(client: Client, *arguments: str) -> Result:
+    """Run the command with the client's key."""
+    words = ["bench", "fidelity", "--url", str(client.http.base_url), *arguments]
+    return CliRunner().invoke(cli, words, env={"OPENAI_API_KEY": client.key})
+
+
+def test_ones_own_conversations_are_measured_and_stay_as_they_are(client: Client, tmp_path: Path) -> None:
+    """The rule is counted, and the plot is written."""
+    listed = client.http.get("/tidemark/conversations", headers=client.headers()).content
+    plot = tmp_path / "plot.svg"
+    done = run(client, "--stored", "5", "--budgets", "25,50", "--json", "--plot", str(plot))
+    assert done.exit_code == 0, done.output
+    figures = json.loads(done.stdout)["figures"]
+    assert ("rules", 25, 1, 1) in [(each["kind"], each["budget"], each["survivors"], each["facts"]) for each in figures]
+    assert done.stderr == "Measured 1 stored conversations; none was changed.\n"
+    assert plot.read_bytes().startswith(b"<svg")
+    assert client.http.get("/tidemark/conversations", headers=client.headers()).content == listed
+
+
+def test_nothing_is_measured_where_all_are_short(client: Client) -> None:
+    """The message names the bound; another client's conversations are none of it."""
+    other = Client(client.http, "sk-other")
+    bring(other, SAID[:4])
+    done = run(other, "--stored", "5")
+    assert done.exit_code == 1
+    assert f"{LEAST_MESSAGES} messages or more" in done.output
+
+
+def test_stored_conversations_have_no_questions() -> None:
+    """Recall is measured by questions, so the two do not go together."""
+    done = CliRunner().invoke(cli, ["bench", "fidelity", "--stored", "3", "--recall", "5"])
+    assert (done.exit_code, "nobody has asked" in done.output) == (2, True)
+
+
+def test_without_a_server_the_command_says_so() -> None:
+    """It names the address."""
+    done = CliRunner().invoke(cli, ["bench", "fidelity", "--stored", "3", "--url", "http://127.0.0.1:9"])
+    assert done.exit_code == 1
+    assert "does not answer at 127.0.0.1:9" in str(done.exception or done.output)

@@ -1,0 +1,108 @@
+"""A collector that is gone or silent costs a request nothing, and a missing extra is said in one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proxy.store.embedded.server import EmbeddedValkey
+from proxy.tracing import start_tracing
+from tests.pipeline.conftest import benched
+from tests.pipeline.talk import user
+from tests.tracing.collector import Collector, collecting
+
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+
+
+@pytest.fixture(scope="module")
+def store_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A store for the tests here."""
+    with EmbeddedValkey(tmp_path_factory.mktemp("store")) as store:
+        yield store.url
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    """A collector that takes spans and never answers."""
+    with collecting() as collector:
+        collector.is_silent = True
+        monkeypatch.setenv(ENDPOINT, collector.url)
+        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
+        yield collector
+
+
+def test_a_silent_collector_holds_up_neither_requests_nor_the_end(
+    collector: Collector, store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has ended while the collector still has its first export open."""
+    monkeypatch.setattr("proxy.tracing.tracing.CLOSE_SECONDS", 0.2)
+    with benched(store_url, tmp_path) as bench:
+        client = bench.client("silent")
+        assert client.chat([user("Hi")]).status_code == 200
+        assert collector.asked.wait(20)
+        assert client.chat([user("Hi again")]).status_code == 200
+    assert not collector.freed.is_set()
+    assert collector.spans == []
+
+
+def test_a_collector_that_is_gone_is_no_fault_of_requests(
+    store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing listens there."""
+    monkeypatch.setenv(ENDPOINT, "http://127.0.0.1:1")
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
+    monkeypatch.setattr("proxy.tracing.tracing.CLOSE_SECONDS", 0.2)
+    with benched(store_url, tmp_path) as bench:
+        client = bench.client("gone")
+        assert [client.chat([user("Hi")]).status_code for _ in range(3)] == [200, 200, 200]
+        assert bench.warnings == []
+
+
+@pytest.fixture
+def unimported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that has not imported the extra yet."""
+    for name in list(sys.modules):
+        if name.partition(".")[0] == "opentelemetry" or name.startswith("proxy.tracing."):
+            monkeypatch.delitem(sys.modules, name)
+
+
+@pytest.mark.usefixtures("unimported")
+def test_a_missing_extra_is_one_warning_that_names_the_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server goes on without traces."""
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    warnings: list[str] = []
+    assert start_tracing(warnings.append, {ENDPOINT: "http://127.0.0.1:4318"}) is None
+    assert len(warnings) == 1
+    assert ENDPOINT in warnings[0]
+    assert "Install tidemark[otel]" in warnings[0]
+
+
+@pytest.mark.usefixtures("unimported")
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {ENDPOINT: ""},
+        {ENDPOINT: "http://127.0.0.1:4318", "OTEL_SDK_DISABLED": "TRUE"},
+        {ENDPOINT: "http://127.0.0.1:4318", "OTEL_TRACES_EXPORTER": "none"},
+    ],
+)
+def test_nothing_is_imported_where_no_traces_are_asked_for(environ: dict[str, str]) -> None:
+    """Nothing is warned of either."""
+    warnings: list[str] = []
+    assert start_tracing(warnings.append, environ) is None
+    assert warnings == []
+    assert "opentelemetry" not in sys.modules
+
+
+def test_a_protocol_that_is_not_spoken_is_a_warning() -> None:
+    """The collector's other port speaks it."""
+    warnings: list[str] = []
+    environ = {ENDPOINT: "http://127.0.0.1:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+    assert start_tracing(warnings.append, environ) is not None
+    assert warnings == [
+        "OTEL_EXPORTER_OTLP_PROTOCOL is grpc, but Tidemark exports traces by http/protobuf (port 4318) only."
+    ]
