@@ -39,6 +39,7 @@ class Sample:
     descriptors: int
     sockets: int
     threads: int
+    """Without those of the event loops' pools. A pool starts one whenever all are busy, up to its bound."""
     tasks: int
     keys: int
     """Without those that live for some minutes in any case."""
@@ -124,7 +125,7 @@ class Sampler:
             store_mb=sum(map(_resident_mb, store)),
             descriptors=len(opened),
             sockets=sum(target.startswith("socket:") for target in opened),
-            threads=sum(len(list(Path(f"/proc/{pid}/task").iterdir())) for pid in workers),
+            threads=_threads(workers) - int(metric(metrics, "tidemark_pool_threads")),
             tasks=int(metric(metrics, "tidemark_tasks")),
             keys=sum(1 for key in self._store.scan_iter(count=1000) if not _is_short_lived(key)),
         )
@@ -142,6 +143,10 @@ def metric(page: str, name: str) -> float:
 
 def _is_short_lived(key: bytes) -> bool:
     return key.startswith(SHORT_LIVED) or _FORGOTTEN.match(key) is not None
+
+
+def _threads(pids: Sequence[int]) -> int:
+    return sum(len(list(Path(f"/proc/{pid}/task").iterdir())) for pid in pids)
 
 
 def _resident_mb(pid: int) -> float:

@@ -39,7 +39,7 @@ from proxy.store.watch import StoreWatch
 from proxy.telemetry.live_events import LiveEventPublisher
 from proxy.telemetry.logging import FactLog
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.state import WorkerState
+from proxy.telemetry.state import WorkerState, count_pool_threads
 from proxy.telemetry.traffic import TrafficCounter
 from proxy.tracing import start_tracing
 
@@ -109,6 +109,7 @@ def create_app(
         endpoints.admission.requests,
         endpoints.admission.waiting,
         len(asyncio.all_tasks()),
+        count_pool_threads(),
     )
 
     stores = (stored.store, flushing.store, delivery.store)

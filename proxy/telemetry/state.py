@@ -7,6 +7,7 @@ request does nothing for it.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from proxy.telemetry.series import SeriesRegistry
 
 SAMPLE_SECONDS = 1.0
 """Between two samples; the seconds of an outage are exact to one of them."""
+POOL_PREFIXES = ("asyncio_", "uvloop_")
+"""What the names of the threads of an event loop's own pool begin with: asyncio's, and uvloop's."""
 STORE_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
@@ -35,6 +38,13 @@ class WorkerState:
     """Model requests that wait for a place or a permit."""
     tasks: int = 0
     """Tasks of the event loop."""
+    pool_threads: int = 0
+    """Threads of the pools that work off the event loop."""
+
+
+def count_pool_threads() -> int:
+    """Count the threads of this process's pools, which start one whenever all are busy, up to a bound."""
+    return sum(thread.name.startswith(POOL_PREFIXES) for thread in threading.enumerate())
 
 
 class StateSeries:
@@ -49,6 +59,7 @@ class StateSeries:
         self._requests = registry.live_gauge("requests_in_flight", "Model requests being answered.")
         self._waiting = registry.live_gauge("requests_waiting", "Model requests waiting for a place.")
         self._tasks = registry.live_gauge("tasks", "Tasks of the event loops.")
+        self._pool_threads = registry.live_gauge("pool_threads", "Threads that work off the event loops.")
         self._preparations = registry.live_gauge("preparations_in_flight", "Summaries being made in the background.")
         self._breakers = registry.live_gauge("summarizers_resting", "Summarizers whose breaker is open.")
         self._degraded = registry.counter("store_degraded_seconds", "Seconds in which the store did not answer.", ())
@@ -87,5 +98,6 @@ class StateSeries:
         self._requests.set(state.requests)
         self._waiting.set(state.waiting)
         self._tasks.set(state.tasks)
+        self._pool_threads.set(state.pool_threads)
         self._preparations.set(state.preparations)
         self._breakers.set(state.open_breakers)

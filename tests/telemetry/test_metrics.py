@@ -6,10 +6,12 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram
@@ -30,7 +32,7 @@ from proxy.core.receipt import KindCount
 from proxy.core.report import Report, Usage
 from proxy.telemetry.gathering import REQUEST_SECONDS
 from proxy.telemetry.metrics import MAX_MODELS, OTHER, Metrics
-from proxy.telemetry.state import WorkerState
+from proxy.telemetry.state import WorkerState, count_pool_threads
 
 SERVED = RequestServed(
     "/v1/chat/completions",
@@ -288,12 +290,13 @@ async def sampled(states: list[WorkerState]) -> Metrics:
 
 def test_a_workers_state_is_sampled_for_each_scrape() -> None:
     """The newest one counts, and an outage counts from one sample to the next."""
-    busy = WorkerState(streams=3, preparations=2, open_breakers=1, is_store_well=False, tasks=7)
+    busy = WorkerState(streams=3, preparations=2, open_breakers=1, is_store_well=False, tasks=7, pool_threads=5)
     metrics = asyncio.run(sampled([WorkerState(), busy, busy]))
     assert value(metrics, "tidemark_streams_in_flight") == 3
     assert value(metrics, "tidemark_preparations_in_flight") == 2
     assert value(metrics, "tidemark_summarizers_resting") == 1
     assert value(metrics, "tidemark_tasks") == 7
+    assert value(metrics, "tidemark_pool_threads") == 5
     seconds = value(metrics, "tidemark_store_degraded_seconds_total")
     assert seconds is not None
     assert seconds > 0.01
@@ -320,3 +323,16 @@ def test_a_killed_workers_streams_leave_the_sum(tmp_path: Path) -> None:
     for worker in running:
         worker.communicate(timeout=60)
     assert shown == ["3.0", "7.0", "4.0"]
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_the_threads_of_an_event_loops_pool_are_counted(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """By which a soak tells them from threads that leak."""
+
+    async def start_one() -> int:
+        before = count_pool_threads()
+        await asyncio.to_thread(lambda: None)
+        return count_pool_threads() - before
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        assert runner.run(start_one()) == 1
