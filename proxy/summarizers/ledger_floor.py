@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from proxy.core.conversation.messages import Message
 from proxy.core.ports import TextBound
+from proxy.summarizers.compared_text import ComparedText
 from proxy.summarizers.deadline import UNBOUNDED, Deadline
 from proxy.summarizers.ledger import (
     DECISION,
@@ -97,7 +98,7 @@ def _without_stated(entries: Sequence[Entry], ledger: Ledger, deadline: Deadline
 
 def _entries_in(ledger: Ledger, text: str, deadline: Deadline) -> list[Entry]:
     """Return the entries that a text still has, whole or shortened."""
-    details = ledger_details(ledger, text, deadline)
+    details = ledger_details(ledger, ComparedText(text), deadline)
     return [(kind, detail.text) for kind, detail in details if detail.survival != "dropped"]
 
 

@@ -15,12 +15,13 @@ from proxy.core.errors import SummaryOverdue
 from proxy.core.narrative import CheckedNarrative
 from proxy.core.ports import TextBound
 from proxy.core.receipt import Detail, Receipt, receipt_of
+from proxy.summarizers.compared_text import ComparedText
 from proxy.summarizers.deadline import READING_SECONDS, UNBOUNDED, Deadline, in_thread
 from proxy.summarizers.ledger import ledger_of
 from proxy.summarizers.ledger_floor import completed_summary
-from proxy.summarizers.ledger_survival import ledger_details, word_text
+from proxy.summarizers.ledger_survival import ledger_details
 from proxy.summarizers.narrative import check_summary
-from proxy.summarizers.signals import sentences
+from proxy.summarizers.signals import sentences, words_of
 from proxy.summarizers.transcript import read_back, utterances
 
 _NAME_WORD = "[A-Z][a-zà-öø-ÿ]{2,20}"
@@ -101,10 +102,10 @@ def details_of(
     :raises SummaryOverdue: the deadline has passed
     """
     ledger = ledger_of(messages, previous, deadline=deadline)
-    details = [detail for _, detail in ledger_details(ledger, text, deadline)]
-    words = word_text(text)
+    summary = ComparedText(text)
+    details = [detail for _, detail in ledger_details(ledger, summary, deadline)]
     names = _names(messages, previous, deadline)
-    details += [Detail("names", name, "kept" if word_text(name) in words else "dropped") for name in names]
+    details += [Detail("names", name, "kept" if summary.has_phrase(words_of(name)) else "dropped") for name in names]
     return details
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
 from proxy.core.receipt import receipt_of, render_receipt
+from proxy.summarizers.compared_text import ComparedText
 from proxy.summarizers.receipts import ReceiptWriter, details_of
+from proxy.summarizers.signals import words_of
 
 Talk = Callable[..., tuple[Message, ...]]
 TALK = (
@@ -107,3 +111,23 @@ def test_equal_messages_give_equal_receipts(talk: Talk) -> None:
     """A receipt is part of a stored summary, which all workers must make alike."""
     one = receipt_of(details_of(talk(*TALK), "Rule: Be brief.", "User: Grace"))
     assert one == receipt_of(details_of(talk(*TALK), "Rule: Be brief.", "User: Grace"))
+
+
+@given(st.lists(st.sampled_from(["a", "b-a", "B", "c.", "Σ", "\n", "a_b"]), max_size=12), st.data())
+def test_a_phrase_stands_where_its_words_follow_each_other(parts: list[str], data: st.DataObject) -> None:
+    """Whatever punctuation and line ends are between them; the index finds what a search of all words finds."""
+    text = " ".join(parts)
+    phrase = words_of(data.draw(st.sampled_from(["a", "a b", "b a a", "σ", "c a", "a a", "d", "a d"])))
+    wanted = f" {' '.join(phrase)} "
+    assert ComparedText(text).has_phrase(phrase) == (wanted in f" {' '.join(words_of(text))} ")
+
+
+@given(
+    st.lists(st.lists(st.sampled_from("abcdef"), max_size=9).map(" ".join), max_size=5), st.text("abcdefg ", min_size=1)
+)
+def test_a_sentence_survives_in_the_line_that_has_most_of_it(lines: list[str], sentence: str) -> None:
+    """The index of words leaves no line out that a comparison with each line finds."""
+    words = words_of(" ".join(sentence)) or ("a",)
+    alone = [ComparedText(line).sentence_survival(words) for line in lines] or ["dropped"]
+    best = min(alone, key=["kept", "shortened", "dropped"].index)
+    assert ComparedText("\n".join(lines)).sentence_survival(words) == best
