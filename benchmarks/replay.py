@@ -19,8 +19,16 @@ from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe, render
 from proxy.core.planning.assemble import assemble
 from proxy.core.planning.budget import Budget, CompactionPolicy, ModelProfile, budget_for
 from proxy.core.planning.plan import plan, plan_ahead
-from proxy.core.planning.situation import CannotFit, Compact, NoCompaction, PlanInput, SwapSummary
-from proxy.core.recall.quotation import question_place
+from proxy.core.planning.situation import (
+    CannotFit,
+    Compact,
+    CompactionPlan,
+    NoCompaction,
+    PlanInput,
+    ReuseSummary,
+    SwapSummary,
+)
+from proxy.core.recall.epoch import LEAST_TOKENS, questions, share_of
 
 CACHED_PRICE = 0.1
 """The price of a cached token, in new tokens."""
@@ -134,6 +142,8 @@ class Planned:
         prepared: PrefixSummary | None = None
         making: tuple[int, PrefixSummary] | None = None
         """The request from which on a summary is ready that is being made."""
+        recalled: dict[bytes, int] = {}
+        """The tokens recalled since the compaction, by their question's digest."""
         for number, (messages, tokens) in enumerate(shape.requests):
             if making is not None and number >= making[0]:
                 prepared, making = making[1], None
@@ -148,7 +158,7 @@ class Planned:
                 prepared=prepared,
                 prepared_tokens=prepared.tokens if prepared else 0,
             )
-            planned = plan(plan_input)
+            planned = _planned(plan_input, sum(recalled.values()))
             assert not isinstance(planned, CannotFit), f"{shape.name}: {self.name} cannot fit request {number}"
             if isinstance(planned, Compact):
                 if making is not None and making[1].covered > planned.covered // 2:
@@ -158,18 +168,21 @@ class Planned:
                     summary = _make_summary(planned, bill, waits=True)
             elif isinstance(planned, SwapSummary):
                 summary = planned.summary
+            if isinstance(planned, Compact | SwapSummary):
+                recalled = {}
             forwarded = (
                 messages if isinstance(planned, NoCompaction) or summary is None else assemble(messages, summary)
             )
             parts = _forwarded_parts(forwarded, messages, tokens, summary)
-            place = None if summary is None else question_place(forwarded)
-            if place is not None and int.from_bytes(parts[place][0][:4]) % self.recall_every == 0:
-                parts = _with_recall(parts, place, budget)
-            bill.send_recalling(parts)
+            question = next(questions(forwarded), None) if summary is not None else None
+            if question is not None and int.from_bytes(parts[question[0]][0][:4]) % self.recall_every == 0:
+                _recall(recalled, parts, question[0], budget)
+            bill.send_recalling(_with_recall(parts, recalled, budget))
             if (
                 self.ahead
                 and making is None
-                and (coming := plan_ahead(replace(plan_input, summary=summary))) is not None
+                and (coming := plan_ahead(_less(replace(plan_input, summary=summary), sum(recalled.values()))))
+                is not None
             ):
                 making = number + shape.behind, _make_summary(coming, bill, waits=False)
         return bill
@@ -250,14 +263,43 @@ def _forwarded_parts(
     return [(message.digest, sizes[message.digest]) for message in forwarded]
 
 
-def _with_recall(parts: Parts, place: int, budget: Budget) -> Parts:
-    """Return the parts of a compacted request with recalled messages before the question, as many as fit."""
-    if parts[place][1] > budget.max_recall:
+def _planned(plan_input: PlanInput, recalled_tokens: int) -> CompactionPlan:
+    """Plan as ``pipeline/fit.py`` does: a prepared summary comes into use where what was recalled fits no more."""
+    planned = plan(plan_input)
+    if recalled_tokens and isinstance(planned, ReuseSummary):
+        earlier = plan(_less(plan_input, recalled_tokens))
+        return earlier if isinstance(earlier, SwapSummary) else planned
+    return planned
+
+
+def _less(plan_input: PlanInput, recalled_tokens: int) -> PlanInput:
+    """Return the input with the high water that the recalled tokens leave."""
+    budget = plan_input.budget
+    return replace(plan_input, budget=replace(budget, high_water=budget.high_water - recalled_tokens))
+
+
+def _recall(recalled: dict[bytes, int], parts: Parts, place: int, budget: Budget) -> None:
+    """Recall for a question, once, as much as the epoch's bound and the limit allow."""
+    digest, tokens = parts[place]
+    if digest in recalled or tokens > budget.max_recall:
+        return
+    used_tokens = sum(recalled.values())
+    free_tokens = budget.high_water - _sum(parts[: place + 1]) - used_tokens
+    size = min(free_tokens, share_of(budget.max_recall - used_tokens))
+    if size >= LEAST_TOKENS:
+        recalled[digest] = size
+
+
+def _with_recall(parts: Parts, recalled: dict[bytes, int], budget: Budget) -> Parts:
+    """Return the parts of a request with what was recalled before each question, if that fits."""
+    if not recalled or _sum(parts) + sum(recalled.values()) > budget.high_water:
         return parts
-    size = min(budget.max_recall, budget.high_water - sum(tokens for _, tokens in parts[: place + 1]))
-    if size <= 0:
-        return parts
-    return [*parts[:place], (RECALLED + parts[place][0], size), *parts[place:]]
+    with_recall: Parts = []
+    for digest, tokens in parts:
+        if digest in recalled:
+            with_recall.append((RECALLED + digest, recalled[digest]))
+        with_recall.append((digest, tokens))
+    return with_recall
 
 
 def marks(high: float, low: float) -> Callable[[Shape], Budget]:
@@ -301,9 +343,9 @@ def policies() -> list[Policy]:
         Simple("append-only segments, 50 %", 0.5, appends=True),
         Planned("Tidemark, made on demand", *own(prepare=1.0)),
         Planned("Tidemark, prepared (the default)", *own(), ahead=True),
-        Planned("5 % recalled, each question", *own(max_recall_tokens=None), ahead=True),
-        Planned("5 % recalled, one in 5 questions", *own(max_recall_tokens=None), ahead=True, recall_every=5),
-        Planned("5 % recalled, one in 20 questions", *own(max_recall_tokens=None), ahead=True, recall_every=20),
+        Planned("Tidemark, 5 % recalled, at each question", *own(max_recall_tokens=None), ahead=True),
+        Planned("Tidemark, 5 % recalled, at one in 5", *own(max_recall_tokens=None), ahead=True, recall_every=5),
+        Planned("Tidemark, 5 % recalled, at one in 20", *own(max_recall_tokens=None), ahead=True, recall_every=20),
     ]
 
 
@@ -314,11 +356,11 @@ def main() -> None:
     output_price = parser.parse_args().output_price
     for shape in shapes():
         print(f"\n{shape.name}: {len(shape.ends)} requests, {shape.total_tokens / 1e6:.1f} million tokens uncompacted")
-        print(f"  {'policy':34} {'cache hit':>9} {'cost, M':>8} {'summaries':>10} {'waited for':>11} {'largest':>8}")
+        print(f"  {'policy':40} {'cache hit':>9} {'cost, M':>8} {'summaries':>10} {'waited for':>11} {'largest':>8}")
         for policy in policies():
             bill = replace(policy.replay(shape), output_price=output_price)
             print(
-                f"  {policy.name:34} {bill.hit:9.1%} {bill.cost / 1e6:8.2f} {bill.summaries:10} {bill.waits:11} "
+                f"  {policy.name:40} {bill.hit:9.1%} {bill.cost / 1e6:8.2f} {bill.summaries:10} {bill.waits:11} "
                 f"{bill.largest:8,}"
             )
 

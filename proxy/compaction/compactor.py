@@ -28,6 +28,7 @@ from proxy.core.events import (
     SummaryPrepared,
 )
 from proxy.core.ports import Lease, Summarizer, TokenCounter
+from proxy.core.recall.epoch import question_position
 
 OVERDUE_WARNING = "the conversation took too long to read; the summary holds its newest lines only"
 
@@ -161,7 +162,8 @@ class Compactor:
 
         It may continue summaries that were prepared before it and never used: its record names the used one.
         """
-        summary = replace(summary, previous=order.in_use.prefix if order.in_use else None)
+        previous = order.in_use.prefix if order.in_use else None
+        summary = replace(summary, previous=previous, first_question=_first_question(order))
         summarizer = self._writer.summarizer_for(order)
         run = CompactionRun(order, Trigger.REQUEST, summarizer, summarizer.recipe, self._writer.timer())
         stored = await self._store(run, summary, None)
@@ -180,7 +182,8 @@ class Compactor:
             created_at=self._clock(),
             count=self._count_for(order),
         )
-        return replace(record, receipt=await self._writer.receipt(order, draft.text))
+        receipt = await self._writer.receipt(order, draft.text)
+        return replace(record, receipt=receipt, first_question=_first_question(order))
 
     def is_usable(self, order: CompactionOrder, summary: PrefixSummary) -> bool:
         """Return whether an order can use a stored summary.
@@ -281,6 +284,11 @@ class Compactor:
             case _:
                 assert_never(run.trigger)
         return Summarized(summary, tokens, warning, degraded=not (stored.stored or stored.outdated))
+
+
+def _first_question(order: CompactionOrder) -> int:
+    """Return the position of the question that is asked with a new summary; by hand, nobody asks one yet."""
+    return question_position(order.original_messages) + order.by_hand
 
 
 def _reported(trigger: Trigger, order: CompactionOrder) -> CompactionTrigger:

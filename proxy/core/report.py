@@ -44,7 +44,9 @@ class Report:
     """What the summary has of all that it stands for, as a header's value (``core/receipt.py``)."""
     recall: RecallOutcome = ""
     recalled_tokens: int = 0
-    """Tokens of the earlier messages that were put back, with their frame."""
+    """Tokens of all earlier messages that were put back since the compaction, with their frames."""
+    local_recalled_tokens: int = 0
+    """The same by our own count."""
 
 
 @dataclass(frozen=True, slots=True)

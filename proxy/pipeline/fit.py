@@ -41,7 +41,7 @@ from proxy.pipeline.notices import (
     with_full_warning,
 )
 from proxy.pipeline.orders import order_of, swap_plan_of
-from proxy.pipeline.recall import Recaller
+from proxy.pipeline.recall import Recaller, recall_mark
 from proxy.pipeline.values import NO_PROGRESS, FittedRequest, Prepare, Progress, Refused, RequestContext
 
 Fitted = FittedRequest | Refused
@@ -82,7 +82,9 @@ class BudgetFitter:
             return fitted
         tokens = fitted.report.local_tokens  # what is recalled uses what is free, and would fill no context by itself
         if fitted.summary is not None:
-            fitted = await self._recaller.put_back(context, fitted, fitted.summary)
+            fitted = await self._with_recall(context, planned, fitted, fitted.summary)
+            if isinstance(fitted, Refused):
+                return fitted
         if not is_full(context, tokens):
             return fitted
         reason = planned.reason if isinstance(planned, ReuseSummary) else None
@@ -103,13 +105,34 @@ class BudgetFitter:
             return None
 
         async def prepare(conversation: str) -> None:
-            plan_input = self._plan_input(context)
+            plan_input = self._plan_input(context, report.local_recalled_tokens)
             planned = await offload_if_many(len(plan_input.messages), partial(plan_ahead, plan_input))
             if planned is not None:
                 await self._preparation.begin(order_of(context, planned), conversation)
                 self._recaller.begin(context, planned.covered)
 
         return prepare
+
+    async def _with_recall(
+        self, context: RequestContext, planned: CompactionPlan, fitted: FittedRequest, summary: PrefixSummary
+    ) -> Fitted:
+        """Put the epoch's recall back. Where it does not fit any more, a prepared summary comes into use now.
+
+        Without one, the request goes out without the recalled messages: nobody waits for a summary because of them.
+        """
+        recalled = await self._recaller.recall(context, fitted, summary)
+        if recalled is None:
+            return fitted
+        after = fitted.report.local_tokens + recalled.tokens
+        if isinstance(planned, ReuseSummary) and recalled.texts and after > recall_mark(context):
+            replanned = plan(self._plan_input(context, recalled.tokens))
+            if isinstance(replanned, SwapSummary):
+                swapped = await self._swap(context, replanned)
+                if isinstance(swapped, Refused) or swapped.summary is None:
+                    return swapped
+                fitted = swapped
+                recalled = await self._recaller.recall(context, fitted, swapped.summary) or recalled
+        return self._recaller.put_back(context, fitted, recalled)
 
     async def _planned(self, context: RequestContext) -> CompactionPlan:
         """Decide the same as ``plan``, in a thread where there are very many messages."""
@@ -251,8 +274,14 @@ class BudgetFitter:
             return fitted
         return replace(fitted, report=with_full_warning(context, fitted.report), full=True)
 
-    def _plan_input(self, context: RequestContext) -> PlanInput:
-        """Return everything that a plan depends on."""
+    def _plan_input(self, context: RequestContext, recalled_tokens: int = 0) -> PlanInput:
+        """Return everything that a plan depends on.
+
+        :param recalled_tokens: of the epoch, which leave the conversation so much less below the high water
+        """
+        budget = context.budget
+        if recalled_tokens:
+            budget = replace(budget, high_water=budget.high_water - recalled_tokens)
         summary = context.stored.summary
         # A preparation did not know the retention of this request.
         prepared = context.stored.prepared if context.controls.retention is None else None
@@ -260,7 +289,7 @@ class BudgetFitter:
             messages=context.request.messages,
             tokens=context.count.messages,
             other_tokens=context.count.other_tokens,
-            budget=context.budget,
+            budget=budget,
             policy=context.profile.policy,
             mode=context.controls.mode,
             summary=summary,

@@ -1,7 +1,8 @@
-"""The step ``recall``: puts the originals that bear on the newest user message back into a compacted request.
+"""The step ``recall``: puts the originals that bear on the user's questions back into a compacted request.
 
 It comes after ``fit`` and before the upstream. The originals are the request's own messages, quoted at the beginning of
-the newest user message, so that everything before it keeps its bytes (docs/adr/0025).
+the question that they were found for. They stay there until the next compaction, so each request is the beginning of
+the next one (docs/adr/0025). An epoch's recall follows from the request alone; the cache only saves time.
 """
 
 from __future__ import annotations
@@ -15,33 +16,46 @@ from proxy.core.conversation.messages import Message
 from proxy.core.conversation.request import RequestFormat
 from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.ports import TokenCounter
+from proxy.core.recall.epoch import LEAST_TOKENS, EpochRecall, RecalledText, questions
 from proxy.core.recall.index import TermIndex, ranked
-from proxy.core.recall.quotation import FRAME_TOKENS, chosen, question_place, quoted
+from proxy.core.recall.quotation import chosen, quoted
 from proxy.core.recall.relevance import lacks_answer, passages_of
-from proxy.core.report import RecallOutcome
 from proxy.pipeline.recall_indexes import RecallIndexes
 from proxy.pipeline.values import FittedRequest, RequestContext
 
-REMEMBERED_TURNS = 256
-"""Turns whose quotation is cached, since each step of a turn sends the same one."""
-LEAST_TOKENS = FRAME_TOKENS + 32
-"""A smaller quotation would have no more than its frame."""
+REMEMBERED_QUESTIONS = 256
+"""Questions whose epoch's recall is cached: the steps of a turn, and the next question, go on from it."""
+_Key = tuple[bytes, str, int, int, int, str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """The newest user message, and what may be recalled for it."""
+    """A question for which nothing was looked up yet."""
 
-    message: Message
+    key: _Key
+    position: int
+    """Among the client messages, counted from 1."""
+    at: int
+    """Its place in the forwarded request."""
+    tokens: int
+    asked_tokens: int
+    """Of the request up to the question, without what was recalled."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Epoch:
+    """What the questions of an epoch are answered from."""
+
+    summary: str
+    forwarded: Sequence[Message]
     originals: Sequence[Message]
     """The messages behind the summary's cut."""
     tokens: Sequence[int]
     """Of each original."""
-    in_context: frozenset[bytes]
-    """Digests of the messages from the cut to the question."""
-    passages: Sequence[str]
-    """The summary's lines and the messages from the cut up to the question."""
-    max_tokens: int
+    mark: int
+    """The most tokens of a request with what is recalled."""
+    bound: int
+    """The most tokens that are recalled in the epoch."""
     dialect: RequestFormat
     model: str
 
@@ -52,7 +66,7 @@ class Recaller:
     def __init__(self, counter: TokenCounter, indexes: RecallIndexes | None = None) -> None:
         self._counter = counter
         self._indexes = RecallIndexes() if indexes is None else indexes
-        self._texts: BoundedCache[tuple[bytes, str, int, str, str], str] = BoundedCache(REMEMBERED_TURNS)
+        self._epochs: BoundedCache[_Key, EpochRecall] = BoundedCache(REMEMBERED_QUESTIONS)
 
     def begin(self, context: RequestContext, covered: int) -> None:
         """Begin the index of the messages that a coming summary covers, while it is being made."""
@@ -61,98 +75,158 @@ class Recaller:
             originals, _ = _originals(context, covered)
             self._indexes.begin(context.chain.at(covered), originals, summary.prefix if summary else None)
 
-    async def put_back(self, context: RequestContext, fitted: FittedRequest, summary: PrefixSummary) -> FittedRequest:
-        """Return a compacted request with the originals that bear on its newest user message.
+    async def recall(
+        self, context: RequestContext, fitted: FittedRequest, summary: PrefixSummary
+    ) -> EpochRecall | None:
+        """Return what bears on the questions since the compaction; None where recall is off.
 
         :param summary: what stands for the oldest messages of the request
         """
         if context.budget.max_recall < LEAST_TOKENS or context.controls.mode == "off":
-            return fitted
-        place = question_place(context.request.messages)
-        outcome: RecallOutcome = "nothing"
-        text, at = "", 0
-        if place is not None and (at := place - len(context.request.messages) + len(fitted.messages)) >= 0:
-            outcome, text = await self._text(context, fitted, summary, place, fitted.messages[at])
-        if not text:
-            return replace(fitted, report=replace(fitted.report, recall=outcome))
-        return self._with_text(context, fitted, at, text)
+            return None
+        pending, epoch = self._pending(context, fitted, summary)
+        if not pending or epoch.share(context.budget.max_recall) < LEAST_TOKENS:
+            return epoch.extended("no_room") if pending else epoch
+        originals, tokens = _originals(context, summary.covered)
+        prefix = context.chain.at(summary.covered)
+        is_within = len(pending) > 1 or bool(epoch.texts)
+        index = await self._indexes.ready(prefix, originals, summary.previous, patient=is_within)
+        if index is None:
+            return epoch.extended("not_ready")
+        source = _Epoch(
+            summary.text,
+            fitted.messages,
+            originals,
+            tokens,
+            recall_mark(context),
+            context.budget.max_recall,
+            context.request.dialect,
+            context.route.upstream_model,
+        )
+        return await asyncio.to_thread(self._extended, index, source, epoch, pending)
+
+    def put_back(self, context: RequestContext, fitted: FittedRequest, epoch: EpochRecall) -> FittedRequest:
+        """Return a compacted request with what its epoch recalled, unless it would pass the limit."""
+        report = fitted.report
+        if not epoch.texts:
+            return replace(fitted, report=replace(report, recall=epoch.outcome))
+        after = report.local_tokens + epoch.tokens
+        if after > context.budget.limit:
+            return replace(fitted, report=replace(report, recall="no_room"))
+        forwarded, places = list(fitted.messages), _client_places(context.request.messages, len(context.chain))
+        shift = len(forwarded) - len(context.request.messages)
+        for text in epoch.texts:
+            at = places[text.position - 1] + shift
+            question = forwarded[at]
+            forwarded[at] = (
+                text.message  # made before; a client may have moved its cache mark since
+                if question.raw == text.question.raw
+                else context.request.dialect.replace_middle(question, 0, 0, text.text)
+            )
+        tokens = context.measure.provider_tokens
+        report = replace(
+            report,
+            tokens_after=tokens(after),
+            local_tokens=after,
+            recall=epoch.outcome,
+            recalled_tokens=tokens(epoch.tokens),
+            local_recalled_tokens=epoch.tokens,
+        )
+        return replace(fitted, messages=tuple(forwarded), report=report)
 
     async def aclose(self) -> None:
         """Wait for the threads that make indexes."""
         await self._indexes.aclose()
 
-    def _with_text(self, context: RequestContext, fitted: FittedRequest, at: int, text: str) -> FittedRequest:
-        """Return the request with a quotation, unless it would pass the limit."""
-        report, model = fitted.report, context.route.upstream_model
-        question = fitted.messages[at]
-        message = context.request.dialect.replace_middle(question, 0, 0, text)
-        added = self._counter.count_message(message, model) - self._counter.count_message(question, model)
-        after = report.local_tokens + added
-        if after > context.budget.limit:
-            return replace(fitted, report=replace(report, recall="no_room"))
-        tokens = context.measure.provider_tokens
-        report = replace(
-            report, tokens_after=tokens(after), local_tokens=after, recall="recalled", recalled_tokens=tokens(added)
-        )
-        return replace(fitted, messages=(*fitted.messages[:at], message, *fitted.messages[at + 1 :]), report=report)
+    def _pending(
+        self, context: RequestContext, fitted: FittedRequest, summary: PrefixSummary
+    ) -> tuple[list[_Question], EpochRecall]:
+        """Return the questions since the compaction without a cached recall, oldest first, and that before them."""
+        messages, counts, chain = context.request.messages, context.count.messages, context.chain
+        mark, bound = recall_mark(context), context.budget.max_recall
+        asked_tokens, end, shift = fitted.report.local_tokens, len(messages), len(fitted.messages) - len(messages)
+        pending: list[_Question] = []
+        for place, later in questions(messages):
+            position = len(chain) - later
+            is_newest = not pending
+            if position <= summary.covered or not (is_newest or 0 < summary.first_question <= position):
+                break
+            key = (
+                chain.at(position),
+                summary.version,
+                summary.first_question,
+                mark,
+                bound,
+                context.route.upstream_model,
+                context.request.dialect.name,
+            )
+            epoch = self._epochs.get(key)
+            if epoch is not None:
+                return pending[::-1], epoch
+            asked_tokens, end = asked_tokens - sum(counts[place + 1 : end]), place + 1
+            pending.append(_Question(key, position, place + shift, counts[place], asked_tokens))
+        return pending[::-1], EpochRecall()
 
-    async def _text(
-        self, context: RequestContext, fitted: FittedRequest, summary: PrefixSummary, place: int, question: Message
-    ) -> tuple[RecallOutcome, str]:
-        """Return the quotation for a question; it is the same at each step of the question's turn."""
-        messages, counts, dialect = context.request.messages, context.count.messages, context.request.dialect
-        later = [message for message in messages[place + 1 :] if not message.is_system]
-        position = len(context.chain) - len(later)  # of the question, counted from 1
-        # The next request has the question without the text, so a long one would cost more than it gets.
-        if position <= summary.covered or counts[place] > context.budget.max_recall:
-            return "nothing", ""
-        # What was free when the user asked: tool results since then must not change the text.
-        asked_tokens = fitted.report.local_tokens - sum(counts[place + 1 :])
-        mark = context.budget.high_water if context.profile.policy.threshold > 1 else context.budget.limit
-        most = min(mark - asked_tokens, context.budget.max_recall)
-        if most < LEAST_TOKENS:
-            return "no_room", ""
-        model = context.route.upstream_model
-        key = (context.chain.at(position), summary.version, most, model, dialect.name)
-        text = self._texts.get(key)
-        if text is None:
-            originals, tokens = _originals(context, summary.covered)
-            index = await self._indexes.ready(context.chain.at(summary.covered), originals, summary.previous)
-            if index is None:
-                return "not_ready", ""
-            near = fitted.messages[: len(fitted.messages) - len(later)]
-            in_context = frozenset([message.digest for message in near])
-            passages = passages_of(summary.text, [message for message in near if message.digest != question.digest])
-            request = _Question(question, originals, tokens, in_context, passages, most, dialect, model)
-            text = await asyncio.to_thread(self._quotation, index, request)
-            self._texts.put(key, text)
-        return ("recalled" if text else "nothing"), text
+    def _extended(
+        self, index: TermIndex, source: _Epoch, epoch: EpochRecall, pending: Sequence[_Question]
+    ) -> EpochRecall:
+        """Return an epoch's recall with what bears on further questions. Any thread may do this."""
+        for question in pending:
+            most = min(source.mark - question.asked_tokens - epoch.tokens, epoch.share(source.bound))
+            if most < LEAST_TOKENS:
+                epoch = epoch.extended("no_room")
+            elif question.tokens > source.bound:  # a pasted document has words of everything
+                epoch = epoch.extended("nothing")
+            else:
+                text = self._text(index, source, epoch, question, most)
+                epoch = epoch.extended("nothing" if text is None else "recalled", text)
+            self._epochs.put(question.key, epoch)
+        return epoch
 
-    def _quotation(self, index: TermIndex, question: _Question) -> str:
-        """Return the text that quotes what fits; empty where nothing bears on the question. Any thread may do this."""
-        count = len(question.originals)
-        if not lacks_answer(index, question.message.text, count, question.passages):
-            return ""
-        ranking = ranked(index.scores(question.message.text, count), count)
-        exchanges = chosen(question.originals, question.tokens, ranking, question.max_tokens, question.in_context)
-        own_tokens = self._counter.count_message(question.message, question.model)
+    def _text(
+        self, index: TermIndex, source: _Epoch, epoch: EpochRecall, turn: _Question, most: int
+    ) -> RecalledText | None:
+        """Return the quotation of what bears on a question and fits; None where nothing does."""
+        question, count = source.forwarded[turn.at], len(source.originals)
+        near = [*source.forwarded[: turn.at], *(source.originals[place] for place in epoch.places)]
+        passages = passages_of(source.summary, [message for message in near if message.digest != question.digest])
+        if not lacks_answer(index, question.text, count, passages):
+            return None
+        ranking = ranked(index.scores(question.text, count), count)
+        in_context = frozenset([question.digest, *(message.digest for message in near)])
+        exchanges = chosen(source.originals, source.tokens, ranking, most, in_context)
+        own_tokens = self._counter.count_message(question, source.model)
         while exchanges:
-            text = quoted(question.originals, exchanges)
-            message = question.dialect.replace_middle(question.message, 0, 0, text)
-            excess = self._counter.count_message(message, question.model) - own_tokens - question.max_tokens
-            if excess <= 0:
-                return text
+            text = quoted(source.originals, exchanges)
+            message = source.dialect.replace_middle(question, 0, 0, text)
+            tokens = self._counter.count_message(message, source.model) - own_tokens
+            if tokens <= most:
+                places = tuple(place for exchange in exchanges for place in exchange.places)
+                return RecalledText(turn.position, question, text, message, tokens, places)
+            excess = tokens - most
             while exchanges and excess > 0:  # the worst go first
                 excess -= exchanges.pop().tokens
-        return ""
+        return None
+
+
+def recall_mark(context: RequestContext) -> int:
+    """Return the most tokens that a request may have with what is recalled: a threshold in tokens, or the limit."""
+    return context.budget.high_water if context.profile.policy.threshold > 1 else context.budget.limit
+
+
+def _client_places(messages: Sequence[Message], count: int) -> Sequence[int]:
+    """Return the places of the client messages, of which there are ``count``."""
+    first = next((place for place, message in enumerate(messages) if not message.is_system), 0)
+    if len(messages) - first == count:  # no system message is among them
+        return range(first, len(messages))
+    return [place for place, message in enumerate(messages) if not message.is_system]
 
 
 def _originals(context: RequestContext, covered: int) -> tuple[Sequence[Message], Sequence[int]]:
     """Return the first messages that are no system messages, as the client sent them, and their tokens."""
     original = context.unclipped or context
     messages, counts = original.request.messages, original.count.messages
-    first = next((place for place, message in enumerate(messages) if not message.is_system), 0)
-    if len(messages) - first == len(original.chain):  # no system message is among them
-        return messages[first : first + covered], counts[first : first + covered]
-    places = [place for place, message in enumerate(messages) if not message.is_system][:covered]
+    places = _client_places(messages, len(original.chain))[:covered]
+    if isinstance(places, range):
+        return messages[places.start : places.stop], counts[places.start : places.stop]
     return [messages[place] for place in places], [counts[place] for place in places]

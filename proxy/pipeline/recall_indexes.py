@@ -18,6 +18,8 @@ MAX_BYTES = 64_000_000
 """Of all indexes of a worker; one of 5,000 messages of 80 words takes about 5 MB."""
 WAIT_SECONDS = 0.05
 """The longest that a request waits for an index: that of some hundred messages is made by then."""
+PATIENCE = 10
+"""So many times as long waits a request that had recalled messages before: without them it would miss the cache."""
 
 AT_ONCE_CHARS = 20_000
 """Fewer new characters are indexed at once, which takes about 2 ms: then no request goes without."""
@@ -63,11 +65,17 @@ class RecallIndexes:
         self._tasks[prefix] = task
         task.add_done_callback(lambda done: self._take(prefix, index, len(messages), done))
 
-    async def ready(self, prefix: bytes, messages: Sequence[Message], previous: bytes | None) -> TermIndex | None:
-        """Return the index of the messages behind a cut; None where it is not made in time."""
+    async def ready(
+        self, prefix: bytes, messages: Sequence[Message], previous: bytes | None, *, patient: bool = False
+    ) -> TermIndex | None:
+        """Return the index of the messages behind a cut; None where it is not made in time.
+
+        :param patient: wait ``PATIENCE`` times as long
+        """
         self.begin(prefix, messages, previous)
         if prefix in self._tasks:
-            await asyncio.wait({self._tasks[prefix]}, timeout=self._wait_seconds)
+            seconds = self._wait_seconds * (PATIENCE if patient else 1)
+            await asyncio.wait({self._tasks[prefix]}, timeout=seconds)
         entry = self._entries.get(prefix)
         if entry is None:
             return None

@@ -83,6 +83,7 @@ class _Summary(msgspec.Struct, array_like=True, frozen=True):
     written_with: str = ""
     receipt: tuple[tuple[DetailKind, int, int, int], ...] = ()
     """Each kind with its total, and how many are kept and shortened."""
+    first_question: int = 0
 
 
 class StoredTurn(msgspec.Struct, array_like=True, frozen=True):
@@ -241,6 +242,7 @@ class Codec:
             summary.edited,
             summary.written_with,
             tuple((count.kind, count.total, count.verbatim_count, count.shortened_count) for count in summary.receipt),
+            summary.first_question,
         )
         return self.seal(VERSION + _pack(record))
 
@@ -264,6 +266,7 @@ class Codec:
             edited=record.edited,
             written_with=record.written_with,
             receipt=tuple(KindCount(*count) for count in record.receipt),
+            first_question=record.first_question,
         )
 
     def readable_summary(self, packed: bytes) -> PrefixSummary | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
@@ -96,6 +96,11 @@ class PrefixSummary:
     """Key of the recipe that wrote the text, where a person chose another one than ``recipe`` for it."""
     receipt: Receipt = ()
     """What the text still has of all that it stands for; empty where nobody compared it."""
+    first_question: int = field(default=0, compare=False)
+    """The position, counted from 1, of the first question that was asked with the summary in use; 0 where unknown.
+
+    Recall begins with it (``core/recall/epoch.py``). Equal summaries may differ in it.
+    """
 
     @property
     def version(self) -> str:

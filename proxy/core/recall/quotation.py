@@ -36,22 +36,6 @@ class RecalledExchange:
     """About the tokens of their quotation."""
 
 
-def question_place(messages: Sequence[Message]) -> int | None:
-    """Return the place of the newest user message with a text; None where there is none.
-
-    A user message right after a tool's result is a note of the client to that result, and no question: agents write
-    one at every step, and the recalled text must stay the same through the steps of a turn.
-    """
-    for place in range(len(messages) - 1, -1, -1):
-        message = messages[place]
-        if message.role != "user" or not message.text.strip():
-            continue
-        before = next((earlier for earlier in reversed(messages[:place]) if not earlier.is_system), None)
-        if before is None or before.role != "tool":
-            return place
-    return None
-
-
 def exchange_of(messages: Sequence[Message], place: int) -> tuple[int, int]:
     """Return the range of messages that belong together: calls and their results, or a question and its answer."""
     first = place

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.conversation.messages import Message
-from proxy.core.recall.quotation import CLOSING, OPENING, chosen, exchange_of, question_place, quoted
+from proxy.core.recall.quotation import CLOSING, OPENING, chosen, exchange_of, quoted
 from tests.core.histories import conversations, message, size
 
 
@@ -47,22 +47,6 @@ def test_calls_come_with_all_their_results() -> None:
 def test_other_messages_come_alone() -> None:
     """An answer after results, and a second answer, belong to no single message."""
     assert [exchange_of(TALK, place) for place in (2, 6, 7)] == [(2, 3), (6, 7), (7, 8)]
-
-
-def test_the_question_is_the_newest_user_message_before_the_steps_of_its_turn() -> None:
-    """Calls, results and a client's notes to results come after it, so the recalled text stays where it was."""
-    talk = [
-        ask("a?"),
-        answer("A."),
-        ask("b?"),
-        call("1"),
-        result("1"),
-        ask("<system-reminder>"),
-        call("2"),
-        result("2"),
-    ]
-    assert question_place(talk) == 2
-    assert question_place([answer("A.")]) is None
 
 
 @given(conversations(), st.integers(0, 3000), st.randoms(use_true_random=False))
