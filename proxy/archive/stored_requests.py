@@ -56,11 +56,11 @@ class StoredRequests:
         return replace(context, conversation=record.id, owner=record.owner or "")
 
     async def has_key(self, context: RequestContext) -> bool:
-        """Return whether the configuration has a key for the summarizer's model, so that the operator can ask it."""
+        """Return whether the summarizer's model needs no key of a caller, so that the operator can ask it."""
         route, summarizer_model = context.route, context.profile.policy.summarizer_model
         if summarizer_model not in ("", "auto"):
             try:
                 route = await self._upstream.resolve(summarizer_model, by_operator=True)
             except ModelNotFound:
                 return False
-        return route.api_key is not None or bool((route.params or {}).get("api_key"))
+        return not self._upstream.needs_callers_key(route)

@@ -204,8 +204,8 @@ class SummaryChanges:
         if options.strategy is None and not is_chosen:
             return replace(chosen, strategy="extractive")
         raise InvalidRequest(
-            "The configuration has no key for the model that would write the summary. Add its api_key to model_list, "
-            "or choose the strategy extractive.",
+            "The configuration has no key for the model that would write the summary. Add its api_key to model_list "
+            "(any word, where its server wants none), or choose the strategy extractive.",
             param="strategy",
         )
 

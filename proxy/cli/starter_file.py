@@ -89,13 +89,13 @@ def _local_entries(servers: Sequence[LocalServer]) -> Iterator[str]:
     """Yield an entry for each model; the first server that has a name serves it."""
     names: set[str] = set()
     for server in servers:
-        yield f"  # {server.name} at {server.base_url}"
+        yield f"  # {server.name} at {server.base_url}; it listed its models without a key."
         for model in server.models:
             if model not in names:
                 names.add(model)
                 yield f"  - model_name: {_quoted(model)}"
                 place = _quoted(server.base_url)
-                yield f"    litellm_params: {{model: {_quoted(f'openai/{model}')}, api_base: {place}}}"
+                yield f"    litellm_params: {{model: {_quoted(f'openai/{model}')}, api_base: {place}, api_key: none}}"
 
 
 def _quoted(text: str) -> str:

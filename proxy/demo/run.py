@@ -50,7 +50,11 @@ makes up to 11 % more tokens of this conversation than the tokenizers that Tidem
 _TARGET = 0.45
 """Ratio of the limit to which a compaction brings a request: the default of docs/configuration.md."""
 _CONFIG = f"""\
-# No model is listed: TIDEMARK_UPSTREAM is its address, and its server reports its window.
+# TIDEMARK_UPSTREAM is the model's address, and its server reports its window. That server wants no key; a stated one
+# lets the console's visitor have summaries written by the model, too.
+model_list:
+  - model_name: {llama.MODEL}
+    litellm_params: {{model: openai/{llama.MODEL}, api_key: none}}
 compaction:
   defaults: {{strategy: extractive, threshold: {_THRESHOLD}, target: {_TARGET}, retention_tokens: 300}}
 """

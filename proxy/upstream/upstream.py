@@ -14,7 +14,8 @@ from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import LONGEST_MODEL_NAME, JsonValue
 from proxy.core.conversation.request import Dialect
 from proxy.core.errors import ModelNotFound
-from proxy.core.ports import Caller, Lane, Route, TextRequest, Upload, UpstreamReply
+from proxy.core.http_headers import KEYS
+from proxy.core.ports import NO_CREDENTIAL, Caller, Lane, Route, TextRequest, Upload, UpstreamReply
 from proxy.upstream import litellm, providers
 from proxy.upstream.bases import trimmed
 from proxy.upstream.bridges.asking import WriteMessage
@@ -23,9 +24,10 @@ from proxy.upstream.headers import caller_key
 from proxy.upstream.naming import why_closed
 from proxy.upstream.other_calls import OtherCalls, is_served
 from proxy.upstream.other_dialects import OtherDialects, not_served, not_spoken
+from proxy.upstream.refusals import Refusal
 from proxy.upstream.routes import DIALECTS, Destination, find, read_entries, served_at, sole_destination
 from proxy.upstream.spoken import SpokenDialects
-from proxy.upstream.translate import TranslateLane
+from proxy.upstream.translate import TranslateLane, credential_for
 from proxy.upstream.wire import WireLane, is_openai
 
 CHAT, RESPONSES, MESSAGES = DIALECTS
@@ -157,6 +159,12 @@ class LiteLLMUpstream:
                 raise not_served(route, path)
             route = native
         return await self.wire.forward(route, method, path, body, caller)
+
+    def needs_callers_key(self, route: Route) -> bool:
+        """Return whether a call without a caller's key would have no credential, as far as the configuration says."""
+        if route.lane == "translate":
+            return isinstance(credential_for(route, NO_CREDENTIAL), Refusal)
+        return route.api_key is None and not any(name in KEYS for name, _ in route.headers)
 
     def keeps_responses(self, route: Route) -> bool | None:
         """Return whether a route's upstream keeps responses: OpenAI does, and litellm's bridges do not."""

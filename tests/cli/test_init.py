@@ -20,7 +20,7 @@ from proxy.cli import init as init_module
 from proxy.cli.init import init
 from proxy.cli.local_servers import LocalServer, local_servers
 from proxy.cli.starter_file import PROVIDERS, providers_with_keys, starter_file
-from proxy.config import load
+from proxy.config import check_report, load
 
 KEY = "sk-very-secret-4711"
 SERVER = LocalServer("llama.cpp", "http://127.0.0.1:8080/v1", ("smollm2", "/models/my model.gguf", 'a "b": c'))
@@ -32,6 +32,8 @@ def served_names(text: str, folder: Path, environ: Mapping[str, str]) -> list[st
     path.write_text(text, encoding="utf-8")
     settings = load(path, {"HOME": str(folder), **environ})
     assert settings.warnings == ()
+    lines, is_usable = check_report(path, {"HOME": str(folder), **environ})
+    assert is_usable, "tidemark check refuses the file:\n" + "\n".join(lines)
     return [entry.name for entry in settings.model_list]
 
 
@@ -106,9 +108,12 @@ class Answers(BaseHTTPRequestHandler):
     """A server that answers each path with JSON, and any other path with 404."""
 
     pages: Mapping[str, object] = {}
+    asked: list[str] | None = None
 
     def do_GET(self) -> None:
         """Answer."""
+        if self.asked is not None:
+            self.asked.append(self.path)
         body = json.dumps(self.pages.get(self.path)).encode()
         self.send_response(200 if self.path in self.pages else 404)
         self.send_header("content-length", str(len(body)))
@@ -120,10 +125,13 @@ class Answers(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def answering(**pages: object) -> Iterator[int]:
-    """A server on a free port: ``v1_models`` is what it answers at ``/v1/models``."""
+def answering(asked: list[str] | None = None, /, **pages: object) -> Iterator[int]:
+    """A server on a free port: ``v1_models`` is what it answers at ``/v1/models``.
+
+    :param asked: gets the paths that it was asked for
+    """
     named = {f"/{name.replace('_', '/')}": page for name, page in pages.items()}
-    with ThreadingHTTPServer(("127.0.0.1", 0), type("Own", (Answers,), {"pages": named})) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), type("Own", (Answers,), {"pages": named, "asked": asked})) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
@@ -154,6 +162,56 @@ def test_what_is_something_else_is_not_written(other: str) -> None:
     """A service may answer at that port and know nothing of models."""
     with answering(v1_models=OTHERS[other]) as port:
         assert local_servers([port]) == []
+
+
+@contextlib.contextmanager
+def redirecting(port: int, *paths: str, status: int = 302) -> Iterator[int]:
+    """A server that sends some paths to another port; it answers the others as an unknown product's list."""
+
+    class Redirects(Answers):
+        pages: Mapping[str, object] = {"/v1/models": listed(model("mine", owned_by="me"))}
+
+        def do_GET(self) -> None:
+            """Redirect, or answer."""
+            if self.path not in paths:
+                super().do_GET()
+                return
+            self.send_response(status)
+            self.send_header("location", f"http://127.0.0.1:{port}{self.path}")
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Redirects) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_server_that_redirects_is_none_and_nobody_follows(status: int) -> None:
+    """Where it points may be another machine, which must not learn of this one."""
+    asked: list[str] = []
+    with (
+        answering(asked, v1_models=PRODUCTS["Ollama"]) as elsewhere,
+        redirecting(elsewhere, "/v1/models", status=status) as port,
+    ):
+        assert local_servers([port]) == []
+    assert asked == []
+
+
+def test_a_server_that_redirects_the_question_for_its_version_is_no_ollama() -> None:
+    """Its list of models counts; the Ollama that it points to is another server."""
+    asked: list[str] = []
+    with (
+        answering(asked, api_version={"version": "0.9.1"}) as elsewhere,
+        redirecting(elsewhere, "/api/version") as port,
+    ):
+        assert [server.name for server in local_servers([port])] == ["a local server"]
+    assert asked == []
 
 
 def test_servers_come_in_the_order_of_their_ports() -> None:

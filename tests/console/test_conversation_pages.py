@@ -220,7 +220,7 @@ def test_what_people_and_models_write_is_only_ever_text(visitor: Visitor, client
     assert "<script>alert" not in text
     assert "<img src=x" not in text
     assert "&lt;script&gt;alert(1)" in text
-    assert "49" not in re.sub(r"[0-9a-f]{48}", "", text).partition("<ol")[2].partition("And now?")[0]
+    assert "49" not in re.sub(r"[0-9a-f]{16,}", "", text).partition("<ol")[2].partition("And now?")[0]
     assert "alert" not in re.findall(r"<title>(.*?)</title>", text)[0]
 
 

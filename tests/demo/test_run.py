@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import openai
 import pytest
 
@@ -112,6 +114,37 @@ def test_serve_prints_how_to_use_it_and_stops_both_on_a_signal(
     process.communicate()
     assert process.returncode == 0
     assert all_ended(str(tmp_path))
+
+
+@pytest.mark.e2e
+@pytest.mark.model
+def test_a_visitor_of_the_console_has_the_model_write_a_summary(demo: Start) -> None:
+    """A preview with the strategy `llm` asks the model's server, which wants no key."""
+    process = demo("--serve")
+    assert process.stdout is not None
+    base = next(line for line in process.stdout if line.startswith("export OPENAI_BASE_URL=")).partition("=")[2]
+    said = [
+        {
+            "role": role,
+            "content": f"{role} {number}: tell me of the island with {number} goats and of its white houses. " * 4,
+        }
+        for number in range(3)
+        for role in ("user", "assistant")
+    ]
+    asked = {"model": llama.MODEL, "max_tokens": 8, "messages": [*said, {"role": "user", "content": "And now?"}]}
+    with httpx.Client(base_url=base.strip().removesuffix("/v1"), timeout=120) as http:
+        own = {"Authorization": "Bearer unused"}
+        conversation = http.post("/v1/chat/completions", json=asked, headers=own).headers["x-tidemark-conversation"]
+        path = f"/tidemark/conversations/{conversation}/summarize"
+        summarized = http.post(path, json={"retention_tokens": 0}, headers=own)
+        assert summarized.json()["summarized_messages"], summarized.text
+        token = re.search(r'<meta name="csrf" content="([0-9a-f]+)"', http.get("/console").text)
+        assert token is not None
+        page = http.post(
+            f"/console/conversations/{conversation}/summaries/preview", data={"csrf": token[1], "strategy": "llm"}
+        )
+    assert "no key for the model" not in page.text
+    assert page.status_code != 400, page.text  # a model this small may still fail at the summary itself
 
 
 @pytest.mark.e2e

@@ -349,3 +349,24 @@ async def test_names_have_a_length() -> None:
     with pytest.raises(ModelNotFound) as missing:
         await LiteLLMUpstream(upstream_base_url="http://a/v1").resolve("x" * 1_000_000)
     assert len(str(missing.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("params", "needed"),
+    [
+        ({"model": "openai/x", "api_base": "http://a/v1"}, True),
+        ({"model": "openai/x", "api_base": "http://a/v1", "api_key": "none"}, False),
+        ({"model": "openai/x", "api_base": "http://a/v1", "extra_headers": {"Authorization": "Basic abc"}}, False),
+        ({"model": "openai/x", "api_base": "http://a/v1", "extra_headers": {"X-Team": "mine"}}, True),
+        ({"model": "anthropic/claude-x"}, True),
+        ({"model": "anthropic/claude-x", "api_key": "k"}, False),
+        ({"model": "ollama_chat/llama3", "api_base": "http://a"}, False),
+        ({"model": "bedrock/anthropic.claude-x"}, False),
+    ],
+)
+async def test_a_callers_key_is_needed_where_the_configuration_has_no_credential(
+    *, params: dict[str, JsonValue], needed: bool
+) -> None:
+    """An Ollama takes none, and Bedrock the server's own; a server of OpenAI's format is taken to want one."""
+    upstream = LiteLLMUpstream([{"model_name": "mine", "litellm_params": params}])
+    assert upstream.needs_callers_key(await upstream.resolve("mine")) is needed

@@ -162,6 +162,13 @@ class Upstream(Protocol):
         """
         ...
 
+    def needs_callers_key(self, route: Route) -> bool:
+        """Return whether a call without a caller's key would have no credential, as far as the configuration says.
+
+        A server that wants no key is not known as one: the configuration gives it any key.
+        """
+        ...
+
     def keeps_responses(self, route: Route) -> bool | None:
         """Return whether a route's upstream keeps responses, so that requests can go on from their ids.
 
