@@ -12,7 +12,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import nlargest
 from math import log
 from operator import itemgetter
 
@@ -89,7 +88,7 @@ class TermIndex:
     def scores(self, question: str, count: int) -> dict[int, float]:
         """Return the scores of those of the first ``count`` messages that share a term with the question, by place."""
         scores: dict[int, float] = {}
-        looked_at = 0
+        score_of, looked_at = scores.get, 0
         for mentions, postings, _ in self._rarest(_terms_of_question(question), count)[:QUESTION_TERMS]:
             looked_at += mentions
             if looked_at > MOST_POSTINGS and scores:
@@ -97,7 +96,7 @@ class TermIndex:
             rarity = _rarity(mentions, count) / _SCALE
             for posting in postings[:mentions]:
                 place = posting >> _BITS
-                scores[place] = scores.get(place, 0.0) + rarity * (posting & _SCALE)
+                scores[place] = score_of(place, 0.0) + rarity * (posting & _SCALE)
         return scores
 
     def rare_terms(self, question: str, count: int) -> tuple[list[RareTerm], float]:
@@ -147,7 +146,7 @@ def ranked(scores: Mapping[int, float], count: int) -> list[int]:
     A message's score is its own, 0.6 of the previous one's, 0.3 of the one before and 0.2 of the next. The newer of two
     equal ones comes first.
     """
-    best = nlargest(MOST_RANKED, scores.items(), key=itemgetter(1)) if len(scores) > MOST_RANKED else scores.items()
+    best = sorted(scores.items(), key=itemgetter(1), reverse=True)[:MOST_RANKED]
     total = dict(best)
     for place, score in best:
         for neighbour, share in ((place + 1, PREVIOUS), (place + 2, BEFORE_PREVIOUS), (place - 1, NEXT)):

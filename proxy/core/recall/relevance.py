@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from math import log
 
 from proxy.core.conversation.messages import Message
-from proxy.core.recall.index import TermIndex
+from proxy.core.recall.index import RareTerm, TermIndex
 from proxy.core.recall.terms import plain_text
 
 LEAST_WORDS = 0.9
@@ -26,11 +26,12 @@ PASSAGE_CHARS = 2_000
 
 LEAST_LETTERS = 3
 """Shorter terms, such as "s" and "of", stand inside nearly every other word."""
+_ROUNDING = 1e-9
 QUESTION_MARKS = ("?", "\uff1f", "\u061f", "\u037e")
 """Those of Latin, Chinese and Japanese, Arabic and Greek."""
 
 
-def lacks_answer(index: TermIndex, question: str, count: int, passages: Iterable[str]) -> bool:
+def lacks_answer(index: TermIndex, question: str, count: int, passages: Sequence[str]) -> bool:
     """Return whether an original bears on a question more than all that is in context does.
 
     :param count: originals, the first ones of the index
@@ -38,21 +39,58 @@ def lacks_answer(index: TermIndex, question: str, count: int, passages: Iterable
     """
     shared, total = index.rare_terms(question, count)
     rare_terms = [term for term in shared if len(term.text) >= LEAST_LETTERS or not term.text.isascii()]
-    sums: dict[int, float] = {}
-    for term in rare_terms:
-        for place in term.places:
-            sums[place] = sums.get(place, 0.0) + term.rarity
-    best = max(sums.values(), default=0.0)
+    best = _best(rare_terms)
     once = log(1 + (count - 0.5) / 1.5)
     if not best or best < LEAST_WORDS * once or best < LEAST_SHARE * min(total, MOST_WORDS * once):
         return False
     weights = [(term.text, term.rarity) for term in rare_terms]
-    covered = COVERED_SHARE * best
+    return not _tells(passages, weights, COVERED_SHARE * best - _ROUNDING)
+
+
+def _best(rare_terms: Sequence[RareTerm]) -> float:
+    """Return the most that the terms of one original weigh together.
+
+    Rare terms come first. Originals that cannot catch up any more are left out, so common terms meet few of them.
+    """
+    sums: dict[int, float] = {}
+    best, rest = 0.0, sum([term.rarity for term in rare_terms])
+    for term in rare_terms:
+        if rest < best:
+            sums = {place: weight for place, weight in sums.items() if weight + rest >= best - _ROUNDING}
+            places: Iterable[int] = sums.keys() & term.places
+        else:
+            places = term.places
+        for place in places:
+            sums[place] = sums.get(place, 0.0) + term.rarity
+        best, rest = max(sums.values()), rest - term.rarity
+    return best
+
+
+def _tells(passages: Sequence[str], weights: Sequence[tuple[str, float]], least: float) -> bool:
+    """Return whether the terms that one passage has weigh so much together.
+
+    Most questions have rare terms that stand nowhere in context, so all passages are searched for these at once.
+    """
+    whole = "\n".join(passages)
+    whole = whole.lower() if whole.isascii() else "\n".join(map(plain_text, passages))
+    possible, present = sum([weight for _, weight in weights]), []
+    for term, weight in weights:
+        if term in whole:
+            present.append((term, weight))
+        else:
+            possible -= weight
+            if possible < least:
+                return False
     for passage in passages:
-        text = plain_text(passage)
-        if sum([rarity for term, rarity in weights if term in text]) >= covered:
-            return False
-    return True
+        text, missing = plain_text(passage), possible - least
+        for term, weight in present:
+            if term not in text:
+                missing -= weight
+                if missing < 0:
+                    break
+        else:
+            return True
+    return False
 
 
 def passages_of(summary: str, messages: Sequence[Message]) -> list[str]:
