@@ -23,6 +23,7 @@ from proxy.summarizers.signals import (
     is_fact,
     label_of,
     sentences,
+    signs_of,
     words_of,
 )
 from proxy.summarizers.superseding import Statements, answer_language, plain_words, without_value
@@ -274,9 +275,10 @@ def _in_talk(piece: Piece, weight: float) -> float:
 
 
 def _wording(text: str, words: Sequence[str], *, by_user: bool) -> float:
-    weight = 2.0 if by_user and is_fact(text, words) else 0.0
-    weight += 1.5 if is_decision(text, words) else 0.0
-    return weight + (1.5 if is_error(text, words) else 0.0)
+    signs = signs_of(words)
+    weight = 2.0 if by_user and is_fact(text, signs) else 0.0
+    weight += 1.5 if is_decision(text, signs) else 0.0
+    return weight + (1.5 if is_error(text, signs) else 0.0)
 
 
 def _request(text: str, pieces: Sequence[Piece]) -> Candidate:

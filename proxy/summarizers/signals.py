@@ -9,7 +9,7 @@ and a sentence wrongly taken for a rule only costs its tokens.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Literal
 
 from proxy.summarizers.idioms import without_idioms
@@ -182,6 +182,7 @@ _ERROR_WORDS = frozenset(
     }
     | {"exited", "found", "exception"}
 )
+_SIGNS = _FACT_WORDS | _DECISION_WORDS | _ERROR_WORDS
 _DOCUMENT_CHARS, _DOCUMENT_DEMANDS = 1500, 3
 """A message of more characters is a pasted text if it has more demands than this."""
 _MOST_DEMANDS = 8
@@ -192,8 +193,8 @@ _LEAD = re.compile(
     re.IGNORECASE,
 )
 WORD = re.compile(r"[^\W_]+")
-_ASCII_WORDS = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
-"""Translates ASCII text into the words that ``WORD`` finds, four times as fast."""
+_ASCII_WORDS = "".join(chr(code).lower() if chr(code).isalnum() else " " for code in range(256)).encode("latin-1")
+"""Translates ASCII text, as bytes, into the words that ``WORD`` finds, six times as fast."""
 
 
 def sentences(text: str) -> Iterator[str]:
@@ -227,11 +228,11 @@ def tails(text: str) -> Iterator[str]:
 def words_of(sentence: str) -> tuple[str, ...]:
     """Return the words of a sentence in lower case, without punctuation."""
     if sentence.isascii():
-        return tuple(sentence.translate(_ASCII_WORDS).split())
+        return tuple(sentence.encode().translate(_ASCII_WORDS).decode().split())
     return tuple(WORD.findall(sentence.lower()))
 
 
-def is_rule(sentence: str, words: Sequence[str]) -> bool:
+def is_rule(sentence: str, words: Collection[str]) -> bool:
     """Return whether a sentence says what must, must not or should always be done, or a lasting preference."""
     return rule_kind(sentence, words) is not None
 
@@ -240,7 +241,7 @@ RuleKind = Literal["directive", "demand"]
 """A directive addresses the assistant; a demand is about a thing ("The service must ...")."""
 
 
-def rule_kind(sentence: str, words: Sequence[str]) -> RuleKind | None:
+def rule_kind(sentence: str, words: Collection[str]) -> RuleKind | None:
     """Return the kind of rule that a sentence is; None where it is no rule."""
     label = _LABEL.match(sentence) if ":" in sentence else None
     if label and _RULE_LABEL.match(sentence):
@@ -251,9 +252,10 @@ def rule_kind(sentence: str, words: Sequence[str]) -> RuleKind | None:
         return None
     body = sentence[label.end() :] if label else sentence
     plain = " " + body.lower()
-    if _kind_of(plain) is None or _NO_RULE.search(plain := without_idioms(plain)):
+    kind = _kind_of(plain)
+    if kind is None or _NO_RULE.search(literal := without_idioms(plain)):
         return None
-    return _kind_of(plain)
+    return kind if literal == plain else _kind_of(literal)
 
 
 def _kind_of(plain: str) -> RuleKind | None:
@@ -277,20 +279,28 @@ def is_document(characters: int, demands: int) -> bool:
     return demands > (_DOCUMENT_DEMANDS if characters > _DOCUMENT_CHARS else _MOST_DEMANDS)
 
 
+def signs_of(words: Collection[str]) -> frozenset[str]:
+    """Return those of a sentence's words by which facts, decisions and errors are recognized; they do for its words."""
+    return _SIGNS.intersection(words)
+
+
 # Each pattern is matched only where the sentence has one of its words; most have none.
-def is_fact(sentence: str, words: Sequence[str]) -> bool:
-    """Return whether a sentence says who the speaker is, names something of theirs, or has a date or a sum."""
+def is_fact(sentence: str, words: Collection[str]) -> bool:
+    """Return whether a sentence says who the speaker is, names something of theirs, or has a date or a sum.
+
+    :param words: all of its words, or those that ``signs_of`` returns, as for ``is_decision`` and ``is_error``
+    """
     if not _FACT_WORDS.isdisjoint(words) and _FACT.search(" " + sentence.lower()):
         return True
     return bool(("i" in words and _OWN_NAME.search(" " + sentence)) or _DATED.search(sentence))
 
 
-def is_decision(sentence: str, words: Sequence[str]) -> bool:
+def is_decision(sentence: str, words: Collection[str]) -> bool:
     """Return whether a sentence reports a decision."""
     return not _DECISION_WORDS.isdisjoint(words) and bool(_DECISION.search(" " + sentence.lower()))
 
 
-def is_error(sentence: str, words: Sequence[str]) -> bool:
+def is_error(sentence: str, words: Collection[str]) -> bool:
     """Return whether a sentence reports an error."""
     has_name = "Error" in sentence or "Exception" in sentence
     return (has_name or not _ERROR_WORDS.isdisjoint(words)) and bool(_ERROR.search(" " + sentence.lower()))
