@@ -35,10 +35,13 @@ HEADS = ("corpus", "facts", "budget", "tokens left", "newest verbatim", "survive
 
 @click.group(epilog=example("tidemark bench fidelity"))
 def bench() -> None:
-    """Measure Tidemark on this machine."""
+    """Measure Tidemark: what survives its compactions."""
 
 
-@bench.command(epilog=example("tidemark bench fidelity --budgets 25,50 --json"))
+@bench.command(
+    epilog=example("tidemark bench fidelity --budgets 25,50 --json"),
+    short_help="Measure how many facts survive a compaction.",
+)
 @server_options
 @click.option("--file", "talks", type=click.File("rb"), help="LoCoMo's locomo10.json; measured instead of the others.")
 @click.option(
@@ -47,12 +50,19 @@ def bench() -> None:
     metavar="N",
     help="Measure your own N conversations that were used last, from the running server; nothing is changed.",
 )
-@click.option("--strategy", type=click.Choice(get_args(Strategy)), default="extractive", show_default=True)
+@click.option(
+    "--strategy",
+    type=click.Choice(get_args(Strategy)),
+    default="extractive",
+    show_default=True,
+    help="What writes the summaries; llm and hybrid ask a model.",
+)
 @click.option("--budgets", default="10,25,50", show_default=True, help="Percent of each conversation's tokens.")
 @click.option(
     "--recall",
     type=click.IntRange(0, 99),
     default=0,
+    show_default=True,
     help="Percent of the tokens, within each budget, for messages recalled by questions; 0 measures no recall.",
 )
 @click.option(

@@ -16,15 +16,16 @@ VARIABLE = "_TIDEMARK_COMPLETE"
 
 @click.command(
     epilog=example(
-        'bash: eval "$(tidemark completion bash)"          in ~/.bashrc',
-        'zsh:  eval "$(tidemark completion zsh)"           in ~/.zshrc',
-        "fish: tidemark completion fish | source           in ~/.config/fish/config.fish",
-    )
+        'bash: eval "$(tidemark completion bash)"   in ~/.bashrc',
+        'zsh:  eval "$(tidemark completion zsh)"    in ~/.zshrc',
+        "fish: tidemark completion fish | source   in ~/.config/fish/config.fish",
+    ),
+    short_help="Print the completion of SHELL.",
 )
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the completion of SHELL, to be read by it."""
+    """Print a script with which SHELL completes commands and options."""
     kind = get_completion_class(shell)
     root = context.find_root().command
     if kind is None:

@@ -37,7 +37,9 @@ def _paging(command: F) -> F:
     return _cursor(_limit(command))
 
 
-@click.group(epilog=example("tidemark conversations list"))
+@click.group(
+    epilog=example("tidemark conversations list"), short_help="List, search, export, import, forget conversations."
+)
 def conversations() -> None:
     """Look at stored conversations, search, export, import and forget them.
 
@@ -66,7 +68,9 @@ def list_(as_json: bool, limit: int, cursor: str | None, **server: Any) -> None:
     _show(answer, ("id", "name", "model", "messages", "tokens", "last used"), rows, as_json=as_json)
 
 
-@conversations.command(epilog=example("tidemark conversations show my-chat"))
+@conversations.command(
+    epilog=example("tidemark conversations show my-chat"), short_help="Show messages, and which the model still sees."
+)
 @server_options
 @json_option
 @_paging
@@ -102,6 +106,7 @@ def search(
     "--output",
     type=click.Path(dir_okay=False, allow_dash=True),
     default="-",
+    show_default=True,
     help="A file, replaced when the export is complete; - is standard output.",
 )
 @click.argument("conversation", metavar="ID")
@@ -139,7 +144,10 @@ def _write(file: Path, pieces: Iterable[bytes], output: str) -> None:
 @click.option("--name", help="The client's name for the conversation.")
 @click.argument("file", type=click.File("rb"), default="-")
 def import_(file: IO[bytes], model: str, name: str | None, as_json: bool, **server: Any) -> None:
-    """Store the conversation in FILE: lines of JSON, one message each; - or nothing is standard input."""
+    """Store the conversation in FILE.
+
+    It has lines of JSON, one message each; - or nothing is standard input.
+    """
     query = urlencode({"model": model} | ({"name": name} if name else {}))
     body = file.read()
     with progress("importing", len(body)) as bar:
@@ -157,8 +165,8 @@ def import_(file: IO[bytes], model: str, name: str | None, as_json: bool, **serv
 @click.argument("conversation", metavar="ID")
 def forget(conversation: str, as_json: bool, yes: bool, **server: Any) -> None:
     """Delete a conversation for good: messages, summaries, names."""
-    if not yes:
-        click.confirm(f"Forget {printable(conversation)} for good?", abort=True)
+    if not (yes or click.confirm(f"Forget {printable(conversation)} for good?")):
+        raise click.ClickException(f"{printable(conversation)} was not forgotten.")
     answer = json.loads(b"".join(request(server, "DELETE", _path(conversation))))
     if as_json:
         print_json(answer)

@@ -25,7 +25,10 @@ _STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
 _WIDTH = len("warning")
 
 
-@click.command(epilog=example("tidemark doctor --config tidemark.yaml"))
+@click.command(
+    epilog=example("tidemark doctor --config tidemark.yaml"),
+    short_help="Examine what would not work, and say its mend.",
+)
 @config_option
 @click.option("--offline", is_flag=True, help="Ask no upstream and no summarizer's model.")
 @click.option("--model", "models", multiple=True, help="A further model to ask, which an entry with a pattern serves.")

@@ -32,12 +32,14 @@ FOLLOW_SECONDS = 0.5
 Ask = Callable[["Flushing"], Awaitable[None]]
 
 
-@click.group(epilog=example("tidemark flush pending"))
+@click.group(epilog=example("tidemark flush pending"), short_help="Show and deliver messages that left the context.")
 def flush() -> None:
     """Show and deliver the messages that left the context (memory_flush)."""
 
 
-@flush.command(epilog=example("tidemark flush tail --lines 20 --follow"))
+@flush.command(
+    epilog=example("tidemark flush tail --lines 20 --follow"), short_help="Print the newest entries of the queue."
+)
 @config_option
 @json_option
 @click.option(
@@ -114,7 +116,7 @@ def pending(config: Path | None, as_json: bool) -> None:
 @json_option
 @click.option("--dead", is_flag=True, help="Dead letters, each for the consumer that did not take it.")
 @click.option("--since", metavar="ID", help="All entries from this one on; - is the oldest.")
-@click.option("--consumer", default="", help="Only for this consumer: daily, webhook, entry:NAME.")
+@click.option("--consumer", default="", show_default="all", help="Only for this consumer: daily, webhook, entry:NAME.")
 @click.argument("entries", metavar="[ID]...", nargs=-1)
 def replay(
     *, config: Path | None, as_json: bool, dead: bool, since: str | None, consumer: str, entries: tuple[str, ...]
@@ -163,7 +165,9 @@ async def _check_consumer(flushing: Flushing, consumer: str) -> None:
         raise click.ClickException(f"there is no consumer {consumer!r}, but {', '.join(sorted(names)) or 'none'}")
 
 
-@flush.command(epilog=example("tidemark flush work --config tidemark.yaml"))
+@flush.command(
+    epilog=example("tidemark flush work --config tidemark.yaml"), short_help="Deliver until a signal arrives."
+)
 @config_option
 def work(config: Path | None) -> None:
     """Deliver until a signal arrives, for servers whose memory_flush.worker is false."""

@@ -26,7 +26,7 @@ ASK_SECONDS = 5.0
 PIECE_BYTES = 65_536
 URL_EXAMPLE = "--url must be something like http://127.0.0.1:8787."
 
-url_option = click.option("--url", help="Tidemark's address; by default the configuration's.")
+url_option = click.option("--url", show_default="the configuration's", help="Tidemark's address.")
 _operator = click.option("--operator", is_flag=True, help="Ask with TIDEMARK_ADMIN_TOKEN in place of OPENAI_API_KEY.")
 
 

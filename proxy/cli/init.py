@@ -18,7 +18,10 @@ DEFAULT_FILE = "tidemark.yaml"
 STANDARD_OUTPUT = "-"
 
 
-@click.command(epilog=example("tidemark init", "tidemark init --output - > /etc/tidemark.yaml"))
+@click.command(
+    epilog=example("tidemark init", "tidemark init --output - > /etc/tidemark.yaml"),
+    short_help="Write a configuration for what this machine has.",
+)
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, allow_dash=True),

@@ -47,7 +47,9 @@ def cli() -> None:
     """Keep long LLM conversations within their context window, without changing the client."""
 
 
-@cli.command(epilog=example("tidemark demo --turns 25"))
+@cli.command(
+    epilog=example("tidemark demo --turns 25"), short_help="Show a conversation that outgrows a real model's window."
+)
 @click.option("--serve", "stay", is_flag=True, help="Leave both servers running and print their addresses.")
 @click.option(
     "--turns", type=click.IntRange(1, 1000), default=40, show_default=True, help="Length of the conversation."
@@ -94,12 +96,21 @@ def count(config: Path | None, file: IO[bytes]) -> None:
 @cli.command(epilog=example("tidemark compact --max-tokens 4000 chat.json"))
 @config_option
 @click.option(
-    "--max-tokens", type=click.IntRange(1), help="The token budget of the result, which is filled as far as possible."
+    "--max-tokens",
+    type=click.IntRange(1),
+    show_default="the model's limit",
+    help="The token budget of the result, which is filled as far as possible.",
 )
-@click.option("--strategy", type=click.Choice(get_args(Strategy)), default="extractive", show_default=True)
+@click.option(
+    "--strategy",
+    type=click.Choice(get_args(Strategy)),
+    default="extractive",
+    show_default=True,
+    help="What writes the summary; llm and hybrid ask a model.",
+)
 @click.argument("file", type=click.File("rb"), default="-")
 def compact(config: Path | None, max_tokens: int | None, strategy: str, file: IO[bytes]) -> None:
-    """Compact a chat request. FILE is JSON; - or nothing is standard input. No network for extractive."""
+    """Compact a chat request, and print it with its summary. FILE is JSON; - or nothing is standard input."""
     from proxy.core.ports import Caller
 
     key = os.environ.get("OPENAI_API_KEY")
@@ -133,8 +144,10 @@ def main() -> None:
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+        if isinstance(error, click.UsageError):
+            error.show()
+            sys.exit(error.exit_code)
+        _fail(error.format_message(), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except ConfigError as error:

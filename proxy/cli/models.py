@@ -39,13 +39,14 @@ config_option = click.option(
     "--config",
     "config",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The YAML file; without it TIDEMARK_CONFIG, else all defaults.",
+    show_default="TIDEMARK_CONFIG",
+    help="The YAML file; without one all values are defaults.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 Ask = Callable[["StoredParts", "Caller"], Awaitable[Mapping[str, Any]]]
 
 
-@click.group(epilog=example("tidemark models list"))
+@click.group(epilog=example("tidemark models list"), short_help="Show and change the windows and thresholds of models.")
 def models() -> None:
     """Show and change the registry of models: windows, thresholds, retention."""
 
@@ -69,7 +70,11 @@ def show(config: Path | None, as_json: bool, model: str) -> None:
     _print(answer, [answer], as_json=as_json)
 
 
-@models.command("set", epilog=example("tidemark models set gpt-4o threshold=0.9 retention_tokens=2000"))
+@models.command(
+    "set",
+    epilog=example("tidemark models set gpt-4o threshold=0.9 retention_tokens=2000"),
+    short_help="Set fields of MODEL.",
+)
 @config_option
 @json_option
 @click.argument("model")
@@ -84,7 +89,7 @@ def set_fields(config: Path | None, as_json: bool, model: str, fields: tuple[str
     _print(answer, [answer], as_json=as_json)
 
 
-@models.command(epilog=example("tidemark models reset gpt-4o"))
+@models.command(epilog=example("tidemark models reset gpt-4o"), short_help="Reset all settings of MODEL.")
 @config_option
 @json_option
 @click.argument("model")

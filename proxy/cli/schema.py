@@ -12,7 +12,9 @@ import click
 from proxy.cli.examples import example
 
 
-@click.command(epilog=example("tidemark schema > tidemark.schema.json"))
+@click.command(
+    epilog=example("tidemark schema > tidemark.schema.json"), short_help="Print the JSON Schema of the configuration."
+)
 def schema() -> None:
     """Print the JSON Schema of the configuration, with which editors complete and validate it."""
     from proxy.config import configuration_schema

@@ -36,11 +36,18 @@ KEEP_ALIVE_SECONDS = 75
 
 @click.command(epilog=example("tidemark serve --config tidemark.yaml --port 8790"))
 @config_option
-@click.option("--host", help="Interface to listen on (server.host; 127.0.0.1).")
-@click.option("--port", type=click.IntRange(0, 65535), help="TCP port (server.port; 8787); 0 for any free one.")
-@click.option("--workers", type=click.IntRange(1, 256), help="Processes that share port and store (server.workers; 1).")
+@click.option("--host", show_default="server.host: 127.0.0.1", help="Interface to listen on.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), show_default="server.port: 8787", help="TCP port; 0 for any free one."
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 256),
+    show_default="server.workers: 1",
+    help="Processes that share port and store.",
+)
 def serve(config: Path | None, host: str | None, port: int | None, workers: int | None) -> None:
-    """Run the proxy."""
+    """Run the proxy, until Ctrl-C or SIGTERM."""
     from proxy.config import exposure_warnings, load
     from proxy.telemetry.logging import configure
 

@@ -33,12 +33,15 @@ MOST_LISTED = 1000
 """Records that ``--json`` lists; the counts are of all."""
 
 
-@click.group(epilog=example("tidemark store check"))
+@click.group(epilog=example("tidemark store check"), short_help="Examine, export and import a whole store.")
 def store() -> None:
     """Examine, export and import the whole store that store.url names, while it is in use."""
 
 
-@store.command(epilog=example("tidemark store check", "tidemark store check --repair --json"))
+@store.command(
+    epilog=example("tidemark store check", "tidemark store check --repair --json"),
+    short_help="Read every record, and name those that cannot be read.",
+)
 @config_option
 @json_option
 @click.option("--repair", is_flag=True, help="Move aside what cannot be read; nothing is deleted.")
@@ -91,7 +94,7 @@ def _line(record: Unreadable, *, moved: bool) -> str:
     return f"{'moved aside' if moved else 'unreadable'}: {record.key}{place}: {printable(record.reason)}"
 
 
-@store.command(epilog=example("tidemark store export backup.jsonl.zst"))
+@store.command(epilog=example("tidemark store export backup.jsonl.zst"), short_help="Write the whole store to FILE.")
 @config_option
 @json_option
 @click.option("--restart", is_flag=True, help="Begin anew where an earlier run was interrupted.")
@@ -130,7 +133,11 @@ def export(config: Path | None, as_json: bool, restart: bool, file: Path) -> Non
     click.echo(f"{end.records:,} records{resumed}, {end.keys:,} keys, {size:,} bytes: {printable(str(file))}")
 
 
-@store.command("import", epilog=example("tidemark store import backup.jsonl.zst"))
+@store.command(
+    "import",
+    epilog=example("tidemark store import backup.jsonl.zst"),
+    short_help="Read an exported FILE into the store.",
+)
 @config_option
 @json_option
 @click.option("--replace", is_flag=True, help="Replace what the store has, newer or not.")

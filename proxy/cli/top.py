@@ -32,7 +32,9 @@ QUITTING_KEYS = ("q", "Q", "\x1b", "\x04")
 """q, Escape, Ctrl-D; arrow keys begin with Escape, too, and mean nothing here."""
 
 
-@click.command(epilog=example("tidemark top", "tidemark top --once --json"))
+@click.command(
+    epilog=example("tidemark top", "tidemark top --once --json"), short_help="Show what a running server does."
+)
 @config_option
 @url_option
 @click.option("--once", is_flag=True, help="Print the figures of one second, and end; so it is in a pipe.")

@@ -23,6 +23,18 @@ RUNS: Mapping[int, list[list[str]]] = {
         ["check", "--json", "--config", "bad.yaml"],
         ["top", "--url", "http://127.0.0.1:9"],
         ["conversations", "list", "--url", "http://127.0.0.1:9"],
+        ["conversations", "forget", "x", "--url", "http://127.0.0.1:9"],
+        ["bench", "fidelity", "--stored", "3", "--url", "http://127.0.0.1:9"],
+        ["count", "bad.yaml"],
+        ["compact", "bad.yaml"],
+        ["init", "--output", "bad.yaml"],
+        ["store", "check", "--config", "away.yaml"],
+        ["store", "export", "x.zst", "--config", "away.yaml"],
+        ["store", "import", "bad.yaml", "--config", "away.yaml"],
+        ["store", "import", "bad.yaml"],
+        ["models", "list", "--config", "away.yaml"],
+        ["flush", "pending", "--config", "away.yaml"],
+        ["doctor", "--offline", "--config", "away.yaml"],
     ],
     2: [
         ["no-such-command"],
@@ -30,6 +42,10 @@ RUNS: Mapping[int, list[list[str]]] = {
         ["serve", "--config", "bad.yaml"],
         ["top", "--config", "bad.yaml"],
         ["flush", "replay"],
+        ["store", "check", "--config", "bad.yaml"],
+        ["store", "export"],
+        ["store", "export", "no-such-folder/x.zst"],
+        ["store", "import", "no-such-file.zst"],
         ["conversations", "list", "--url", "nothing"],
     ],
     126: [["wrap", "--", "/"]],
@@ -41,8 +57,9 @@ RUNS: Mapping[int, list[list[str]]] = {
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """Somebody with an unusable configuration in the working directory."""
+    """Somebody with an unusable configuration in the working directory, and one whose store does not answer."""
     (tmp_path / "bad.yaml").write_text("thresold: 1\nservre: 2\n")
+    (tmp_path / "away.yaml").write_text("store: {url: 'redis://127.0.0.1:9/0'}\n")
     own = {name: text for name, text in os.environ.items() if not name.startswith("TIDEMARK_")}
     return own | {"TIDEMARK_DATA_DIR": str(tmp_path / "data")}
 
@@ -56,12 +73,15 @@ def test_a_command_ends_with_its_code(code: int, words: list[str], environ: dict
         cwd=tmp_path,
         capture_output=True,
         text=True,
+        input="n\n",
         timeout=100,
         check=False,
     )
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
+    if code in {1, 2} and words[0] not in {"check", "doctor"}:
+        assert re.search(r"^(tidemark: |Usage: )|bad\.yaml", done.stderr, re.MULTILINE), done.stderr
 
 
 def test_a_signal_ends_with_its_number() -> None:

@@ -1,4 +1,4 @@
-"""Every command shows an example, lists as JSON, and is completed by shells: rules that hold for new commands too."""
+"""Every command has a readable help, an example, JSON and documented exit codes: rules for new commands, too."""
 
 from __future__ import annotations
 
@@ -70,6 +70,57 @@ def test_an_example_is_a_right_command_line(
         for name in (word for word in given if word.endswith((".json", ".jsonl"))):
             Path(name).write_text("{}")
         LEAVES[words].make_context(words[-1], given).close()
+
+
+def helped(words: tuple[str, ...], columns: int = 80) -> str:
+    """The help of a command on a terminal of so many columns."""
+    done = CliRunner(env={"COLUMNS": str(columns)}).invoke(cli, [*words, "--help"], prog_name="tidemark")
+    return done.stdout
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_fits_80_columns_and_stays_so_on_a_wider_terminal(words: tuple[str, ...]) -> None:
+    """Long lines are harder to read; nothing is cut either, neither a sentence nor the line of a subcommand."""
+    text = helped(words)
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+    assert [line for line in text.splitlines() if line.endswith("...") and not line.startswith("Usage:")] == []
+    assert helped(words, 200) == text
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_begins_with_a_sentence_that_says_what_the_command_does(words: tuple[str, ...]) -> None:
+    """It is a sentence in the list of commands, too."""
+    command = COMMANDS[words]
+    sentence, dot, _ = (command.help or "").partition(".")
+    assert dot
+    assert sentence[0].isupper()
+    assert 2 <= len(sentence.split()) <= 20
+    assert command.get_short_help_str(limit=200).endswith(".")
+
+
+@pytest.mark.parametrize("words", LEAVES, ids=" ".join)
+def test_every_option_says_what_it_does_and_its_default(words: tuple[str, ...]) -> None:
+    """A switch is off by default, and an option without a default adds something."""
+    context = click.Context(LEAVES[words])
+    for option in (each for each in LEAVES[words].params if isinstance(each, click.Option)):
+        assert option.help, option.opts
+        assert option.help.endswith("."), option.opts
+        has_default = not option.is_flag and isinstance(option.get_default(context), str | int)
+        assert bool(option.show_default) or not has_default, option.opts
+
+
+EXIT_CODES = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
+ROWS = re.findall(
+    r"^\| ((?:`[a-z ]+`(?:, )?)+) \| (.*) \|$", EXIT_CODES.partition("| command | exit codes |")[2], re.MULTILINE
+)
+
+
+def test_the_exit_codes_of_every_command_are_documented() -> None:
+    """Each command stands in one row, and each code in the table of codes."""
+    commands = [name for names, _ in ROWS for name in re.findall(r"`([a-z ]+)`", names)]
+    assert sorted(commands) == sorted(" ".join(words) for words in LEAVES)
+    codes = {code for _, text in ROWS for code in re.findall(r"(?:^|; |, )(\d{1,3})(?=[:,])", text)}
+    assert codes <= set(re.findall(r"^\| (\d+) \|", EXIT_CODES, re.MULTILINE))
 
 
 @pytest.mark.parametrize("words", LEAVES, ids=" ".join)
