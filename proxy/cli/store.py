@@ -59,7 +59,7 @@ def check(config: Path | None, as_json: bool, repair: bool) -> None:
     async def examine(whole: WholeStore, settings: Settings) -> StoreExaminer:
         await whole.check_schema()
         examiner = StoreExaminer(whole, build_codec(build_dialects().values(), settings.store))
-        with progress("examining", await whole.count_keys(), unit="keys") as bar:
+        with progress("examining", await whole.count_keys(), unit="keys", is_shown=not as_json) as bar:
             async for keys, unreadable in examiner.examine():
                 bar.advance(keys)
                 for record in unreadable:
@@ -73,7 +73,8 @@ def check(config: Path | None, as_json: bool, repair: bool) -> None:
                         listed.append(row)
         return examiner
 
-    done = run_with_store(config, examine).progress
+    with _going_on(f"Nothing was changed{' but what was moved aside' if repair else ''}; the command begins anew."):
+        done = run_with_store(config, examine).progress
     if as_json:
         totals = {"keys": done.keys, "records": done.records, **counts, "moved_before": done.moved_before}
         others = {"aside": done.aside, "unknown": done.unknown_count, "unknown_names": done.unknown}
@@ -113,7 +114,7 @@ def export(config: Path | None, as_json: bool, restart: bool, file: Path) -> Non
     async def write(whole: WholeStore, _: Settings) -> StoreExport:
         await whole.check_schema()
         work = StoreExport(whole, part, time.time)
-        with progress("exporting", await whole.count_keys(), unit="keys") as bar:
+        with progress("exporting", await whole.count_keys(), unit="keys", is_shown=not as_json) as bar:
             async for keys in work.run():
                 bar.advance(keys)
         return work
@@ -159,7 +160,7 @@ def import_(config: Path | None, as_json: bool, replace: bool, file: Path) -> No
     async def read(whole: WholeStore, _: Settings) -> StoreImport:
         await whole.check_schema()
         work = StoreImport(whole, file, time.time, replace=replace)
-        with progress("importing", size) as bar:
+        with progress("importing", size, is_shown=not as_json) as bar:
             async for done in work.run():
                 bar.advance(done)
         return work
@@ -182,9 +183,9 @@ def _going_on(words: str) -> Iterator[None]:
     """Say at an interruption how the work goes on."""
     try:
         yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         click.echo(f"tidemark: interrupted. {words}", err=True)
-        raise
+        raise click.Abort from interrupt  # click adds an empty line to the other one
 
 
 def run_with_store(config: Path | None, work: Callable[[WholeStore, Settings], Awaitable[Done]]) -> Done:
