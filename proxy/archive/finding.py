@@ -246,7 +246,7 @@ class ConversationFinder:
             *(self._store.conversation(conversation) for _, conversation in entries), return_exceptions=True
         )
         records: list[StoredConversation] = []
-        for (_, conversation), record in zip(entries, read, strict=True):
+        for (used_at, conversation), record in zip(entries, read, strict=True):
             if isinstance(record, RecordUnreadable):
                 search.unreadable.append(conversation)
             elif isinstance(record, BaseException):
@@ -254,7 +254,7 @@ class ConversationFinder:
             elif record is not None and record.id == conversation and record.message_count:
                 records.append(record)
             else:
-                await self._store.listing.drop(owner or "", conversation, "")
+                await self._store.listing.drop(owner, conversation, "", used_at)
         return records
 
     async def _is_in_state(self, record: StoredConversation, wanted: Wanted) -> bool:

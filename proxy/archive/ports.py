@@ -97,8 +97,8 @@ class ConversationLists(Protocol):
         """Return the conversations whose ids begin with hex digits, the last used first."""
         ...
 
-    async def drop(self, owner: str, conversation: str, name: str) -> None:
-        """Remove a conversation from the lists."""
+    async def drop(self, owner: str | None, conversation: str, name: str, until: float) -> None:
+        """Remove a conversation from the lists, unless it was used after a time."""
         ...
 
 

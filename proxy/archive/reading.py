@@ -102,7 +102,7 @@ class ConversationReader:
                 if record is not None and record.id == conversation and record.message_count:
                     records.append(record)
                 else:
-                    await self._store.listing.drop(owner or "", conversation, "")
+                    await self._store.listing.drop(owner, conversation, "", used_at)
             if not entries:
                 return ConversationList(tuple(records), tuple(unreadable), None)
 

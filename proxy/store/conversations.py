@@ -220,7 +220,7 @@ class RedisStore(RecordReader):
         family, own = split_id(conversation)
         with self._node(family).recording:
             deleted = await self._run(scripts.FORGET, family, b"", 0, own, now)
-        await self.listing.drop(owner, conversation, name)
+        await self.listing.drop(owner, conversation, name, now)
         await self.usage.forgotten(owner)
         return bool(deleted)
 

@@ -34,6 +34,7 @@ key                      type     content
 ``tm:{F}:x:OWN``         string   when it was forgotten; for ten minutes, so that no turn under way restores it
 ``tm:i:OWNER``           zset     a credential's conversations by time of last use; in a slot of its own
 ``tm:i:all``             zset     the conversations of all credentials, for the operator
+``tm:d:{tm:i:...}``      zset     conversations that were deleted from that list, by time; for ten minutes
 ``tm:n:DIGEST``          string   digest of a client's name for a conversation and of its credential -> the id
 ``tm:o:DIGEST``          string   digest of a credential and of the id of a response or of an item of its output -> the
                                   conversation's id, then the response's
@@ -99,6 +100,11 @@ def family_prefix(family: str) -> str:
 def owner_index(owner: str) -> str:
     """Return the key of a credential's list of conversations."""
     return f"tm:i:{owner}"
+
+
+def deleted_from(index: str) -> str:
+    """Return the key of what was deleted from a list of conversations; in the slot of the list."""
+    return f"tm:d:{{{index}}}"
 
 
 def name(owner: str, text: str) -> str:

@@ -3,6 +3,8 @@
 The lists stand in slots of their own, so no request waits for them. After a turn is recorded, its conversation is noted
 here, and a task writes it a moment later. A conversation that was written in the last minute waits for a sweep, which
 comes once a minute. What a crash or an emptied store loses comes back within a minute of the conversation's next turn.
+A use that waits while another worker deletes the conversation is not written any more: each list remembers for ten
+minutes what was deleted from it.
 """
 
 from __future__ import annotations
@@ -18,11 +20,14 @@ from proxy.core.conversation.prefix import split_id
 from proxy.core.errors import StoreError
 from proxy.store import keys
 from proxy.store.commands import Ask
+from proxy.store.scripts import LIST_ADD, LIST_DROP
 
 PAUSE_SECONDS = 60.0
 """Between two sweeps; a list's order is no older."""
 SOON_SECONDS = 0.05
 """Until a new conversation is written: those of a burst are written together."""
+DELETED_SECONDS = 600
+"""How long a list remembers a deletion; as long as a conversation refuses the turns that began before its deletion."""
 _CACHED = 20_000
 """Conversations that this process has listed; about 5 MB."""
 _SCANNED, _SCANS = 10_000, 50
@@ -44,6 +49,8 @@ class Used(NamedTuple):
     """Unix time, seconds, as it is stored."""
     ttl_seconds: int
     """Its lifetime after that; 0 for no limit."""
+    is_new: bool = False
+    """Whether the conversation began with this use, for the first time or after it was deleted."""
 
 
 class Listing:
@@ -81,7 +88,7 @@ class Listing:
         if used.name:  # it leads to this conversation, though another one may be written after it
             self._leading.put((used.owner, used.name), used.conversation)
         loop = asyncio.get_running_loop()
-        if loop.time() - self._listed_at.get(entry, -math.inf) < PAUSE_SECONDS:
+        if not used.is_new and loop.time() - self._listed_at.get(entry, -math.inf) < PAUSE_SECONDS:
             self._later[entry] = used
             if self._sweep_timer is None:
                 self._sweep_timer = loop.call_later(PAUSE_SECONDS, self._sweep)
@@ -101,18 +108,9 @@ class Listing:
         :raises StoreUnavailable: the store did not answer in time
         """
         await self.settle()
-        index = _index_of(owner)
         top: str | float = "+inf" if before is None else before[0]
-        entries: list[tuple[float, str]] = []
-        skip = 0
-        while len(entries) < limit:
-            flat = await self._ask("ZREVRANGEBYSCORE", index, top, "-inf", "WITHSCORES", "LIMIT", skip, limit + 1)
-            page = _pairs(flat)
-            entries += [entry for entry in page if before is None or _after(entry, before)]
-            skip += len(page)
-            if len(page) <= limit:
-                break
-        return entries[:limit]
+        command = ("ZREVRANGEBYSCORE", _index_of(owner), top, "-inf")
+        return await self._first(limit, command, lambda entry: before is None or _after(entry, before))
 
     async def newer(self, owner: str | None, limit: int, after: tuple[float, str]) -> Sequence[tuple[float, str]]:
         """Return the conversations that stand right before an entry of a list, the nearest first.
@@ -122,11 +120,18 @@ class Listing:
         :raises StoreUnavailable: the store did not answer in time
         """
         await self.settle()
-        index, entries, skip = _index_of(owner), list[tuple[float, str]](), 0
+        command = ("ZRANGEBYSCORE", _index_of(owner), after[0], "+inf")
+        return await self._first(limit, command, lambda entry: _after(after, entry))
+
+    async def _first(
+        self, limit: int, command: Sequence[str | float], accepts: Callable[[tuple[float, str]], bool]
+    ) -> Sequence[tuple[float, str]]:
+        """Return the first entries that are accepted; many of one time may stand before them."""
+        entries: list[tuple[float, str]] = []
+        skip = 0
         while len(entries) < limit:
-            flat = await self._ask("ZRANGEBYSCORE", index, after[0], "+inf", "WITHSCORES", "LIMIT", skip, limit + 1)
-            page = _pairs(flat)
-            entries += [entry for entry in page if _after(after, entry)]
+            page = _pairs(await self._ask(*command, "WITHSCORES", "LIMIT", skip, limit + 1))
+            entries += [entry for entry in page if accepts(entry)]
             skip += len(page)
             if len(page) <= limit:
                 break
@@ -152,16 +157,20 @@ class Listing:
                 break
         return sorted(set(entries), reverse=True)
 
-    async def drop(self, owner: str, conversation: str, name: str) -> None:
-        """Remove a conversation from the lists, and its name where that leads to no other one.
+    async def drop(self, owner: str | None, conversation: str, name: str, until: float) -> None:
+        """Remove a conversation from the lists, unless it was used again, and its name where nothing else has it.
 
+        :param owner: None where only the list of all conversations has it
+        :param until: Unix time, seconds; a use up to then is not listed later, whichever worker still has to write it
         :raises StoreUnavailable: the store did not answer in time
         """
         await self.settle()
-        self._listed_at.pop((owner, conversation), None)
-        for index in (keys.owner_index(owner), keys.everybodys_index()):
-            await self._ask("ZREM", index, conversation)
-        if name:
+        if owner is not None:
+            self._listed_at.pop((owner, conversation), None)
+        for index in dict.fromkeys((_index_of(owner), _index_of(None))):
+            marks = keys.deleted_from(index)
+            await self._ask("EVAL", LIST_DROP.source, 2, index, marks, conversation, until, DELETED_SECONDS)
+        if name and owner is not None:
             await self._drop_name(keys.name(owner, name), conversation)
 
     async def settle(self) -> None:
@@ -205,19 +214,27 @@ class Listing:
         Entries that are noted meanwhile have their own time.
         """
         waiting, self._soon = self._soon, {}
+        deleted: set[str] = set()
         with contextlib.suppress(StoreError):
             for index, entries in _by_index(waiting.values()).items():
-                await self._write_index(index, entries)
-            for used in waiting.values():
+                deleted.update(await self._write_index(index, entries))
+            listed = {entry: used for entry, used in waiting.items() if used.conversation not in deleted}
+            for used in listed.values():
                 if used.name and self._leading.get((used.owner, used.name), used.conversation) == used.conversation:
                     await self._write_name(used)
             now = asyncio.get_running_loop().time()
-            for entry in waiting:
+            for entry in listed:
                 self._listed_at.put(entry, now)
 
-    async def _write_index(self, index: str, entries: Sequence[Used]) -> None:
+    async def _write_index(self, index: str, entries: Sequence[Used]) -> Sequence[str]:
+        """Write entries of one list; return the conversations that were deleted since they were used."""
         flat = [piece for used in entries for piece in (used.at, used.conversation)]
-        await self._ask("ZADD", index, *flat)
+        deleted = await self._ask("EVAL", LIST_ADD.source, 2, index, keys.deleted_from(index), *flat)
+        await self._limit_index(index, entries)
+        return [conversation.decode() for conversation in deleted]
+
+    async def _limit_index(self, index: str, entries: Sequence[Used]) -> None:
+        """Give a list its lifetime, and remove what is older than any lifetime; once a minute."""
         if not self._longest:
             return
         loop = asyncio.get_running_loop()
@@ -251,7 +268,7 @@ class Listing:
     async def _drop_name(self, key: str, conversation: str) -> None:
         """Remove a name, unless another conversation has it.
 
-        A client may use one name for several: for forks of a family, or for models at two upstreams.
+        A client may use one name for forks of a family, or for models at two upstreams.
         """
         current = await self._ask("GET", key)
         family, _ = split_id(conversation)

@@ -60,6 +60,8 @@ SUMMARIES = _script("several", "tree", "summaries")
 BEGIN_TURN = _script("several", "tree", "begin_turn")
 GIVE_UP = _script("several", "tree", "give_up_turn")
 FORGET = _script("several", "tree", "forget")
+LIST_ADD = _script("list_add")
+LIST_DROP = _script("list_drop")
 WEIGH = _script("weigh")
 ADD_USAGE = _script("usage_add")
 

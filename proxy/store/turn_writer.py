@@ -82,7 +82,8 @@ class TurnWriter:
                 raise
             return await self.record(turn)  # nothing was written
         conversation = turn.chain.family + own[:OWN_CHARACTERS].decode()
-        self._listing.note(Used(owner, conversation, turn.name, created, self._lifetimes.of(turn.tenant).idle))
+        seconds, is_new = self._lifetimes.of(turn.tenant).idle, b"+" in own[OWN_CHARACTERS:]
+        self._listing.note(Used(owner, conversation, turn.name, created, seconds, is_new))
         for system in parts.systems:
             self._stored_systems.put((conversation, system.digest), value=True)
         size = parts.size
@@ -97,11 +98,11 @@ class TurnWriter:
     ) -> int:
         """Store a turn's response, unless the turn's own script has done so; return its bytes.
 
-        :param own: what that script returned; it is longer where a member of the response was missing
+        :param own: what that script returned; a ``-`` ends it where a member of the response was missing
         """
         if turn.response is None:
             return 0
-        if beside is None or len(own) != OWN_CHARACTERS:
+        if beside is None or b"-" in own[OWN_CHARACTERS:]:
             return await self._responses.keep(owner, replace(turn.response, conversation=conversation))
         self._responses.note_stored(conversation, beside)
         return beside.size

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import AsyncIterator
+
+import pytest
 
 from proxy.core.errors import StoreUnavailable
 from proxy.store import keys
+from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.listing import SOON_SECONDS, Listing, Used
 from tests.store.conftest import keys_of
+from tests.store.turns import dialogue, listed, turn_of
 
 
 class Asked:
@@ -20,12 +25,12 @@ class Asked:
         self.written: list[str] = []
         self.led: list[str] = []
 
-    async def __call__(self, command: str, index: str, *rest: str) -> list[object]:
+    async def __call__(self, command: str, _: str, *rest: str) -> list[object]:
         """One command."""
         if self.away:
             raise StoreUnavailable("away")
-        if command == "ZADD" and index.endswith("owner"):
-            self.written += rest[1::2]
+        if command == "EVAL" and rest[1].endswith("owner"):
+            self.written += rest[4::2]
         if command == "SET":
             self.led.append(rest[0])
         return []
@@ -95,8 +100,64 @@ async def test_a_list_that_was_emptied_gets_its_lifetime_again(store: RedisStore
             listing.note(Used(owner, name, "", "1.0", 3600))
             await listing.settle()
         if name[0] == "a":
-            await other.drop(owner, name, "")
+            await other.drop(owner, name, "", 1.0)
             assert keys_of(url, index) == []
     await listing.aclose()
     await other.aclose()
     assert 3500 < await store.ask("TTL", index) <= 3600
+
+
+@pytest.fixture
+async def other(url: str, anyio_backend: str) -> AsyncIterator[RedisStore]:
+    """The store of another worker, on the same server."""
+    opened = RedisStore(url, Codec(), ttl_seconds=3600, recall_timeout_seconds=5, record_timeout_seconds=5)
+    yield opened
+    await opened.close()
+
+
+async def test_what_another_worker_deleted_is_not_listed_again(
+    store: RedisStore, other: RedisStore, tenant: str
+) -> None:
+    """Though this worker still has to write the conversation's last use, by up to a minute later."""
+    said = dialogue(6)
+    conversation = await store.record(turn_of(tenant, said[:4], created_at=10.0))
+    assert await listed(store, tenant) == [conversation]
+    await store.record(turn_of(tenant, said, known=4, conversation=conversation, created_at=20.0))
+    assert await other.forget(conversation, tenant, "", 30.0)
+    assert await listed(store, tenant) == []
+    assert conversation not in [identifier for _, identifier in await store.listing.newest(None, 10_000)]
+
+
+async def test_what_was_deleted_and_begins_again_is_listed_at_once(
+    store: RedisStore, other: RedisStore, tenant: str
+) -> None:
+    """Through a worker that did not delete it, and listed it a moment ago."""
+    conversation = await store.record(turn_of(tenant, dialogue(2), created_at=10.0))
+    assert await listed(store, tenant) == [conversation]
+    assert await other.forget(conversation, tenant, "", 20.0)
+    assert await store.record(turn_of(tenant, dialogue(2), created_at=30.0)) == conversation
+    for _ in range(100):  # less than the minute between two sweeps
+        if await listed(other, tenant) == [conversation]:
+            break
+        await soon()
+    else:
+        raise AssertionError("It is not listed.")
+
+
+async def test_a_fork_that_was_deleted_and_begins_again_is_listed_at_once(
+    store: RedisStore, other: RedisStore, tenant: str
+) -> None:
+    """Though the store has its beginning, as that of the conversation from which it forks."""
+    said = dialogue(4)
+    edited = [*said[:2], *dialogue(2, "edited")]
+    await store.record(turn_of(tenant, said, created_at=10.0))
+    fork = await store.record(turn_of(tenant, edited, known=2, created_at=20.0))
+    assert fork in await listed(store, tenant)
+    assert await other.forget(fork, tenant, "", 30.0)
+    assert await store.record(turn_of(tenant, edited, known=2, created_at=40.0)) == fork
+    for _ in range(100):
+        if fork in await listed(other, tenant):
+            break
+        await soon()
+    else:
+        raise AssertionError("It is not listed.")

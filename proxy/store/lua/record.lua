@@ -1,8 +1,9 @@
 -- Arguments: hashes, before, facts, turn, its lease's value, n x (digest, system message), messages skip + 1 to N.
--- Answer: own, with a '-' behind it where the turn's response is not stored (answered.lua); nil where earlier messages are gone, so that all must be sent, or where the conversation was forgotten
--- meanwhile. Facts: expected id, skip, ttl, age, created, tenant, owner, model, tokens, the client's name, the head
--- it goes on from, its lease, n, how many system messages are not sent because the expected conversation has them,
--- and for a conversation whose answers the client repeats in other words the arguments of `shortened`.
+-- Answer: own, then a '+' where the conversation begins with this turn, then a '-' where the turn's response is not
+-- stored (answered.lua); nil where earlier messages are gone, so that all must be sent, or where the conversation was
+-- forgotten meanwhile. Facts: expected id, skip, ttl, age, created, tenant, owner, model, tokens, the client's name,
+-- the head it goes on from, its lease, n, how many system messages are not sent because the expected conversation has
+-- them, and for a conversation whose answers the client repeats in other words the arguments of `shortened`.
 local expected, skip, ttl, age, created, tenant, owner, model, total, client_name, head, lease, systems, withheld, echo = unpack(facts)
 local turn, lease_value = ARGV[4], ARGV[5]
 local first = 6 + 2 * systems  -- the argument of message skip + 1
@@ -56,6 +57,7 @@ local function set(field, value) fields[#fields + 1], fields[#fields + 2] = fiel
 
 local begins = not conv or (k < N and (k < conv.count or lost))
 local own = begins and free_name() or conv.own
+local began = begins and '+' or ''
 if withheld > 0 and own ~= expected then return false end  -- an unexpected fork needs system messages of its own
 if begins then before = rest(own) end
 local stem, stored_owner, since, dies, turns = unpack(before)
@@ -129,7 +131,7 @@ local missing = keep_answer(own, 0, answered)  -- it lives as long as the rest, 
 local rare = count_existing({key('y', own), key('r', own), key('q', own), key('b', own), key('o', own), key('v', own)})  -- few have them
 set('summaries', rare > 0 and call('LLEN', key('r', own)) or 0)
 call('HSET', key('c', own), unpack(fields))
-if seconds <= 0 then return own .. missing end
+if seconds <= 0 then return own .. began .. missing end
 
 for _, kind in ipairs({'c', 'h', 'm', 't'}) do call('EXPIRE', key(kind, own), seconds) end
 for _, kind in ipairs({'y', 'r', 'q', 'b', 'o', 'v'}) do
@@ -149,4 +151,4 @@ if now() - tonumber(touched) >= math.min(seconds / 8, 86400) then  -- its parent
     up = open(up.parent)
   end
 end
-return own .. missing
+return own .. began .. missing

@@ -27,7 +27,7 @@ do
           if i ~= 2 then call('EXPIRE', new_keys[i], ttl) end
         end
       end
-      return expected .. keep_answer(expected, ttl, answered)
+      return expected .. '+' .. keep_answer(expected, ttl, answered)
     end
   end
 end

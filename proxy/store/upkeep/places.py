@@ -16,7 +16,7 @@ _AREAS = {b"event-posts": "flush"}
 """Areas with the same keys as another."""
 _ASIDE = keys.ASIDE.encode()
 _TEMPORARY = {
-    "": frozenset({"probe", "doctor", "schema", "import"}),
+    "": frozenset({"probe", "doctor", "schema", "import", "d"}),
     FAMILY: frozenset({"l"}),
     "flush": frozenset({"l"}),
     "models": frozenset({"v"}),

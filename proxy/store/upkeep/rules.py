@@ -170,6 +170,7 @@ _MODELS: Mapping[str, Rule] = {
 }
 _OTHER: Mapping[str, Rule] = {
     "i": Rule("zset", _listed_id),
+    "d": Rule("zset", _listed_id),
     "n": Rule("string", _conversation_id),
     "o": Rule("string", _anything),
     "u": Rule("hash", _anything),
