@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import subprocess
 import uuid
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 import redis
 
+from proxy.core.errors import StoreUnavailable
 from proxy.doctor.findings import Finding
 from tests.doctor.test_faulty_stores import store_findings
 from tests.fleet.conftest import open_patient_store
@@ -167,6 +169,18 @@ def test_a_missing_certificate_of_the_client_is_an_error_with_its_mend(
     """It names the options that name its files."""
     errors = errors_of(store_findings(addresses[kind] + servers.secrets.query(with_client=False), tmp_path))
     assert any("ssl_certfile=FILE&ssl_keyfile=FILE" in error.mend for error in errors), errors
+
+
+@KINDS
+async def test_a_missing_certificate_of_the_client_is_told_at_run_time_too(
+    servers: Servers, addresses: dict[str, str], anyio_backend: str, kind: str
+) -> None:
+    """Readiness has these words. The server's alert is often lost with the connection, so it is tried several times."""
+    for _ in range(10):
+        store = open_patient_store(addresses[kind] + servers.secrets.query(with_client=False))
+        with pytest.raises(StoreUnavailable, match=re.escape("ssl_certfile=FILE&ssl_keyfile=FILE")):
+            await store.ping()
+        await store.close()
 
 
 def test_an_expired_certificate_is_an_error_with_its_mend(servers: Servers, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from redis.backoff import NoBackoff
 from redis.maint_notifications import MaintNotificationsConfig
 
 from proxy.core.errors import ConfigError
+from proxy.store.connection.faults import CLOSED_AT_ONCE, fault_of, words_within
 from proxy.store.connection.pipelined import Argument, CommandRefused, PipelinedConnection, StoreServer, UnknownScript
 
 _CONNECTIONS = 64
@@ -96,6 +97,32 @@ class ServerClient(StoreClient, Protocol):
         ...
 
 
+class ClosedAtOnce(redis.exceptions.ConnectionError):
+    """A server with TLS closed a connection, which named no certificate of the client, before its first answer."""
+
+
+class TlsConnection(SSLConnection):
+    """Redis-py's connection with TLS. It says that a server may want a certificate of the client.
+
+    With TLS 1.3 such a server refuses the client after the handshake. Its alert is often lost with the connection, and
+    only a reset is left.
+    """
+
+    async def on_connect_check_health(self, check_health: bool = True) -> None:  # noqa: FBT001, FBT002  # as in redis-py
+        """Log in, and send what else stands before the first command.
+
+        :raises ClosedAtOnce: the server closed the connection meanwhile
+        """
+        try:
+            await super().on_connect_check_health(check_health)
+        except redis.exceptions.AuthenticationError:
+            raise  # the server did answer
+        except redis.exceptions.ConnectionError as error:
+            if self.certfile is not None or fault_of(words_within(error)) is not None:
+                raise
+            raise ClosedAtOnce(f"{CLOSED_AT_ONCE}: {error}") from error
+
+
 class PooledClient:
     """Sends commands by redis-py, which pools connections."""
 
@@ -158,6 +185,8 @@ def connect_pool(url: str) -> PooledClient:
     :raises ValueError: the URL cannot be used, and so do ``TypeError`` and ``FAILURES``
     """
     pool = BlockingConnectionPool.from_url(url, max_connections=_CONNECTIONS, timeout=None, **_options())
+    if pool.connection_class is SSLConnection:
+        pool.connection_class = TlsConnection
     pool.connection_class(**pool.connection_kwargs)  # an unknown option in the URL shows here, not at a request
     return PooledClient(Redis.from_pool(pool))
 

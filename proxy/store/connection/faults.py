@@ -22,6 +22,8 @@ class Fault(NamedTuple):
 
 NAME_CERTIFICATE = "Name its files by ?ssl_certfile=FILE&ssl_keyfile=FILE in store.url."
 """How to mend that a server wants a client's certificate."""
+CLOSED_AT_ONCE = "closed before its first answer"
+"""Words of a connection with TLS whose server closed it after the handshake."""
 _REFUSES = "The conversation store answers, and refuses to write"
 _FAULTS: tuple[tuple[str, Fault], ...] = (
     (
@@ -64,6 +66,13 @@ _FAULTS: tuple[tuple[str, Fault], ...] = (
         Fault(
             "The conversation store wants a client's certificate.",
             NAME_CERTIFICATE,
+        ),
+    ),
+    (
+        CLOSED_AT_ONCE,
+        Fault(
+            "The conversation store closes each connection, as one does that wants a client's certificate.",
+            f"{NAME_CERTIFICATE} Where it wants none, look at its log.",
         ),
     ),
     (
