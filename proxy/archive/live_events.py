@@ -29,7 +29,8 @@ BUSY_SECONDS = 10.0
 class PlacedEvent:
     """A live event with its place among all events, from which a listener can go on."""
 
-    position: LiveEventPosition
+    position: LiveEventPosition | None
+    """None for a compaction that had begun before its listener came."""
     event: LiveEvent
 
 
@@ -54,6 +55,12 @@ class Listening:
                 return await self._pages.get()
         except TimeoutError:
             return ()
+
+    def offer_running(self, events: Sequence[LiveEvent]) -> None:
+        """Add the compactions that run, of those that this listener may see, before all batches."""
+        page = [PlacedEvent(None, event) for event in events if may_hear(event.owner, self.owner)]
+        if page:
+            self._pages.put_nowait(page)
 
     def offer(self, batch: str, events: Sequence[LiveEvent], *, after: int = -1) -> bool:
         """Add the events of a batch that this listener may see; False where it has taken too few before.
@@ -89,9 +96,10 @@ class LiveEventHub:
     async def listen(
         self, owner: str | None, on_end: Callable[[], None], after: LiveEventPosition | None = None
     ) -> Listening:
-        """Add a listener; it gets what happens from now on.
+        """Add a listener; it gets what happens from now on, and first the beginnings of the compactions that run.
 
-        :param after: the last event that it had before; it also gets those that came since, as far as they are stored
+        :param after: the last event that it had before. It gets those that came since, as far as they are stored,
+            in place of the beginnings
         :raises ServerBusy: this worker has as many listeners as it may have
         :raises StoreUnavailable: the store did not answer in time
         """
@@ -104,7 +112,9 @@ class LiveEventHub:
                 self._newest = await self._feed.newest()
             else:
                 await self._read()
-            if after is not None:
+            if after is None:
+                listening.offer_running(await self._feed.running())
+            else:
                 await self._replay(listening, after)
             self._listeners.add(listening)
             if self._task is None or self._task.done():

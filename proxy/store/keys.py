@@ -63,6 +63,7 @@ key                      type     content
 ``tm:{event-posts}:*``            the same keys as of ``tm:{flush}``, for live events on their way to a webhook
 ``tm:{events}:s``        stream   the newest batches of live events (``live_events.py``), for ten minutes
 ``tm:{events}:l``        string   a mark that somebody listens to them
+``tm:{events}:r``        hash     owner:id of a conversation -> the compaction of it that runs
 ``tm:aside:KEY``         any      what ``tidemark store check --repair`` moved aside (``upkeep_aside.lua``)
 ``tm:import:DIGEST``     string   how far the import of an exported store is (``upkeep/importing.py``); for a week
 ``tm:schema``            string   the number of the form in which the store holds everything (``schema.py``)

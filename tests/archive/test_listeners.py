@@ -26,6 +26,7 @@ class Feed:
     def __init__(self) -> None:
         self.batches: list[tuple[str, Sequence[LiveEvent]]] = []
         self.readings = 0
+        self.started: Sequence[LiveEvent] = ()
 
     async def publish(self, events: Sequence[LiveEvent]) -> bool:
         """Add a batch."""
@@ -35,6 +36,10 @@ class Feed:
     async def newest(self) -> str:
         """The newest batch's id."""
         return self.batches[-1][0] if self.batches else "0-0"
+
+    async def running(self) -> Sequence[LiveEvent]:
+        """The compactions that run."""
+        return self.started
 
     async def read(self, after: str, *, with_it: bool = False) -> Sequence[tuple[str, Sequence[LiveEvent]]]:
         """The batches after one."""
@@ -100,6 +105,24 @@ async def test_a_position_within_a_batch_gives_the_rest_of_it() -> None:
     pages = [*await listening.next(5), *await listening.next(5)]
     assert [placed.event.fields["conversation"] for placed in pages] == ["three", "four"]
     assert [str(placed.position) for placed in pages] == ["1-0-2", "2-0-0"]
+    await hub.aclose()
+
+
+async def test_a_new_listener_first_gets_the_compactions_of_its_own_that_run() -> None:
+    """They have no position; one that comes back goes on from its last event."""
+    feed = Feed()
+    feed.started = [LiveEvent("compaction.started", owner, {"conversation": owner}) for owner in ("mine", "other")]
+    hub = LiveEventHub(feed)
+    listening = await hub.listen("mine", lambda: None)
+    await feed.publish([updated("mine", "now")])
+    pages = [*await listening.next(5), *await listening.next(5)]
+    assert [(placed.event.fields["conversation"], placed.position) for placed in pages] == [
+        ("mine", None),
+        ("now", LiveEventPosition("1-0", 0)),
+    ]
+    again = await hub.listen("mine", lambda: None, LiveEventPosition("1-0", 0))
+    await feed.publish([updated("mine", "later")])
+    assert [placed.event.fields["conversation"] for placed in await again.next(5)] == ["later"]
     await hub.aclose()
 
 

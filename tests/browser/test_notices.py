@@ -82,6 +82,25 @@ def test_a_compaction_in_the_background_is_told_while_it_runs_and_with_its_figur
     expect(notice(page, "Summarizing")).to_have_count(0)
 
 
+def test_a_page_that_is_opened_while_a_compaction_runs_tells_of_it(
+    page: Page, client: Client, permit: threading.Event
+) -> None:
+    """Nobody listened when it began, or another page did."""
+    path = open_conversation(page, client, 10)
+    page.close()
+    said = history(10)
+    for number in range(6):
+        said += [assistant("Hello there."), user(long(number))]
+        assert client.chat(said).headers["x-tidemark-action"] == "none"
+    early, late = page.context.new_page(), page.context.new_page()
+    for opened in (early, late):
+        opened.goto(path)
+        expect(notice(opened, r"Summarizing \d+ messages$")).to_be_visible(timeout=LONGEST)
+    permit.set()
+    expect(notice(late, r"Summarized \d+ messages").first).to_be_visible(timeout=LONGEST)
+    expect(notice(late, "Summarizing")).to_have_count(0)
+
+
 def test_a_compaction_by_hand_is_told_while_it_runs_and_with_its_figures(
     page: Page, client: Client, permit: threading.Event
 ) -> None:

@@ -142,3 +142,37 @@ def test_the_list_keeps_the_focus_when_another_conversation_comes_first(page: Pa
     newest = client.chat([user("A new one.")]).headers["x-tidemark-conversation"]
     expect(page.locator("tbody tr").first).to_have_id(f"row-{newest}", timeout=LATER)
     expect(old).to_be_focused()
+
+
+def test_a_page_catches_up_after_its_events_were_refused(page: Page, client: Client) -> None:
+    """A proxy in front that answered 503 for a while, or a server that began again."""
+    said = [user("Line 0")]
+    path = f"{LIST}/{client.chat(said).headers['x-tidemark-conversation']}"
+    page.route("**/console/events", lambda route: route.fulfill(status=503))
+    page.goto(path)
+    with page.expect_response("**/console/events"):
+        client.chat([*said, assistant("Hello there."), user("Line 1")])
+    page.unroute("**/console/events")
+    expect(page.locator("#message-3")).to_contain_text("Line 1", timeout=LATER)
+
+
+def test_a_page_whose_session_has_ended_says_so_and_goes_on_after_the_sign_in(page: Page, client: Client) -> None:
+    """What was typed stays, and the link opens a page of its own."""
+    said = [user("Line 0")]
+    path = f"{LIST}/{client.chat(said).headers['x-tidemark-conversation']}"
+    with page.expect_response("**/console/events"):
+        page.goto(path)
+    page.get_by_label("Search messages").fill("half a sent")
+    page.context.clear_cookies()
+    said += [assistant("Hello there."), user("Line 1")]
+    client.chat(said)
+    notice = page.get_by_role("status").filter(has_text="Your session has ended")
+    expect(notice).to_be_visible(timeout=LATER)
+    with page.context.expect_page() as opened:
+        notice.get_by_role("link", name="Sign in again").click()
+    opened.value.get_by_label("Admin token").fill(TOKEN)
+    opened.value.get_by_role("button", name="Sign in").click()
+    client.chat([*said, assistant("Hello there."), user("Line 2")])
+    expect(page.locator("#message-5")).to_contain_text("Line 2", timeout=LATER)
+    expect(notice).to_have_count(0)
+    expect(page.get_by_label("Search messages")).to_have_value("half a sent")

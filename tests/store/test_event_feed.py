@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from typing import Literal
+
 import pytest
 import redis
 
-from proxy.core.live_events import LiveEvent
+from proxy.core.live_events import LiveEvent, LiveEventKind
 from proxy.store import keys
 from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
-from proxy.store.live_events import MAX_BATCHES, RedisLiveEvents
+from proxy.store.live_events import MAX_BATCHES, STORED_SECONDS, RedisLiveEvents
 from tests.support.sealing import XorCipher
 
 pytestmark = pytest.mark.anyio
@@ -18,6 +21,16 @@ pytestmark = pytest.mark.anyio
 def events(*conversations: str) -> list[LiveEvent]:
     """Each has a new turn."""
     return [LiveEvent("conversation.updated", "owner", {"conversation": name, "tokens": 3}) for name in conversations]
+
+
+def compaction(step: Literal["started", "finished", "failed"], conversation: str) -> LiveEvent:
+    """A step of a compaction."""
+    kinds: dict[str, LiveEventKind] = {
+        "started": "compaction.started",
+        "finished": "compaction.finished",
+        "failed": "compaction.failed",
+    }
+    return LiveEvent(kinds[step], "owner", {"conversation": conversation, "messages": 4})
 
 
 @pytest.mark.parametrize("codec", [Codec(), Codec(XorCipher())], ids=["plain", "sealed"])
@@ -45,6 +58,37 @@ async def test_nothing_is_stored_while_nobody_listens(alone: RedisStore, admin: 
     assert admin.xlen(f"{keys.EVENTS}:s") == 1
     for part in "sl":
         assert int(admin.ttl(f"{keys.EVENTS}:{part}")) > 0
+
+
+@pytest.mark.parametrize("codec", [Codec(), Codec(XorCipher())], ids=["plain", "sealed"])
+async def test_a_compaction_is_noted_from_its_start_to_its_end_though_nobody_listens(
+    alone: RedisStore, admin: redis.Redis, codec: Codec
+) -> None:
+    """In two conversations: one ends well, one fails, and a third one still runs."""
+    feed = RedisLiveEvents(alone.ask, codec)
+    admin.delete(*[f"{keys.EVENTS}:{part}" for part in "slr"])
+    await feed.publish([compaction("started", name) for name in ("a", "b", "c")] + events("d"))
+    assert sorted(await feed.running(), key=lambda one: str(one.fields)) == [
+        compaction("started", name) for name in ("a", "b", "c")
+    ]
+    await feed.publish([compaction("finished", "a"), compaction("failed", "b"), compaction("finished", "never begun")])
+    assert await feed.running() == [compaction("started", "c")]
+    assert 0 < int(admin.ttl(f"{keys.EVENTS}:r")) <= STORED_SECONDS
+    assert admin.exists(f"{keys.EVENTS}:s") == 0
+
+
+async def test_a_compaction_that_a_dead_process_left_is_not_shown_for_ever(
+    alone: RedisStore, admin: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others keep the hash alive; what cannot be read hides none of them."""
+    feed = RedisLiveEvents(alone.ask, Codec())
+    admin.delete(f"{keys.EVENTS}:r")
+    await feed.publish([compaction("started", "dead")])
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + STORED_SECONDS + 1)
+    await feed.publish([compaction("started", "new")])
+    admin.hset(f"{keys.EVENTS}:r", "other version", b"?")
+    assert await feed.running() == [compaction("started", "new")]
 
 
 async def test_only_the_newest_batches_are_stored(alone: RedisStore, admin: redis.Redis) -> None:

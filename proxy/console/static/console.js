@@ -14,8 +14,11 @@ const showTimes = (root) => {
   }
 };
 
+const SIGN_IN = "/console/login";
+const RETRY_MS = 5000;
 const SHOWN_MS = 15000;
 const LONGEST_MS = 600000;
+const FOR_EVER_MS = 2 ** 31 - 1;
 const say = (text, shownMs = SHOWN_MS) => {
   const line = document.createElement("p");
   line.textContent = text;
@@ -88,6 +91,18 @@ const knownParts = () =>
     .map((part) => `${part.id}=${part.dataset.live}`)
     .join(",");
 
+// Says that the session has ended, until it goes on. The page stays, with what was typed.
+let ending = null;
+const askToSignIn = () => {
+  if (ending) return;
+  const link = document.createElement("a");
+  link.href = SIGN_IN;
+  link.target = "_blank";
+  link.textContent = "Sign in again";
+  ending = say("Your session has ended, so this page no longer changes. ", FOR_EVER_MS);
+  ending.append(link);
+};
+
 let isRenewing = false;
 let isAgainDue = false;
 const refresh = async () => {
@@ -98,6 +113,8 @@ const refresh = async () => {
   isAgainDue = false;
   try {
     const response = await fetch(address, { headers: { [PARTS_HEADER]: knownParts() } });
+    if (new URL(response.url).pathname === SIGN_IN) askToSignIn();
+    else if (response.ok) { ending?.remove(); ending = null; }
     if (response.ok && response.headers.has(PARTS_HEADER)) renewParts(await response.text());
   } catch {
     // The server is away for a moment; the next event tries again.
@@ -120,7 +137,6 @@ const listen = () => {
   if (!live) return;
   const pause = Number(live.dataset.pause || 1000);
   const running = new Map();
-  const source = new EventSource("/console/events");
   let timer = null;
   const changed = () => {
     if (timer === null) timer = setTimeout(() => { timer = null; refresh(); }, pause);
@@ -141,7 +157,20 @@ const listen = () => {
     }
     changed();
   };
-  for (const kind of [...Object.keys(NOTICES), "conversation.updated", "window.learned"]) source.addEventListener(kind, receive);
+  // The browser itself comes back to a server that is away. After an answer that is no stream of events it would not.
+  let isInterrupted = false;
+  const open = () => {
+    const source = new EventSource("/console/events");
+    for (const kind of [...Object.keys(NOTICES), "conversation.updated", "window.learned"]) source.addEventListener(kind, receive);
+    source.addEventListener("open", () => { if (isInterrupted) changed(); isInterrupted = false; });
+    source.addEventListener("error", () => {
+      isInterrupted = true;
+      if (source.readyState !== EventSource.CLOSED) return;
+      changed();
+      setTimeout(open, RETRY_MS);
+    });
+  };
+  open();
   document.addEventListener("visibilitychange", () => { if (!document.hidden && isAgainDue) refresh(); });
   document.addEventListener("toggle", ({ target }) => { if (target.open && target.querySelector("[data-live]")) refresh(); }, true);
 };

@@ -12,7 +12,7 @@ class LiveEventFeed(Protocol):
     """Carries batches of events. Only the newest batches are stored, and only while somebody listens."""
 
     async def publish(self, events: Sequence[LiveEvent]) -> bool:
-        """Add a batch, and return whether somebody listens; otherwise nothing is stored.
+        """Add a batch, and return whether somebody listens; otherwise only the compactions that run are stored.
 
         :raises StoreUnavailable: the store did not answer in time
         """
@@ -20,6 +20,13 @@ class LiveEventFeed(Protocol):
 
     async def newest(self) -> str:
         """Return the id of the newest batch. From now on batches are stored, for a minute after the last call.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        ...
+
+    async def running(self) -> Sequence[LiveEvent]:
+        """Return the events with which the compactions began that still run, at most ten minutes old.
 
         :raises StoreUnavailable: the store did not answer in time
         """

@@ -110,8 +110,10 @@ def _last_event(request: Request) -> LiveEventPosition | None:
 
 
 def _render(events: Sequence[PlacedEvent]) -> bytes:
-    lines = [
-        f"id: {placed.position}\nevent: {placed.event.kind}\ndata: {json.dumps(placed.event.fields)}\n\n"
-        for placed in events
-    ]
-    return "".join(lines).encode()
+    return "".join(map(_render_one, events)).encode()
+
+
+def _render_one(placed: PlacedEvent) -> str:
+    """Return an event as the stream has it. One without a place has no id, so a client keeps its older one."""
+    event = f"event: {placed.event.kind}\ndata: {json.dumps(placed.event.fields)}\n\n"
+    return event if placed.position is None else f"id: {placed.position}\n{event}"

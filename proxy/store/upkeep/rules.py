@@ -187,7 +187,11 @@ _TRAFFIC: Mapping[str, Rule] = {
     **dict.fromkeys("mqh", Rule("hash", _number)),
     "b": Rule("string", _number),
 }
-_EVENTS: Mapping[str, Rule] = {"s": Rule("stream", _anything), "l": Rule("string", _anything)}
+_EVENTS: Mapping[str, Rule] = {
+    "s": Rule("stream", _anything),
+    "l": Rule("string", _anything),
+    "r": Rule("hash", _anything),
+}
 RULES: Mapping[str, Mapping[str, Rule]] = {
     FAMILY: _FAMILY,
     "flush": _FLUSH,
