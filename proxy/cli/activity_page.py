@@ -23,6 +23,10 @@ MODEL_HEADS = ("model", "requests", "first p50", "p95", "whole p50", "p95")
 FOOT_LINES = 2
 """The lines beneath the tables: the notes, and the keys."""
 EVENT_LINES = 4
+NARROW_COLUMNS, LOW_LINES = 60, 12
+"""A terminal with fewer shows fewer columns, and no models, so that the conversations can still be read."""
+NARROW_CONVERSATION, NARROW_MODEL = (0, 3, 5), (0, 1, 2)
+"""The columns of the tables on a narrow terminal: conversation, tokens, last used; model, requests, first p50."""
 ID_CHARACTERS = 12
 """Of an id on a full screen; the plain page has it whole, to be copied."""
 
@@ -78,13 +82,17 @@ def styled_page(activity: Activity, problem: str, size: tuple[int, int], *, has_
         file=io.StringIO(), width=columns, force_terminal=True, no_color=not has_colors, color_system="standard"
     )
     head, *figures = headline(activity)
-    figures = figures[: max(1, height // 5)]  # a low terminal shows conversations rather than sums
+    is_low, is_narrow = height < LOW_LINES, columns < NARROW_COLUMNS
+    figures = figures[: 1 if is_low else height // 5]  # a low terminal shows conversations rather than sums
     parts: list[RenderableType] = [Text(head, style="bold"), *map(Text, figures), Text("")]
-    parts += [_table(MODEL_HEADS, model_rows(activity)[: max(1, height // 6)]), Text("")]
+    if not is_low:
+        rows = model_rows(activity)[: height // 6]
+        parts += [_table(MODEL_HEADS, rows, NARROW_MODEL if is_narrow else ()), Text("")]
     events = [Text(event_line(event), style="cyan") for event in activity.events[-EVENT_LINES:]][: height // 8]
     body = [line for part in parts for line in _rendered(console, part)]
     space = max(0, height - len(body) - len(events) - FOOT_LINES - 1)
-    for part in (_table(CONVERSATION_HEADS, conversation_rows(activity, ID_CHARACTERS)[:space]), *events):
+    rows = conversation_rows(activity, ID_CHARACTERS)[:space]
+    for part in (_table(CONVERSATION_HEADS, rows, NARROW_CONVERSATION if is_narrow else ()), *events):
         body += _rendered(console, part)
     body = body[: height - FOOT_LINES]
     notes = problem or "; ".join(activity.notes)
@@ -133,15 +141,18 @@ def _member(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], shown: Sequence[int] = ()) -> RenderableType:
+    """Return a table of the columns that are shown: all where none are named."""
     from rich.table import Table
     from rich.text import Text
 
+    shown = shown or range(len(heads))
+
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, head in enumerate(heads):
-        table.add_column(head, no_wrap=True, overflow="ellipsis", justify="left" if number == 0 else "right")
+    for number in shown:
+        table.add_column(heads[number], no_wrap=True, overflow="ellipsis", justify="left" if number == 0 else "right")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(row[number]) for number in shown))
     return table
 
 

@@ -181,9 +181,9 @@ def test_long_work_shows_a_bar_on_a_terminal_only(
     assert run("export", str(file)).returncode == 0
     words = (work,) if work == "check" else (work, str(file))
     own = {"HOME": str(tmp_path), "TIDEMARK_STORE_URL": valkey.url}
-    code, written = in_terminal("store", *words, **own)
+    code, written = in_terminal("store", *words, given=b"", **own)
     assert (code, label in written) == (0, True), written
-    code, written = in_terminal("store", *words, "--json", **own)
+    code, written = in_terminal("store", *words, "--json", given=b"", **own)
     assert (code, label in written, "\x1b" in written) == (0, False, False)
     assert isinstance(json.loads(written), dict)
     piped = run(*words)

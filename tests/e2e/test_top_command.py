@@ -212,6 +212,64 @@ class TestTerminal:
             assert shown.end() == 0
         assert newest in tidemark.top().stdout
 
+    @pytest.mark.parametrize(("columns", "lines"), [(40, 10), (200, 50)])
+    def test_a_page_fits_the_smallest_terminal_and_the_largest(
+        self, tidemark: Tidemark, columns: int, lines: int
+    ) -> None:
+        """It has the conversations and how it ends, in no more columns and exactly that many lines."""
+        newest = json.loads(tidemark.top("--json", TIDEMARK_ADMIN_TOKEN=ADMIN_TOKEN).stdout)["conversations"][0]["id"]
+        with terminal(tidemark, columns=columns, lines=lines, TIDEMARK_ADMIN_TOKEN=ADMIN_TOKEN) as shown:
+            shown.wait_for("q quits")
+            shown.wait_for("last used")
+            shown.wait_for(newest[:12])
+            assert len(shown.page) == lines
+            assert max(map(len, shown.page)) <= columns
+            assert shown.page[-1].startswith("q quits")
+            os.write(shown.master, b"q")
+            assert shown.end() == 0
+
+    def test_a_server_that_goes_away_is_told_and_the_page_stays(self, tidemark: Tidemark) -> None:
+        """Its last figures are still shown; when it is back, the words are gone, and q ends it well."""
+        pages = Pages({"/metrics": TestActivity.METRICS})
+        with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as free:
+            port = free.server_address[1]
+        with pages.served(port) as url:
+            away = terminal(tidemark, "--url", url)
+            shown = away.__enter__()
+            shown.wait_for("q quits")
+        try:
+            shown.wait_for("does not answer")
+            with pages.served(port):
+                until = time.monotonic() + WAIT_SECONDS
+                while "does not answer" in "".join(shown.page) and time.monotonic() < until:
+                    time.sleep(0.1)
+                assert "does not answer" not in "".join(shown.page)
+            os.write(shown.master, b"q")
+            assert shown.end() == 0
+        finally:
+            away.__exit__(None, None, None)
+
+    def test_an_error_leaves_the_terminal_as_it_was(self, tidemark: Tidemark) -> None:
+        """A server of another kind may answer anything: here a page that cannot be made of it."""
+        entry = {"id": "1", "name": "", "model": "m", "messages": "many", "tokens": 2, "summaries": 0, "updated_at": 0}
+        good = json.dumps({"data": []})
+        pages = Pages({"/metrics": TestActivity.METRICS, "/tidemark/conversations": good})
+        with pages.served() as url, terminal(tidemark, "--url", url) as shown:
+            shown.wait_for("q quits")
+            pages.texts["/tidemark/conversations"] = json.dumps({"data": [entry]})
+            assert shown.process.wait(WAIT_SECONDS) == 1
+            assert termios.tcgetattr(shown.slave) == shown.modes
+            assert shown.text.count(ENTER) == shown.text.count(LEAVE) > 0
+
+    def test_once_prints_a_table_and_leaves_the_screen_alone(self, tidemark: Tidemark) -> None:
+        """What stood on the terminal still stands there."""
+        for words in (("--once",), ("--json",), ("--once", "--json")):
+            with terminal(tidemark, *words) as shown:
+                assert shown.process.wait(WAIT_SECONDS) == 0
+                assert "\x1b" not in shown.text
+                assert "small" in shown.text
+                assert termios.tcgetattr(shown.slave) == shown.modes
+
     def test_a_new_conversation_appears(self, tidemark: Tidemark) -> None:
         """A live event brings it at once."""
         with terminal(tidemark) as shown:
@@ -303,8 +361,11 @@ class Pages:
     texts: dict[str, str] = field(default_factory=dict)
 
     @contextmanager
-    def served(self) -> Iterator[str]:
-        """Yield its address."""
+    def served(self, port: int = 0) -> Iterator[str]:
+        """Yield its address.
+
+        :param port: 0 for any free one
+        """
         texts = self.texts
 
         class Handler(BaseHTTPRequestHandler):
@@ -317,7 +378,7 @@ class Pages:
             def log_message(self, *_: object) -> None:
                 """Print nothing."""
 
-        with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
             thread = threading.Thread(target=server.serve_forever)
             thread.start()
             try:

@@ -74,6 +74,63 @@ def test_a_running_server_is_used_and_stays(environ: Mapping[str, str], tmp_path
     assert read(tmp_path / "data") is None
 
 
+OPENAI_CLIENT = """
+import openai
+with openai.OpenAI(api_key="unused") as client:
+    stream = client.chat.completions.create(
+        model="small", messages=[{"role": "user", "content": "Hello."}], stream=True
+    )
+    print("".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices))
+"""
+ANTHROPIC_CLIENT = """
+import anthropic
+with anthropic.Anthropic(api_key="unused") as client:
+    print(client.messages.create(
+        model="small", max_tokens=9, messages=[{"role": "user", "content": "Hello."}]
+    ).content[0].text)
+"""
+
+
+@pytest.mark.parametrize(("package", "client"), [("openai", OPENAI_CLIENT), ("anthropic", ANTHROPIC_CLIENT)])
+def test_a_program_with_a_providers_own_client_needs_no_change(
+    environ: Mapping[str, str], package: str, client: str
+) -> None:
+    """The client reads its base URL itself; what was saved is one line, on standard error only."""
+    pytest.importorskip(package)
+    done = tidemark(environ, "wrap", "--", sys.executable, "-c", client)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+    assert "tidemark:" not in done.stdout
+    assert [line.partition(" requests")[0] for line in done.stderr.splitlines()] == ["tidemark: 1"]
+
+
+WAITING = """
+import signal, sys
+def end(number, frame):
+    print("received", signal.Signals(number).name, flush=True)
+    sys.exit(9)
+for name in ("SIGTERM", "SIGHUP"):
+    signal.signal(getattr(signal, name), end)
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_is_passed_on_to_the_command(environ: Mapping[str, str], tmp_path: Path, number: int) -> None:
+    """It ends as it likes, its exit code counts, and no server stays."""
+    command = [sys.executable, "-m", "proxy", "wrap", "--", sys.executable, "-c", WAITING]
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        said, error = process.communicate(timeout=60)
+    assert (process.returncode, said) == (9, f"received {signal.Signals(number).name}\n"), error
+    assert error == "tidemark: no requests came through\n"
+    assert read(tmp_path / "data") is None
+
+
 @pytest.mark.parametrize(
     ("command", "code", "words"),
     [
