@@ -113,7 +113,7 @@ bench-scale: $(VENV)/dev.stamp ## Measure the bytes of stored conversations, and
 bench-replicas: $(VENV)/dev.stamp ## Measure what a request costs where 1, 2 and 4 Tidemarks share a store
 	@$(BIN)/python -m benchmarks.replicas $(ARGS)
 
-bench-failover: $(VENV)/dev.stamp ## Kill primaries of a cluster: how long conversations do without the store, what is lost; ARGS="--node-timeout 2000"
+bench-failover: $(VENV)/dev.stamp ## Kill primaries of a cluster: how long conversations do without the store, what is lost; ARGS="--node-timeout 2000 --wait-replicas 1"
 	@PYTHONPATH=. $(BIN)/python -m benchmarks.failover $(ARGS)
 
 bench-turns: $(VENV)/dev.stamp ## Run a conversation of 24 turns: count its summaries and what stays

@@ -1,8 +1,9 @@
 """Measures how long a cluster's conversations do without the store when a primary is killed, and what is lost.
 
-``make bench-failover`` runs it: three primaries and three replicas on one machine, two stores as two
+``make bench-failover`` runs it: three primaries with a replica each on one machine, two stores as two
 processes of Tidemark have them, and conversations whose clients send all their messages. A turn counts as lost where
-it was acknowledged and the replica does not know it; the client's next turn brings it in.
+it was acknowledged and the replica does not know it; the client's next turn brings it in. ``--wait-replicas 1``
+measures each run twice: without waiting for replicas, and with the setting ``store.wait_replicas``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import signal
 import tempfile
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +28,8 @@ from tests.store.turns import Client, assistant, dialogue, user
 from tests.support.clusters import Cluster, running_cluster
 
 TALKS = 30
+WAIT_SECONDS = 0.5
+"""``store.wait_seconds``, as shipped."""
 
 
 @dataclass
@@ -59,9 +62,14 @@ class Talk:
         await asyncio.sleep(0.05)
 
 
-async def run(cluster: Cluster, seconds: float) -> str:
+def open_store(cluster: Cluster, wait_replicas: int) -> RedisStore:
+    """A process's store; ``wait_replicas`` is the setting of that name."""
+    return RedisStore(cluster.url(), Codec(), ttl_seconds=3600, wait_replicas=wait_replicas, wait_seconds=WAIT_SECONDS)
+
+
+async def run(cluster: Cluster, seconds: float, wait_replicas: int) -> str:
     """Kill the primary of the first conversation, and return what became of all of them."""
-    stores = [RedisStore(cluster.url(), Codec(), ttl_seconds=3600) for _ in range(2)]
+    stores = [open_store(cluster, wait_replicas) for _ in range(2)]
     talks = [Talk([Client(store, uuid.uuid4().hex)] * 2) for store in stores for _ in range(TALKS // 2)]
     for talk in talks:
         talk.clients = [Client(store, talk.clients[0].tenant) for store in stores]
@@ -91,10 +99,16 @@ async def run(cluster: Cluster, seconds: float) -> str:
     for store in stores:
         await store.close()
     return (
-        f"{len(concerned)} of {len(talks)} conversations, back after {max(back.values(), default=-1):.1f} s; "
+        f"wait_replicas {wait_replicas}: {len(concerned)} of {len(talks)} conversations, {return_of(back, concerned)}; "
         f"refused turns of others {sum(talk.refused for talk in others)}; turns before {before}, "
         f"lost {sum(talk.lost_turns for talk in talks)}"
     )
+
+
+def return_of(back: Mapping[int, float], concerned: Sequence[Talk]) -> str:
+    """Say after how many seconds the last conversation was back, or how many were not."""
+    missing = len(concerned) - len(back)
+    return f"{missing} not back" if missing else f"back after {max(back.values()):.1f} s"
 
 
 def main() -> None:
@@ -103,15 +117,19 @@ def main() -> None:
     parser.add_argument("--node-timeout", type=int, default=15_000, help="milliseconds (15000, the servers' default)")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--full-coverage", choices=["yes", "no"], default="yes")
+    parser.add_argument("--replicas", type=int, default=1, help="of each primary (1)")
+    parser.add_argument("--wait-replicas", type=int, default=0, help="measure with this setting, too (0)")
     arguments = parser.parse_args()
     options = ["--cluster-node-timeout", str(arguments.node_timeout)]
     options += ["--cluster-require-full-coverage", arguments.full_coverage]
-    for _ in range(arguments.runs):
+    settings = sorted({0, arguments.wait_replicas})
+    for wait_replicas in settings * arguments.runs:
         with (
             tempfile.TemporaryDirectory() as folder,
-            running_cluster(Path(folder), replicas=1, options=options) as cluster,
+            running_cluster(Path(folder), replicas=arguments.replicas, options=options) as cluster,
         ):
-            print(asyncio.run(run(cluster, 3 * arguments.node_timeout / 1000 + 20)), flush=True)
+            seconds = 3 * arguments.node_timeout / 1000 + 20
+            print(asyncio.run(run(cluster, seconds, wait_replicas)), flush=True)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from proxy.store import keys
 from proxy.store.connection.client import FAILURES, StoreClient
+from proxy.store.repetition import RepeatedLook
 
 SCHEMA = 1
 """The schema that this program writes."""
@@ -51,7 +52,7 @@ def refusal_of(stored: bytes) -> str:
 
 
 class SchemaWatch:
-    """Looks at the store's schema again and again. Belongs to one event loop. Mutable: its one task.
+    """Looks at the store's schema again and again. Belongs to one event loop. Mutable: when it warned last.
 
     :param checks: ``RedisStore.check_schema`` of each connection to the store
     :param warn: takes the reason for which the store is not used, once a minute
@@ -61,23 +62,16 @@ class SchemaWatch:
         self._checks = checks
         self._warn = warn
         self._warned_at = -REPEAT_SECONDS
-        self._task: asyncio.Task[None] | None = None
+        self._looks = RepeatedLook(self._look, WATCH_SECONDS)
 
     async def start(self) -> None:
         """Look once, and from now on every second."""
         await self._look()
-        self._task = asyncio.create_task(self._watch())
+        self._looks.start(after_seconds=WATCH_SECONDS)
 
     async def aclose(self) -> None:
         """Stop looking."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(WATCH_SECONDS)
-            await self._look()
+        await self._looks.aclose()
 
     async def _look(self) -> None:
         outcomes = await asyncio.gather(*[check() for check in self._checks], return_exceptions=True)

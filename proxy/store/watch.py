@@ -7,12 +7,12 @@ policy: a store that evicts keys answers every call and loses conversations all 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from proxy.core.errors import SchemaUnknown, StoreError
 from proxy.core.events import Listener, StoreDegraded
+from proxy.store.repetition import RepeatedLook
 
 WATCH_SECONDS = 60.0
 """Between two looks; ``FactLog`` writes one line a minute about a store that fails."""
@@ -33,7 +33,7 @@ class WatchedStore(Protocol):
 
 
 class StoreWatch:
-    """Looks at one store again and again. Belongs to one event loop. Mutable: what it saw last, and its one task.
+    """Looks at one store again and again. Belongs to one event loop. Mutable: what it saw last.
 
     :param emit: takes ``StoreDegraded`` at every look at a store that fails
     :param warn: takes ``eviction`` at every look that finds one
@@ -43,39 +43,35 @@ class StoreWatch:
         self._store = store
         self._emit = emit
         self._warn = warn
-        self._task: asyncio.Task[None] | None = None
+        self._looks = RepeatedLook(self._look, WATCH_SECONDS)
         self.eviction = ""
         """Why the store may lose conversations, and the mend; empty where it loses none, or does not say."""
 
     def start(self) -> None:
         """Look at once, and from now on once a minute."""
-        self._task = asyncio.create_task(self._watch())
+        self._looks.start()
 
     async def aclose(self) -> None:
         """Stop looking."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._looks.aclose()
 
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.gather(self._look(self._try), self._look(self._read_policies))
-            await asyncio.sleep(WATCH_SECONDS)
+    async def _look(self) -> None:
+        await asyncio.gather(self._write_probe(), self._read_policies())
 
-    async def _look(self, look: Callable[[], Awaitable[None]]) -> None:
-        with contextlib.suppress(StoreError):  # it is told below, or by the other look
-            await look()
-
-    async def _try(self) -> None:
+    async def _write_probe(self) -> None:
         try:
             await self._store.ping()
         except SchemaUnknown:
-            raise  # ``SchemaWatch`` tells it
+            pass  # ``SchemaWatch`` warns of it
         except StoreError as error:
             self._emit(StoreDegraded("watch", error.internal or str(error)))
 
     async def _read_policies(self) -> None:
-        evictions = [eviction for facts in await self._store.server_facts() if (eviction := eviction_of(facts))]
+        try:
+            servers = await self._store.server_facts()
+        except StoreError:
+            return  # the probe's failure is the one that is reported
+        evictions = [eviction for facts in servers if (eviction := eviction_of(facts))]
         self.eviction = evictions[0] if evictions else ""
         if evictions:
             self._warn(self.eviction)

@@ -1,4 +1,4 @@
-"""A certificate authority of a test's own, which signs certificates of servers and clients for 127.0.0.1."""
+"""A certificate authority of a test's own, which signs certificates of servers and clients."""
 
 from __future__ import annotations
 
@@ -33,12 +33,15 @@ class Authority:
         self.file = folder / f"{name}.pem"
         self.file.write_bytes(own.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, name: str, *, expired: bool = False) -> CertificateFiles:
-        """Make a certificate for 127.0.0.1."""
+    def issue(self, name: str, *, host: str = ADDRESS, expired: bool = False) -> CertificateFiles:
+        """Make a certificate for a host.
+
+        :param name: of the files, and of whom the certificate is
+        :param host: an IP address, or a name
+        """
         key = ec.generate_private_key(ec.SECP256R1())
-        address = x509.IPAddress(ipaddress.ip_address(ADDRESS))
         builder = self._builder(name, key, self._name, expired=expired)
-        builder = builder.add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        builder = builder.add_extension(x509.SubjectAlternativeName([_host_of(host)]), critical=False)
         files = CertificateFiles(self._folder / f"{name}.pem", self._folder / f"{name}.key")
         files.certificate.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
         plain = serialization.NoEncryption()
@@ -59,6 +62,13 @@ class Authority:
             .not_valid_before(now - dt.timedelta(hours=1))
             .not_valid_after(ending)
         )
+
+
+def _host_of(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def _name_of(name: str) -> x509.Name:

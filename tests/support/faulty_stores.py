@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
-import ipaddress
 import select
 import socket
 import ssl
@@ -13,11 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-
+from tests.support.certificates import Authority
 from tests.support.clusters import Valkey, free_ports, running_cluster
 
 FaultyStore = Callable[[Path], AbstractContextManager[str]]
@@ -138,12 +132,12 @@ def over_tls(folder: Path) -> Iterator[str]:
 def _behind_tls(folder: Path, name: str) -> Iterator[tuple[int, Path]]:
     """A Valkey whose TLS a thread ends; yield its port, and the file of the CA that signed its certificate."""
     folder.mkdir(parents=True, exist_ok=True)
-    certificate, key = _certificate(folder, name)
+    authority = Authority(folder)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+    context.load_cert_chain(*authority.issue("server", host=name))
     with valkey(folder / "server") as server, socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=_accept, args=(listener, context, server.port), daemon=True).start()
-        yield listener.getsockname()[1], certificate
+        yield listener.getsockname()[1], authority.file
 
 
 def _accept(listener: socket.socket, context: ssl.SSLContext, port: int) -> None:
@@ -169,32 +163,3 @@ def _carry(accepted: socket.socket, context: ssl.SSLContext, port: int) -> None:
                     if not data:
                         return
                     target.sendall(data)
-
-
-def _certificate(folder: Path, name: str) -> tuple[Path, Path]:
-    """Make a certificate that signs itself, so that it is its own CA; return its file and the key's."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    try:
-        alternative: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        alternative = x509.DNSName(name)
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = dt.datetime.now(dt.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + dt.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([alternative]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    files = folder / "certificate.pem", folder / "key.pem"
-    files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    files[1].write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return files

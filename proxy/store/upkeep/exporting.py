@@ -67,7 +67,7 @@ class StoreExport:
         :raises StoreUnavailable: a server does not answer; what is written stays
         :raises ConfigError: the file cannot be written
         """
-        epoch, _, _ = (await self._store.call("GET", keys.models_part("v")) or b"").decode().partition(":")
+        epoch = await self._store.models_epoch()
         state = self._resume(epoch)
         try:
             with self._part.open("r+b" if state else "wb") as file:

@@ -189,7 +189,7 @@ class StoreImport:
     async def _finish(self) -> None:
         """Let all workers read the registry again, and forget how far the import was."""
         if self._changes_models:
-            epoch, _, _ = (await self._store.call("GET", keys.models_part("v")) or b"").decode().partition(":")
+            epoch = await self._store.models_epoch()
             change = uuid.uuid4().hex
             await self._store.call("SET", keys.models_part("v"), f"{epoch or change}:{change}")
         await self._store.call("DEL", self._note)

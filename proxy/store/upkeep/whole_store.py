@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from proxy.core.errors import SchemaUnknown, StoreUnavailable
+from proxy.store import keys
 from proxy.store.connection.client import FAILURES, ServerClient, StoreClient, connect
 from proxy.store.connection.cluster import ClusterClient, connect_cluster
 from proxy.store.connection.node import CallTimes
@@ -86,6 +87,16 @@ class WholeStore:
         refusal = refusal_of(await _answered(read_schema(self._client)))
         if refusal:
             raise SchemaUnknown(refusal)
+
+    async def models_epoch(self) -> str:
+        """Return the first part of the version of the settings of models.
+
+        It names a store, and is empty in one without such settings.
+
+        :raises StoreUnavailable: the store does not answer
+        """
+        version: bytes = await self.call("GET", keys.models_part("v")) or b""
+        return version.decode().partition(":")[0]
 
     async def call(self, *command: Argument) -> Any:
         """Send one command to the server that has its key.
