@@ -80,11 +80,12 @@ class BudgetFitter:
         fitted = await self._fit_clipped(context, planned, progress)
         if isinstance(fitted, Refused):
             return fitted
-        tokens = fitted.report.local_tokens  # what is recalled uses what is free, and would fill no context by itself
         if fitted.summary is not None:
             fitted = await self._with_recall(context, planned, fitted, fitted.summary)
             if isinstance(fitted, Refused):
                 return fitted
+        # What is recalled uses what is free, and would fill no context by itself.
+        tokens = fitted.report.local_tokens - fitted.report.local_recalled_tokens
         if not is_full(context, tokens):
             return fitted
         reason = planned.reason if isinstance(planned, ReuseSummary) else None

@@ -116,6 +116,23 @@ def test_another_worker_recalls_the_same_in_the_same_places(bench: Bench, recall
     assert bench.upstream.last.body == sent
 
 
+def test_another_worker_knows_the_first_question_of_a_prepared_summary(bench: Bench, recalling: Client) -> None:
+    """The store has it since the summary came into use, so that older questions recall nothing there either."""
+    talk, compacted = talk_to(1), 0
+    while compacted < 2:
+        compacted += recalling.chat(talk).headers["x-tidemark-action"] == "compacted"
+        bench.settle()
+        number = len(talk)
+        talk += [assistant(long(1000 + number, 90)), user(FACTS[2][1] if number % 4 else long(1001 + number, 90))]
+    for _, question in FACTS[:2]:
+        talk += [assistant("I see."), user(question)]
+        recalling.chat(talk)
+    sent = bench.upstream.last.body
+    assert recalled(bench.upstream.last)
+    bench.client(recalling.key, window=WINDOW, more=RECALL).chat(talk)
+    assert bench.upstream.last.body == sent
+
+
 def test_a_fork_keeps_what_was_recalled_before_it(bench: Bench, recalling: Client) -> None:
     """Whoever goes back and asks something else gets the originals for that, and has the rest in the cache."""
     recalling.chat(talk_to(1))
