@@ -310,6 +310,7 @@ def _pipeline(
         identifier=engine.identifier,
         fitter=engine.fitter,
         upstream=parts.upstream,
+        searches=engine.searches,
         calibrations=stored.calibrations,
         emit=emit,
         clock=time.time,

@@ -32,8 +32,12 @@ from proxy.core.ports import Caller, ChooseSummarizer, DeletionHook, LearnedWind
 from proxy.dialects.stored import StoredMessageReader
 from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Identifier
+from proxy.pipeline.message_search import OriginalsSearch
 from proxy.pipeline.offline import OfflineService
 from proxy.pipeline.recall import Recaller
+from proxy.pipeline.recall_indexes import RecallIndexes
+from proxy.pipeline.search_offers import SearchOffers
+from proxy.pipeline.search_rounds import RoundParts
 from proxy.store.calibrations import RedisCalibrations
 from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
@@ -278,7 +282,10 @@ class Engine:
         self.preparation = BackgroundCompaction(
             compactor=compactor, writer=writer, store=store, leases=leases, emit=emit
         )
-        self.recaller = Recaller(parts.counter)
+        indexes = RecallIndexes()
+        self.recaller = Recaller(parts.counter, indexes)
+        search = OriginalsSearch(parts.counter, indexes)
+        self.searches = SearchOffers(RoundParts(parts.upstream, parts.counter, search, emit))
         self.fitter = BudgetFitter(
             counter=parts.counter,
             compactor=self.immediate,

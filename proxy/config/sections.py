@@ -59,6 +59,9 @@ class RecallSettings:
 
     max_tokens: int | None = field(default=0, metadata=takes(kinds.or_word("auto", kinds.whole("tokens", least=0))))
     """The most tokens of them. ``auto``: 5 % of the limit; 0: none."""
+    tool: bool = field(default=False, metadata=takes(kinds.flag()))
+    """Whether the model may search the earlier messages itself, by a function that Tidemark answers. Off, because each
+    search is a request more to the upstream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +135,7 @@ class CompactionSettings:
         return CompactionPolicy(
             **plain,
             max_recall_tokens=self.recall.max_tokens,
+            recall_tool=self.recall.tool,
             summarizer_model=self.summarizer.model,
             summarizer_timeout_seconds=self.summarizer.timeout_seconds,
             summarizer_cache_friendly=self.summarizer.cache_friendly,

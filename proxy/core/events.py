@@ -11,7 +11,7 @@ from typing import Literal
 
 from .narrative import Repair
 from .receipt import Receipt
-from .report import NO_USAGE, Action, Report, Usage
+from .report import NO_USAGE, Action, RecallOutcome, Report, Usage
 from .values import value
 
 ShedReason = Literal["streams", "waiting", "waited"]
@@ -165,6 +165,15 @@ class ContextFull:
     model: str
     tokens: int
     limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesSearched:
+    """A model called the search function, and the call was answered (``pipeline/search_rounds.py``)."""
+
+    conversation: str
+    model: str
+    outcome: RecallOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +349,7 @@ Event = (
     | SummaryFailed
     | NarrativeRepaired
     | ContextFull
+    | MessagesSearched
     | BreakerChanged
     | StoreDegraded
     | RecordBroken

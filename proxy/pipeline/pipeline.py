@@ -26,6 +26,7 @@ from proxy.pipeline.identify import Identifier
 from proxy.pipeline.kept_responses import response_keeping
 from proxy.pipeline.notices import replay_warning
 from proxy.pipeline.plain_replies import decode_whole
+from proxy.pipeline.search_offers import SearchOffers
 from proxy.pipeline.sending import RequestSender
 from proxy.pipeline.stored_history import StoredHistory
 from proxy.pipeline.stream_openings import look_at_opening
@@ -58,6 +59,7 @@ class Pipeline:
         identifier: Identifier,
         fitter: BudgetFitter,
         upstream: Upstream,
+        searches: SearchOffers,
         calibrations: CalibrationStore,
         emit: Listener = lambda _: None,
         clock: Clock,
@@ -71,6 +73,7 @@ class Pipeline:
         self._fitter = fitter
         self._upstream = upstream
         self._sender = RequestSender(upstream)
+        self._searches = searches
         self._calibrations = calibrations
         self._emit = emit
         self._clock = clock
@@ -187,13 +190,20 @@ class Pipeline:
         fitted = await self._fitter.fit(context, progress)
         if isinstance(fitted, Refused):
             return fitted
+        offer = None if fitted.summary is None else self._searches.offer(context, fitted)
+        if offer is not None:
+            fitted = offer.fitted
         report = fitted.report
         if fitted.full:
             self._emit(ContextFull(report.conversation, context.profile.name, report.tokens_after, report.limit))
         progress.on_planned(report)
-        learn = self._learner(context, report.local_tokens)
+        learn = self._learner(context, report.local_tokens) if offer is None else None  # its counts are of all rounds
+        leave_out: LeaveOut | None = None
         try:
-            reply, leave_out = await self._sender.send(context, fitted, with_counts=learn is not None)
+            if offer is not None:
+                reply = await self._searches.send(offer)
+            else:
+                reply, leave_out = await self._sender.send(context, fitted, with_counts=learn is not None)
         except UpstreamError as error:
             return Refused(error, report)
         turn = self._turn(context, report, learn, leave_out)

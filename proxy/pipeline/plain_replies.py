@@ -32,6 +32,15 @@ def codings_of(headers: Headers) -> list[str]:
     return []
 
 
+def is_event_stream(headers: Headers, *, is_requested: bool) -> bool:
+    """Return whether a reply is an event stream; where one was requested, the server may name its type oddly."""
+    for name, value in headers:
+        if name == b"content-type":
+            kind = value.split(b";")[0].strip().lower()
+            return kind == b"text/event-stream" or (is_requested and kind != b"application/json")
+    return is_requested
+
+
 def are_known(codings: Sequence[str]) -> bool:
     """Return whether the codings can be undone."""
     return len(codings) <= MAX_CODINGS and all(coding in DECODERS for coding in codings)

@@ -29,6 +29,7 @@ from proxy.core.events import (
     FlushQueued,
     FlushWaiting,
     ManualCompactionEnded,
+    MessagesSearched,
     NarrativeRepaired,
     RecordBroken,
     RequestServed,
@@ -106,6 +107,9 @@ class Metrics:
             "recalled_tokens", "Tokens of earlier messages put back into compacted requests.", ("model",)
         )
         self._recalls = self.registry.counter("recalls", "Compacted requests by what was put back.", ("outcome",))
+        self._searches = self.registry.counter(
+            "recall_searches", "Searches of earlier messages by models, by what they found.", ("outcome",)
+        )
         self._prompt = self.registry.counter(
             "upstream_prompt_tokens", "Input tokens by the upstream's count.", ("model",)
         )
@@ -171,6 +175,8 @@ class Metrics:
                 self._summarized(event)
             case ContextFull():
                 self._full.inc()
+            case MessagesSearched():
+                self._searches.labels(event.outcome).inc()
             case StoreDegraded() | RecordBroken() | RequestShed():
                 self._count_trouble(event)
             case FlushQueued() | FlushDropped() | FlushDelivered() | FlushFailed() | FlushBuried() | FlushWaiting():

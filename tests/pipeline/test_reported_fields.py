@@ -19,6 +19,7 @@ from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Identifier, tenant_of
 from proxy.pipeline.pipeline import Pipeline
 from proxy.pipeline.recall import Recaller
+from proxy.pipeline.search_offers import SearchOffers
 from proxy.pipeline.values import BufferedReply, Controls, Exchange
 
 ROUTE = Route("wire", "asked", "served", "openai", "http://upstream/v1")
@@ -91,6 +92,7 @@ def _exchanged(controls: Controls) -> tuple[Exchange, Any]:
         continued=ports,
         commands=commands,
         upstream=ports,
+        searches=SearchOffers(ports),
         catalog=ports,
         calibrations=ports,
         identifier=identity,

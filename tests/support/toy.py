@@ -38,6 +38,7 @@ class ToyDialect:
     system_member: str = ""
     tool_members: tuple[str, ...] = ()
     responses: ResponseFormat | None = None
+    search_function = None
 
     @property
     def stream_counts(self) -> ToyCounts:

@@ -13,6 +13,7 @@ from typing import Protocol
 from proxy.core.conversation.messages import JsonValue, Message
 from proxy.core.conversation.reply import Reply, ReplyFold
 from proxy.core.conversation.responses import ResponseFormat
+from proxy.core.conversation.searching import SearchedReply
 from proxy.core.errors import TidemarkError
 from proxy.core.report import OwnAnswer, Usage
 from proxy.core.values import value
@@ -226,6 +227,51 @@ class StreamCounts(Protocol):
         ...
 
 
+class SearchFunctionFormat(Protocol):
+    """How a dialect offers the search function to a model, and reads replies that may call it.
+
+    A client sees neither the calls nor their answers.
+    """
+
+    definition: str
+    """The function as it stands in a request; the same bytes in every request."""
+
+    def offering(self, request: ModelRequest) -> ModelRequest | None:
+        """Return a request that offers the function; None where the client's request leaves no place for it."""
+        ...
+
+    def without_calls(self, request: ModelRequest, offering: ModelRequest) -> ModelRequest:
+        """Return the request for the last round, in which the model cannot call the function.
+
+        :param request: the client's own
+        :param offering: what ``offering`` returned for it
+        """
+        ...
+
+    def call_message(self, message: Message) -> bytes:
+        """Return the JSON of a message with calls as the next round's request has it."""
+        ...
+
+    def result(self, call: str, text: str) -> bytes:
+        """Return the JSON of a message that answers a call.
+
+        :param call: its id
+        """
+        ...
+
+    def is_refused(self, body: bytes) -> bool:
+        """Return whether an upstream's refusal is about functions."""
+        ...
+
+    def whole(self) -> SearchedReply:
+        """Begin to read a reply that is not streamed."""
+        ...
+
+    def stream(self) -> SearchedReply:
+        """Begin to read a stream."""
+        ...
+
+
 class ErrorFormat(Protocol):
     """How a dialect writes errors."""
 
@@ -272,6 +318,11 @@ class Dialect(RequestFormat, ReplyFormat, AnswerFormat, Protocol):
     """The members that declare tools."""
     responses: ResponseFormat | None
     """Present where a client can go on from an earlier response by its id."""
+
+    @property
+    def search_function(self) -> SearchFunctionFormat | None:
+        """Return how the search function is offered; None where the dialect has no such way."""
+        ...
 
     @property
     def stream_counts(self) -> StreamCounts | None:

@@ -94,6 +94,8 @@ class CompactionPolicy:
     """Whether ``extractive`` may drop empty words (``summarizers/shortening.py``)."""
     max_recall_tokens: int | None = 0
     """The most tokens of originals that are put back for the newest user message. None is 5 % of the limit."""
+    recall_tool: bool = False
+    """Whether the model of a compacted conversation may search its earlier messages (``pipeline/search_offers.py``)."""
     calibrate: bool = False
     """Whether the marks follow the provider's own counts (``core/planning/calibration.py``); FR-1.1.5 says no."""
 

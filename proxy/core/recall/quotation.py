@@ -87,11 +87,17 @@ def chosen(
     return exchanges
 
 
-def quoted(messages: Sequence[Message], exchanges: Iterable[RecalledExchange]) -> str:
-    """Return the text that quotes exchanges, in the order of the conversation."""
+def quoted(
+    messages: Sequence[Message],
+    exchanges: Iterable[RecalledExchange],
+    *,
+    opening: str = OPENING,
+    closing: str = CLOSING,
+) -> str:
+    """Return the text that quotes exchanges, in the order of the conversation, between its first and last line."""
     places = sorted(place for exchange in exchanges for place in exchange.places)
     quotes = [_quote(messages[place]) for place in places]
-    return "\n".join([OPENING, *quotes, CLOSING])
+    return "\n".join([opening, *quotes, closing])
 
 
 def _quote(message: Message) -> str:

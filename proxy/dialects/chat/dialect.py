@@ -28,6 +28,7 @@ from proxy.dialects.chat.message import is_message
 from proxy.dialects.chat.prompt_cache import cached_members
 from proxy.dialects.chat.reply import decode_or_none, fold_body
 from proxy.dialects.chat.request import ChatElements, read_messages
+from proxy.dialects.chat.search_function import ChatSearchFunction
 from proxy.dialects.chat.stream import StreamFold
 from proxy.dialects.chat.stream_counts import ChatStreamCounts
 from proxy.dialects.chat.writing import write_message
@@ -53,6 +54,7 @@ class ChatDialect(OpenAIErrors):
     tool_members: tuple[str, ...] = ("tools", "functions")
     responses: ResponseFormat | None = None
     stream_counts = ChatStreamCounts()
+    search_function = ChatSearchFunction()
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self.parser = RequestParser(self, ChatElements(), cache_bytes)

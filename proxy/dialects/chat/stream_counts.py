@@ -41,7 +41,8 @@ _NULL_NEAR_END = re.compile(
 )
 """A ``usage`` of null with nothing but plain members between it and the end of its event. The one brace there closes
 the chunk itself, so nothing has to be decoded. An unescaped quote begins no text, so no text can match."""
-_EVENTS = re.compile(rb".+?(?:\r?\n\r?\n|\r\r|\Z)", re.DOTALL)
+EVENTS = re.compile(rb".+?(?:\r?\n\r?\n|\r\r|\Z)", re.DOTALL)
+"""Matches each event of whole ones, with the empty line after it."""
 _DATA = re.compile(rb"(?m)^data:[ ]?([^\r\n]*)")
 
 
@@ -68,7 +69,7 @@ class ChatStreamCounts:
         events = _NULL_NEAR_END.sub(b"", events)
         if _KEY not in events:
             return events
-        return b"".join([_without_counts(event) for event in _EVENTS.findall(events)])
+        return b"".join([_without_counts(event) for event in EVENTS.findall(events)])
 
     def is_refused(self, body: bytes) -> bool:
         """Return whether a refusal is about the member that asks, by its name."""

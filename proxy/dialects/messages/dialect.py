@@ -44,6 +44,7 @@ class MessagesDialect(MessagesErrors):
     tool_members: tuple[str, ...] = ("tools",)
     responses: ResponseFormat | None = None
     stream_counts = None
+    search_function = None
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self.parser = RequestParser(self, MessagesElements(), cache_bytes)

@@ -49,6 +49,7 @@ class ResponsesDialect(ResponsesErrors):
     tool_members: tuple[str, ...] = ("tools",)
     responses: ResponseFormat | None = StoredResponseFormat()
     stream_counts = None
+    search_function = None
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self.parser = RequestParser(self, InputItems(), cache_bytes, STANDS_IN)

@@ -15,10 +15,9 @@ from starlette.types import Receive, Scope, Send
 from proxy.core.conversation.request import Dialect, ModelRequest
 from proxy.core.errors import ClientError, Overloaded, TidemarkError
 from proxy.core.events import Listener, Outcome
-from proxy.core.ports import Headers
 from proxy.core.report import Report
 from proxy.pipeline.pipeline import Pipeline
-from proxy.pipeline.plain_replies import codings_of, plain_where_needed
+from proxy.pipeline.plain_replies import codings_of, is_event_stream, plain_where_needed
 from proxy.pipeline.relay import Relay
 from proxy.pipeline.values import CommandAnswer, Exchange, Refused, Result
 from proxy.server.access import ConversationAccess
@@ -152,7 +151,7 @@ class DialectEndpoint:
     ) -> Outcome:
         """Send an upstream's reply, as the stream or the body that it is."""
         reply = exchange.reply
-        is_stream = reply.status < 400 and _is_stream(reply.headers, is_requested=request.stream)
+        is_stream = reply.status < 400 and is_event_stream(reply.headers, is_requested=request.stream)
         if codings_of(reply.headers):
             exchange = await _in_order(exchange, log.response, keepalive, is_stream=is_stream)
         if is_stream:
@@ -255,12 +254,3 @@ async def _in_order(
             await exchange.reply.close()
             raise
     return plain_where_needed(exchange, is_begun=response.status is not None, is_stream=is_stream)
-
-
-def _is_stream(headers: Headers, *, is_requested: bool) -> bool:
-    """Tell whether a reply is an event stream; where one was requested, the server may name its type oddly."""
-    for name, value in headers:
-        if name == b"content-type":
-            kind = value.split(b";")[0].strip().lower()
-            return kind == b"text/event-stream" or (is_requested and kind != b"application/json")
-    return is_requested

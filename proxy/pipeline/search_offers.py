@@ -1,0 +1,78 @@
+"""Offers the search function to the model of a compacted conversation, where ``recall: {tool: true}`` says so.
+
+It takes the place of the step ``send`` for such a request. The relay, the store and the client see one reply, without
+calls of the function and without their answers (docs/adr/0027).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from proxy.core.bounded import BoundedCache
+from proxy.core.ports import UpstreamReply
+from proxy.pipeline.message_search import LEAST_TOKENS
+from proxy.pipeline.plain_replies import decode_whole, is_event_stream
+from proxy.pipeline.search_rounds import RoundParts, SearchOffer, SearchRounds
+from proxy.pipeline.searched_replies import REFUSED, SearchedStreamReply, read_reply, whole_reply
+from proxy.pipeline.values import BufferedReply, FittedRequest, RequestContext
+
+MAX_REFUSING = 1024
+"""Upstreams that are remembered because they take no functions; a configuration names few."""
+_ABOUT_THE_BODY = (400, 404, 405, 415, 422, 500, 501)
+"""Statuses with which servers refuse functions: llama.cpp without templates answers 500, OpenRouter 404."""
+
+
+class SearchOffers:
+    """Offers the function, and sends the requests that do. Its state is which upstreams refuse it."""
+
+    def __init__(self, parts: RoundParts) -> None:
+        self._parts = parts
+        self._refusing: BoundedCache[tuple[str, str], None] = BoundedCache(MAX_REFUSING)
+        """Address and model of each."""
+
+    def offer(self, context: RequestContext, fitted: FittedRequest) -> SearchOffer | None:
+        """Return the request with the function; None where it goes out without."""
+        summary, function = fitted.summary, context.request.dialect.search_function
+        if summary is None or function is None or not context.profile.policy.recall_tool:
+            return None
+        if _place(context) in self._refusing:
+            return None
+        offering = function.offering(context.request)
+        if offering is None:
+            return None
+        report = fitted.report
+        added = self._parts.counter.count_text(function.definition, context.route.upstream_model)
+        tokens = report.local_tokens + added
+        if tokens + LEAST_TOKENS > context.budget.limit:
+            return None
+        report = replace(report, local_tokens=tokens, tokens_after=context.measure.provider_tokens(tokens))
+        return SearchOffer(context, replace(fitted, report=report), summary, offering, function)
+
+    async def send(self, offer: SearchOffer) -> UpstreamReply:
+        """Send the request, and return the reply to the client's.
+
+        A reply that is no stream is returned when all its rounds are over.
+
+        :raises UpstreamError: there was no answer
+        """
+        rounds = SearchRounds(self._parts, offer)
+        reply = await rounds.send(offer.request)
+        if reply.status in _ABOUT_THE_BODY:
+            return await self._without_function(rounds, reply)
+        if reply.status < REFUSED and is_event_stream(reply.headers, is_requested=offer.request.stream):
+            return SearchedStreamReply(rounds, reply)
+        return await whole_reply(rounds, reply)
+
+    async def _without_function(self, rounds: SearchRounds, reply: UpstreamReply) -> UpstreamReply:
+        """Send the client's own request where the upstream refused the function; else return the refusal."""
+        data, context = await read_reply(reply), rounds.offer.context
+        if not rounds.offer.format.is_refused(decode_whole(reply.headers, data) or data):
+            return BufferedReply(reply.status, reply.headers, data)
+        own = await rounds.send(context.request)
+        if own.status < REFUSED:
+            self._refusing.put(_place(context), None)
+        return own
+
+
+def _place(context: RequestContext) -> tuple[str, str]:
+    return context.route.base_url, context.route.upstream_model
