@@ -92,3 +92,14 @@ def test_a_signal_ends_with_its_number() -> None:
 def test_the_table_has_all_codes_and_no_other() -> None:
     """Both ways."""
     assert set(RUNS) == CODES
+
+
+@pytest.mark.parametrize("work", ["check", "export"])
+def test_a_store_that_does_not_answer_is_told_with_its_mend(work: str, environ: dict[str, str], tmp_path: Path) -> None:
+    """In one line that names the setting."""
+    words = ["store", work, *(["x.zst"] if work == "export" else []), "--config", "away.yaml"]
+    command = [sys.executable, "-m", "proxy", *words]
+    done = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert done.stderr.startswith("tidemark: The store does not answer (")
+    assert done.stderr.endswith("Check store.url, and whether its server runs.\n")
+    assert not (tmp_path / "x.zst.part").exists()

@@ -186,7 +186,11 @@ async def _answered(call: Any) -> Any:
     except FAILURES as error:
         cause = f"{type(error).__name__}: {error}"
         words = str(error) or "no answer in time"
-        raise StoreUnavailable(f"The store does not do what is asked for: {words}", internal=cause) from error
+        if isinstance(error, OSError):
+            words = f"The store does not answer ({words}). Check store.url, and whether its server runs."
+        else:
+            words = f"The store does not do what is asked for: {words}"
+        raise StoreUnavailable(words, internal=cause) from error
 
 
 async def _facts(client: StoreClient | ServerClient) -> Mapping[str, str]:
