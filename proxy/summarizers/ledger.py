@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 
 from proxy.core.conversation.messages import Message, ToolCall
 from proxy.summarizers.deadline import UNBOUNDED, Deadline
+from proxy.summarizers.details import COMMANDS, FILES, IDENTIFIERS, LINKS, NUMBERS, DetailFinder
+from proxy.summarizers.passages import Passage, passages
 from proxy.summarizers.request import REQUEST, Request, request_of
 from proxy.summarizers.signals import (
     is_decision,
@@ -21,15 +22,13 @@ from proxy.summarizers.signals import (
     is_fact,
     is_labelled,
     rule_kind,
-    sentences,
     without_lead,
     words_of,
 )
 from proxy.summarizers.superseding import answer_language
-from proxy.summarizers.transcript import EARLIER, Utterance, arguments_of, read_back, shortened, utterances
+from proxy.summarizers.transcript import EARLIER, arguments_of, read_back, shortened, utterances
 
 RULE, FACT, DECISION, ERROR = "Rule", "Fact", "Decision", "Error"
-FILES, COMMANDS, LINKS, IDENTIFIERS, NUMBERS = "Files", "Commands", "Links", "Identifiers", "Numbers"
 KINDS = (RULE, REQUEST, FACT, DECISION, ERROR, FILES, COMMANDS, IDENTIFIERS, LINKS, NUMBERS)
 """The kinds in the order of a summary. Where tokens lack, the last kind is dropped first and the request last."""
 _ONE_A_LINE = frozenset({RULE, FACT, DECISION, ERROR, REQUEST})
@@ -43,53 +42,9 @@ SHARES |= {IDENTIFIERS: 0.03, LINKS: 0.03, NUMBERS: 0.02}
 _ERROR_CHARS = 200
 _SEPARATOR = "; "
 
-_PATH = re.compile(
-    r"(?<![\w/.:@-])(?:~/|/|\.{1,2}/)?(?:[\w.@+-]+/)+[\w.@+-]*\w"
-    r"|\b[\w-]+\.(?:py|pyi|js|jsx|ts|tsx|rs|go|java|kt|c|h|cc|cpp|cs|rb|php|sh|sql|md|txt|json|ya?ml|toml|ini|cfg"
-    r"|env|html|css|csv|lock|ipynb|pdf|docx?|xlsx?|log|tf|proto)\b"
-)
-_LINK = re.compile(r"\bhttps?://[^\s<>\"'`)\]]+[^\s<>\"'`)\].,;:!?]")
-# Repetitions are bounded: without a bound, a text that matches halfway everywhere would take quadratic time.
-_IDENTIFIER = re.compile(
-    r"\b[A-Z][A-Z0-9]+-\d+\b|(?<!\w)#\d{1,9}\b|\b[\w.+-]{1,64}@[\w-]{1,64}\.[\w.-]{0,64}\w"
-    r"|\bv\d+(?:\.\d+)+\b|\b\d{1,9}(?:\.\d{1,9}){2,5}\b"
-    r"|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b"
-    r"|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"
-)
-_DIGIT = re.compile(r"\d")
-_MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
-_UNITS = "ms|s|h|min|kb|mb|gb|tb|kib|mib|gib|hz|khz|mhz|ghz|kg|km|cm|mm|px|eur|usd"
-_NUMBERED = "port|page|line|section|chapter|step|phase|room|floor|gate|row|level|build|release|version|order|invoice"
-_NUMBER = re.compile(
-    r"[$€£]\s?\d[\d.,]{0,20}\d?(?:\s?(?:k|m|bn|million|billion)\b)?"
-    r"|\b\d{4}-\d{2}-\d{2}\b|\b\d{1,2}:\d{2}\b"
-    rf"|\b\d{{1,2}}(?:st|nd|rd|th)?\s(?:of\s)?(?:{_MONTHS})(?:,?\s\d{{4}})?|\b(?:{_MONTHS})\s\d{{1,2}}(?:,?\s\d{{4}})?"
-    rf"|\b(?:{_NUMBERED})\s\d[\w.-]{{0,20}}\b"
-    rf"|\b\d[\d.,]{{0,20}}(?:[kx]\b|\s?%|\s?(?:{_UNITS})\b)(?:\s(?:of\s)?[a-z]{{3,20}}\b){{0,2}}"
-    r"|\b\d[\d.,]{0,20}(?:\s[a-z]{3,20}\b){1,2}",
-    re.IGNORECASE,
-)
-_NUMBER_START = re.compile(r"[$€£]|\b\d|\b[A-Za-z]{3,9}(?=\s\d)")
-"""Where ``_NUMBER`` may begin. It is tried there only, since its many alternatives are slow at every other place."""
-_PROGRAMS = (
-    "git|pip3?|uv|npm|npx|pnpm|yarn|make|docker|kubectl|helm|terraform|python3?|pytest|cargo|go|curl|wget|ssh|scp"
-    "|psql|redis-cli|systemctl|apt(?:-get)?|brew|ls|cd|rm|cp|mv|mkdir|grep|sed|cat|chmod|bash|sh|node|ruff|mypy|gh"
-    "|aws|gcloud|az"
-)
-_COMMAND_LINE = re.compile(rf"(?:^\s*\$\s+|`)((?:sudo |\w+=\S+ )*(?:{_PROGRAMS})\b[^`\n]{{0,160}})")
 _NAMED_ERROR = re.compile(r"(?:[\w.]*(?:Error|Exception)|fatal|error|panic)\b\s?:")
 _COMMAND_KEYS = ("command", "cmd", "script")
 _PATH_KEYS = ("path", "file_path", "filepath", "filename", "file", "target_file")
-_NO_NOUN_TEXT = """
-and the for was were are but with from that then than not you has have had did does will would can could should
-after before until into onto over under per which who when while where because once again also only just
-within each every out left says said came went takes took needs closes fixes than both
-"""
-_NO_NOUN = frozenset(_NO_NOUN_TEXT.split())
-_MAX_PART_CHARS = 64
-"""The longest part of a path between two slashes; one of base64 is longer, or has a plus."""
-_INFORMATIVE_CHARS = 3
-"""A number with more characters is informative without a noun (a sum, a date, a time). So is one with its unit (2h)."""
 
 
 @dataclass(slots=True)
@@ -116,6 +71,11 @@ class Ledger:
             entries.pop(entry, None)
         entries[entry] = None
 
+    def add_all(self, entries: Iterable[tuple[str, str]]) -> None:
+        """Add entries, each with its kind."""
+        for kind, entry in entries:
+            self.add(kind, entry)
+
     def lines(self) -> Iterator[tuple[str, str]]:
         """Yield each kind and entry, most important first."""
         for kind in sorted(KINDS, key=lambda kind: kind != REQUEST):
@@ -140,14 +100,33 @@ def ledger_of(
     :param open_chars: the same while the request has no answer
     :raises SummaryOverdue: the deadline has passed
     """
-    ledger = Ledger()
-    for utterance in read_back(previous):
-        _add_line(ledger, utterance, deadline)
+    earlier, new = passages(read_back(previous), deadline), passages(utterances(messages), deadline)
+    return ledger_of_passages(
+        messages, earlier, new, request_chars=request_chars, open_chars=open_chars, deadline=deadline
+    )
+
+
+def ledger_of_passages(
+    messages: Sequence[Message],
+    earlier: Iterable[Passage],
+    new: Iterable[Passage],
+    *,
+    request_chars: int = 600,
+    open_chars: int | None = None,
+    deadline: Deadline = UNBOUNDED,
+) -> Ledger:
+    """Return the ledger of what was split before: the lines of an earlier summary, and the utterances of messages.
+
+    :raises SummaryOverdue: the deadline has passed
+    """
+    ledger, finder = Ledger(), DetailFinder()
+    for line in earlier:
+        _add_line(ledger, finder, line, deadline)
     for message in deadline.over(messages):
         for call in message.calls:
             _note_call(ledger, call)
-    for utterance in utterances(messages):
-        _note(ledger, utterance, deadline)
+    for passage in new:
+        _note(ledger, finder, passage, deadline)
     request = request_of(messages) or next((Request(text, answered=False) for text in ledger.entries[REQUEST]), None)
     if request:
         ledger.add(REQUEST, request.within(request_chars, open_chars or request_chars))
@@ -175,26 +154,26 @@ def render_ledger(chosen: Iterable[tuple[str, str]]) -> str:
     return "\n".join(lines)
 
 
-def _add_line(ledger: Ledger, utterance: Utterance, deadline: Deadline) -> None:
+def _add_line(ledger: Ledger, finder: DetailFinder, line: Passage, deadline: Deadline) -> None:
     """Add a line of an earlier summary. The ledger's own line as it is, any other like a text of its speaker."""
-    if utterance.speaker in _ONE_A_LINE:
-        ledger.add(utterance.speaker, utterance.text)
+    if line.speaker in _ONE_A_LINE:
+        ledger.add(line.speaker, line.text)
         # The line may be replaced, such as the open request, or dropped; what it names is then still known.
-        _note_details(ledger, utterance.text, with_numbers=utterance.speaker != ERROR)
-    elif utterance.speaker in KINDS:
-        for entry in utterance.text.split(_SEPARATOR):
-            ledger.add(utterance.speaker, entry)
-    elif utterance.speaker != EARLIER:
-        _note(ledger, utterance, deadline)
+        ledger.add_all(finder.details(line.text, words_of(line.text), with_numbers=line.speaker != ERROR))
+    elif line.speaker in KINDS:
+        for entry in line.text.split(_SEPARATOR):
+            ledger.add(line.speaker, entry)
+    elif line.speaker != EARLIER:
+        _note(ledger, finder, line, deadline)
 
 
-def _note(ledger: Ledger, utterance: Utterance, deadline: Deadline) -> None:
-    by_user = utterance.speaker.startswith("User")
-    by_tool = utterance.speaker.startswith("Tool")
-    parts = deadline.over(sentences(utterance.text))
+def _note(ledger: Ledger, finder: DetailFinder, passage: Passage, deadline: Deadline) -> None:
+    by_user = passage.speaker.startswith("User")
+    by_tool = passage.speaker.startswith("Tool")
+    parts = deadline.over(passage.sentences)
     phrases = [(sentence, plain := without_lead(sentence), words_of(plain)) for sentence in parts]
     kinds = [rule_kind(plain, words) if by_user else None for _, plain, words in phrases]
-    is_pasted = is_document(len(utterance.text), kinds.count("demand"))
+    is_pasted = is_document(len(passage.text), kinds.count("demand"))
     for (sentence, plain, words), kind in deadline.over(zip(phrases, kinds, strict=True)):
         if kind == "directive" or (kind == "demand" and not is_pasted):
             ledger.add(RULE, plain)
@@ -204,60 +183,7 @@ def _note(ledger: Ledger, utterance: Utterance, deadline: Deadline) -> None:
             ledger.add(FACT, plain)
         elif not by_tool and not plain.endswith("?") and is_decision(plain, words):
             ledger.add(DECISION, plain)
-        _note_details(ledger, sentence, with_numbers=not by_tool)
-
-
-# Each pattern is matched only where the sentence has a character that it needs; most have none.
-def _note_details(ledger: Ledger, sentence: str, *, with_numbers: bool) -> None:
-    if "`" in sentence or "$" in sentence:
-        for match in _COMMAND_LINE.finditer(sentence):
-            ledger.add(COMMANDS, match[1].strip())
-    rest = sentence
-    if "http" in sentence:
-        for match in _LINK.finditer(sentence):
-            ledger.add(LINKS, match[0])
-        rest = _LINK.sub(" ", sentence)
-    for word in rest.split():
-        if not word.isalpha():
-            _note_word(ledger, word)
-    if with_numbers and _DIGIT.search(rest):
-        _note_numbers(ledger, rest)
-
-
-def _note_word(ledger: Ledger, word: str) -> None:
-    """Add the paths and identifiers of a word; neither has a space."""
-    if "/" in word or "." in word[:-1]:
-        for match in _PATH.finditer(word):
-            if not _is_encoded(match[0]):
-                ledger.add(FILES, match[0])
-    if "@" in word or _DIGIT.search(word):
-        for match in _IDENTIFIER.finditer(word):
-            ledger.add(IDENTIFIERS, match[0])
-
-
-def _is_encoded(path: str) -> bool:
-    """Return whether a path is a piece of base64, whose alphabet has a slash."""
-    return any(len(part) > _MAX_PART_CHARS or ("+" in part and "++" not in part) for part in path.split("/"))
-
-
-def _numbers(sentence: str) -> Iterator[str]:
-    """Yield what ``_NUMBER`` finds in a sentence."""
-    place = 0
-    while start := _NUMBER_START.search(sentence, place):
-        match = _NUMBER.match(sentence, start.start())
-        if match:
-            yield match[0]
-        place = match.end() if match else start.start() + 1
-
-
-def _note_numbers(ledger: Ledger, sentence: str) -> None:
-    for text in _numbers(sentence):
-        number, *words = text.strip(".,").split()
-        nouns = list(takewhile(lambda word: word.lower() not in _NO_NOUN, words))
-        while nouns and nouns[-1].lower() == "of":
-            nouns.pop()
-        if nouns or len(number) > _INFORMATIVE_CHARS or not number[-1].isdigit():
-            ledger.add(NUMBERS, " ".join([number, *nouns]))
+        ledger.add_all(finder.details(sentence, words, with_numbers=not by_tool))
 
 
 def _note_call(ledger: Ledger, call: ToolCall) -> None:

@@ -13,18 +13,8 @@ from proxy.core.conversation.messages import Message
 from proxy.core.ports import TextBound
 from proxy.summarizers.compared_text import ComparedText
 from proxy.summarizers.deadline import UNBOUNDED, Deadline
-from proxy.summarizers.ledger import (
-    DECISION,
-    ERROR,
-    FACT,
-    IDENTIFIERS,
-    KINDS,
-    NUMBERS,
-    RULE,
-    Ledger,
-    ledger_of,
-    render_ledger,
-)
+from proxy.summarizers.details import IDENTIFIERS, NUMBERS
+from proxy.summarizers.ledger import DECISION, ERROR, FACT, KINDS, RULE, Ledger, ledger_of, render_ledger
 from proxy.summarizers.ledger_survival import ledger_details
 from proxy.summarizers.request import REQUEST
 from proxy.summarizers.transcript import NARRATIVE

@@ -10,18 +10,8 @@ from collections.abc import Mapping
 from proxy.core.receipt import Detail, DetailKind, Survival
 from proxy.summarizers.compared_text import ComparedText, Words
 from proxy.summarizers.deadline import UNBOUNDED, Deadline
-from proxy.summarizers.ledger import (
-    COMMANDS,
-    DECISION,
-    ERROR,
-    FACT,
-    FILES,
-    IDENTIFIERS,
-    LINKS,
-    NUMBERS,
-    RULE,
-    Ledger,
-)
+from proxy.summarizers.details import COMMANDS, FILES, IDENTIFIERS, LINKS, NUMBERS
+from proxy.summarizers.ledger import DECISION, ERROR, FACT, RULE, Ledger
 from proxy.summarizers.request import REQUEST
 from proxy.summarizers.signals import words_of
 

@@ -7,7 +7,7 @@ is compared in lower case by its words, so that a summary's labels and line ends
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.summary import PrefixSummary
@@ -17,15 +17,20 @@ from proxy.core.ports import TextBound
 from proxy.core.receipt import Detail, Receipt, receipt_of
 from proxy.summarizers.compared_text import ComparedText
 from proxy.summarizers.deadline import READING_SECONDS, UNBOUNDED, Deadline, in_thread
-from proxy.summarizers.ledger import ledger_of
+from proxy.summarizers.ledger import ledger_of_passages
 from proxy.summarizers.ledger_floor import completed_summary
 from proxy.summarizers.ledger_survival import ledger_details
 from proxy.summarizers.narrative import check_summary
-from proxy.summarizers.signals import sentences, words_of
+from proxy.summarizers.passages import Passage, passages
+from proxy.summarizers.signals import words_of
 from proxy.summarizers.transcript import read_back, utterances
 
 _NAME_WORD = "[A-Z][a-zà-öø-ÿ]{2,20}"
-_NAME = re.compile(rf"(?<!^)(?<![.!?:\"'(])(?<![.!?:*•\"'(-]\s)\b{_NAME_WORD}(?:[ -]{_NAME_WORD}){{0,2}}\b")
+_NAME = re.compile(
+    # It starts with a simple class, so that the search skips from capital to capital.
+    r"[A-Z](?<!^.)(?<=\b.)(?<![.!?:\"'(].)(?<![.!?:*•\"'(-]\s.)"
+    rf"[a-zà-öø-ÿ]{{2,20}}(?:[ -]{_NAME_WORD}){{0,2}}\b"
+)
 """Capitalized words that do not begin a sentence."""
 _NO_NAMES_TEXT = """
 monday tuesday wednesday thursday friday saturday sunday january february march april may june july august september
@@ -101,21 +106,20 @@ def details_of(
 
     :raises SummaryOverdue: the deadline has passed
     """
-    ledger = ledger_of(messages, previous, deadline=deadline)
+    earlier, new = passages(read_back(previous), deadline), passages(utterances(messages), deadline)
+    ledger = ledger_of_passages(messages, earlier, new, deadline=deadline)
     summary = ComparedText(text)
     details = [detail for _, detail in ledger_details(ledger, summary, deadline)]
-    names = _names(messages, previous, deadline)
+    names = _names([*earlier, *(each for each in new if not each.speaker.startswith(("Tool", "System")))], deadline)
     details += [Detail("names", name, "kept" if summary.has_phrase(words_of(name)) else "dropped") for name in names]
     return details
 
 
-def _names(messages: Sequence[Message], previous: str, deadline: Deadline) -> Iterator[str]:
+def _names(spoken: Iterable[Passage], deadline: Deadline) -> Iterator[str]:
     """Yield names of persons, places and things, each once: capitalized words inside sentences."""
-    texts = [utterance.text for utterance in read_back(previous)]
-    texts += [each.text for each in utterances(messages) if not each.speaker.startswith(("Tool", "System"))]
     names: set[str] = set()
-    for text in texts:
-        for sentence in deadline.over(sentences(text)):
+    for passage in spoken:
+        for sentence in deadline.over(passage.sentences):
             if sentence[1:].islower():
                 continue  # no capital but the first
             for match in _NAME.finditer(sentence):
