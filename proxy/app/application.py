@@ -22,7 +22,7 @@ from proxy.app.dialects import OTHER_PATHS
 from proxy.app.endpoints import Endpoints
 from proxy.app.event_delivery import EventDelivery
 from proxy.app.flushing import Flushing
-from proxy.app.parts import Engine, StoredParts
+from proxy.app.stored_parts import Engine, StoredParts
 from proxy.app.tracing import trace_parts
 from proxy.config import Settings
 from proxy.core.conversation.request import Dialect, ErrorFormat

@@ -15,8 +15,8 @@ from starlette.types import ASGIApp
 from proxy.app.console import console_routes
 from proxy.app.dialects import MESSAGES, OTHER_PATHS, RESPONSES
 from proxy.app.forwarding import forwarding_endpoint
-from proxy.app.parts import Engine, StoredParts
 from proxy.app.responses import continued_requests, stored_response_endpoints
+from proxy.app.stored_parts import Engine, StoredParts
 from proxy.app.summaries import SummariesByHand
 from proxy.archive import (
     ArchiveAccess,

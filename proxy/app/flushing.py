@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Iterator
 
-from proxy.app.parts import SECONDS_A_DAY
+from proxy.app.stored_parts import SECONDS_A_DAY
 from proxy.config import Settings
 from proxy.core.events import Listener
 from proxy.memory_flush import (

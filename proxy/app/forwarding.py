@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from proxy.app.parts import BYTES_A_MEGABYTE, Parts
+from proxy.app.parts import Parts
+from proxy.app.stored_parts import BYTES_A_MEGABYTE
 from proxy.core.conversation.request import ErrorFormat
 from proxy.core.events import Listener
 from proxy.core.ports import Authenticator

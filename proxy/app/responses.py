@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from proxy.app.dialects import RESPONSES
-from proxy.app.parts import Engine, StoredParts
+from proxy.app.stored_parts import Engine, StoredParts
 from proxy.archive.background_responses import BackgroundResponses
 from proxy.archive.stored_responses import StoredResponses
 from proxy.compaction.compactor import Compactor

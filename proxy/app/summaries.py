@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from proxy.app.parts import Engine, StoredParts
+from proxy.app.stored_parts import Engine, StoredParts
 from proxy.archive import ArchiveAccess, StandingSummaries
 from proxy.archive.receipts import ReceiptReader
 from proxy.archive.stored_requests import StoredRequests

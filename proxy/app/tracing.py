@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.app.parts import Engine, StoredParts
+from proxy.app.stored_parts import Engine, StoredParts
 
 if TYPE_CHECKING:
     from proxy.tracing.tracing import Tracing

@@ -158,9 +158,9 @@ class ConversationPages:
         identifier = visit.request.path_params["id"]
         cursor = None if visit.request.method == "POST" else visit.parameter("cursor") or None
         parts = visit.parts
-        known = (parts.known or {}).get("messages", "")
+        shown_mark = (parts.shown_marks or {}).get("messages", "")
         needs_messages = "hits" not in more and parts.are_wanted("messages")
-        history = await read_history(self.reading, identifier, cursor, known, is_wanted=needs_messages)
+        history = await read_history(self.reading, identifier, cursor, shown_mark, is_wanted=needs_messages)
         page = history.page
         texts = await self.reading.summary_texts(identifier, None, SUMMARIES)
         compared, mistake = _compared(visit, texts)

@@ -23,10 +23,10 @@ _MARK_BYTES = 6
 class LiveParts:
     """The parts of one page: what the visitor shows, and what the answer has.
 
-    :param known: the marks of the parts that the visitor shows, by their ids; None for somebody who opens the page
+    :param shown_marks: the marks of the parts that the visitor shows, by their ids; None where the page is opened
     """
 
-    known: Mapping[str, str] | None = None
+    shown_marks: Mapping[str, str] | None = None
     _changed: list[Markup] = field(default_factory=list)
     _rendered: set[str] = field(default_factory=set)
     _depth: int = 0
@@ -34,11 +34,11 @@ class LiveParts:
     @property
     def are_asked_for(self) -> bool:
         """Whether the answer has parts only."""
-        return self.known is not None
+        return self.shown_marks is not None
 
     def are_wanted(self, identifier: str) -> bool:
         """Return whether the visitor wants a part: with the whole page each, else those that are shown."""
-        return self.known is None or identifier in self.known
+        return self.shown_marks is None or identifier in self.shown_marks
 
     def live(
         self,
@@ -64,27 +64,29 @@ class LiveParts:
             body = Markup(caller())  # noqa: S704 - the template has escaped what it holds
         finally:
             self._depth -= 1
-        lines = {name: value for name, value in (attributes or {}).items() if value is not False} | (
+        all_attributes = {name: value for name, value in (attributes or {}).items() if value is not False} | (
             {"data-after": after} if after else {}
         )
-        mark = mark or blake2b(f"{lines}{body}".encode("utf-8", "replace"), digest_size=_MARK_BYTES).hexdigest()
-        written = Markup("").join(Markup(' {}="{}"').format(*pair) for pair in lines.items())
+        mark = (
+            mark or blake2b(f"{all_attributes}{body}".encode("utf-8", "replace"), digest_size=_MARK_BYTES).hexdigest()
+        )
+        written = Markup("").join(Markup(' {}="{}"').format(*pair) for pair in all_attributes.items())
         part = Markup('<{0} id="{1}" data-live="{2}"{3}>{4}</{0}>').format(tag, identifier, mark, written, body)
-        if self.known is not None and not self._depth and self.known.get(identifier) != mark:
+        if self.shown_marks is not None and not self._depth and self.shown_marks.get(identifier) != mark:
             self._changed.append(part)
         return part
 
     def changed(self) -> bytes:
         """Return the newer parts, and an empty element for each part that is no more."""
-        gone = [
+        removed = [
             Markup('<div id="{}" data-live data-gone></div>').format(identifier)
-            for identifier in self.known or ()
+            for identifier in self.shown_marks or ()
             if identifier not in self._rendered
         ]
-        return "\n".join([*self._changed, *gone]).encode("utf-8", "replace")
+        return "\n".join([*self._changed, *removed]).encode("utf-8", "replace")
 
 
-def known_parts(header: str | None) -> Mapping[str, str] | None:
+def read_shown_marks(header: str | None) -> Mapping[str, str] | None:
     """Read the header of a request; what is no part in it is left out."""
     if header is None:
         return None

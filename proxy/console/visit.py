@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from proxy.console.live_parts import PARTS_HEADER, LiveParts, known_parts
+from proxy.console.live_parts import PARTS_HEADER, LiveParts, read_shown_marks
 from proxy.console.rendering import render
 from proxy.console.sessions import Session
 from proxy.core.errors import BodyTooLarge, InvalidRequest, TidemarkError
@@ -40,7 +40,7 @@ class Visit:
     @property
     def parts(self) -> LiveParts:
         """Return the live parts of a page that is rendered now."""
-        return LiveParts(known_parts(self.request.headers.get(PARTS_HEADER)))
+        return LiveParts(read_shown_marks(self.request.headers.get(PARTS_HEADER)))
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """Render a page, or those of its live parts that the page's script asks for.

@@ -1,6 +1,7 @@
-"""Events: frozen values that report what happened to a request, a summary or a flush.
+"""Events: frozen values that report what happened to a request, a summary or the store.
 
 All packages above the core emit them; the log and the metrics listen. An event has no message contents and no keys.
+Those of the memory flush are in ``flush_events.py``.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from .flush_events import FlushEvent
 from .narrative import Repair
 from .receipt import Receipt
 from .report import NO_USAGE, Action, RecallOutcome, Report, Usage
@@ -253,90 +255,6 @@ class TurnStored:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class FlushQueued:
-    """A flush was added to the queue (S0-4)."""
-
-    conversation: str
-    key: str
-    messages: int
-    seconds: float
-    """Seconds since the messages left."""
-
-
-@dataclass(frozen=True, slots=True)
-class FlushDelayed:
-    """The store did not take a flush; the outbox tries again."""
-
-    waiting: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class FlushDropped:
-    """A flush was not queued, and this process will not try again."""
-
-    conversation: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class FlushDelivered:
-    """A consumer took an entry."""
-
-    consumer: str
-    conversation: str
-    key: str
-    attempt: int
-    seconds: float
-    """Seconds since the messages left."""
-
-
-@dataclass(frozen=True, slots=True)
-class FlushFailed:
-    """A consumer did not take an entry, which is offered again."""
-
-    consumer: str
-    conversation: str
-    key: str
-    attempt: int
-    reason: str
-    retry_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class FlushBuried:
-    """A consumer did not take an entry within its attempts, so it became a dead letter."""
-
-    consumer: str
-    conversation: str
-    key: str
-    attempt: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class FlushLost:
-    """Newer entries replaced others before a consumer took them, because the queue's bounds are too small."""
-
-    consumer: str
-    entries: int
-    """In all, since the queue exists."""
-
-
-@dataclass(frozen=True, slots=True)
-class FlushWaiting:
-    """The entries that a consumer has yet to take; every process emits it every few seconds."""
-
-    consumer: str
-    entries: int
-    seconds: float
-    """Age of the oldest entry; 0 where there is none."""
-    lost: int
-    dead: int
-    """Dead letters of all consumers."""
-
-
 Event = (
     RequestServed
     | CompactionStarted
@@ -355,14 +273,7 @@ Event = (
     | RecordBroken
     | RequestShed
     | TurnStored
-    | FlushQueued
-    | FlushDelayed
-    | FlushDropped
-    | FlushDelivered
-    | FlushFailed
-    | FlushBuried
-    | FlushLost
-    | FlushWaiting
+    | FlushEvent
 )
 Listener = Callable[[Event], None]
 """Takes an event and returns at once; it must not raise."""

@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from proxy.core.errors import FlushNotTaken, FlushRefused, StoreError, TidemarkError
-from proxy.core.events import FlushBuried, FlushDelivered, FlushFailed, Listener
+from proxy.core.events import Listener
+from proxy.core.flush_events import FlushBuried, FlushDelivered, FlushFailed
 from proxy.core.ports import FlushEntry, FlushQueue
 from proxy.memory_flush.consumer import Consumer, RetryWaits
 

@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection
 
 from proxy.core.conversation.flush import Flush, document
 from proxy.core.errors import StoreError
-from proxy.core.events import FlushDelayed, FlushDropped, FlushQueued, Listener
+from proxy.core.events import Listener
+from proxy.core.flush_events import FlushDelayed, FlushDropped, FlushQueued
 from proxy.core.ports import ConversationStore, FlushEntry, FlushQueue
 from proxy.memory_flush.recovery import note_of
 

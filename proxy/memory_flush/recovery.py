@@ -14,7 +14,8 @@ from typing import Any, Protocol
 from proxy.core.conversation.flush import Flush, Leaving, document
 from proxy.core.conversation.messages import Message, digest_of
 from proxy.core.conversation.prefix import PrefixChain
-from proxy.core.events import FlushDropped, FlushQueued, Listener
+from proxy.core.events import Listener
+from proxy.core.flush_events import FlushDropped, FlushQueued
 from proxy.core.ports import ConversationStore, FlushEntry, FlushQueue
 
 SETTLED_SECONDS = 60.0

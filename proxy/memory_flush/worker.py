@@ -12,7 +12,8 @@ import math
 from collections.abc import Sequence
 
 from proxy.core.errors import StoreError
-from proxy.core.events import FlushLost, FlushWaiting, Listener, StoreDegraded
+from proxy.core.events import Listener, StoreDegraded
+from proxy.core.flush_events import FlushLost, FlushWaiting
 from proxy.core.ports import FlushQueue
 from proxy.memory_flush.courier import Courier
 from proxy.memory_flush.recovery import Recovery

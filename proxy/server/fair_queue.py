@@ -1,6 +1,6 @@
 """A queue that is fair between tenants: each gets an equal share, however much another one has waiting.
 
-``admission.py`` queues requests in it. It is start-time fair queueing (Goyal, Vin and Cheng, 1996): a tenant's next
+``waiting.py`` queues requests in it. It is start-time fair queueing (Goyal, Vin and Cheng, 1996): a tenant's next
 item begins where its last one ended, in a time that passes by the cost of what is served.
 """
 

@@ -78,10 +78,10 @@ class WaitingLine:
         """
         if not self._queue:
             raise self._refusal("waiting")
-        crowding, number = self._queue.longest()
-        if number <= self._queue.count(tenant) + 1:
+        busiest, count = self._queue.longest()
+        if count <= self._queue.count(tenant) + 1:
             raise self._refusal("waiting")
-        self._refuse(crowding, self._queue.newest(crowding), "waiting")
+        self._refuse(busiest, self._queue.newest(busiest), "waiting")
 
     def _refuse(self, tenant: bytes, ticket: Ticket, reason: ShedReason) -> None:
         if self._queue.discard(tenant, ticket) and not ticket.done():

@@ -1,6 +1,6 @@
 """Packs what the store holds into bytes, and unpacks it again.
 
-Every adapter of this package is given the one ``Codec`` of the process (``app/parts.py``), so a cipher passes all
+Every adapter of this package is given the one ``Codec`` of the process (``app/stored_parts.py``): a cipher passes all
 stored text or none. A record is one version byte and msgpack in array form. A field may be added at the end, with a
 default: old records are still read, and old programs ignore it. Anything else is a new version.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from proxy.core.events import FlushBuried, FlushDelivered, FlushDropped, FlushFailed, FlushQueued, FlushWaiting
+from proxy.core.flush_events import FlushBuried, FlushDelivered, FlushDropped, FlushFailed, FlushQueued, FlushWaiting
 from proxy.telemetry.series import SeriesRegistry
 
 

@@ -23,14 +23,6 @@ from proxy.core.events import (
     ContextFull,
     ConversationCompacted,
     Event,
-    FlushBuried,
-    FlushDelayed,
-    FlushDelivered,
-    FlushDropped,
-    FlushFailed,
-    FlushLost,
-    FlushQueued,
-    FlushWaiting,
     ManualCompactionEnded,
     MessagesSearched,
     NarrativeRepaired,
@@ -43,6 +35,16 @@ from proxy.core.events import (
     SummaryReplaced,
     TurnStored,
     WindowLearned,
+)
+from proxy.core.flush_events import (
+    FlushBuried,
+    FlushDelayed,
+    FlushDelivered,
+    FlushDropped,
+    FlushFailed,
+    FlushLost,
+    FlushQueued,
+    FlushWaiting,
 )
 from proxy.core.receipt import render_receipt
 from proxy.telemetry.lines import SECONDS_DIGITS, as_json, served_fields, served_line, timestamp

@@ -20,14 +20,6 @@ from proxy.core.events import (
     ContextFull,
     ConversationCompacted,
     Event,
-    FlushBuried,
-    FlushDelayed,
-    FlushDelivered,
-    FlushDropped,
-    FlushFailed,
-    FlushLost,
-    FlushQueued,
-    FlushWaiting,
     ManualCompactionEnded,
     MessagesSearched,
     NarrativeRepaired,
@@ -41,7 +33,16 @@ from proxy.core.events import (
     TurnStored,
     WindowLearned,
 )
-from proxy.core.receipt import Receipt
+from proxy.core.flush_events import (
+    FlushBuried,
+    FlushDelayed,
+    FlushDelivered,
+    FlushDropped,
+    FlushFailed,
+    FlushLost,
+    FlushQueued,
+    FlushWaiting,
+)
 from proxy.core.report import Action
 from proxy.core.traffic import TrafficFigures
 from proxy.telemetry.flush_series import FlushSeries
@@ -54,6 +55,7 @@ from proxy.telemetry.gathering import (
 )
 from proxy.telemetry.series import Family, SeriesRegistry
 from proxy.telemetry.state import StateSeries
+from proxy.telemetry.summary_series import SummarySeries
 
 MAX_MODELS = 100
 """The most values of the label ``model``. Clients choose the names, and each costs some 50 time series."""
@@ -63,8 +65,6 @@ HAND_OVER_SECONDS = 1.0
 """The longest delay until a scrape of one worker includes another's requests, and until its figures are written."""
 ALONE_SECONDS = 2.0
 """The longest delay until the figures of a single worker are written; a scrape of it is exact anyway."""
-
-COMPACTION_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0)
 
 
 class Metrics:
@@ -121,18 +121,7 @@ class Metrics:
         self._completion = self.registry.counter(
             "upstream_completion_tokens", "Output tokens by the upstream's count.", ("model",)
         )
-        self._compactions = self.registry.counter("compactions", "Summaries made and stored.", ("strategy",))
-        self._prepared = self.registry.counter("summaries_prepared", "Summaries made in the background.", ("strategy",))
-        self._breaker = self.registry.counter(
-            "breaker_changes", "Changes of summarizers' breakers.", ("strategy", "state")
-        )
-        self._failures = self.registry.counter("summary_failures", "Summaries that failed.", ("strategy", "model"))
-        self._repairs = self.registry.counter(
-            "narrative_repairs", "Statements of summaries that contradicted the conversation.", ("kind", "outcome")
-        )
-        self._details = self.registry.counter(
-            "summary_details", "What was said before summaries, and what became of it.", ("kind", "survival")
-        )
+        self._summaries = SummarySeries(self.registry, self._summarized_model)
         self._full = self.registry.counter(
             "context_full", "Requests above 95 % of their limit, with no more to summarize.", ()
         )
@@ -155,15 +144,6 @@ class Metrics:
         self._overhead = self.registry.histogram(
             "overhead_seconds", "Tidemark's own time before the upstream is asked.", (), OVERHEAD_SECONDS
         )
-        self._compaction = self.registry.histogram(
-            "compaction_seconds", "Time to make and store a summary.", ("strategy",), COMPACTION_SECONDS
-        )
-        self._summarizer = self.registry.histogram(
-            "summarizer_seconds",
-            "Time until a summary was made and stored, or failed.",
-            ("strategy", "model"),
-            COMPACTION_SECONDS,
-        )
         self.state = StateSeries(self.registry)
 
     def __call__(self, event: Event) -> None:
@@ -172,7 +152,7 @@ class Metrics:
             case RequestServed():
                 self._served(event)
             case ConversationCompacted() | SummaryPrepared() | SummaryFailed() | BreakerChanged() | NarrativeRepaired():
-                self._summarized(event)
+                self._count_summary(event)
             case ContextFull():
                 self._full.inc()
             case MessagesSearched():
@@ -181,50 +161,22 @@ class Metrics:
                 self._count_trouble(event)
             case FlushQueued() | FlushDropped() | FlushDelivered() | FlushFailed() | FlushBuried() | FlushWaiting():
                 self._count_flush(event)
-            case CompactionStarted() | CompactionGivenUp() | WindowLearned() | SummaryReplaced():
-                pass  # the log reports these, and the live events
             case ManualCompactionEnded():
                 self._count_by_hand(event)
-            case TurnStored() | FlushDelayed() | FlushLost():
+            case CompactionStarted() | CompactionGivenUp() | WindowLearned() | SummaryReplaced() | TurnStored():
+                pass  # the log reports these, and the live events most of them
+            case FlushDelayed() | FlushLost():
                 pass  # the log alone reports these
             case _:
                 assert_never(event)
 
-    def _summarized(
+    def _count_summary(
         self, event: ConversationCompacted | SummaryPrepared | SummaryFailed | BreakerChanged | NarrativeRepaired
     ) -> None:
-        """Count an event of the summarizers."""
-        match event:
-            case ConversationCompacted():
-                self._compactions.labels(event.strategy).inc()
-                self._compaction.labels(event.strategy).observe(event.seconds)
-                self._count_details(event.receipt)
-                if event.trigger != "swap":  # then the summary was prepared before
-                    self._time_summarizer(event)
-            case SummaryPrepared():
-                self._prepared.labels(event.strategy).inc()
-                self._time_summarizer(event)
-            case SummaryFailed():
-                model = self._summarized_model(event.model)
-                self._failures.labels(event.strategy, model).inc()
-                self._summarizer.labels(event.strategy, model).observe(event.seconds)
-                if self.count_traffic is not None:
-                    self._failed_summaries += 1
-                    self._hand_over_soon()
-            case BreakerChanged():
-                self._breaker.labels(event.strategy, event.state).inc()
-            case NarrativeRepaired():
-                for repair in event.repairs:
-                    self._repairs.labels(repair.kind, repair.outcome).inc(repair.count)
-            case _:
-                assert_never(event)
-
-    def _count_details(self, receipt: Receipt) -> None:
-        """Count what a summary kept, shortened and dropped of each kind."""
-        for count in receipt:
-            self._details.labels(count.kind, "kept").inc(count.verbatim_count)
-            self._details.labels(count.kind, "shortened").inc(count.shortened_count)
-            self._details.labels(count.kind, "dropped").inc(count.dropped_count)
+        self._summaries(event)
+        if isinstance(event, SummaryFailed) and self.count_traffic is not None:
+            self._failed_summaries += 1
+            self._hand_over_soon()
 
     def _count_by_hand(self, event: ManualCompactionEnded) -> None:
         """Count a compaction for which no request is sent: the figures of traffic have it beside those of requests."""
@@ -316,9 +268,6 @@ class Metrics:
         if self._hand_over_timer is None:
             seconds = ALONE_SECONDS if self._shared is None else HAND_OVER_SECONDS
             self._hand_over_timer = asyncio.get_running_loop().call_later(seconds, self.hand_over)
-
-    def _time_summarizer(self, event: ConversationCompacted | SummaryPrepared) -> None:
-        self._summarizer.labels(event.strategy, self._summarized_model(event.model)).observe(event.seconds)
 
     def _summarized_model(self, name: str) -> str:
         """Return the label of a model whose conversation was to be summarized.

@@ -20,19 +20,19 @@ class LineBound(logging.Filter):
     def __init__(self, timer: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._timer = timer
-        self._next = float("-inf")
-        self._untold = 0
+        self._quiet_until = float("-inf")
+        self._left_out_count = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether a line is logged."""
         now = self._timer()
-        if now < self._next:
-            self._untold += 1
+        if now < self._quiet_until:
+            self._left_out_count += 1
             return False
-        self._next = now + PAUSE_SECONDS
-        if self._untold:
-            record.msg, record.args = f"{record.getMessage()} ({self._untold} more lines were left out)", ()
-            self._untold = 0
+        self._quiet_until = now + PAUSE_SECONDS
+        if self._left_out_count:
+            record.msg, record.args = f"{record.getMessage()} ({self._left_out_count} more lines were left out)", ()
+            self._left_out_count = 0
         return True
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.app.parts import SECONDS_A_DAY as DAY
-from proxy.app.parts import _lifetimes
+from proxy.app.stored_parts import SECONDS_A_DAY as DAY
+from proxy.app.stored_parts import _lifetimes
 from proxy.config import Address, CompactionSettings, Secret, Settings, TenantSettings, load
 from proxy.core.errors import ConfigError
 from proxy.core.planning.budget import CompactionPolicy, ModelWindow

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from proxy.core.errors import FlushNotTaken, FlushRefused
-from proxy.core.events import Event, FlushBuried, FlushDelivered, FlushFailed, FlushLost, FlushWaiting
+from proxy.core.events import Event
+from proxy.core.flush_events import FlushBuried, FlushDelivered, FlushFailed, FlushLost, FlushWaiting
 from proxy.core.ports import FlushEntry
 from proxy.memory_flush import Courier, FlushWorker, QueueWatch, Recovery, RetryWaits
 from proxy.memory_flush.courier import PAGE

@@ -16,7 +16,8 @@ from proxy.core.conversation.flush import Flush, leaving
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import chain_of
 from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
-from proxy.core.events import Event, FlushDelayed, FlushDropped, FlushQueued
+from proxy.core.events import Event
+from proxy.core.flush_events import FlushDelayed, FlushDropped, FlushQueued
 from proxy.memory_flush import Outbox, Recovery
 from proxy.memory_flush import outbox as outbox_module
 from proxy.memory_flush.recovery import ABANDON_SECONDS, SETTLED_SECONDS

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from proxy.core.events import (
     ConversationCompacted,
     Event,
-    FlushDropped,
     NarrativeRepaired,
     Outcome,
     RecordBroken,
@@ -30,6 +29,7 @@ from proxy.core.events import (
     SummaryFailed,
     TurnStored,
 )
+from proxy.core.flush_events import FlushDropped
 from proxy.core.narrative import Repair
 from proxy.core.receipt import KindCount
 from proxy.core.report import Action, Report, Usage

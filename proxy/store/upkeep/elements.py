@@ -1,6 +1,6 @@
 """Reads what one key holds, a page at a time.
 
-``examination.py`` uses it, so that no key needs more memory than a page of its elements.
+``examination.py`` and ``exporting.py`` use it, so that no key needs more memory than a page of its elements.
 """
 
 from __future__ import annotations

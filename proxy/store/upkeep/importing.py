@@ -80,7 +80,7 @@ class StoreImport:
         self._replace = replace
         self._checksum = Checksum()
         self._keys = 0
-        self._note = ""
+        self._progress_key = ""
         self._changes_models = False
         self._is_complete = False
         self.counts = ImportCounts()
@@ -135,8 +135,8 @@ class StoreImport:
                 f"{header.schema}; this version reads {FORMAT} and {SCHEMA}. Import it with that version."
             )
         mode = b"replace" if self._replace else b""
-        self._note = keys.IMPORT + hashlib.sha256(text + mode).hexdigest()
-        packed = await self._store.call("GET", self._note)
+        self._progress_key = keys.IMPORT + hashlib.sha256(text + mode).hexdigest()
+        packed = await self._store.call("GET", self._progress_key)
         if packed is None:
             return 0
         done = msgspec.json.decode(packed, type=_Progress)
@@ -166,7 +166,7 @@ class StoreImport:
         self._keys = exported_keys
         self._is_complete = isinstance(last, End)
         progress = _Progress(frame.end, self._keys, last.sha256, self.counts, self._is_complete)
-        await self._store.call("SET", self._note, msgspec.json.encode(progress), "EX", RESUMED_SECONDS)
+        await self._store.call("SET", self._progress_key, msgspec.json.encode(progress), "EX", RESUMED_SECONDS)
 
     async def _write(self, record: Record) -> str:
         name = _name(record.keys[0])
@@ -192,7 +192,7 @@ class StoreImport:
             epoch = await self._store.models_epoch()
             change = uuid.uuid4().hex
             await self._store.call("SET", keys.models_part("v"), f"{epoch or change}:{change}")
-        await self._store.call("DEL", self._note)
+        await self._store.call("DEL", self._progress_key)
 
     def _lines(self, frame: Frame) -> Sequence[tuple[bytes, Line]]:
         try:
