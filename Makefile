@@ -12,7 +12,7 @@ CLIENTS_COMPILE := $(BIN)/uv --no-config pip compile --quiet --universal --pytho
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity-kit bench-growth bench-lag bench-flood soak bench-console bench-recall bench-replay bench-failover bench-scale bench-replicas bench-instructions bench-structure test-demo test-processes test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet test-servers test-deploy screenshots check format lock lock-clients lock-deploy lock-servers clean
+.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity-kit bench-growth bench-lag bench-flood soak bench-console bench-recall bench-replay bench-failover bench-scale bench-replicas bench-instructions bench-structure test-demo test-processes test-random test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet test-servers test-deploy screenshots check format lock lock-clients lock-deploy lock-servers clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -49,6 +49,9 @@ test-deploy: $(VENV)/dev.stamp .venv-deploy/tools.stamp ## Run the files of depl
 
 test-console: $(VENV)/dev.stamp ## Test the console in a real Chromium, which must be installed (apt-get install chromium)
 	BROWSER_REQUIRED=1 $(BIN)/pytest --numprocesses 2 --dist loadfile -m browser tests/browser $(ARGS)
+
+test-random: $(VENV)/dev.stamp ## Test the properties with other examples than make test; takes some minutes; ARGS="--hypothesis-seed 7"
+	$(BIN)/pytest --numprocesses 2 --dist loadfile --hypothesis-profile random -m "hypothesis and not e2e" $(ARGS)
 
 test-deep: $(VENV)/dev.stamp ## Test the core with 10,000 generated histories for each test; takes a while
 	$(BIN)/pytest --numprocesses 2 --timeout 7200 --hypothesis-profile deep tests/core/test_pipeline_model.py $(ARGS)

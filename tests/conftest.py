@@ -6,11 +6,17 @@ import signal
 
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("daily", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""On a busy machine any example may take long, and how long is no rule that a test states."""
-settings.load_profile("daily")
-settings.register_profile("deep", max_examples=10_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+DAILY = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""The same examples in every run: a change must not fail by chance. An ``@example`` keeps what other runs find.
+
+On a busy machine any example may take long, and how long is no rule that a test states.
+"""
+settings.register_profile("daily", DAILY)
+settings.register_profile("random", DAILY, derandomize=False, print_blob=True)
+"""``make test-random``: other examples in every run."""
+settings.register_profile("deep", DAILY, derandomize=False, max_examples=10_000)
 """``make test-deep``: of those tests that leave their number to the profile."""
+settings.load_profile("daily")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what goes on in the background this way, and all children would inherit it.

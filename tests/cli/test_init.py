@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy.cli import init as init_module
@@ -63,10 +63,10 @@ def test_without_anything_the_file_is_an_example(tmp_path: Path) -> None:
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=30).filter(str.strip))
+@example("model_name")
 def test_no_name_of_a_model_breaks_the_file(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
     """A local server may call its models anything."""
     text = starter_file([], [LocalServer("llama.cpp", SERVER.base_url, (name,))])
-    assert text.count("model_name") == 1
     path = tmp_path_factory.mktemp("named") / "tidemark.yaml"
     path.write_text(text, encoding="utf-8")
     assert [entry.name for entry in load(path, {"HOME": str(path.parent)}).model_list] == [name]
