@@ -54,6 +54,7 @@ compaction:
     # threshold: 0.95          # compact above this share of a model's window, or above a number of tokens
     # retention_ratio: 0.25    # share of the window that stays as newest messages, word for word
     strategy: {strategy}       # extractive (no model), llm, or hybrid (rules and identifiers beside a model's words)
+    recall: {{max_tokens: auto}}   # earlier messages that bear on a question come back beside it; 0: none
 
 # store:
 #   url: redis://127.0.0.1:6379/0   # the default is a server of Tidemark's own, with nothing to install

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 import pytest
 
 from benchmarks.replay import Bill, policies
 from benchmarks.shapes import Shape, agent, chat, documents
 
 
-def replayed(shape: Shape) -> dict[str, Bill]:
-    """Every policy's bill."""
+@cache
+def replayed(make: Callable[[], Shape]) -> dict[str, Bill]:
+    """Every policy's bill, of a shape that each call makes anew and alike."""
+    shape = make()
     return {policy.name: policy.replay(shape) for policy in policies()}
 
 
 @pytest.fixture(scope="module")
 def bills() -> dict[str, Bill]:
     """Of the chat of 400 turns in a window of 32,768."""
-    return replayed(chat())
+    return replayed(chat)
 
 
 @pytest.mark.parametrize(
@@ -52,10 +57,10 @@ def test_a_prepared_summary_is_never_waited_for(bills: dict[str, Bill]) -> None:
     assert bills["Tidemark, made on demand"].waits == bills["Tidemark, made on demand"].summaries
 
 
-@pytest.mark.parametrize("shape", [agent(), documents()], ids=lambda shape: shape.name)
-def test_it_holds_for_other_conversations_too(shape: Shape) -> None:
+@pytest.mark.parametrize("make", [agent, documents])
+def test_it_holds_for_other_conversations_too(make: Callable[[], Shape]) -> None:
     """Agents and documents: the hit stays, nobody waits, nothing is over the limit, no other policy is cheaper."""
-    found = replayed(shape)
+    found, shape = replayed(make), make()
     own = found["Tidemark, prepared (the default)"]
     assert own.hit >= 0.94
     assert own.waits == 0
@@ -63,10 +68,10 @@ def test_it_holds_for_other_conversations_too(shape: Shape) -> None:
     assert own.cost < min(bill.cost for name, bill in found.items() if not name.startswith("Tidemark"))
 
 
-@pytest.mark.parametrize("shape", [chat(), agent(), documents()], ids=lambda shape: shape.name)
-def test_recalled_messages_stay_in_the_cache(shape: Shape) -> None:
+@pytest.mark.parametrize("make", [chat, agent, documents])
+def test_recalled_messages_stay_in_the_cache(make: Callable[[], Shape]) -> None:
     """However often a question recalls, hit and cost are nearly those without recall; nobody waits, and all fits."""
-    found = replayed(shape)
+    found, shape = replayed(make), make()
     own = found["Tidemark, prepared (the default)"]
     for bill in [bill for name, bill in found.items() if "recalled" in name]:
         assert bill.recalled > 0

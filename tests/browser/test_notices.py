@@ -16,6 +16,8 @@ from tests.pipeline.conftest import WINDOW, Client
 from tests.pipeline.talk import assistant, history, long, user
 from tests.support.scripted import Received, error, says
 
+pytestmark = pytest.mark.walk
+
 LIST = "/console/conversations"
 SUMMARY = "Points were told, and words were said about each of them."
 CONFIG = WINDOW.replace("{more}", ", on_failure: block{more}")

@@ -12,6 +12,8 @@ from tests.console.conftest import TOKEN, Console, consoled
 from tests.pipeline.conftest import Client
 from tests.pipeline.talk import Said, assistant, user
 
+pytestmark = pytest.mark.walk
+
 LIST = "/console/conversations"
 LONG = 5_000
 MIDDLE = 2_500

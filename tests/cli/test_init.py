@@ -56,6 +56,13 @@ def test_all_together_are_served(tmp_path: Path) -> None:
     assert len(names) == len(set(names)), "the first server that has a name serves it"
 
 
+def test_a_new_file_has_earlier_messages_put_back(tmp_path: Path) -> None:
+    """It is off where no file says so; here its user sees it (docs/adr/0026)."""
+    path = tmp_path / "tidemark.yaml"
+    path.write_text(starter_file([], []), encoding="utf-8")
+    assert load(path, {"HOME": str(tmp_path)}).policy_for("gpt-4o").max_recall_tokens is None
+
+
 def test_without_anything_the_file_is_an_example(tmp_path: Path) -> None:
     """It can be used all the same: with the client's own key."""
     assert served_names(starter_file([], []), tmp_path, {}) == []
