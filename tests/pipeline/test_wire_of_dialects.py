@@ -25,7 +25,7 @@ model_list:
     model_info: {{max_input_tokens: {window}, max_output_tokens: 200}}
 compaction:
   defaults: {{strategy: extractive, retention_tokens: 200, min_tokens: 300}}
-server: {{allowed_origins: ["https://chat.example.com"], keepalive_seconds: 0.05}}
+server: {{allowed_origins: ["https://chat.example.com"], keepalive_seconds: {more}}}
 """
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
 EVENTS = {"chat": b"data: ", "responses": b"event: error\n", "messages": b"event: error\n"}
@@ -44,8 +44,8 @@ def bench(store_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="module")
 def served(bench: Bench) -> Client:
-    """A client of a Tidemark that allows one page and sends comments soon."""
-    return bench.client("served", config=CONFIG, window=2000)
+    """A client of a Tidemark that allows one page."""
+    return bench.client("served", config=CONFIG, window=2000, more="60")
 
 
 @pytest.fixture
@@ -130,8 +130,9 @@ def test_rate_limits_and_ids_of_requests_pass(bench: Bench, client: Client, dial
 
 
 @pytest.mark.parametrize("dialect", PATHS)
-def test_a_stream_is_kept_open_and_a_late_refusal_is_an_event(bench: Bench, client: Client, dialect: str) -> None:
+def test_a_stream_is_kept_open_and_a_late_refusal_is_an_event(bench: Bench, dialect: str) -> None:
     """A comment is no event in any dialect; the refusal keeps its words."""
+    client = bench.client(f"kept open {dialect}", config=CONFIG, window=2000, more="0.05")
 
     def late(request: Received) -> Answer:
         answer = refuses(429, "slow down")(request)
