@@ -27,7 +27,6 @@ PLAIN = (
     "offload",
     "pipeline",
     "server",
-    "server/connections",
     "store",
     "summarizers",
     "telemetry",
