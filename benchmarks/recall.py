@@ -13,6 +13,8 @@ import random
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import get_args
 
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import chain_of
@@ -24,6 +26,7 @@ from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWind
 from proxy.core.planning.calibration import CalibratedBudget
 from proxy.core.ports import Caller, RequestCount, Route
 from proxy.core.recall.epoch import EpochRecall
+from proxy.core.recall.meaning import RecallMethod
 from proxy.core.report import Report
 from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.chat.message import parse_message
@@ -31,12 +34,14 @@ from proxy.pipeline.recall import Recaller
 from proxy.pipeline.recall_indexes import RecallIndexes
 from proxy.pipeline.values import Controls, FittedRequest, RequestContext
 from proxy.tokens import LocalTokenCounter
+from proxy.vectors import load_vectors
 
 MODEL = "gpt-4o"
 MESSAGES, WORDS, NEWEST, VOCABULARY = 5_000, 80, 250, 20_000
 QUESTION_WORDS = 15
 TENANT = "benchmark"
-PROFILE = ModelProfile(MODEL, ModelWindow(128_000, 4096), CompactionPolicy(max_recall_tokens=None))
+POLICY = CompactionPolicy(max_recall_tokens=None)
+PROFILE = ModelProfile(MODEL, ModelWindow(128_000, 4096), POLICY)
 ROUTE = Route("wire", MODEL, MODEL, "openai", "http://127.0.0.1/v1")
 
 
@@ -46,7 +51,8 @@ class Talk:
     The mutable state is the random source. Common words are far more frequent than rare ones, as in a language.
     """
 
-    def __init__(self, messages: int) -> None:
+    def __init__(self, messages: int, method: RecallMethod) -> None:
+        self._method = method
         self._chance = random.Random(5)
         self._words = [
             "".join(self._chance.choices("abcdefghijklmnoprstuvw", k=self._chance.randrange(2, 10)))
@@ -82,7 +88,7 @@ class Talk:
             controls=Controls(),
             caller=Caller(b"f" * 32, ()),
             route=ROUTE,
-            profile=PROFILE,
+            profile=replace(PROFILE, policy=replace(POLICY, recall_method=self._method)),
             tenant=TENANT,
             chain=self._chain.extended([question]),
             stored=StoredState(),
@@ -117,11 +123,11 @@ async def timed(work: Callable[[], Awaitable[object]]) -> tuple[float, float]:
     return (time.process_time() - began) * 1000, (time.perf_counter() - start) * 1000
 
 
-async def measure(messages: int, questions: int) -> None:
+async def measure(messages: int, questions: int, method: RecallMethod) -> None:
     """Print the figures of new questions, of the steps after them, and of a message about nothing earlier."""
-    talk, indexes = Talk(messages), RecallIndexes(wait_seconds=60)
+    talk, indexes = Talk(messages, method), RecallIndexes(wait_seconds=60, vectors=load_vectors([method]))
     bound = budget_for(PROFILE, None).max_recall
-    print(f"{messages:,} messages of {WORDS} words, {questions} questions, a bound of {bound:,} tokens")
+    print(f"{messages:,} messages of {WORDS} words, {questions} questions, a bound of {bound:,} tokens, {method}")
     recaller = talk.recaller(indexes)
     context, fitted = talk.request("Thanks!")
     cpu, seconds = await timed(lambda: recaller.recall(context, fitted, talk.summary))
@@ -160,8 +166,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=MESSAGES)
     parser.add_argument("--questions", type=int, default=200)
+    parser.add_argument("--method", choices=get_args(RecallMethod), default="bm25")
     arguments = parser.parse_args()
-    asyncio.run(measure(arguments.messages, arguments.questions))
+    asyncio.run(measure(arguments.messages, arguments.questions, arguments.method))
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ from proxy.store.previews import RedisPreviews
 from proxy.store.request_heads import RedisRequestHeads
 from proxy.store.summary_replacement import RedisSummaryReplacement
 from proxy.store.traffic import RedisTraffic
+from proxy.vectors import load_vectors
 
 SECONDS_A_DAY = 86_400
 BYTES_A_MEGABYTE = 1_048_576
@@ -144,7 +145,7 @@ class Engine:
         self.preparation = BackgroundCompaction(
             compactor=compactor, writer=writer, store=store, leases=leases, emit=emit
         )
-        indexes = RecallIndexes()
+        indexes = RecallIndexes(vectors=load_vectors(parts.settings.recall_methods))
         self.recaller = Recaller(parts.counter, indexes)
         search = OriginalsSearch(parts.counter, indexes)
         self.searches = SearchOffers(RoundParts(parts.upstream, parts.counter, search, emit))

@@ -19,10 +19,12 @@ from proxy.cli.http_client import server_options
 from proxy.cli.progress import ProgressBar, progress
 from proxy.cli.tables import print_json, print_table, printable
 from proxy.core.conversation.summary import Strategy
+from proxy.core.recall.meaning import RecallMethod
 
 if TYPE_CHECKING:
     from proxy.app import Parts
     from proxy.core.ports import Caller
+    from proxy.core.recall.index import MessageIndex
     from proxy.core.receipt import Detail
     from proxy.fidelity import Conversation, Figure
     from proxy.fidelity.measuring import Compact
@@ -66,6 +68,13 @@ def bench() -> None:
     help="Percent of the tokens, within each budget, for messages recalled by questions; 0 measures no recall.",
 )
 @click.option(
+    "--recall-method",
+    type=click.Choice(get_args(RecallMethod)),
+    default="bm25",
+    show_default=True,
+    help="How they are found; embedding needs the extra of that name.",
+)
+@click.option(
     "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the figures into this SVG file."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with a figure for each kind of facts.")
@@ -76,6 +85,7 @@ def fidelity(
     strategy: Strategy,
     budgets: str,
     recall: int,
+    recall_method: RecallMethod,
     plot: Path | None,
     as_json: bool,
     **server: Any,
@@ -90,7 +100,8 @@ def fidelity(
         if stored:
             result = asyncio.run(_measure_stored(server, stored, strategy, percent, bar))
         else:
-            result = asyncio.run(_measure_cases(server["config"], talks, strategy, percent, bar, recall=recall))
+            config, method = server["config"], recall_method
+            result = asyncio.run(_measure_cases(config, talks, strategy, percent, bar, recall=recall, method=method))
     if plot:
         _draw(result, plot)
     _show(result, strategy, as_json=as_json, kinds=None if stored else CASE_KINDS)
@@ -104,6 +115,7 @@ async def _measure_cases(
     bar: ProgressBar,
     *,
     recall: int,
+    method: RecallMethod,
 ) -> Sequence[Figure]:
     """Return the figures of generated conversations, or of LoCoMo's."""
     from proxy.fidelity import (
@@ -120,11 +132,26 @@ async def _measure_cases(
     async with _parts(config) as parts:
         compact, count = _compact(parts, strategy, bar), parts.offline_service().count
         if recall:
-            return await measure_recall(cases, compact, count, percent, recall)
+            return await measure_recall(cases, compact, count, percent, share=recall, new_index=_new_index(method))
         result = await measure(cases, compact, count, percent)
         if talks is None:
             result += await measure_rounds(_summarize(parts, strategy, bar), count, percent)
         return result
+
+
+def _new_index(method: RecallMethod) -> Callable[[], MessageIndex]:
+    """Return what makes the indexes of a method.
+
+    :raises click.ClickException: its extra is not installed
+    """
+    from proxy.core.recall.index import MessageIndex
+    from proxy.vectors import load_vectors
+
+    try:
+        new_vectors = load_vectors([method])
+    except ModuleNotFoundError as error:
+        raise click.ClickException(f"{method} needs a package: pip install 'tidemark[{method}]'") from error
+    return lambda: MessageIndex(new_vectors() if new_vectors else None)
 
 
 async def _measure_stored(

@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar, get_args
 
 from proxy.config.templates import TemplateFile
@@ -82,14 +84,19 @@ def text() -> Kind[str]:
     return Kind("a text", read, schema={"type": "string", "pattern": _TEXT_PATTERN})
 
 
-def choice(words: Any) -> Kind[Any]:
-    """Accept one of a few words, which come from a ``Literal`` type, so that type and words cannot differ."""
+def choice(words: Any, extras: Mapping[str, str] = MappingProxyType({})) -> Kind[Any]:
+    """Accept one of a few words, which come from a ``Literal`` type, so that type and words cannot differ.
+
+    :param extras: the package that a word needs, which the extra of that word installs
+    """
     allowed = get_args(words)
 
     def read(scalar: Scalar) -> str:
         value = read_text(scalar)
         if value not in allowed:
             raise Unfit
+        if value in extras and find_spec(extras[value]) is None:
+            raise Unfit(f"it needs a package that is not installed: pip install 'tidemark[{value}]'")
         return value
 
     return Kind("one of " + ", ".join(allowed), read, schema={"enum": list(allowed)})

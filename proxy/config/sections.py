@@ -15,6 +15,7 @@ from proxy.config import addresses, kinds
 from proxy.config.masking import Address
 from proxy.core.conversation.summary import Strategy, Template, TemplateName
 from proxy.core.planning.budget import CompactionPolicy, OnFailure, Oversize
+from proxy.core.recall.meaning import RecallMethod
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -59,6 +60,11 @@ class RecallSettings:
 
     max_tokens: int | None = field(default=0, metadata=takes(kinds.or_word("auto", kinds.whole("tokens", least=0))))
     """The most tokens of them. ``auto``: 5 % of the limit; 0: none."""
+    method: RecallMethod = field(
+        default="bm25", metadata=takes(kinds.choice(RecallMethod, extras={"embedding": "wordllama"}))
+    )
+    """How they are found. ``bm25``: by words that they share with the question; ``embedding``: also by the meaning of
+    their sentences, mostly in English, with the extra ``embedding``. bm25: it needs nothing, and takes less time."""
     tool: bool = field(default=False, metadata=takes(kinds.flag()))
     """Whether the model may search the earlier messages itself, by a function that Tidemark answers. Off, because each
     search is a request more to the upstream."""
@@ -135,6 +141,7 @@ class CompactionSettings:
         return CompactionPolicy(
             **plain,
             max_recall_tokens=self.recall.max_tokens,
+            recall_method=self.recall.method,
             recall_tool=self.recall.tool,
             summarizer_model=self.summarizer.model,
             summarizer_timeout_seconds=self.summarizer.timeout_seconds,

@@ -7,10 +7,10 @@ for one question after the other.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from proxy.core.conversation.messages import Message, digest_of
-from proxy.core.recall.index import TermIndex, ranked
+from proxy.core.recall.index import MessageIndex, ranked
 from proxy.core.recall.quotation import chosen
 from proxy.core.recall.relevance import lacks_answer, passages_of
 from proxy.fidelity.cases import Case, Conversation, Fact
@@ -22,12 +22,19 @@ PRIMING_TOKENS = 3
 
 
 async def measure_recall(
-    cases: Sequence[Case], compact: Compact, count: Count, budgets: Sequence[int], share: int
+    cases: Sequence[Case],
+    compact: Compact,
+    count: Count,
+    budgets: Sequence[int],
+    *,
+    share: int,
+    new_index: Callable[[], MessageIndex] = MessageIndex,
 ) -> list[Figure]:
     """Compact each conversation without recall and with it, within the same budget.
 
     :param budgets: percent of each conversation's tokens
     :param share: percent of each conversation's tokens that recall may use, less than the smallest budget
+    :param new_index: makes an empty index
     """
     sums = Sums()
     for case in cases:
@@ -43,7 +50,10 @@ async def measure_recall(
                 standing = surviving(case, case.facts, texts)
                 if recalled:
                     passages = passages_of(done["summary"], _messages(case.messages[covered:]))
-                    standing += _recalled(case, standing, passages, tokens[:covered], total * recalled // 100)
+                    index = new_index()
+                    index.add(_messages(case.messages[:covered]))
+                    most = total * recalled // 100
+                    standing += _recalled(case, index, standing, passages, tokens=tokens[:covered], max_tokens=most)
                 ratio = done["tokens_after"] / total + recalled / 100
                 name = f"{case.corpus}, {recalled} % recalled"
                 shares = (ratio, newest_share(case.messages, covered))
@@ -53,20 +63,21 @@ async def measure_recall(
 
 def _recalled(
     case: Case,
+    index: MessageIndex,
     standing: Sequence[Fact],
     passages: Sequence[str],
+    *,
     tokens: Sequence[int],
     max_tokens: int,
 ) -> list[Fact]:
     """Return the further facts that stand in what is recalled for their questions.
 
+    :param index: of the messages that the summary stands for
     :param passages: what is in context
     :param tokens: of each message that the summary stands for
     """
     covered = len(tokens)
     originals = _messages(case.messages[:covered])
-    index = TermIndex()
-    index.add(originals)
     names = {id(fact) for fact in standing}
     facts: list[Fact] = []
     for fact in case.facts:

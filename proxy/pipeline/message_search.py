@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.ports import TokenCounter
-from proxy.core.recall.index import TermIndex, ranked
+from proxy.core.recall.index import MessageIndex, ranked
 from proxy.core.recall.quotation import FRAME_TOKENS, chosen
 from proxy.core.recall.search_function import NO_QUERY, NO_ROOM, NOT_READY, NOTHING, query_of, search_result
 from proxy.core.report import RecallOutcome
@@ -87,15 +87,16 @@ class OriginalsSearch:
 
     async def _index(
         self, context: RequestContext, summary: PrefixSummary, originals: Sequence[Message]
-    ) -> TermIndex | None:
+    ) -> MessageIndex | None:
         """Return the index of the originals; None where it takes too long to make."""
+        prefix, method = context.chain.at(summary.covered), context.profile.policy.recall_method
         for _ in range(MOST_WAITS):
-            index = await self._indexes.ready(context.chain.at(summary.covered), originals, summary.previous)
+            index = await self._indexes.ready(prefix, originals, summary.previous, method)
             if index is not None:
                 return index
         return None
 
-    def _search(self, index: TermIndex, search: _OriginalsQuery) -> SearchAnswer:
+    def _search(self, index: MessageIndex, search: _OriginalsQuery) -> SearchAnswer:
         """Return the exchanges that share words with a query and fit. Any thread may do this."""
         originals, max_tokens = search.originals, search.max_tokens
         ranking = ranked(index.scores(search.query, len(originals)), len(originals))

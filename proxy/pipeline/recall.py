@@ -17,7 +17,7 @@ from proxy.core.conversation.request import RequestFormat
 from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.ports import TokenCounter
 from proxy.core.recall.epoch import LEAST_TOKENS, EpochRecall, RecalledText, questions
-from proxy.core.recall.index import TermIndex, ranked
+from proxy.core.recall.index import MessageIndex, ranked
 from proxy.core.recall.quotation import chosen, quoted
 from proxy.core.recall.relevance import lacks_answer, passages_of
 from proxy.pipeline.recall_indexes import RecallIndexes
@@ -73,7 +73,8 @@ class Recaller:
         if context.budget.max_recall >= LEAST_TOKENS:
             summary = context.stored.summary
             originals, _ = _originals(context, covered)
-            self._indexes.begin(context.chain.at(covered), originals, summary.prefix if summary else None)
+            previous = summary.prefix if summary else None
+            self._indexes.begin(context.chain.at(covered), originals, previous, context.profile.policy.recall_method)
 
     async def recall(
         self, context: RequestContext, fitted: FittedRequest, summary: PrefixSummary
@@ -90,7 +91,8 @@ class Recaller:
         originals, tokens = _originals(context, summary.covered)
         prefix = context.chain.at(summary.covered)
         is_within = len(pending) > 1 or bool(epoch.texts)
-        index = await self._indexes.ready(prefix, originals, summary.previous, patient=is_within)
+        method = context.profile.policy.recall_method
+        index = await self._indexes.ready(prefix, originals, summary.previous, method, patient=is_within)
         if index is None:
             return epoch.extended("not_ready")
         source = _Epoch(
@@ -168,7 +170,7 @@ class Recaller:
         return pending[::-1], EpochRecall()
 
     def _extended(
-        self, index: TermIndex, source: _Epoch, epoch: EpochRecall, pending: Sequence[_Question]
+        self, index: MessageIndex, source: _Epoch, epoch: EpochRecall, pending: Sequence[_Question]
     ) -> EpochRecall:
         """Return an epoch's recall with what bears on further questions. Any thread may do this."""
         for question in pending:
@@ -184,7 +186,7 @@ class Recaller:
         return epoch
 
     def _text(
-        self, index: TermIndex, source: _Epoch, epoch: EpochRecall, turn: _Question, most: int
+        self, index: MessageIndex, source: _Epoch, epoch: EpochRecall, turn: _Question, most: int
     ) -> RecalledText | None:
         """Return the quotation of what bears on a question and fits; None where nothing does."""
         question, count = source.forwarded[turn.at], len(source.originals)

@@ -159,7 +159,7 @@ async def test_recall_finds_what_a_compaction_forgot() -> None:
         covered = len(json.loads(body)["messages"])
         return json.dumps({"summary": "", "summarized_messages": covered, "tokens_after": 0}).encode()
 
-    figures = await measure_recall(question_cases(1), forgets, counted, [10], 5)
+    figures = await measure_recall(question_cases(1), forgets, counted, [10], share=5)
     survival = {(figure.corpus.partition(", ")[2], figure.kind): figure.survival for figure in figures}
     assert survival["0 % recalled", "all"] == 0
     assert survival["5 % recalled", "same words"] >= 0.95

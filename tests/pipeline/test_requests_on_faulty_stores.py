@@ -59,18 +59,31 @@ def test_requests_flow_while_a_store_has_a_fault(
 ) -> None:
     """And all that a person reads names the mend, with one line in the log and no password."""
     with fault(tmp_path / "faulty") as url:
-        client = bench.client("key", store=url)
-        headers = [client.chat([user(f"Conversation {number}.")]) for number in range(12)]
-        assert {answer.status_code for answer in headers} == {200}
-        assert "degraded" in {answer.headers["x-tidemark-store"] for answer in headers}
+        client, line = _degraded_by(bench, lines, url)
         state = readiness(client)
         assert (state["status"], state["store"]) == ("ready", "degraded")
         assert words in state["detail"]
         assert mend in state["detail"]
-        (line,) = [line for line in lines() if line["event"] == "store.degraded"]
         assert words in line["reason"]
         assert mend in line["reason"]
         assert not any(secret in json.dumps([lines(), state]) for secret in ("wrong-0815", faulty.PASSWORD))
+
+
+def _degraded_by(bench: Bench, lines: Lines, url: str) -> tuple[Client, dict[str, Any]]:
+    """A client of a Tidemark whose requests flow without the store, and the one line that tells of it.
+
+    On a busy machine a store can be too slow before it can be wrong. Then another Tidemark is started.
+    """
+    for _ in range(5):
+        before = len(lines())
+        client = bench.client("key", store=url)
+        answers = [client.chat([user(f"Conversation {number}.")]) for number in range(12)]
+        assert {answer.status_code for answer in answers} == {200}
+        assert "degraded" in {answer.headers["x-tidemark-store"] for answer in answers}
+        (line,) = [line for line in lines()[before:] if line["event"] == "store.degraded"]
+        if "TimeoutError" not in line["reason"] and "TimeoutError" not in readiness(client)["detail"]:
+            return client, line
+    pytest.fail("the store was too slow each time")
 
 
 def test_a_fault_is_told_before_the_first_request(bench: Bench, lines: Lines, tmp_path: Path) -> None:

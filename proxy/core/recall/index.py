@@ -1,4 +1,4 @@
-"""An index of a conversation's messages by term, and the score of each message for a question.
+"""An index of a conversation's messages by term and meaning, and the score of each message for a question.
 
 ``pipeline/recall.py`` keeps one for each compacted conversation and adds what a summary newly covers. Messages are only
 ever added at the end, and a message's weight does not depend on those after it. So the score over the first messages
@@ -16,6 +16,7 @@ from math import log
 from operator import itemgetter
 
 from proxy.core.conversation.messages import Message
+from proxy.core.recall.meaning import MOST_NEAREST, SIMILARITY_WORDS, VectorIndex
 from proxy.core.recall.terms import searched_text, terms_of
 
 _SATURATION, _LENGTH_SHARE = 1.2, 0.75
@@ -50,25 +51,36 @@ class RareTerm:
     places: Sequence[int]
 
 
-class TermIndex:
-    """The messages of one conversation by term. Its state only grows, by ``add``."""
+class MessageIndex:
+    """The messages of one conversation by term, and by meaning where it has vectors. Its state only grows, by ``add``.
 
-    def __init__(self) -> None:
+    :param vectors: an empty index by meaning; None for terms alone
+    """
+
+    def __init__(self, vectors: VectorIndex | None = None) -> None:
         self.count = 0
         """Messages that are indexed."""
-        self.size = 0
-        """About how many bytes the index takes."""
+        self.vectors = vectors
+        self._term_bytes = 0
         self._postings: dict[str, array[int]] = {}
 
-    def add(self, messages: Iterable[Message]) -> None:
+    @property
+    def size(self) -> int:
+        """Return about how many bytes the index takes."""
+        return self._term_bytes + (self.vectors.size if self.vectors else 0)
+
+    def add(self, messages: Sequence[Message]) -> None:
         """Add messages at the end.
 
         :raises OverflowError: there are more than ``MOST_MESSAGES``
         """
-        for message in messages:
-            if self.count >= MOST_MESSAGES:
-                raise OverflowError(self.count)
-            self._add(terms_of(searched_text(message)))
+        if self.count + len(messages) > MOST_MESSAGES:
+            raise OverflowError(self.count)
+        texts = [searched_text(message) for message in messages]
+        if self.vectors is not None:
+            self.vectors.add(texts)
+        for text in texts:
+            self._add(terms_of(text))
 
     def _add(self, terms: Sequence[str]) -> None:
         place, postings = self.count, self._postings
@@ -79,21 +91,29 @@ class TermIndex:
             existing = postings.get(term)
             if existing is None:
                 postings[term] = array("I", (posting,))
-                self.size += _TERM_BYTES
+                self._term_bytes += _TERM_BYTES
             else:
                 existing.append(posting)
-            self.size += _POSTING_BYTES
+            self._term_bytes += _POSTING_BYTES
         self.count = place + 1
 
     def scores(self, question: str, count: int) -> dict[int, float]:
-        """Return the scores of those of the first ``count`` messages that share a term with the question, by place."""
+        """Return the scores of those of the first ``count`` messages that share something with a question, by place."""
+        scores = self._term_scores(question, count)
+        if self.vectors is not None:
+            worth = SIMILARITY_WORDS * rarity_of(1, count)
+            for place, similarity in self.vectors.nearest(question, count, MOST_NEAREST):
+                scores[place] = scores.get(place, 0.0) + worth * similarity
+        return scores
+
+    def _term_scores(self, question: str, count: int) -> dict[int, float]:
         scores: dict[int, float] = {}
         score_of, looked_at = scores.get, 0
         for mentions, postings, _ in self._rarest(_terms_of_question(question), count)[:QUESTION_TERMS]:
             looked_at += mentions
             if looked_at > MOST_POSTINGS and scores:
                 break
-            rarity = _rarity(mentions, count) / _SCALE
+            rarity = rarity_of(mentions, count) / _SCALE
             for posting in postings[:mentions]:
                 place = posting >> _BITS
                 scores[place] = score_of(place, 0.0) + rarity * (posting & _SCALE)
@@ -106,8 +126,8 @@ class TermIndex:
         """
         terms = _terms_of_question(question)
         shared = self._rarest(terms, count)
-        total = sum([_rarity(mentions, count) for mentions, _, _ in shared])
-        total += (len(terms) - len(shared)) * _rarity(0, count)
+        total = sum([rarity_of(mentions, count) for mentions, _, _ in shared])
+        total += (len(terms) - len(shared)) * rarity_of(0, count)
         rare_terms: list[RareTerm] = []
         looked_at = 0
         for mentions, postings, term in shared[:RARE_TERMS]:
@@ -115,7 +135,7 @@ class TermIndex:
             if looked_at > MOST_POSTINGS and rare_terms:
                 break
             places = [posting >> _BITS for posting in postings[:mentions]]
-            rare_terms.append(RareTerm(term, _rarity(mentions, count), places))
+            rare_terms.append(RareTerm(term, rarity_of(mentions, count), places))
         return rare_terms, total
 
     def _rarest(self, terms: Iterable[str], count: int) -> list[tuple[int, array[int], str]]:
@@ -136,7 +156,8 @@ def _terms_of_question(question: str) -> list[str]:
     return sorted(set(terms_of(ends)))
 
 
-def _rarity(mentions: int, count: int) -> float:
+def rarity_of(mentions: int, count: int) -> float:
+    """Return how much a term tells that stands in so many of ``count`` messages."""
     return log(1 + (count - mentions + 0.5) / (mentions + 0.5))
 
 

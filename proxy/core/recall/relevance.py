@@ -7,10 +7,10 @@ that the summary and the newest turns cover goes out as it came.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import log
 
 from proxy.core.conversation.messages import Message
-from proxy.core.recall.index import RareTerm, TermIndex
+from proxy.core.recall.index import MessageIndex, RareTerm, rarity_of
+from proxy.core.recall.meaning import VectorIndex
 from proxy.core.recall.terms import plain_text
 
 LEAST_WORDS = 0.9
@@ -31,7 +31,7 @@ QUESTION_MARKS = ("?", "\uff1f", "\u061f", "\u037e")
 """Those of Latin, Chinese and Japanese, Arabic and Greek."""
 
 
-def lacks_answer(index: TermIndex, question: str, count: int, passages: Sequence[str]) -> bool:
+def lacks_answer(index: MessageIndex, question: str, count: int, passages: Sequence[str]) -> bool:
     """Return whether an original bears on a question more than all that is in context does.
 
     :param count: originals, the first ones of the index
@@ -40,11 +40,17 @@ def lacks_answer(index: TermIndex, question: str, count: int, passages: Sequence
     shared, total = index.rare_terms(question, count)
     rare_terms = [term for term in shared if len(term.text) >= LEAST_LETTERS or not term.text.isascii()]
     best = _best(rare_terms)
-    once = log(1 + (count - 0.5) / 1.5)
+    once = rarity_of(1, count)
     if not best or best < LEAST_WORDS * once or best < LEAST_SHARE * min(total, MOST_WORDS * once):
-        return False
+        return index.vectors is not None and _is_nearer(index.vectors, question, count, passages)
     weights = [(term.text, term.rarity) for term in rare_terms]
     return not _tells(passages, weights, COVERED_SHARE * best - _ROUNDING)
+
+
+def _is_nearer(vectors: VectorIndex, question: str, count: int, passages: Sequence[str]) -> bool:
+    """Return whether an original is more like a question than all that is in context."""
+    nearest = vectors.nearest(question, count, 1)
+    return bool(nearest) and nearest[0][1] > vectors.likeness(question, passages)
 
 
 def _best(rare_terms: Sequence[RareTerm]) -> float:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.conversation.messages import Message
-from proxy.core.recall.index import TermIndex, ranked
+from proxy.core.recall.index import MessageIndex, ranked
 from proxy.core.recall.terms import terms_of
 from tests.core.histories import TEXTS, message
 
@@ -21,9 +21,9 @@ def talk_of(*texts: str) -> list[Message]:
     return [message(role=("user", "assistant")[place % 2], content=text) for place, text in enumerate(texts)]
 
 
-def indexed(messages: Sequence[Message]) -> TermIndex:
+def indexed(messages: Sequence[Message]) -> MessageIndex:
     """An index of messages."""
-    index = TermIndex()
+    index = MessageIndex()
     index.add(messages)
     return index
 

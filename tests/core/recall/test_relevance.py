@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.recall.index import TermIndex
+from proxy.core.recall.index import MessageIndex
 from proxy.core.recall.relevance import PASSAGE_CHARS, lacks_answer, passages_of
 from tests.core.histories import message
 
@@ -20,7 +20,7 @@ CONTEXT = ("We had soup on day 41.", "The bus was late.")
 
 def lacks(question: str, *context: str) -> bool:
     """Whether the originals bear on a question more than a context does."""
-    index = TermIndex()
+    index = MessageIndex()
     index.add([message(role="user", content=text) for text in ORIGINALS])
     return lacks_answer(index, question, len(ORIGINALS), [*CONTEXT, *context])
 
