@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config import load
+from proxy.config import kinds, load
+from proxy.config.tree import Scalar
 from proxy.core.errors import ConfigError
+from proxy.core.recall.meaning import RecallMethod
 
 HOME = {"HOME": "/home/someone"}
 Write = Callable[[str], Path]
@@ -181,3 +183,16 @@ class TestProblems:
         info = "{max_input_tokens: 9, context_window: 8}"
         path = write(f"model_list: [{{model_name: a, litellm_params: {{model: b}}, model_info: {info}}}]")
         assert "context_window is 8, less than max_input_tokens" in problems(path)[0]
+
+
+def test_a_word_whose_package_is_missing_names_the_extra(write: Write) -> None:
+    """Before anything starts; with the package it is a word like the others."""
+    kind = kinds.choice(RecallMethod, extras={"embedding": "a_package_that_nobody_has"})
+    with pytest.raises(kinds.Unfit, match=re.escape("pip install 'tidemark[embedding]'")):
+        kind.read(Scalar("embedding", "embedding", 1))
+    assert kind.read(Scalar("bm25", "bm25", 1)) == "bm25"
+    path = write("""\
+        compaction:
+          defaults: {recall: {method: embedding}}
+        """)
+    assert load(path, HOME).policy_for("any").recall_method == "embedding"
