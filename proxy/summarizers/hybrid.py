@@ -45,7 +45,7 @@ class HybridSummarizer:
     def recipe(self) -> SummaryRecipe:
         """Return what its summaries depend on: these rules and the narrator's."""
         own = self._narrator.recipe
-        return SummaryRecipe("hybrid", own.template, version=4, model=own.model)
+        return SummaryRecipe("hybrid", own.template, version=5, model=own.model)
 
     async def summarize(self, task: SummaryTask) -> str:
         """Return the ledger within its share, and the narrator's text in the rest of the bound.

@@ -15,6 +15,7 @@ from proxy.summarizers.deadline import UNBOUNDED, Deadline
 from proxy.summarizers.details import COMMANDS, FILES, IDENTIFIERS, LINKS, NUMBERS, DetailFinder
 from proxy.summarizers.passages import Passage, passages
 from proxy.summarizers.request import REQUEST, Request, request_of
+from proxy.summarizers.revoking import Revocation, related_rules, revocation_of
 from proxy.summarizers.signals import (
     is_decision,
     is_document,
@@ -70,6 +71,15 @@ class Ledger:
         elif kind not in _STANDING:
             entries.pop(entry, None)
         entries[entry] = None
+
+    def take_back(self, revocation: Revocation) -> bool:
+        """Drop the rules that a statement takes back whole; return whether it is about any rule."""
+        rules = list(self.entries[RULE])
+        related = list(related_rules(rules, revocation))
+        for place, is_whole in related:
+            if is_whole:
+                del self.entries[RULE][rules[place]]
+        return bool(related)
 
     def add_all(self, entries: Iterable[tuple[str, str]]) -> None:
         """Add entries, each with its kind."""
@@ -175,7 +185,9 @@ def _note(ledger: Ledger, finder: DetailFinder, passage: Passage, deadline: Dead
     kinds = [rule_kind(plain, words) if by_user else None for _, plain, words in phrases]
     is_pasted = is_document(len(passage.text), kinds.count("demand"))
     for (sentence, plain, words), kind in deadline.over(zip(phrases, kinds, strict=True)):
-        if kind == "directive" or (kind == "demand" and not is_pasted):
+        revocation = revocation_of(plain, words) if by_user else None
+        takes_back = revocation is not None and ledger.take_back(revocation)
+        if takes_back or kind == "directive" or (kind == "demand" and not is_pasted):
             ledger.add(RULE, plain)
         elif (by_tool or _NAMED_ERROR.match(plain)) and is_error(plain, words):
             ledger.add(ERROR, shortened(plain, _ERROR_CHARS))

@@ -17,6 +17,7 @@ from proxy.summarizers.deadline import UNBOUNDED, Deadline
 from proxy.summarizers.fitting import ASCII_CHARS, estimated_tokens
 from proxy.summarizers.pieces import ENCODED_MARK, Piece, pieces_of
 from proxy.summarizers.request import REQUEST, Request, request_of
+from proxy.summarizers.revoking import Revocation, related_rules, revocation_of
 from proxy.summarizers.signals import (
     is_decision,
     is_error,
@@ -159,12 +160,15 @@ def candidates_of(
     candidates: list[Candidate] = []
     phrases = {words_of(text) for text in sentences(request.within(*max_chars))} if request else set()
     recency = _RECENCY_IN_CASCADE if old else _RECENCY
+    revocations: dict[int, Revocation] = {}
     for place, piece in enumerate(deadline.over(pieces)):
         if piece.words and (piece.words not in phrases or (piece.bulk and len(piece.text) >= _BULK_CHARS)):
             phrases.add(piece.words)
             candidates.append(_weigh(piece, place, weights, recency * place / len(pieces)))
-    candidates = _newest_first(candidates, weights)
-    informative = [candidate for candidate in _in_force(candidates) if candidate.density or candidate.tier != 1]
+            if piece.speaker.startswith("User") and (revocation := revocation_of(piece.text, piece.words)):
+                revocations[len(candidates) - 1] = revocation
+    candidates = _in_force(_without_revoked(_newest_first(candidates, weights), revocations))
+    informative = [candidate for candidate in candidates if candidate.density or candidate.tier != 1]
     candidates = informative or candidates
     if request is not None:
         candidates.append(_request(request.within(*max_chars), pieces))
@@ -177,6 +181,23 @@ def _is_repeated(request: Request, before: Sequence[Utterance]) -> bool:
     max_chars = 2 * len(request.text)
     users = (line.text for line in before if line.speaker.startswith("User") and len(line.text) <= max_chars)
     return any(words_of(text) == words for text in users)
+
+
+def _without_revoked(candidates: Sequence[Candidate], revocations: Mapping[int, Revocation]) -> list[Candidate]:
+    """Return the candidates without the rules that a later one takes back, which becomes a rule itself.
+
+    :param revocations: what candidates take back, by their places
+    """
+    result: list[Candidate | None] = list(candidates)
+    rules = [place for place, candidate in enumerate(candidates) if candidate.tier == 0] if revocations else []
+    for place, revocation in revocations.items():
+        standing = [(earlier, rule.text) for earlier in rules if earlier < place and (rule := result[earlier])]
+        for at, is_whole in related_rules([text for _, text in standing], revocation):
+            result[place] = candidates[place]._replace(tier=0)
+            rules.append(place)
+            if is_whole:
+                result[standing[at][0]] = None
+    return [candidate for candidate in result if candidate is not None]
 
 
 def _in_force(candidates: Sequence[Candidate]) -> list[Candidate]:

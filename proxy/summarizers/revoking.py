@@ -1,0 +1,118 @@
+"""Recognizes statements by which a user takes back a rule, such as "Forget the rule about tabs".
+
+``ledger`` and ``salience`` use it. Only what names the matter of an earlier rule takes it back, so "Never mind!" and
+"Forget it" take back nothing. The statement then stands as a rule. The rule that it takes back is dropped only where it
+names most of it. Words are compared by their beginnings. English, and plain German, French and Spanish.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from proxy.summarizers.signals import words_of
+
+_TRIGGERS_TEXT = """
+forget mind nevermind disregard ignore drop scrap cancel lift remove longer anymore more allowed permitted fine okay ok
+vergiss vergesst mehr erlaubt oublie oubliez plus olvida olvide ya
+"""
+_TRIGGERS = frozenset(_TRIGGERS_TEXT.split())
+_LEAD = r"^(?:(?:actually|ok|okay|so|and|but|please|oh|sorry|well|also|bitte|por\ favor)[,:;]?\s+)*"
+_RULES = r"(?:rules?|instructions?|requirements?|restrictions?|constraints?|preferences?)"
+_TAKES_BACK = re.compile(
+    rf"""
+    {_LEAD}(?:forget|never\s*mind|disregard)\s+(?:about\s+)?(?P<forgotten>.+)
+    | {_LEAD}(?:ignore|drop|scrap|cancel|lift|remove)\s+(?:the|that|my|our|this)\s+(?:\w+\s+){{0,2}}?{_RULES}\b
+        (?P<lifted>.+)
+    | \b(?:you|we|i)\s+(?:do\s+)?no\s+longer\s+(?:need|have|want)\s+(?P<needless>.+)
+    | \b(?:do\ not|don['\u2019]t|needn['\u2019]t)\s+(?P<ended>.+?)\s+(?:any\s?more|any\s+longer)\b
+    | {_LEAD}(?P<unneeded>.+?)\s+(?:is|are)\s+no\s+longer\s+(?:needed|necessary|required|forbidden|prohibited|wanted)
+    | {_LEAD}vergiss(?:t)?\s+(?:bitte\s+)?(?P<vergessen>.+)
+    | \b(?:musst|brauchst|sollst|müssen|brauchen)\s+(?P<unnötig>.+?)\s+nicht\s+mehr\b
+    | {_LEAD}oublie[zr]?\s+(?P<oublié>.+)
+    | \b(?:n['\u2019](?:as|avez|avons))\s+plus\s+besoin\s+(?:de\s+|d['\u2019])(?P<inutile>.+)
+    | {_LEAD}olvid[ae]\s+(?P<olvidado>.+)
+    | \bya\s+no\s+(?:hace\s+falta|tienes\s+que|necesitas|es\s+necesario)\s+(?P<innecesario>.+)
+    """,
+    re.VERBOSE,
+)
+_ALLOWS = re.compile(
+    rf"""
+    {_LEAD}(?P<allowed>.+?)\s+(?:is|are)\s+(?:(?:now\s+|again\s+)(?:allowed|permitted|fine|ok|okay)\b
+        |(?:allowed|permitted|fine|ok|okay)\s+(?:now|again|from\s+now\s+on)\b)
+    | {_LEAD}(?P<erlaubt>.+?)\s+ist\s+(?:jetzt|nun|wieder|ab\ jetzt)\s+erlaubt
+    """,
+    re.VERBOSE,
+)
+_CLAUSE_END = re.compile(
+    r"[,;:.!?()\u2013\u2014]|\s-\s|\s(?:but|instead|from now|use|and use|sondern|ab jetzt|mais|sino)\b"
+)
+"""What follows is the new rule, if there is one."""
+_GENERIC_TEXT = """
+the a an that this these those my our your his her its it about on of for to in with by from at as and or any anything
+all rule rules instruction instructions requirement requirements restriction preference thing part what i we you said
+told asked need needs have has want wants must should would do does be being been use using used always never only
+please more longer now again every each no not don answer answers reply replies respond speak write writing keep
+make sure die der das den dem ein eine über von mit auf in zu bei regel immer nie niemals bitte nicht mehr und
+le la les un une des du de d l à en sur règle toujours jamais ne pas plus et tout
+el los las una unos que con regla siempre nunca no más y lo
+"""
+_GENERIC = frozenset(_GENERIC_TEXT.split())
+_STEM, _LEAST_LETTERS = 4, 3
+_MOST_CHARS = 240
+_NAMED, _NAMED_BY_LEAVE = 0.5, 1.0
+"""The part of a rule that must be named to drop it, by taking it back and by allowing something."""
+_SAFETY = ("safety", "security", "danger", "warning")
+"""The labels of rules that are never dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revocation:
+    """What a statement takes back."""
+
+    matter: frozenset[str]
+    """Its words."""
+    least_named: float
+    """The part of a rule's matter from which the rule is dropped."""
+
+
+def may_revoke(words: Collection[str]) -> bool:
+    """Return whether a sentence has a word by which rules are taken back; most have none."""
+    return not _TRIGGERS.isdisjoint(words)
+
+
+def revocation_of(sentence: str, words: Collection[str]) -> Revocation | None:
+    """Return what a sentence takes back; None where it takes back nothing.
+
+    :param words: the sentence's words, in small letters
+    """
+    if not may_revoke(words) or len(sentence) > _MOST_CHARS:
+        return None
+    plain = sentence.lower()
+    for pattern, least_named in ((_TAKES_BACK, _NAMED), (_ALLOWS, _NAMED_BY_LEAVE)):
+        if match := pattern.search(plain):
+            text = next(group for group in match.groups() if group is not None)
+            matter = _matter(words_of(_CLAUSE_END.split(text, maxsplit=1)[0]))
+            return Revocation(matter, least_named) if matter else None
+    return None
+
+
+def related_rules(rules: Sequence[str], revocation: Revocation) -> Iterator[tuple[int, bool]]:
+    """Yield the places of the rules that a revocation is about, and whether it takes them back whole."""
+    for place, rule in enumerate(rules):
+        own = _matter(words_of(rule))
+        if all(any(_is_alike(word, other) for other in own) for word in revocation.matter):
+            shared = sum(any(_is_alike(word, other) for word in revocation.matter) for other in own)
+            is_whole = shared >= revocation.least_named * len(own)
+            yield place, is_whole and not rule.lower().startswith(_SAFETY)
+
+
+def _matter(words: Sequence[str]) -> frozenset[str]:
+    return frozenset(word for word in words if word not in _GENERIC and (len(word) >= _LEAST_LETTERS or word.isdigit()))
+
+
+def _is_alike(word: str, other: str) -> bool:
+    """Return whether two words are forms of one: "pushing" and "push", "tests" and "testing"."""
+    letters = min(len(word), len(other), _STEM + 1)
+    return word == other or (letters >= _STEM and word[:letters] == other[:letters])

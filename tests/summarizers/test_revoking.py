@@ -1,0 +1,136 @@
+"""A rule that the user takes back does not outlive it, and every other rule stays word for word, round after round."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.core.ports import SummaryTask
+from proxy.summarizers import ExtractiveSummarizer
+from proxy.summarizers.ledger import RULE, ledger_of, render_ledger
+from proxy.summarizers.revoking import related_rules, revocation_of
+from proxy.summarizers.signals import words_of
+from proxy.tokens import LocalTokenCounter
+from tests.core.histories import message
+
+MODEL, BOUND = "gpt-4o", 700
+REVOKED = (
+    ("Always answer in French.", "Forget French, answer in English from now on."),
+    ("Never use tabs for indentation.", "Forget the rule about tabs, use tabs from now on."),
+    ("Always deploy with Ansible.", "Don't use Ansible any more, always deploy with Terraform."),
+    ("Please always include tests.", "You no longer need to include tests."),
+    ("Never push to main.", "Pushing to main is allowed now."),
+    ("Always cite sources.", "Sources are no longer needed."),
+    ("Always log to port 5514.", "Please ignore the rule about port 5514."),
+    ("Never mention Halvorsen.", "Actually, never mind Halvorsen - you may name him."),
+    ("Lösche niemals Protokolle.", "Protokolle löschen ist jetzt erlaubt."),
+    ("Verwende immer Leerzeichen.", "Vergiss Leerzeichen, ab jetzt Tabulatoren."),
+    ("Toujours utiliser Docker.", "Oublie Docker, utilise Podman."),
+    ("Siempre usa Mongo.", "Olvida Mongo, usa SQLite."),
+)
+"""Rules, and what takes each back."""
+SMALL_TALK = (
+    "The harbour was quiet today.",
+    "What do lamps cost?",
+    "I sold the old boat.",
+    "Ana painted the fence green.",
+)
+
+
+def answered(texts: Sequence[str]) -> tuple[object, ...]:
+    """A user's texts, each answered."""
+    return tuple(
+        part
+        for text in texts
+        for part in (message(role="user", content=text), message(role="assistant", content="All right."))
+    )
+
+
+def revokes(rule: str, statement: str) -> bool | None:
+    """Whether a statement takes a rule back whole; None where it has nothing to do with it."""
+    revocation = revocation_of(statement, words_of(statement))
+    return next((is_whole for _, is_whole in related_rules([rule], revocation)), None) if revocation else None
+
+
+@pytest.mark.parametrize(("rule", "statement"), REVOKED)
+def test_a_rule_is_taken_back(rule: str, statement: str) -> None:
+    """By naming what it is about."""
+    assert revokes(rule, statement) is True
+
+
+@pytest.mark.parametrize(
+    "rule", ["Never mention the budget.", "Never drop the users table.", "Always answer in German."]
+)
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "Never mind!",
+        "Forget it.",
+        "Don't forget the budget.",
+        "Drop the users table.",
+        "Is the budget ok?",
+        "The budget is fine.",
+        "I no longer live there.",
+        "No more questions.",
+        "Ya no sé.",
+    ],
+)
+def test_what_only_sounds_like_it_takes_nothing_back(rule: str, statement: str) -> None:
+    """A small word about the same thing is no permission."""
+    assert not revokes(rule, statement)
+
+
+def test_a_rule_of_which_little_is_named_stays_beside_the_statement() -> None:
+    """It may be another matter; both are kept, in their order."""
+    rule, statement = "Never buy milk with lactose from the corner shop.", "Forget the milk."
+    assert revokes(rule, statement) is False
+    ledger = ledger_of(answered([rule, statement]), "")  # type: ignore[arg-type]
+    assert list(ledger.entries[RULE]) == [rule, statement]
+
+
+def test_a_safety_rule_is_never_dropped() -> None:
+    """A model that made the user say so would have its way otherwise."""
+    assert revokes("SAFETY: never open the valve.", "Forget the valve.") is False
+
+
+@st.composite
+def rounds(draw: st.DrawFn) -> tuple[list[list[str]], list[str], list[str]]:
+    """Texts of some rounds; the rules that stay, and those that are taken back later, in the same round or another."""
+    pairs = draw(st.lists(st.sampled_from(REVOKED), min_size=1, max_size=6, unique=True))
+    count = draw(st.integers(2, 4))
+    texts: list[list[str]] = [[draw(st.sampled_from(SMALL_TALK))] for _ in range(count)]
+    standing, gone = [], []
+    for rule, statement in pairs:
+        begin = draw(st.integers(0, count - 1))
+        texts[begin].append(rule)
+        end = draw(st.none() | st.integers(begin, count - 1))
+        if end is None:
+            standing.append(rule)
+        else:
+            texts[end].append(statement)
+            gone.append(rule)
+    for part in texts:
+        part.append(draw(st.sampled_from(SMALL_TALK)))
+    return texts, standing, gone
+
+
+@given(rounds())
+@settings(max_examples=60)
+def test_only_what_is_in_force_survives_a_cascade(drawn: tuple[list[list[str]], list[str], list[str]]) -> None:
+    """In sentences of the conversation, and in the ledger that stands before a model's prose."""
+    texts, standing, gone = drawn
+    summarizer = ExtractiveSummarizer(LocalTokenCounter())
+    extract: str | None = None
+    ledger = ""
+    for part in texts:
+        messages = answered(part)
+        extract = asyncio.run(summarizer.summarize(SummaryTask(messages, extract, BOUND, MODEL)))  # type: ignore[arg-type]
+        ledger = render_ledger(ledger_of(messages, ledger).lines())  # type: ignore[arg-type]
+    for summary in (extract, ledger):
+        assert summary
+        assert [rule for rule in gone if rule in summary] == []
+        assert [rule for rule in standing if rule.removeprefix("Please ") not in summary] == []
