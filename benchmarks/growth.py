@@ -27,7 +27,7 @@ from proxy.summarizers.extractive import ExtractiveSummarizer
 from proxy.summarizers.ledger import ledger_of, render_ledger
 from proxy.summarizers.request import request_of
 from proxy.summarizers.salience import candidates_of
-from proxy.summarizers.signals import sentences, tails
+from proxy.summarizers.sentences import sentences, tails
 from proxy.summarizers.superseding import answer_language
 from proxy.summarizers.transcript import read_back, utterances
 from proxy.tokens import LocalTokenCounter

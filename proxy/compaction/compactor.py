@@ -125,6 +125,8 @@ class Compactor:
             cause = str(error) if isinstance(error, TidemarkError) else type(error).__name__
             self._report_failure(run, cause)
             raise
+        finally:
+            run.order.reading.clear()
         if isinstance(result, NotSummarized):
             self._report_failure(run, result.reason)
         return result
@@ -150,12 +152,14 @@ class Compactor:
         :param summarizer: the one that a person chose
         :param recipe: the recipe that requests look for
         """
-        text = await self._writer.write(order, summarizer)
-        if isinstance(text, NotSummarized):
-            return text
-        draft = _Draft(text, summarizer.recipe.strategy)
-        written_with = "" if summarizer.recipe == recipe else summarizer.recipe.key
-        return replace(await self._record(order, draft, recipe), written_with=written_with)
+        try:
+            text = await self._writer.write(order, summarizer)
+            if isinstance(text, NotSummarized):
+                return text
+            record = await self._record(order, _Draft(text, summarizer.recipe.strategy), recipe)
+        finally:
+            order.reading.clear()
+        return replace(record, written_with="" if summarizer.recipe == recipe else summarizer.recipe.key)
 
     async def adopt(self, order: CompactionOrder, summary: PrefixSummary) -> Summarized:
         """Put a prepared summary into use. No client waits, since it is written already.

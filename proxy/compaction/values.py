@@ -7,7 +7,7 @@ beside this one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from proxy.core.conversation.messages import Message
@@ -17,6 +17,7 @@ from proxy.core.conversation.summary import Cause, PrefixSummary
 from proxy.core.planning.budget import ModelProfile
 from proxy.core.planning.situation import Compact
 from proxy.core.ports import Caller, Route
+from proxy.core.reading import Reading
 
 
 class Trigger(Enum):
@@ -58,6 +59,8 @@ class CompactionOrder:
     """The summary that stands for the prefix now."""
     by_hand: bool = False
     """Whether a person asked for it, so that no request waits."""
+    reading: Reading = field(default_factory=Reading, compare=False, repr=False)
+    """What was read of the messages; empty before the compaction and after it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,7 @@ class SummaryWriter:
 
     async def receipt(self, order: CompactionOrder, text: str) -> Receipt:
         """Return what a text has of the summary and the messages that it takes the place of."""
-        return await self._comparison.receipt(order.plan.messages, order.plan.previous, text)
+        return await self._comparison.receipt(order.plan.messages, order.plan.previous, text, order.reading)
 
     def _overdue(
         self, order: CompactionOrder, summarizer: Summarizer, error: SummaryOverdue, duration: float
@@ -158,6 +158,7 @@ class SummaryWriter:
             route=order.route,
             caller=order.caller,
             timeout_seconds=seconds,
+            reading=order.reading,
             shorten_sentences=order.profile.policy.shorten_sentences,
             live=cached_prefix(order.request, plan, order.profile) if order.request else None,
         )
@@ -174,7 +175,8 @@ class SummaryWriter:
         bound = TextBound(task.max_tokens, partial(self._tokens, order=order))
         try:
             floor = await write_summary(self.fallback, task, order.plan.covered, self._counter)
-            return await self._comparison.completed(task.messages, task.previous or "", text, floor, bound)
+            previous, reading = task.previous or "", task.reading
+            return await self._comparison.completed(task.messages, previous, text, floor, bound, reading=reading)
         except (SummaryOverdue, SummaryRejected):
             return text
 

@@ -13,7 +13,8 @@ from itertools import chain
 from math import ceil
 
 from proxy.core.receipt import Survival
-from proxy.summarizers.signals import is_labelled, words_of
+from proxy.summarizers.labels import is_labelled
+from proxy.summarizers.sentences import words_of
 from proxy.summarizers.transcript import read_back
 
 _MOST_WORDS = 0.6

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
 
 from proxy.core.conversation.summary import SummaryRecipe
 from proxy.core.ports import Clock, SummaryTask, TokenCounter
+from proxy.core.reading import Reading
 from proxy.summarizers.deadline import READING_SECONDS, UNBOUNDED, Deadline, in_thread
 from proxy.summarizers.fitting import cut_to_bound, estimated_tokens, is_large
 from proxy.summarizers.salience import FIXED_TOKENS, Candidate, candidates_of
+from proxy.summarizers.sentences import words_of
 from proxy.summarizers.shortening import shorten
-from proxy.summarizers.signals import is_decision, is_fact, words_of
+from proxy.summarizers.signals import is_decision, is_fact
 from proxy.summarizers.transcript import join_lines
 
 _EARLIER_SHARE = 0.6
@@ -73,7 +76,8 @@ class ExtractiveSummarizer:
         return self._summarize(task)
 
     def _summarize(self, task: SummaryTask, deadline: Deadline = UNBOUNDED) -> str:
-        candidates = candidates_of(task.messages, task.previous, task.max_tokens, deadline=deadline)
+        task = task if task.reading else replace(task, reading=Reading())
+        candidates = _candidates(task, deadline)
         if not candidates:
             return cut_to_bound(_NOTHING, task, self._counter)
         ranked = _ranked(candidates)
@@ -82,7 +86,7 @@ class ExtractiveSummarizer:
         text = self._filled(ranked, task, deadline)
         if text and self._counter.count_text(text, task.model) < _GOOD_FILL * task.max_tokens:
             # All informative sentences are in and tokens are free: add the bulk of what tools returned.
-            everything = candidates_of(task.messages, task.previous, task.max_tokens, with_bulk=True, deadline=deadline)
+            everything = _candidates(task, deadline, with_bulk=True)
             if len(everything) > len(candidates):
                 text = max(text, self._filled(_ranked(everything), task, deadline), key=len)
         # Where no sentence fits a bound of a few words, the beginning of the most important one does.
@@ -136,6 +140,17 @@ class ExtractiveSummarizer:
                 text, free = longer, task.max_tokens - tokens
                 chosen = [*chosen, candidate]
         return text
+
+
+def _candidates(task: SummaryTask, deadline: Deadline, *, with_bulk: bool = False) -> list[Candidate]:
+    return candidates_of(
+        task.messages,
+        task.previous,
+        task.max_tokens,
+        with_bulk=with_bulk,
+        reading=task.reading,
+        deadline=deadline,
+    )
 
 
 def _needed_tokens(candidates: Sequence[Candidate]) -> float:

@@ -69,8 +69,14 @@ class HybridSummarizer:
         return cut_to_bound(frame + narrative.strip(), task, self._counter)
 
     def _ledger(self, task: SummaryTask, previous: str, max_tokens: int, deadline: Deadline = UNBOUNDED) -> str:
-        chars = {"request_chars": max_tokens * 3 // 2, "open_chars": max_tokens * 2}
-        ledger = ledger_of(task.messages, previous, **chars, deadline=deadline)
+        ledger = ledger_of(
+            task.messages,
+            previous,
+            request_chars=max_tokens * 3 // 2,
+            open_chars=max_tokens * 2,
+            reading=task.reading,
+            deadline=deadline,
+        )
         lines = list(ledger.lines())
         texts = [(kind, entry_text(kind, entry)) for kind, entry in lines]
         text = render_ledger(lines[index] for index in fitting_lines(texts, SHARES, task, self._counter, max_tokens))

@@ -11,21 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from proxy.core.conversation.messages import Message, ToolCall
+from proxy.core.reading import Reading
 from proxy.summarizers.deadline import UNBOUNDED, Deadline
 from proxy.summarizers.details import COMMANDS, FILES, IDENTIFIERS, LINKS, NUMBERS, DetailFinder
+from proxy.summarizers.labels import is_labelled
 from proxy.summarizers.passages import Passage, passages
 from proxy.summarizers.request import REQUEST, Request, request_of
 from proxy.summarizers.revoking import Revocation, related_rules, revocation_of
-from proxy.summarizers.signals import (
-    is_decision,
-    is_document,
-    is_error,
-    is_fact,
-    is_labelled,
-    rule_kind,
-    without_lead,
-    words_of,
-)
+from proxy.summarizers.rules import is_document
+from proxy.summarizers.sentences import words_of
 from proxy.summarizers.superseding import answer_language
 from proxy.summarizers.transcript import EARLIER, arguments_of, read_back, shortened, utterances
 
@@ -102,15 +96,19 @@ def ledger_of(
     *,
     request_chars: int = 600,
     open_chars: int | None = None,
+    reading: Reading | None = None,
     deadline: Deadline = UNBOUNDED,
 ) -> Ledger:
     """Return the ledger of an earlier summary, of any strategy, continued with new messages.
 
+    :param reading: what was read before of the same texts
     :param request_chars: the most characters of the last request; a longer one keeps its beginning and its end
     :param open_chars: the same while the request has no answer
     :raises SummaryOverdue: the deadline has passed
     """
-    earlier, new = passages(read_back(previous), deadline), passages(utterances(messages), deadline)
+    reading = reading or Reading()
+    earlier = passages(read_back(previous), reading, deadline)
+    new = passages(utterances(messages), reading, deadline)
     return ledger_of_passages(
         messages, earlier, new, request_chars=request_chars, open_chars=open_chars, deadline=deadline
     )
@@ -180,22 +178,21 @@ def _add_line(ledger: Ledger, finder: DetailFinder, line: Passage, deadline: Dea
 def _note(ledger: Ledger, finder: DetailFinder, passage: Passage, deadline: Deadline) -> None:
     by_user = passage.speaker.startswith("User")
     by_tool = passage.speaker.startswith("Tool")
-    parts = deadline.over(passage.sentences)
-    phrases = [(sentence, plain := without_lead(sentence), words_of(plain)) for sentence in parts]
-    kinds = [rule_kind(plain, words) if by_user else None for _, plain, words in phrases]
-    is_pasted = is_document(len(passage.text), kinds.count("demand"))
-    for (sentence, plain, words), kind in deadline.over(zip(phrases, kinds, strict=True)):
-        revocation = revocation_of(plain, words) if by_user else None
+    is_pasted = is_document(len(passage.text), sum(phrase.rule == "demand" for phrase in passage.phrases))
+    for phrase in deadline.over(passage.phrases):
+        plain, kind = phrase.plain, phrase.rule
+        revocation = revocation_of(plain, phrase.words) if by_user else None
         takes_back = revocation is not None and ledger.take_back(revocation)
-        if takes_back or kind == "directive" or (kind == "demand" and not is_pasted):
+        if takes_back or (kind is not None and (kind == "directive" or not is_pasted)):
             ledger.add(RULE, plain)
-        elif (by_tool or _NAMED_ERROR.match(plain)) and is_error(plain, words):
+        elif phrase.is_error and (by_tool or _NAMED_ERROR.match(plain)):
             ledger.add(ERROR, shortened(plain, _ERROR_CHARS))
-        elif by_user and (is_fact(plain, words) or is_labelled(plain)):
+        elif by_user and (phrase.is_fact or is_labelled(plain)):
             ledger.add(FACT, plain)
-        elif not by_tool and not plain.endswith("?") and is_decision(plain, words):
+        elif phrase.is_decision and not by_tool and not plain.endswith("?"):
             ledger.add(DECISION, plain)
-        ledger.add_all(finder.details(sentence, words, with_numbers=not by_tool))
+        if details := finder.details(phrase.sentence, phrase.words, with_numbers=not by_tool):
+            ledger.add_all(details)
 
 
 def _note_call(ledger: Ledger, call: ToolCall) -> None:

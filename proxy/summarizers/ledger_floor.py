@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from proxy.core.conversation.messages import Message
 from proxy.core.ports import TextBound
+from proxy.core.reading import Reading
 from proxy.summarizers.compared_text import ComparedText
 from proxy.summarizers.deadline import UNBOUNDED, Deadline
 from proxy.summarizers.details import IDENTIFIERS, NUMBERS
@@ -38,13 +39,16 @@ def completed_summary(  # noqa: PLR0917 - a text, what it stands for, and what i
     floor: str,
     bound: TextBound,
     deadline: Deadline = UNBOUNDED,
+    *,
+    reading: Reading | None = None,
 ) -> str:
     """Return a summary that keeps all of the ledger that ``floor`` keeps.
 
     :param floor: what ``extractive`` wrote for the same messages and bound; it is the result where nothing else fits
+    :param reading: what was read before of the same texts
     :raises SummaryOverdue: the deadline has passed
     """
-    ledger = ledger_of(messages, previous, deadline=deadline)
+    ledger = ledger_of(messages, previous, reading=reading, deadline=deadline)
     wanted = [entry for entry in _entries_in(ledger, floor, deadline) if entry[0] in _CARRIED]
     before, mark, prose = f"\n{text}\n".partition(f"\n{NARRATIVE}\n")
     before, prose = (before.strip(), prose.strip()) if mark else ("", text)

@@ -13,7 +13,7 @@ from proxy.summarizers.deadline import UNBOUNDED, Deadline
 from proxy.summarizers.details import COMMANDS, FILES, IDENTIFIERS, LINKS, NUMBERS
 from proxy.summarizers.ledger import DECISION, ERROR, FACT, RULE, Ledger
 from proxy.summarizers.request import REQUEST
-from proxy.summarizers.signals import words_of
+from proxy.summarizers.sentences import words_of
 
 _SENTENCE_KINDS: Mapping[str, DetailKind] = {
     RULE: "rules",

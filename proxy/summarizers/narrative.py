@@ -20,7 +20,8 @@ from proxy.core.grounding.values import Value, ValueSource, number_forms, values
 from proxy.core.narrative import CheckedNarrative, Repair, RepairKind
 from proxy.core.recall.terms import terms_of
 from proxy.summarizers.deadline import UNBOUNDED, Deadline
-from proxy.summarizers.signals import is_rule, sentences, words_of
+from proxy.summarizers.rules import is_rule
+from proxy.summarizers.sentences import sentences, words_of
 from proxy.summarizers.transcript import NARRATIVE, read_back, utterances
 
 _MARKUP = re.compile(r"^\s*(?:[-*•]\s+|\d+[.)]\s+)?(?:\*\*[^*\n]{1,60}:?\*\*:?\s+)?")

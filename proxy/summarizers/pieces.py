@@ -9,25 +9,18 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from proxy.core.reading import Phrase, Reading
 from proxy.summarizers.deadline import Deadline
+from proxy.summarizers.labels import is_labelled
+from proxy.summarizers.passages import read_phrases, whole_phrase
 from proxy.summarizers.request import REQUEST
-from proxy.summarizers.signals import (
-    is_document,
-    is_error,
-    is_labelled,
-    rule_kind,
-    sentences,
-    tails,
-    without_lead,
-    words_of,
-)
+from proxy.summarizers.rules import is_document
+from proxy.summarizers.sentences import tails
 from proxy.summarizers.transcript import CALLED, EARLIER, Utterance
 
 _LEDGER_TEXT = "Rule Fact Error Decision Files Commands Links Identifiers Numbers"
 _LEDGER = frozenset({REQUEST, EARLIER, *_LEDGER_TEXT.split()})
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f")  # also of Chinese and Arabic
-_LONG_CHARS = 20_000
-"""Within a longer text the deadline is checked, too."""
 _ENCODED_CHARS = 60
 """Characters from which a run of letters and digits may be encoded data; a line of PEM has 64."""
 _ENCODED = re.compile(r"(?<![\w+/=-])([\w+/=-]{24})[\w+/=-]{36,}", re.ASCII)
@@ -35,6 +28,7 @@ ENCODED_MARK = "…"
 _ENCODED_LINES = re.compile(rf"([\w+/=-]{{24}}{ENCODED_MARK})(?: [\w+/=-]{{24}}{ENCODED_MARK})+", re.ASCII)
 _RESULT_CHARS = 1500
 """Characters of a tool result that are weighed, beside the lines that report an error."""
+_MARKER_CHARS = 4
 _MARKER = re.compile(r"\d{1,3}[.)]")
 """The number of an item of a list, which a split left alone; it is no statement."""
 
@@ -43,11 +37,11 @@ class Piece(NamedTuple):
     """A sentence at its place."""
 
     speaker: str
-    text: str
+    phrase: Phrase
+    """The sentence as a summary keeps it: its ``plain`` text."""
     line: int
     earlier: bool
     bulk: bool
-    words: tuple[str, ...]
     rule: bool
     """Whether it is a rule of the user."""
     is_reply: bool = False
@@ -55,25 +49,25 @@ class Piece(NamedTuple):
 
 
 def pieces_of(
-    old: Sequence[Utterance], new: Sequence[Utterance], *, with_bulk: bool, deadline: Deadline
-) -> Iterator[Piece]:
-    """Yield the sentences of an earlier summary's lines and of new utterances, in their order."""
+    old: Sequence[Utterance], new: Sequence[Utterance], *, with_bulk: bool, reading: Reading, deadline: Deadline
+) -> list[Piece]:
+    """Return the sentences of an earlier summary's lines and of new utterances, in their order."""
+    pieces: list[Piece] = []
     is_asked = False
     for line, utterance in enumerate(deadline.over((*old, *new))):
-        texts = _texts(utterance, earlier=line < len(old), with_bulk=with_bulk)
+        speaker, earlier = utterance.speaker, line < len(old)
         # Sentences with the same words are the same, whatever their punctuation.
-        checked = deadline.over(texts) if len(utterance.text) > _LONG_CHARS else texts
-        parts = [(text, bulk, words_of(text)) for text, bulk in checked]
-        by_user = utterance.speaker.startswith("User")
-        kinds = [rule_kind(text, words) if by_user else None for text, _, words in parts]
-        is_pasted = is_document(len(utterance.text), kinds.count("demand"))
-        is_carried = utterance.speaker in ("Rule", REQUEST)
-        for (text, bulk, words), kind in zip(parts, kinds, strict=True):
-            if _MARKER.fullmatch(text):
+        parts = _parts(utterance, reading, deadline, earlier=earlier, with_bulk=with_bulk)
+        is_carried = speaker in ("Rule", REQUEST)
+        is_pasted = is_document(len(utterance.text), sum(phrase.rule == "demand" for phrase, _ in parts))
+        for phrase, bulk in parts:
+            if len(phrase.plain) <= _MARKER_CHARS and _MARKER.fullmatch(phrase.plain):
                 continue
-            rule = is_carried or kind == "directive" or (kind == "demand" and not is_pasted)
-            yield Piece(utterance.speaker, text, line, line < len(old), bulk, words, rule, is_asked)
+            kind = phrase.rule
+            rule = is_carried or (kind is not None and (kind == "directive" or not is_pasted))
+            pieces.append(Piece(speaker, phrase, line, earlier, bulk, rule, is_asked))
         is_asked = utterance.text.endswith(_QUESTION_MARKS)
+    return pieces
 
 
 def without_encoded_ends(text: str) -> str:
@@ -87,26 +81,42 @@ def _is_mixed(run: str) -> bool:
     return len(run) >= 2 * _ENCODED_CHARS or (run.lower() != run != run.upper() and any(map(str.isdigit, run)))
 
 
-def _texts(utterance: Utterance, *, earlier: bool, with_bulk: bool) -> Iterator[tuple[str, bool]]:
-    """Yield the parts of an utterance that a summary keeps or drops as a whole, and whether each is bulk."""
+def _parts(
+    utterance: Utterance, reading: Reading, deadline: Deadline, *, earlier: bool, with_bulk: bool
+) -> list[tuple[Phrase, bool]]:
+    """Return the parts of an utterance that a summary keeps or drops as a whole, and whether each is bulk."""
+    by_user = utterance.speaker.startswith("User")
     if utterance.text.startswith(CALLED) or (earlier and utterance.speaker in _LEDGER):
-        yield utterance.text, False
-        return
-    parts = list(sentences(utterance.text))
-    if parts and is_labelled(parts[0]) and len(utterance.text) < 2 * len(parts[0]) + 120:
-        yield " ".join(parts), False
-        return
-    is_result = utterance.speaker.startswith("Tool") and not earlier
-    weighed = 0
-    for part in parts:
-        weighed += len(part)
-        if is_result and weighed > _RESULT_CHARS and not is_error(part, words_of(part)):
-            if with_bulk:
-                yield part, True
-            continue
-        plain = without_lead(part)
-        if plain:
-            yield plain if len(plain) < _ENCODED_CHARS else without_encoded_ends(plain), False
+        return [(whole_phrase(utterance.text, by_user=by_user), False)]
+    phrases = read_phrases(utterance, reading, deadline)
+    if phrases and is_labelled(first := phrases[0].sentence) and len(utterance.text) < 2 * len(first) + 120:
+        return [(whole_phrase(" ".join(phrase.sentence for phrase in phrases), by_user=by_user), False)]
+    if utterance.speaker.startswith("Tool") and not earlier:
+        parts = list(_parts_of_result(phrases, with_bulk=with_bulk))
+    else:
+        parts = [(_clipped(phrase, by_user=by_user), False) for phrase in phrases]
     if with_bulk:
-        for part in tails(utterance.text):
-            yield part, True
+        parts += [(whole_phrase(part, by_user=by_user), True) for part in tails(utterance.text)]
+    return parts
+
+
+def _parts_of_result(phrases: Sequence[Phrase], *, with_bulk: bool) -> Iterator[tuple[Phrase, bool]]:
+    """Yield the beginning of a tool's result and the lines that report an error; the rest is bulk."""
+    weighed = 0
+    for phrase in phrases:
+        weighed += len(phrase.sentence)
+        if weighed > _RESULT_CHARS:
+            whole = phrase if phrase.plain == phrase.sentence else whole_phrase(phrase.sentence, by_user=False)
+            if not whole.is_error:
+                if with_bulk:
+                    yield whole, True
+                continue
+        yield _clipped(phrase, by_user=False), False
+
+
+def _clipped(phrase: Phrase, *, by_user: bool) -> Phrase:
+    """Return a phrase in which encoded data has its beginning only."""
+    if len(phrase.plain) < _ENCODED_CHARS:
+        return phrase
+    text = without_encoded_ends(phrase.plain)
+    return phrase if text == phrase.plain else whole_phrase(text, by_user=by_user)

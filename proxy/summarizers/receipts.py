@@ -14,6 +14,7 @@ from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.errors import SummaryOverdue
 from proxy.core.narrative import CheckedNarrative
 from proxy.core.ports import TextBound
+from proxy.core.reading import Reading
 from proxy.core.receipt import Detail, Receipt, receipt_of
 from proxy.summarizers.compared_text import ComparedText
 from proxy.summarizers.deadline import READING_SECONDS, UNBOUNDED, Deadline, in_thread
@@ -22,7 +23,7 @@ from proxy.summarizers.ledger_floor import completed_summary
 from proxy.summarizers.ledger_survival import ledger_details
 from proxy.summarizers.narrative import check_summary
 from proxy.summarizers.passages import Passage, passages
-from proxy.summarizers.signals import words_of
+from proxy.summarizers.sentences import words_of
 from proxy.summarizers.transcript import read_back, utterances
 
 _NAME_WORD = "[A-Z][a-zà-öø-ÿ]{2,20}"
@@ -51,26 +52,34 @@ class ReceiptWriter:
     def __init__(self, reading_seconds: float = READING_SECONDS) -> None:
         self._reading_seconds = reading_seconds
 
-    async def receipt(self, messages: Sequence[Message], previous: PrefixSummary | None, text: str) -> Receipt:
+    async def receipt(
+        self,
+        messages: Sequence[Message],
+        previous: PrefixSummary | None,
+        text: str,
+        reading: Reading | None = None,
+    ) -> Receipt:
         """Return the receipt of a text that stands for ``previous`` and ``messages``; empty where that takes too long.
 
         A receipt is information only, so its failure must not cost a summary.
         """
         earlier = previous.receipt if previous else ()
         try:
-            return receipt_of(await self.details(messages, previous.text if previous else "", text), earlier)
+            return receipt_of(await self.details(messages, previous.text if previous else "", text, reading), earlier)
         except SummaryOverdue:
             return ()
 
-    async def details(self, messages: Sequence[Message], previous: str, text: str) -> Sequence[Detail]:
+    async def details(
+        self, messages: Sequence[Message], previous: str, text: str, reading: Reading | None = None
+    ) -> Sequence[Detail]:
         """Return what was said, and what became of it; much text is compared in a thread.
 
         :raises SummaryOverdue: the comparison took too long
         """
         if _is_small(messages, previous):
-            return details_of(messages, previous, text)
+            return details_of(messages, previous, text, reading=reading)
         deadline = Deadline(self._reading_seconds)
-        return await in_thread(deadline, details_of, messages, previous, text, deadline)
+        return await in_thread(deadline, details_of, messages, previous, text, reading, deadline)
 
     async def checked(self, messages: Sequence[Message], previous: str, text: str) -> CheckedNarrative:
         """Return a text with its narrative held against what it stands for; much text is read in a thread.
@@ -83,16 +92,25 @@ class ReceiptWriter:
         return await in_thread(deadline, check_summary, text, messages, previous, deadline)
 
     async def completed(
-        self, messages: Sequence[Message], previous: str, text: str, floor: str, bound: TextBound
+        self,
+        messages: Sequence[Message],
+        previous: str,
+        text: str,
+        floor: str,
+        bound: TextBound,
+        *,
+        reading: Reading | None = None,
     ) -> str:
         """Return a text with all of the ledger that ``floor`` keeps; much text is compared in a thread.
 
         :raises SummaryOverdue: the comparison took too long
         """
         if _is_small(messages, previous):
-            return completed_summary(messages, previous, text, floor, bound)
+            return completed_summary(messages, previous, text, floor, bound, reading=reading)
         deadline = Deadline(self._reading_seconds)
-        return await in_thread(deadline, completed_summary, messages, previous, text, floor, bound, deadline)
+        return await in_thread(
+            deadline, completed_summary, messages, previous, text, floor, bound, deadline, reading=reading
+        )
 
 
 def _is_small(messages: Sequence[Message], previous: str) -> bool:
@@ -100,13 +118,20 @@ def _is_small(messages: Sequence[Message], previous: str) -> bool:
 
 
 def details_of(
-    messages: Sequence[Message], previous: str, text: str, deadline: Deadline = UNBOUNDED
+    messages: Sequence[Message],
+    previous: str,
+    text: str,
+    reading: Reading | None = None,
+    deadline: Deadline = UNBOUNDED,
 ) -> Sequence[Detail]:
     """Return the details of an earlier summary and of new messages, each with its survival in ``text``.
 
+    :param reading: what the strategy has read of the same texts
     :raises SummaryOverdue: the deadline has passed
     """
-    earlier, new = passages(read_back(previous), deadline), passages(utterances(messages), deadline)
+    reading = reading or Reading()
+    earlier = passages(read_back(previous), reading, deadline)
+    new = passages(utterances(messages), reading, deadline)
     ledger = ledger_of_passages(messages, earlier, new, deadline=deadline)
     summary = ComparedText(text)
     details = [detail for _, detail in ledger_details(ledger, summary, deadline)]
@@ -119,7 +144,8 @@ def _names(spoken: Iterable[Passage], deadline: Deadline) -> Iterator[str]:
     """Yield names of persons, places and things, each once: capitalized words inside sentences."""
     names: set[str] = set()
     for passage in spoken:
-        for sentence in deadline.over(passage.sentences):
+        for phrase in deadline.over(passage.phrases):
+            sentence = phrase.sentence
             if sentence[1:].islower():
                 continue  # no capital but the first
             for match in _NAME.finditer(sentence):

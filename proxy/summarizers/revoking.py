@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from proxy.summarizers.signals import words_of
+from proxy.summarizers.sentences import words_of
 
 _TRIGGERS_TEXT = """
 forget mind nevermind disregard ignore drop scrap cancel lift remove longer anymore more allowed permitted fine okay ok

@@ -13,20 +13,14 @@ from itertools import chain
 from typing import NamedTuple
 
 from proxy.core.conversation.messages import Message
+from proxy.core.reading import Phrase, Reading
 from proxy.summarizers.deadline import UNBOUNDED, Deadline
 from proxy.summarizers.fitting import ASCII_CHARS, estimated_tokens
+from proxy.summarizers.labels import label_of
 from proxy.summarizers.pieces import ENCODED_MARK, Piece, pieces_of
 from proxy.summarizers.request import REQUEST, Request, request_of
 from proxy.summarizers.revoking import Revocation, related_rules, revocation_of
-from proxy.summarizers.signals import (
-    is_decision,
-    is_error,
-    is_fact,
-    label_of,
-    sentences,
-    signs_of,
-    words_of,
-)
+from proxy.summarizers.sentences import sentences, words_of
 from proxy.summarizers.superseding import Statements, answer_language, plain_words, without_value
 from proxy.summarizers.transcript import Utterance, read_back, utterances
 
@@ -52,6 +46,7 @@ _CODE_STARTS = (
     ">>>",
     "#include",
 )
+_CODE_FIRST = frozenset(start[0] for start in _CODE_STARTS)
 _CODE_ENDS = ("{", ";", "(", "},", "],")
 _NAME = re.compile(r"[ (\"'«„“¿¡][A-ZÀ-ÖØ-ÞČĆŁŚŠŽŻŹΑ-ΩА-Я]\w")
 _NUMBER = re.compile(r"\d\d*(?:[.,:/-]\d+)*")
@@ -135,11 +130,13 @@ def candidates_of(
     max_tokens: int,
     *,
     with_bulk: bool = False,
+    reading: Reading | None = None,
     deadline: Deadline = UNBOUNDED,
 ) -> list[Candidate]:
     """Return the sentences that a summary may keep, weighed, without repetitions.
 
     :param with_bulk: also return the bulk of long results and words, for a bound that the rest does not fill
+    :param reading: what was read before of the same texts
     :raises SummaryOverdue: the deadline has passed
     """
     old = list(read_back(previous or ""))
@@ -155,17 +152,18 @@ def candidates_of(
             request = None
         elif request.within(*max_chars) == request.text:
             new[last_user] = Utterance(new[last_user].speaker, "")
-    pieces = list(pieces_of(old, new, with_bulk=with_bulk, deadline=deadline))
+    pieces = pieces_of(old, new, with_bulk=with_bulk, reading=reading or Reading(), deadline=deadline)
     weights = _word_weights(pieces)
     candidates: list[Candidate] = []
     phrases = {words_of(text) for text in sentences(request.within(*max_chars))} if request else set()
     recency = _RECENCY_IN_CASCADE if old else _RECENCY
     revocations: dict[int, Revocation] = {}
     for place, piece in enumerate(deadline.over(pieces)):
-        if piece.words and (piece.words not in phrases or (piece.bulk and len(piece.text) >= _BULK_CHARS)):
-            phrases.add(piece.words)
+        words = piece.phrase.words
+        if words and (words not in phrases or (piece.bulk and len(piece.phrase.plain) >= _BULK_CHARS)):
+            phrases.add(words)
             candidates.append(_weigh(piece, place, weights, recency * place / len(pieces)))
-            if piece.speaker.startswith("User") and (revocation := revocation_of(piece.text, piece.words)):
+            if piece.speaker.startswith("User") and (revocation := revocation_of(piece.phrase.plain, words)):
                 revocations[len(candidates) - 1] = revocation
     candidates = _in_force(_without_revoked(_newest_first(candidates, weights), revocations))
     informative = [candidate for candidate in candidates if candidate.density or candidate.tier != 1]
@@ -237,7 +235,7 @@ def _bounded_request(line: Utterance, max_chars: tuple[int, int]) -> Utterance:
 
 def _word_weights(pieces: Sequence[Piece]) -> dict[str, float]:
     """Return the worth of the next mention of each word; common words are missing."""
-    counts = Counter(chain.from_iterable(piece.words for piece in pieces))
+    counts = Counter(chain.from_iterable([piece.phrase.words for piece in pieces]))
     return {
         word: 1.0 if count <= _RARE else 0.6 if count <= _UNCOMMON else 0.25
         for word, count in counts.items()
@@ -251,55 +249,62 @@ def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float) 
     :param weights: the worth of each word, which this changes
     :param recency: what it gains by its place in the conversation; 0 for the oldest
     """
-    text, words = piece.text, piece.words
+    phrase, speaker = piece.phrase, piece.speaker
+    text = phrase.plain
     weight = 0.0
-    for word in dict.fromkeys(words):
-        if worth := weights.get(word):
-            weight += worth
-            if worth > _LEAST_WORTH:
-                weights[word] = worth * _REPEATED
+    for word in filter(weights.__contains__, dict.fromkeys(phrase.words)):
+        worth = weights[word]
+        weight += worth
+        if worth > _LEAST_WORTH:
+            weights[word] = worth * _REPEATED
     for number in _NUMBER.findall(text)[:_MOST_NUMBERS]:
         worth = weights.get(number, 1.2 + 0.12 * min(len(number), 10))
         weight += worth
         weights[number] = worth * _REPEATED
-    weight += min(len(_NAME.findall(text)), 4)
-    weight += 1.0 if "`" in text or "/" in text or "_" in text else 0.0  # names and paths have no other wording
-    by_user = piece.speaker.startswith("User")
-    tier = 2 if piece.bulk else -1 if piece.speaker == REQUEST else 0 if piece.rule else 1
-    label = label_of(text) if tier in (0, 1) else ""
-    weight += _wording(text, words, by_user=by_user) + (_LABELLED if label else 0.0)
-    if tier == 1 and not label and not piece.speaker.startswith("Tool"):
+    if not (text.isascii() and text[1:].islower()):  # it has a capital beside the first letter
+        weight += min(len(_NAME.findall(text)), 4)
+    if "`" in text or "/" in text or "_" in text:
+        weight += 1.0  # names and paths have no other wording
+    tier = 2 if piece.bulk else -1 if speaker == REQUEST else 0 if piece.rule else 1
+    label = label_of(text) if ":" in text and tier in (0, 1) else ""
+    weight += _wording(phrase) + (_LABELLED if label else 0.0)
+    if tier == 1 and not label and not speaker.startswith("Tool"):
         weight = _in_talk(piece, weight)
-    weight *= _ROLE_WEIGHT.get(piece.speaker.partition(" ")[0], 1.0)
-    if text[-1] == ENCODED_MARK and " " not in text:
-        weight *= _ENCODED_WEIGHT
-    elif text[-1] == "?":
-        weight *= 0.55
-    elif text.startswith(_CODE_STARTS) or text.endswith(_CODE_ENDS):
-        weight *= 0.5
+    weight *= _ROLE_WEIGHT.get(speaker) or _ROLE_WEIGHT.get(speaker.partition(" ")[0], 1.0)
+    weight *= _form_weight(text)
     # An earlier summary kept the best of its time; among equal sentences the newer one matters more.
     weight *= 1.4 if piece.earlier else 1.0 + recency
     if tier == 0 and _SAFETY.match(text):
         weight *= _SAFETY_WEIGHT
     tokens = estimated_tokens(text)
     density = weight / (tokens - len(label) / ASCII_CHARS + FIXED_TOKENS)
-    return Candidate(piece.speaker, text, piece.line, place, tier, density, tokens, piece.earlier, label)
+    return Candidate(speaker, text, piece.line, place, tier, density, tokens, piece.earlier, label)
 
 
 def _in_talk(piece: Piece, weight: float) -> float:
     """Return the weight of a sentence of a talk: answers and times tell more, words about the listener less."""
+    words = piece.phrase.words
     if piece.is_reply and weight:
         weight += _REPLY
-    if not _TIME_WORDS.isdisjoint(piece.words):
+    if not _TIME_WORDS.isdisjoint(words):
         weight += _TIME
-    return weight if _SECOND_PERSON.isdisjoint(piece.words) else weight * _TO_LISTENER
+    return weight if _SECOND_PERSON.isdisjoint(words) else weight * _TO_LISTENER
 
 
-def _wording(text: str, words: Sequence[str], *, by_user: bool) -> float:
-    signs = signs_of(words)
-    weight = 2.0 if by_user and is_fact(text, signs) else 0.0
-    weight += 1.5 if is_decision(text, signs) else 0.0
-    return weight + (1.5 if is_error(text, signs) else 0.0)
+def _form_weight(text: str) -> float:
+    """Return the factor for encoded data, questions and code."""
+    if text[-1] == ENCODED_MARK and " " not in text:
+        return _ENCODED_WEIGHT
+    if text[-1] == "?":
+        return 0.55
+    is_code = (text[0] in _CODE_FIRST and text.startswith(_CODE_STARTS)) or text.endswith(_CODE_ENDS)
+    return 0.5 if is_code else 1.0
+
+
+def _wording(phrase: Phrase) -> float:
+    weight = 2.0 if phrase.is_fact else 0.0
+    weight += 1.5 if phrase.is_decision else 0.0
+    return weight + (1.5 if phrase.is_error else 0.0)
 
 
 def _request(text: str, pieces: Sequence[Piece]) -> Candidate:

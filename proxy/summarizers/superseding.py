@@ -11,7 +11,7 @@ import re
 from collections import deque
 from collections.abc import Iterable
 
-from proxy.summarizers.signals import WORD, words_of
+from proxy.summarizers.sentences import WORD, words_of
 
 _LANGUAGES_TEXT = """
 arabic bengali bulgarian cantonese catalan chinese croatian czech danish dutch english estonian finnish french german

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from proxy.core.conversation.messages import JsonValue, Message, ToolCall, kind_of, printable
-from proxy.summarizers.signals import label_of
+from proxy.summarizers.labels import label_of
 
 CALLED = "called "
 EARLIER = "Earlier"

@@ -199,3 +199,23 @@ async def test_a_compaction_by_hand_is_reported_as_manual_however_it_is_made() -
         "manual",
         "manual",
     ]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("fails", [False, True])
+async def test_nothing_that_was_read_outlasts_its_compaction(*, fails: bool) -> None:
+    """The strategy and the receipt share it; afterwards it is gone, also where the compaction failed."""
+
+    def reads(task: SummaryTask) -> str:
+        assert task.reading is not None
+        task.reading.keep("text", [], by_user=True)
+        return refuses(task) if fails else "a summary"
+
+    made, ordered = compactor(Slow(reads, seconds=0), Ports(), []), order(policy=CompactionPolicy(strategy="llm"))
+    if fails:
+        with pytest.raises(SummaryRejected):
+            await made.make(made.begin(ordered, Trigger.OFFLINE))
+    else:
+        await made.make(made.begin(ordered, Trigger.REQUEST))
+    assert ordered.reading.phrases("text", by_user=True) is None
+    assert ordered.reading.phrases("text", by_user=False) is None

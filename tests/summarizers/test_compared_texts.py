@@ -13,7 +13,7 @@ from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
 from proxy.core.receipt import receipt_of, render_receipt
 from proxy.summarizers.compared_text import ComparedText
 from proxy.summarizers.receipts import ReceiptWriter, details_of
-from proxy.summarizers.signals import words_of
+from proxy.summarizers.sentences import words_of
 
 Talk = Callable[..., tuple[Message, ...]]
 TALK = (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.summarizers.signals import rule_kind, without_lead, words_of
+from proxy.summarizers.rules import rule_kind
+from proxy.summarizers.sentences import without_lead, words_of
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import pytest
 
 from proxy.core.conversation.messages import Message
 from proxy.summarizers.ledger import ledger_of, render_ledger
-from proxy.summarizers.signals import is_rule, sentences, words_of
+from proxy.summarizers.rules import is_rule
+from proxy.summarizers.sentences import sentences, words_of
 
 Talk = Callable[..., tuple[Message, ...]]
 

@@ -13,7 +13,7 @@ from proxy.core.ports import SummaryTask
 from proxy.summarizers import ExtractiveSummarizer
 from proxy.summarizers.ledger import RULE, ledger_of, render_ledger
 from proxy.summarizers.revoking import related_rules, revocation_of
-from proxy.summarizers.signals import words_of
+from proxy.summarizers.sentences import words_of
 from proxy.tokens import LocalTokenCounter
 from tests.core.histories import message
 

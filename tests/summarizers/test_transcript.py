@@ -15,7 +15,7 @@ from proxy.core.ports import SummaryTask, TokenCounter
 from proxy.summarizers import ExtractiveSummarizer
 from proxy.summarizers.ledger import ledger_of
 from proxy.summarizers.salience import candidates_of
-from proxy.summarizers.signals import sentences
+from proxy.summarizers.sentences import sentences
 from proxy.summarizers.transcript import call_text, join_line, join_lines, one_line, read_back, utterances
 from tests.core.histories import message
 

@@ -12,6 +12,7 @@ from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
 from proxy.core.narrative import CheckedNarrative
 from proxy.core.planning.budget import ModelProfile
 from proxy.core.ports.upstream import Caller, Route
+from proxy.core.reading import Reading
 from proxy.core.receipt import Detail, Receipt
 
 
@@ -33,6 +34,8 @@ class SummaryTask:
     timeout_seconds: float = 60.0
     shorten_sentences: bool = True
     """Whether ``extractive`` may drop empty words where not every sentence fits."""
+    reading: Reading | None = None
+    """What was read of the texts so far, for the next reader of this compaction."""
     live: CachedPrefix | None = None
     """The conversation as it is forwarded, for a summarizer that uses the provider's prompt cache."""
 
@@ -69,8 +72,17 @@ class TextBound:
 class SummaryComparison(Protocol):
     """Compares summaries with what they stand for."""
 
-    async def receipt(self, messages: Sequence[Message], previous: PrefixSummary | None, text: str) -> Receipt:
-        """Return the receipt of a text that stands for ``previous`` and ``messages``; empty where it takes too long."""
+    async def receipt(
+        self,
+        messages: Sequence[Message],
+        previous: PrefixSummary | None,
+        text: str,
+        reading: Reading | None = None,
+    ) -> Receipt:
+        """Return the receipt of a text that stands for ``previous`` and ``messages``; empty where it takes too long.
+
+        :param reading: what the strategy has read of the same messages
+        """
         ...
 
     async def details(self, messages: Sequence[Message], previous: str, text: str) -> Sequence[Detail]:
@@ -81,7 +93,14 @@ class SummaryComparison(Protocol):
         ...
 
     async def completed(
-        self, messages: Sequence[Message], previous: str, text: str, floor: str, bound: TextBound
+        self,
+        messages: Sequence[Message],
+        previous: str,
+        text: str,
+        floor: str,
+        bound: TextBound,
+        *,
+        reading: Reading | None = None,
     ) -> str:
         """Return a text of a model with all of the ledger that ``floor`` keeps, within the bound.
 
