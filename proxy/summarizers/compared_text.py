@@ -50,7 +50,10 @@ class ComparedText:
         """Return whether the text has words one after the other; a line end makes no difference."""
         if len(words) == 1:
             return words[0] in self._places
-        if not words or not all(word in self._places for word in words):
+        for word in words:
+            if word not in self._places:
+                return False
+        if not words:
             return False
         rarest = min(words, key=lambda word: len(self._places[word]))
         offset, count = words.index(rarest), len(words)
@@ -85,12 +88,15 @@ class _Lines:
     def survival_of(self, wanted: Words) -> Survival:
         """Say whether one line has a sentence whole, or most of its words in their order."""
         words = frozenset(wanted)
-        present = sorted(words & self._counts.keys(), key=self._counts.__getitem__)
+        least = ceil(_MOST_WORDS * len(words))
+        present = [word for word in words if word in self._counts]
+        if len(present) < least:
+            return "dropped"
+        present.sort(key=self._counts.__getitem__)
         if len(present) == len(words):
             whole = f" {' '.join(wanted)} "
             if any(whole in self._texts[number] for number in self._of_word[present[0]]):
                 return "kept"
-        least = ceil(_MOST_WORDS * len(words))
         needed = max(_MOST_WORDS * len(wanted), _MIN_SHORTENED_WORDS)
         likely = (number for number in self._near(present, least) if len(words & self._words[number]) >= least)
         return "shortened" if any(self._count_in_order(wanted, number) >= needed for number in likely) else "dropped"

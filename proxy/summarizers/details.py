@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from itertools import filterfalse
 
 FILES, COMMANDS, LINKS, IDENTIFIERS, NUMBERS = "Files", "Commands", "Links", "Identifiers", "Numbers"
 
@@ -77,6 +77,7 @@ class DetailFinder:
 
     def __init__(self) -> None:
         self._of_word: dict[str, tuple[NamedDetail, ...]] = {}
+        self._nameless: set[str] = set()
         self._of_number: dict[str, tuple[NamedDetail, ...]] = {}
 
     def details(self, sentence: str, words: Sequence[str], *, with_numbers: bool) -> list[NamedDetail]:
@@ -91,11 +92,8 @@ class DetailFinder:
         if "http" in sentence:
             details += [(LINKS, match[0]) for match in _LINK.finditer(sentence)]
             rest = _LINK.sub(" ", sentence)
-        for word in rest.split():
-            if not word.isalpha():
-                if word not in self._of_word:
-                    self._of_word[word] = tuple(_named_in(word))
-                details += self._of_word[word]
+        for word in filterfalse(self._nameless.__contains__, rest.split()):
+            details += self._of_word.get(word) or self._details_of_word(word)
         if with_numbers and _DIGIT.search(rest):
             pattern = _NUMBER if _BEFORE_NUMBER.isdisjoint(words) else _NAMED_NUMBER
             for match in pattern.finditer(rest):
@@ -103,6 +101,15 @@ class DetailFinder:
                 if number not in self._of_number:
                     self._of_number[number] = tuple(_with_noun(number))
                 details += self._of_number[number]
+        return details
+
+    def _details_of_word(self, word: str) -> tuple[NamedDetail, ...]:
+        """Return what a new word names, and remember it."""
+        details = () if word.isalpha() else tuple(_named_in(word))
+        if details:
+            self._of_word[word] = details
+        else:
+            self._nameless.add(word)
         return details
 
 
@@ -125,7 +132,11 @@ def _is_encoded(path: str) -> bool:
 def _with_noun(text: str) -> Iterator[NamedDetail]:
     """Yield a number with its noun, where that is informative."""
     number, *words = text.strip(".,").split()
-    nouns = list(takewhile(lambda word: word.lower() not in _NO_NOUN, words))
+    nouns: list[str] = []
+    for word in words:
+        if word.lower() in _NO_NOUN:
+            break
+        nouns.append(word)
     while nouns and nouns[-1].lower() == "of":
         nouns.pop()
     if nouns or len(number) > _INFORMATIVE_CHARS or not number[-1].isdigit():
