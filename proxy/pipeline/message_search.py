@@ -17,6 +17,7 @@ from proxy.core.recall.index import MessageIndex, ranked
 from proxy.core.recall.quotation import FRAME_TOKENS, chosen
 from proxy.core.recall.search_function import NO_QUERY, NO_ROOM, NOT_READY, NOTHING, query_of, search_result
 from proxy.core.report import RecallOutcome
+from proxy.pipeline.originals import originals_of
 from proxy.pipeline.recall_indexes import RecallIndexes
 from proxy.pipeline.values import RequestContext
 
@@ -78,7 +79,7 @@ class OriginalsSearch:
             return SearchAnswer(NO_QUERY, "nothing")
         if max_tokens < LEAST_TOKENS:
             return SearchAnswer(NO_ROOM, "no_room")
-        originals, tokens = _originals(context, summary.covered)
+        originals, tokens = originals_of(context, summary.covered)
         index = await self._index(context, summary, originals)
         if index is None:
             return SearchAnswer(NOT_READY, "not_ready")
@@ -111,11 +112,3 @@ class OriginalsSearch:
             while exchanges and excess > 0:  # the worst go first
                 excess -= exchanges.pop().tokens
         return SearchAnswer(NO_ROOM, "no_room")
-
-
-def _originals(context: RequestContext, covered: int) -> tuple[Sequence[Message], Sequence[int]]:
-    """Return the messages behind a cut, as the client sent them, and their tokens."""
-    original = context.unclipped or context
-    messages, counts = original.request.messages, original.count.messages
-    places = [place for place, message in enumerate(messages) if not message.is_system][:covered]
-    return [messages[place] for place in places], [counts[place] for place in places]

@@ -20,6 +20,7 @@ from proxy.core.recall.epoch import LEAST_TOKENS, EpochRecall, RecalledText, que
 from proxy.core.recall.index import MessageIndex, ranked
 from proxy.core.recall.quotation import chosen, quoted
 from proxy.core.recall.relevance import lacks_answer, passages_of
+from proxy.pipeline.originals import client_places, originals_of
 from proxy.pipeline.recall_indexes import RecallIndexes
 from proxy.pipeline.values import FittedRequest, RequestContext
 
@@ -72,7 +73,7 @@ class Recaller:
         """Begin the index of the messages that a coming summary covers, while it is being made."""
         if context.budget.max_recall >= LEAST_TOKENS:
             summary = context.stored.summary
-            originals, _ = _originals(context, covered)
+            originals, _ = originals_of(context, covered)
             previous = summary.prefix if summary else None
             self._indexes.begin(context.chain.at(covered), originals, previous, context.profile.policy.recall_method)
 
@@ -88,7 +89,7 @@ class Recaller:
         pending, epoch = self._pending(context, fitted, summary)
         if not pending or epoch.share(context.budget.max_recall) < LEAST_TOKENS:
             return epoch.extended("no_room") if pending else epoch
-        originals, tokens = _originals(context, summary.covered)
+        originals, tokens = originals_of(context, summary.covered)
         prefix = context.chain.at(summary.covered)
         is_within = len(pending) > 1 or bool(epoch.texts)
         method = context.profile.policy.recall_method
@@ -115,7 +116,7 @@ class Recaller:
         after = report.local_tokens + epoch.tokens
         if after > context.budget.limit:
             return replace(fitted, report=replace(report, recall="no_room"))
-        forwarded, places = list(fitted.messages), _client_places(context.request.messages, len(context.chain))
+        forwarded, places = list(fitted.messages), client_places(context.request.messages, len(context.chain))
         shift = len(forwarded) - len(context.request.messages)
         for text in epoch.texts:
             at = places[text.position - 1] + shift
@@ -214,21 +215,3 @@ class Recaller:
 def recall_mark(context: RequestContext) -> int:
     """Return the most tokens that a request may have with what is recalled: a threshold in tokens, or the limit."""
     return context.budget.high_water if context.profile.policy.threshold > 1 else context.budget.limit
-
-
-def _client_places(messages: Sequence[Message], count: int) -> Sequence[int]:
-    """Return the places of the client messages, of which there are ``count``."""
-    first = next((place for place, message in enumerate(messages) if not message.is_system), 0)
-    if len(messages) - first == count:  # no system message is among them
-        return range(first, len(messages))
-    return [place for place, message in enumerate(messages) if not message.is_system]
-
-
-def _originals(context: RequestContext, covered: int) -> tuple[Sequence[Message], Sequence[int]]:
-    """Return the first messages that are no system messages, as the client sent them, and their tokens."""
-    original = context.unclipped or context
-    messages, counts = original.request.messages, original.count.messages
-    places = _client_places(messages, len(original.chain))[:covered]
-    if isinstance(places, range):
-        return messages[places.start : places.stop], counts[places.start : places.stop]
-    return [messages[place] for place in places], [counts[place] for place in places]

@@ -166,6 +166,25 @@ def test_the_stored_history_has_the_answer_alone(bench: Bench, searching: Client
     assert again.headers["x-tidemark-action"] == "reused"
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_stored_history_is_searched_too(bench: Bench, searching: Client, *, stream: bool) -> None:
+    """The client sends the question alone; what is searched is what Tidemark keeps, and the search is not kept."""
+    bench.upstream.script = says("Fine.")
+    searching.chat(TALK[:-1], conversation="talk", history="stored")
+    bench.settle()
+    bench.upstream.script = searches_then(Turn(ANSWER), Turn(calls=(SEARCH,)))
+    got = searching.post(body_of([QUESTION], stream=stream), conversation="talk", history="stored")
+    text = said_in(events(got.text)) if stream else got.json()["choices"][0]["message"]["content"]
+    assert text == ANSWER
+    assert FUNCTION_NAME not in got.text
+    assert FACT in bench.upstream.last.messages[-1]["content"]
+    bench.settle()
+    path = f"/tidemark/conversations/{got.headers['x-tidemark-conversation']}/export"
+    stored = searching.http.get(path, headers=searching.headers())
+    assert FUNCTION_NAME not in stored.text
+    assert json.loads(stored.text.splitlines()[-1])["content"] == ANSWER
+
+
 def test_a_conversation_without_a_summary_goes_out_byte_for_byte(bench: Bench, searching: Client) -> None:
     """The whole conversation is in context, so there is nothing to search."""
     bench.upstream.script = says("Hello.")
