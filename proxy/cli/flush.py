@@ -136,7 +136,7 @@ def replay(
         missing = [id_ for id_ in entries if id_ not in done]
         if as_json:
             print_json({"queued": done, "missing": missing})
-        else:
+        elif done or not missing:
             click.echo(f"{len(done)} queued once more")
         if missing:
             raise click.ClickException(f"there is no entry {', '.join(missing)}")

@@ -108,12 +108,13 @@ class ConversationPages:
         return visit.page(
             "conversations.html",
             page=page,
+            rows={f"row-{row.record.id}": row for row in page.conversations},
             wanted=wanted,
             models=sorted({*self.models, *([wanted.model] if wanted.model else [])}),
             states=STATE_NAMES,
             newer=urlencode({**filters, "newer": page.newer_cursor or ""}),
             older=urlencode({**filters, "cursor": page.older_cursor or ""}),
-            events=f"{LIST}?{visit.request.url.query}",
+            events="" if wanted.words else f"{LIST}?{visit.request.url.query}",
             notices=self.settings.shows_notices,
             note=NOTES.get(visit.parameter("done"), ""),
         )

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from itertools import islice
+from typing import TypeVar
 
 from markupsafe import Markup
 
@@ -17,6 +19,10 @@ PARTS_HEADER = "x-console-parts"
 """``id=mark,id=mark``. A request without it gets the whole page; an answer that has it has parts only."""
 MAX_PARTS = 100
 _MARK_BYTES = 6
+_TABLE_TAGS = frozenset({"tbody", "tr"})
+"""A parser of HTML drops these outside of a table."""
+
+Entry = TypeVar("Entry")
 
 
 @dataclass(slots=True)
@@ -67,14 +73,35 @@ class LiveParts:
         all_attributes = {name: value for name, value in (attributes or {}).items() if value is not False} | (
             {"data-after": after} if after else {}
         )
-        mark = (
-            mark or blake2b(f"{all_attributes}{body}".encode("utf-8", "replace"), digest_size=_MARK_BYTES).hexdigest()
-        )
+        mark = mark or _digest(f"{all_attributes}{body}")
         written = Markup("").join(Markup(' {}="{}"').format(*pair) for pair in all_attributes.items())
         part = Markup('<{0} id="{1}" data-live="{2}"{3}>{4}</{0}>').format(tag, identifier, mark, written, body)
         if self.shown_marks is not None and not self._depth and self.shown_marks.get(identifier) != mark:
-            self._changed.append(part)
+            self._changed.append(Markup("<table>{}</table>").format(part) if tag in _TABLE_TAGS else part)
         return part
+
+    def live_rows(self, identifier: str, entries: Mapping[str, Entry], caller: Callable[[Entry], str]) -> Markup:
+        """Render the body of a table whose rows are parts, for ``{% call(entry) %}`` in a template.
+
+        A changed row comes by itself. The body comes where rows were added, moved or removed: of a row that the visitor
+        shows it has the place only.
+
+        :param entries: what each row shows, by the row's id
+        """
+        shown_rows = [name for name in entries if name in (self.shown_marks or ())]
+        for name in shown_rows:
+            self.live(name, partial(caller, entries[name]), tag="tr")
+
+        def ordered_rows() -> Markup:
+            return Markup("\n").join(
+                Markup('<tr id="{}" data-same></tr>').format(name)
+                if name in shown_rows
+                else self.live(name, partial(caller, entry), tag="tr")
+                for name, entry in entries.items()
+            )
+
+        order = {"data-order": self.are_asked_for and ""}
+        return self.live(identifier, ordered_rows, tag="tbody", mark=_digest(" ".join(entries)), attributes=order)
 
     def changed(self) -> bytes:
         """Return the newer parts, and an empty element for each part that is no more."""
@@ -84,6 +111,10 @@ class LiveParts:
             if identifier not in self._rendered
         ]
         return "\n".join([*self._changed, *removed]).encode("utf-8", "replace")
+
+
+def _digest(content: str) -> str:
+    return blake2b(content.encode("utf-8", "replace"), digest_size=_MARK_BYTES).hexdigest()
 
 
 def read_shown_marks(header: str | None) -> Mapping[str, str] | None:

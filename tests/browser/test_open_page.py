@@ -17,6 +17,8 @@ pytestmark = pytest.mark.walk
 LIST = "/console/conversations"
 LONG = 5_000
 MIDDLE = 2_500
+ROW_BYTES = 6_000
+"""The most that a changed conversation may cost an open list; its table has 25 KB."""
 CHANGE_BYTES = 12_000
 """The most that a turn or a summary may cost an open page; the whole page of this conversation has 1.6 MB."""
 LATER = 20_000
@@ -144,6 +146,62 @@ def test_the_list_keeps_the_focus_when_another_conversation_comes_first(page: Pa
     newest = client.chat([user("A new one.")]).headers["x-tidemark-conversation"]
     expect(page.locator("tbody tr").first).to_have_id(f"row-{newest}", timeout=LATER)
     expect(old).to_be_focused()
+
+
+def test_an_open_list_fetches_the_changed_row_and_the_visitor_stays_where_they_are(page: Page, client: Client) -> None:
+    """A row that moves to the top takes the place of no other: what was selected and typed stays."""
+    talks = [[user(f"Conversation {number}.")] for number in range(25)]
+    rows = [f"row-{client.chat(talk).headers['x-tidemark-conversation']}" for talk in talks]
+    with page.expect_response("**/console/events"):
+        page.goto(LIST)
+    page.get_by_label("Search conversations").fill("half a sent")
+    page.evaluate("id => getSelection().selectAllChildren(document.getElementById(id).querySelector('td'))", rows[5])
+    page.evaluate("scrollTo(0, 200)")
+    link = page.locator(f"#{rows[3]} a")
+    link.evaluate("link => link.focus({ preventScroll: true })")
+    fetched = Fetched(page)
+    for number, place in ((0, 0), (0, 0), (3, 0)):
+        talks[number] += [assistant("Hello there."), user("And now?")]
+        client.chat(talks[number])
+        turns = page.locator(f"#{rows[number]} [data-name=Turns]")
+        expect(turns).to_have_text(str(sum(said["role"] == "user" for said in talks[number])), timeout=LATER)
+        expect(page.locator("tbody tr").nth(place)).to_have_id(rows[number])
+        assert 0 < fetched.size() < ROW_BYTES
+    expect(page.locator("tbody tr")).to_have_count(25)
+    expect(link).to_be_focused()
+    assert page.evaluate("String(getSelection())") == "small"
+    assert page.evaluate("scrollY") > 100
+    expect(page.get_by_label("Search conversations")).to_have_value("half a sent")
+
+
+@pytest.mark.parametrize("place", ["filter", "second page"])
+def test_a_list_of_some_conversations_stays_right(page: Page, client: Client, place: str) -> None:
+    """A filtered list gets a new row; a later page gets the one that does not fit on the page before it any more."""
+    said = [[user(f"Conversation {number}.")] for number in range(26)]
+    rows = [f"row-{client.chat(talk).headers['x-tidemark-conversation']}" for talk in said]
+    with page.expect_response("**/console/events"):
+        page.goto(f"{LIST}?model=small" if place == "filter" else LIST)
+    if place == "second page":
+        with page.expect_response("**/console/events"):
+            page.get_by_role("link", name="Older").click()
+        expect(page.locator("tbody tr").first).to_have_id(rows[0])
+        talk = [*said[0], assistant("Hello there."), user("And now?")]
+        client.chat(talk)  # it is the newest now, and on the first page
+        expect(page.locator(f"#{rows[0]}")).to_have_count(0, timeout=LATER)
+    else:
+        newest = client.chat([user("A new one.")]).headers["x-tidemark-conversation"]
+        expect(page.locator("tbody tr").first).to_have_id(f"row-{newest}", timeout=LATER)
+        expect(page.locator(f"#{rows[1]}")).to_have_count(0)
+
+
+def test_a_list_catches_up_after_its_events_were_refused(page: Page, client: Client) -> None:
+    """The first conversation of a list and every later one appear by themselves."""
+    page.route("**/console/events", lambda route: route.fulfill(status=503))
+    page.goto(LIST)
+    with page.expect_response("**/console/events"):
+        newest = client.chat([user("A new one.")]).headers["x-tidemark-conversation"]
+    page.unroute("**/console/events")
+    expect(page.locator("tbody tr").first).to_have_id(f"row-{newest}", timeout=LATER)
 
 
 def test_a_page_catches_up_after_its_events_were_refused(page: Page, client: Client) -> None:

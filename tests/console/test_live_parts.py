@@ -118,6 +118,57 @@ def test_a_header_of_nonsense_gets_no_more_than_it_names(visitor: Visitor, clien
     assert len(answer.content) < 10_000
 
 
+def test_an_open_list_gets_the_changed_row_alone(visitor: Visitor, client: Client) -> None:
+    """A conversation that stays at its place changes its figures only."""
+    conversation(client, history(1))
+    talk = history(3)
+    changed = conversation(client, talk)
+    known = marks(visitor.get(LIST))
+    client.chat([*talk, assistant("Hello there."), user("And now?")])
+    answer = renewed(visitor, LIST, known)
+    assert marks(answer).keys() == {changed.replace(f"{LIST}/", "row-")}
+    assert len(answer.content) < 2_000
+    known |= marks(answer)
+    assert renewed(visitor, LIST, known).content == b""
+
+
+def test_an_open_list_gets_a_new_row_whole_and_of_the_others_their_places(visitor: Visitor, client: Client) -> None:
+    """The body of the table comes with it, in the new order; a row that left the page is not in it."""
+    old = [conversation(client, [user(f"Number {number}.")]).replace(f"{LIST}/", "row-") for number in range(25)]
+    known = marks(visitor.get(LIST))
+    assert set(old) < known.keys()
+    new = conversation(client, [user("A new one.")]).replace(f"{LIST}/", "row-")
+    answer = renewed(visitor, LIST, known)
+    assert marks(answer).keys() == {"rows", "pages", new}
+    assert re.findall(r'<tr id="(row-\w+)" data-same></tr>', answer.text) == old[:0:-1]
+    assert answer.text.index(new) < answer.text.index(old[-1])
+    assert len(answer.content) < 6_000
+
+
+def test_an_open_list_gets_a_moved_row_with_its_new_figures(visitor: Visitor, client: Client) -> None:
+    """The other rows are not in the answer, but their places are."""
+    talk = history(1)
+    first = conversation(client, talk).replace(f"{LIST}/", "row-")
+    second = conversation(client, history(2)).replace(f"{LIST}/", "row-")
+    known = marks(visitor.get(LIST))
+    client.chat([*talk, assistant("Hello there."), user("And now?")])
+    answer = renewed(visitor, LIST, known)
+    assert marks(answer).keys() == {"rows", first}
+    assert re.findall(r'<tr id="(row-\w+)" data-same></tr>', answer.text) == [first, second]
+
+
+@pytest.mark.parametrize("address", [LIST, f"{LIST}?model=small"])
+def test_an_open_list_loses_the_row_of_a_forgotten_conversation(visitor: Visitor, client: Client, address: str) -> None:
+    """The last one too; then the page says that there is none."""
+    path = conversation(client, history(1))
+    known = marks(visitor.get(address))
+    assert path.replace(f"{LIST}/", "row-") in known
+    assert visitor.send(f"{path}/forget", path).status_code == 303
+    answer = renewed(visitor, address, known)
+    assert {"rows", "found"} <= marks(answer).keys()
+    assert "data-same" not in answer.text
+
+
 def test_an_open_page_does_not_keep_a_session_from_ending(console: Console) -> None:
     """A session ends 12 hours after its visitor did something; a page that renews itself is nobody's doing."""
     an_hour_ago = Sessions(OperatorAccess("127.0.0.1", TOKEN), SECRET, lambda: time.time() - 3600)

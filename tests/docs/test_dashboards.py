@@ -62,6 +62,15 @@ def test_no_two_panels_share_a_place() -> None:
     assert max(column for column, _ in cells) < 24
 
 
+def test_panels_and_their_queries_have_names_of_their_own() -> None:
+    """Grafana shows one of two panels with one id, and one of two queries of a panel with one letter."""
+    panels = DASHBOARD["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    for panel in panels:
+        letters = [target["refId"] for target in panel.get("targets", ())]
+        assert len(set(letters)) == len(letters), panel["title"]
+
+
 def test_prometheus_reads_every_expression_of_the_dashboard(promtool: str, tmp_path: Path) -> None:
     """With values in place of Grafana's variables."""
     rules = []

@@ -219,6 +219,7 @@ def test_the_queue_is_shown_and_replayed_from_the_command_line(machine: Machine,
         done = typed(machine, environ, *wrong)
         assert done.returncode == code, done.stderr
         assert b"Traceback" not in done.stderr
+        assert done.stdout == b""
 
 
 def test_an_installed_function_is_called_and_its_nonsense_is_a_dead_letter(

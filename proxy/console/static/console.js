@@ -67,13 +67,29 @@ const goOn = (list, more) => {
   renewAttributes(list, more);
 };
 
+// Puts the rows of a table into their new order, adds new ones and removes those that are no more. Rows that stay in their
+// order are not touched, so that a selection in them stays.
+const order = (rows, next) => {
+  const shown = new Map([...rows.children].map((row) => [row.id, row]));
+  const ordered = [...next.children].map((row) => ("same" in row.dataset ? shown.get(row.id) : row)).filter(Boolean);
+  for (const row of shown.values()) if (!ordered.includes(row)) row.remove();
+  let place = rows.firstElementChild;
+  for (const row of ordered) {
+    if (row === place) place = place.nextElementSibling; else rows.insertBefore(row, place);
+  }
+  next.removeAttribute("data-order");
+  renewAttributes(rows, next);
+};
+
 const renewPart = (next) => {
   const here = document.getElementById(next.id);
   if ("gone" in next.dataset) { if (here && here.dataset.after) here.remove(); return; }
   const anchor = next.dataset.after && document.getElementById(next.dataset.after);
   if (anchor && (!here || here.dataset.after !== next.dataset.after)) anchor.after(here || next);
   if (!here) return;
-  if ("more" in next.dataset) goOn(here, next); else renew(here, next);
+  if ("more" in next.dataset) goOn(here, next);
+  else if ("order" in next.dataset) order(here, next);
+  else renew(here, next);
 };
 
 const renewParts = (text) => {
