@@ -15,7 +15,7 @@ from proxy.summarizers.sentences import words_of
 
 _TRIGGERS_TEXT = """
 forget mind nevermind disregard ignore drop scrap cancel lift remove longer anymore more allowed permitted fine okay ok
-vergiss vergesst mehr erlaubt oublie oubliez plus olvida olvide ya
+vergiss vergesst mehr erlaubt oublie oubliez plus olvida olvide ya instead statt anstatt lieu lugar vez
 """
 _TRIGGERS = frozenset(_TRIGGERS_TEXT.split())
 _LEAD = r"^(?:(?:actually|ok|okay|so|and|but|please|oh|sorry|well|also|bitte|por\ favor)[,:;]?\s+)*"
@@ -28,6 +28,8 @@ _TAKES_BACK = re.compile(
     | \b(?:you|we|i)\s+(?:do\s+)?no\s+longer\s+(?:need|have|want)\s+(?P<needless>.+)
     | \b(?:do\ not|don['\u2019]t|needn['\u2019]t)\s+(?P<ended>.+?)\s+(?:any\s?more|any\s+longer)\b
     | {_LEAD}(?P<unneeded>.+?)\s+(?:is|are)\s+no\s+longer\s+(?:needed|necessary|required|forbidden|prohibited|wanted)
+    | {_LEAD}(?:from\s+now\s+on|use|choose|take|write|deploy|call|ab\s+jetzt|désormais|a\s+partir\s+de\s+ahora|usa)\b.*?
+        \s(?:instead\s+of|statt|anstatt|au\s+lieu\s+d[e'\u2019]|en\s+(?:lugar|vez)\s+de)\s*(?P<replaced>.+)
     | {_LEAD}vergiss(?:t)?\s+(?:bitte\s+)?(?P<vergessen>.+)
     | \b(?:musst|brauchst|sollst|müssen|brauchen)\s+(?P<unnötig>.+?)\s+nicht\s+mehr\b
     | {_LEAD}oublie[zr]?\s+(?P<oublié>.+)

@@ -164,7 +164,9 @@ def candidates_of(
             phrases.add(words)
             candidates.append(_weigh(piece, place, weights, recency * place / len(pieces)))
             if piece.speaker.startswith("User") and (revocation := revocation_of(piece.phrase.plain, words)):
-                revocations[len(candidates) - 1] = revocation
+                revocations[place] = revocation
+        elif revocations and words and piece.speaker.startswith("User"):
+            _say_again(candidates, revocations, piece, place)
     candidates = _in_force(_without_revoked(_newest_first(candidates, weights), revocations))
     informative = [candidate for candidate in candidates if candidate.density or candidate.tier != 1]
     candidates = informative or candidates
@@ -181,21 +183,34 @@ def _is_repeated(request: Request, before: Sequence[Utterance]) -> bool:
     return any(words_of(text) == words for text in users)
 
 
+def _say_again(candidates: list[Candidate], revocations: dict[int, Revocation], piece: Piece, place: int) -> None:
+    """Move a rule, or what takes one back, to where it is said again.
+
+    The newest of the two holds.
+    """
+    for index, candidate in enumerate(candidates):
+        if (candidate.tier == 0 or candidate.place in revocations) and words_of(candidate.text) == piece.phrase.words:
+            candidates.append(candidates.pop(index)._replace(line=piece.line, place=place, earlier=piece.earlier))
+            if candidate.place in revocations:
+                revocations[place] = revocations.pop(candidate.place)
+            return
+
+
 def _without_revoked(candidates: Sequence[Candidate], revocations: Mapping[int, Revocation]) -> list[Candidate]:
     """Return the candidates without the rules that a later one takes back, which becomes a rule itself.
 
-    :param revocations: what candidates take back, by their places
+    :param revocations: what candidates take back, by their places in the conversation
     """
-    result: list[Candidate | None] = list(candidates)
-    rules = [place for place, candidate in enumerate(candidates) if candidate.tier == 0] if revocations else []
+    result: dict[int, Candidate] = {candidate.place: candidate for candidate in candidates}
+    rules = [candidate.place for candidate in candidates if candidate.tier == 0] if revocations else []
     for place, revocation in revocations.items():
-        standing = [(earlier, rule.text) for earlier in rules if earlier < place and (rule := result[earlier])]
+        standing = [(earlier, result[earlier].text) for earlier in rules if earlier < place and earlier in result]
         for at, is_whole in related_rules([text for _, text in standing], revocation):
-            result[place] = candidates[place]._replace(tier=0)
+            result[place] = result[place]._replace(tier=0)
             rules.append(place)
             if is_whole:
-                result[standing[at][0]] = None
-    return [candidate for candidate in result if candidate is not None]
+                result.pop(standing[at][0], None)
+    return list(result.values())
 
 
 def _in_force(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -31,6 +31,8 @@ REVOKED = (
     ("Verwende immer Leerzeichen.", "Vergiss Leerzeichen, ab jetzt Tabulatoren."),
     ("Toujours utiliser Docker.", "Oublie Docker, utilise Podman."),
     ("Siempre usa Mongo.", "Olvida Mongo, usa SQLite."),
+    ("Always use port 8080.", "From now on use port 9090 instead of port 8080."),
+    ("Immer Makefiles verwenden.", "Ab jetzt Skripte statt Makefiles."),
 )
 """Rules, and what takes each back."""
 SMALL_TALK = (
@@ -76,6 +78,7 @@ def test_a_rule_is_taken_back(rule: str, statement: str) -> None:
         "The budget is fine.",
         "I no longer live there.",
         "No more questions.",
+        "I took the train instead of the budget car.",
         "Ya no sé.",
     ],
 )
@@ -97,22 +100,40 @@ def test_a_safety_rule_is_never_dropped() -> None:
     assert revokes("SAFETY: never open the valve.", "Forget the valve.") is False
 
 
+@pytest.mark.parametrize("times", [2, 3, 4, 5])
+@pytest.mark.parametrize("apart", [False, True])
+def test_the_newest_of_rule_and_revocation_holds(times: int, *, apart: bool) -> None:
+    """However often each is said again in the same words, in one round or in several."""
+    rule, statement = REVOKED[1]
+    texts = [(rule, statement)[turn % 2] for turn in range(times)]
+    extract: str | None = None
+    summarizer = ExtractiveSummarizer(LocalTokenCounter())
+    for part in [[text, "What do lamps cost?"] for text in texts] if apart else [[*texts, "What do lamps cost?"]]:
+        extract = asyncio.run(summarizer.summarize(SummaryTask(answered(part), extract, BOUND, MODEL)))  # type: ignore[arg-type]
+    assert extract
+    assert (rule in extract) == (texts[-1] == rule)
+    if rule in extract and statement in extract:
+        assert extract.index(rule) > extract.index(statement)
+
+
 @st.composite
 def rounds(draw: st.DrawFn) -> tuple[list[list[str]], list[str], list[str]]:
     """Texts of some rounds; the rules that stay, and those that are taken back later, in the same round or another."""
     pairs = draw(st.lists(st.sampled_from(REVOKED), min_size=1, max_size=6, unique=True))
     count = draw(st.integers(2, 4))
     texts: list[list[str]] = [[draw(st.sampled_from(SMALL_TALK))] for _ in range(count)]
-    standing, gone = [], []
+    standing: list[str] = []
+    gone: list[str] = []
     for rule, statement in pairs:
         begin = draw(st.integers(0, count - 1))
         texts[begin].append(rule)
         end = draw(st.none() | st.integers(begin, count - 1))
-        if end is None:
-            standing.append(rule)
-        else:
+        if end is not None:
             texts[end].append(statement)
-            gone.append(rule)
+        again = draw(st.none() | st.integers(end, count - 1)) if end is not None else None
+        if again is not None:
+            texts[again].append(rule)
+        (standing if end is None or again is not None else gone).append(rule)
     for part in texts:
         part.append(draw(st.sampled_from(SMALL_TALK)))
     return texts, standing, gone
