@@ -21,3 +21,5 @@ settings.load_profile("daily")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what goes on in the background this way, and all children would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ``nohup`` ignores it, and all children would inherit that
