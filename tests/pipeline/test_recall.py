@@ -245,6 +245,15 @@ def test_an_original_is_found_by_its_meaning(
     assert forwarded[0] == forwarded[1]
 
 
+def test_thanks_recall_nothing_by_meaning_either(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """A message that asks nothing goes out as it came, as with ``bm25``."""
+    more = ", max_summary_tokens: 64, recall: {max_tokens: 150, method: embedding}"
+    client = bench.client(request.node.nodeid, more=more)
+    for thanks in ("Thanks!", "Thanks, that works!", "Great, I see."):
+        client.chat([*talk_with_fact(), user(thanks)])
+        assert bench.upstream.last.messages[-1] == user(thanks)
+
+
 def originals(count: int) -> Sequence[Message]:
     """Messages behind a cut."""
     return [message(role="user", content=f"word{number} and more") for number in range(count)]

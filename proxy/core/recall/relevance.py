@@ -48,7 +48,12 @@ def lacks_answer(index: MessageIndex, question: str, count: int, passages: Seque
 
 
 def _is_nearer(vectors: VectorIndex, question: str, count: int, passages: Sequence[str]) -> bool:
-    """Return whether an original is more like a question than all that is in context."""
+    """Return whether an original is more like a question than all that is in context.
+
+    A message that asks nothing, such as "Thanks, that works!", is like many a message and is about none.
+    """
+    if not any(mark in question for mark in QUESTION_MARKS):
+        return False
     nearest = vectors.nearest(question, count, 1)
     return bool(nearest) and nearest[0][1] > vectors.likeness(question, passages)
 
