@@ -121,11 +121,11 @@ class Soak:
 def spike_verdicts(before: Sample, after: Sample) -> list[Verdict]:
     """Compare what was used before and after a spike.
 
-    Python keeps some of the memory that the streams needed, for the next ones, and the threads of its pools. Whether
-    that grows, a second spike shows.
+    Python and the store's allocator keep some of the memory that the streams needed, for the next ones, and Python the
+    threads of its pools. Whether that grows, a second spike shows. What the store itself holds is judged here.
     """
     verdicts = compared([before], [after])
-    return [verdict for verdict in verdicts if verdict.name not in {"worker_mb", "threads"}]
+    return [verdict for verdict in verdicts if verdict.name not in {"worker_mb", "store_mb", "threads"}]
 
 
 def report_spike(spike: Spike, *, is_bounded: bool) -> list[str]:
