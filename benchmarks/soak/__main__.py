@@ -112,6 +112,7 @@ class Soak:
                 return
 
     async def _sample(self) -> Sample:
+        await self.clients.disconnect()
         return self._sampler.sample(await self._metrics())
 
     async def _metrics(self) -> str:

@@ -45,16 +45,22 @@ class Clients:
     """
 
     def __init__(self, port: int) -> None:
-        self.http = httpx.AsyncClient(
-            base_url=f"http://127.0.0.1:{port}",
-            timeout=60,
-            limits=httpx.Limits(max_connections=64, max_keepalive_connections=16),
-        )
+        self._port = port
+        self.http = self._connections()
         self.answers: Counter[str] = Counter()
         """How many requests of each kind were answered as they should be."""
         self.failures: Counter[str] = Counter()
         """Those that were not, by kind and what came instead."""
         self._tenants: dict[str, httpx.Headers] = {}
+
+    def _connections(self) -> httpx.AsyncClient:
+        limits = httpx.Limits(max_connections=64, max_keepalive_connections=16)
+        return httpx.AsyncClient(base_url=f"http://127.0.0.1:{self._port}", timeout=60, limits=limits)
+
+    async def disconnect(self) -> None:
+        """Close the connections that are kept for the next requests: they are no leak of Tidemark's."""
+        await self.http.aclose()
+        self.http = self._connections()
 
     async def cycle(self) -> None:
         """Run every kind of conversation once for each of its tenants, all at the same time."""
