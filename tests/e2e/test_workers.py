@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -37,7 +38,11 @@ def full() -> list[Said]:
 
 
 def test_two_hundred_equal_requests_to_four_workers_make_one_summary(machine: Machine) -> None:
-    """Exactly one call of the summarizer, and the same bytes to the upstream each time."""
+    """Exactly one call of the summarizer, and the same bytes to the upstream each time.
+
+    Where the machine is so busy that the store answers a request after more than its time, that request is planned
+    without the store, says so, and calls no summarizer.
+    """
     machine.upstream.script = replying(slowly(0.5))
     tidemark = machine.serve("--config", str(machine.config(CONFIG)), "--workers", "4")
     wait_until(lambda: sum("Started server process" in line["event"] for line in tidemark.lines) == 4, WAIT_SECONDS)
@@ -45,11 +50,14 @@ def test_two_hundred_equal_requests_to_four_workers_make_one_summary(machine: Ma
     with ThreadPoolExecutor(100) as pool:
         got = list(pool.map(lambda _: tidemark.chat(said), range(200)))
     assert {one.status_code for one in got} == {200}
-    assert {one.headers["x-tidemark-strategy"] for one in got} == {"llm"}
+    shared = [one for one in got if one.headers["x-tidemark-store"] == "ok"]
+    assert len(shared) > 100
+    assert {one.headers["x-tidemark-strategy"] for one in shared} == {"llm"}
     forwarded = [one for one in machine.upstream.received if not is_summary_call(one)]
     assert len(forwarded) == 200
     assert len(machine.upstream.received) == 201
-    assert len({one.body for one in forwarded}) == 1
+    ((_, most),) = Counter([one.body for one in forwarded]).most_common(1)
+    assert most >= len(shared)
     assert tidemark.end() == 0
 
 
