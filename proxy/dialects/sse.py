@@ -6,11 +6,20 @@ event-stream format of the WHATWG HTML standard, section 9.2.
 
 from __future__ import annotations
 
+import re
+
 MAX_PENDING_BYTES = 2**20
 """A longer event is delivered in pieces."""
 _FIELDS = (b"data", b"event", b"id", b"retry", b":")
 _BLANK_LINES = (b"\n\n", b"\n\r\n", b"\n\r", b"\r\r\n", b"\r\r")
 """A line's end with an empty line after it: WHATWG HTML, section 9.2.6."""
+EVENTS = re.compile(rb".+?(?:\r?\n\r?\n|\r\r|\Z)", re.DOTALL)
+"""Matches each event of whole ones, with the empty line after it."""
+
+
+def payload_of(event: bytes) -> bytes:
+    """Return the data of an event; empty for a comment."""
+    return b"\n".join([line[5:].strip() for line in event.splitlines() if line.startswith(b"data:")])
 
 
 class WholeEvents:

@@ -118,7 +118,7 @@ class SearchedStreamReply:
         """Return a round's reply that is no stream as an event: an error, or a whole answer."""
         reply = self._reply
         data = await read_reply(reply)
-        return self._rounds.offer.request.dialect.late_reply_event(reply.status, data)
+        return self._reader.read(self._rounds.offer.request.dialect.late_reply_event(reply.status, data))
 
 
 def _plain(reply: UpstreamReply) -> UpstreamReply:

@@ -417,16 +417,6 @@ def test_an_answer_that_needs_no_search_keeps_its_bytes(bench: Bench, searching:
     assert stream.content == b"".join([piece for piece in told.pieces if isinstance(piece, bytes)])
 
 
-def test_other_dialects_are_not_offered_the_function(bench: Bench, searching: Client) -> None:
-    """The function is one of chat completions; Responses and Messages go out without."""
-    bench.upstream.script = says("Fine.")
-    said = [{"role": one["role"], "content": one["content"]} for one in TALK]
-    body = {"model": "small", "messages": said, "max_tokens": 100}
-    got = searching.http.post("/v1/messages", json=body, headers=searching.headers())
-    assert got.status_code == 200, got.text
-    assert FUNCTION_NAME.encode() not in bench.upstream.last.body
-
-
 def test_searches_are_counted(searching: Client) -> None:
     """By what they found."""
     searching.chat(TALK)

@@ -7,17 +7,15 @@ completion", ``tools`` and ``tool_choice``.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import replace
 
 from proxy.core.conversation.messages import JsonValue, Message
 from proxy.core.conversation.request import ModelRequest
-from proxy.core.recall.search_function import FUNCTION_DESCRIPTION, FUNCTION_NAME, QUERY, QUERY_DESCRIPTION
-from proxy.dialects.bodies import body_of, encode_json
+from proxy.core.recall.search_function import FUNCTION_DESCRIPTION, FUNCTION_NAME
+from proxy.dialects.bodies import encode_json
 from proxy.dialects.chat.echo import as_sent
 from proxy.dialects.chat.searched_body import SearchedBody
 from proxy.dialects.chat.searched_stream import SearchedStream
-from proxy.dialects.raw_json import decode_value
+from proxy.dialects.searching import PARAMETERS, is_about_functions, member_of, with_function, with_member
 
 DEFINITION = encode_json(
     {
@@ -25,12 +23,7 @@ DEFINITION = encode_json(
         "function": {
             "name": FUNCTION_NAME,
             "description": FUNCTION_DESCRIPTION,
-            "parameters": {
-                "type": "object",
-                "properties": {QUERY: {"type": "string", "description": QUERY_DESCRIPTION}},
-                "required": [QUERY],
-                "additionalProperties": False,
-            },
+            "parameters": PARAMETERS,
         },
     }
 )
@@ -51,26 +44,20 @@ class ChatSearchFunction:
         None where the client chooses a function itself or none, wants several choices, or has a function of this name.
         """
         fields = request.fields
-        if any(_value(fields, name) is not None for name in _LEFT_ALONE):
+        if any(member_of(fields, name) is not None for name in _LEFT_ALONE):
             return None
-        if _value(fields, "n") not in (None, 1) or _value(fields, "tool_choice") not in (None, "auto"):
+        if member_of(fields, "n") not in (None, 1) or member_of(fields, "tool_choice") not in (None, "auto"):
             return None
-        tools = _value(fields, "tools")
-        if tools is not None and (not isinstance(tools, list) or any(_has_name(tool) for tool in tools)):
-            return None
-        own = fields["tools"].rstrip()[:-1] + b"," if tools else b"["
-        offered = {**fields, "tools": own + DEFINITION + b"]"}
-        return replace(request, fields=offered, body=body_of(offered, {}))
+        return with_function(request, DEFINITION)
 
     def without_calls(self, request: ModelRequest, offering: ModelRequest) -> ModelRequest:
         """Return the client's own request or, where it has no tools, the offering one with calls forbidden.
 
         Some providers refuse a conversation with calls in a request that has no tools.
         """
-        if _value(request.fields, "tools"):
+        if member_of(request.fields, "tools"):
             return request
-        fields = {**offering.fields, "tool_choice": b'"none"'}
-        return replace(offering, fields=fields, body=body_of(fields, {}))
+        return with_member(offering, "tool_choice", b'"none"')
 
     def call_message(self, message: Message) -> bytes:
         """Return the message as a request may have it; each call gets an id and an object of arguments."""
@@ -89,8 +76,7 @@ class ChatSearchFunction:
 
     def is_refused(self, body: bytes) -> bool:
         """Return whether a refusal names tools or functions, and is not about the length, which may name them too."""
-        text = body.lower()
-        return (b"tool" in text or b"function" in text) and b"context" not in text
+        return is_about_functions(body)
 
     def whole(self) -> SearchedBody:
         """Begin to read a completion."""
@@ -99,18 +85,6 @@ class ChatSearchFunction:
     def stream(self) -> SearchedStream:
         """Begin to read a stream of chunks."""
         return SearchedStream()
-
-
-def _value(fields: Mapping[str, bytes], name: str) -> JsonValue:
-    return decode_value(fields[name], name) if name in fields else None
-
-
-def _has_name(tool: JsonValue) -> bool:
-    """Return whether a tool of the client's has the name of the search function, whatever its type."""
-    if not isinstance(tool, dict):
-        return False
-    bodies = (tool, tool.get("function"), tool.get("custom"))
-    return any(isinstance(body, dict) and body.get("name") == FUNCTION_NAME for body in bodies)
 
 
 def _sendable(call: JsonValue, place: int) -> JsonValue:

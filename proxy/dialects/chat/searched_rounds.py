@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from proxy.core.conversation.messages import JsonValue, Message
 from proxy.core.recall.search_function import FUNCTION_NAME
+from proxy.dialects.searching import sum_of
 
 _HEAD = ("id", "created", "model", "system_fingerprint")
 """The members that are the same in all chunks of a completion."""
@@ -51,20 +52,6 @@ class RoundsBefore:
         if message is not None:
             self.text += self.separator(message.text) + message.text
         self.usage = sum_of(self.usage, usage)
-
-
-def sum_of(first: Mapping[str, JsonValue], second: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Add up the numbers of two counts, member by member; what is no number is the second's."""
-    members: dict[str, JsonValue] = dict(first)
-    for name, value in second.items():
-        before = members.get(name)
-        if isinstance(before, dict) and isinstance(value, dict):
-            members[name] = sum_of(before, value)
-        elif isinstance(before, int | float) and isinstance(value, int | float):
-            members[name] = before + value
-        elif value is not None or name not in members:
-            members[name] = value
-    return members
 
 
 def is_search(call: Mapping[str, JsonValue]) -> bool:

@@ -14,9 +14,10 @@ from proxy.core.conversation.messages import JsonValue, Message
 from proxy.dialects.bodies import encode_json
 from proxy.dialects.chat.deltas import PartialObject
 from proxy.dialects.chat.reply import ChunkFold, decode_or_none
-from proxy.dialects.chat.searched_rounds import RoundsBefore, asks_to_search, is_search, name_of, sum_of
+from proxy.dialects.chat.searched_rounds import RoundsBefore, asks_to_search, is_search, name_of
 from proxy.dialects.chat.stream import DONE
-from proxy.dialects.chat.stream_counts import EVENTS
+from proxy.dialects.searching import sum_of
+from proxy.dialects.sse import EVENTS, payload_of
 
 Piece = Mapping[str, JsonValue]
 """A piece of a call, as a delta has it."""
@@ -52,7 +53,7 @@ class SearchedStream:
         return b"".join([*events, b"data: ", DONE, b"\n\n"])
 
     def _read_event(self, event: bytes) -> bytes:
-        payload = b"\n".join([line[5:].strip() for line in event.splitlines() if line.startswith(b"data:")])
+        payload = payload_of(event)
         chunk = decode_or_none(payload, msgspec.json.decode) if payload and payload != DONE else None
         if not isinstance(chunk, dict):
             return b"" if self.calls is not None and payload else event

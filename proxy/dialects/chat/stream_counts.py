@@ -15,6 +15,7 @@ from proxy.core.errors import InvalidRequest
 from proxy.dialects.bodies import body_of
 from proxy.dialects.raw_edits import without_member
 from proxy.dialects.raw_json import decode_value, read_members
+from proxy.dialects.sse import EVENTS
 
 MEMBER = "stream_options"
 FLAG = "include_usage"
@@ -41,8 +42,6 @@ _NULL_NEAR_END = re.compile(
 )
 """A ``usage`` of null with nothing but plain members between it and the end of its event. The one brace there closes
 the chunk itself, so nothing has to be decoded. An unescaped quote begins no text, so no text can match."""
-EVENTS = re.compile(rb".+?(?:\r?\n\r?\n|\r\r|\Z)", re.DOTALL)
-"""Matches each event of whole ones, with the empty line after it."""
 _DATA = re.compile(rb"(?m)^data:[ ]?([^\r\n]*)")
 
 

@@ -26,6 +26,7 @@ from proxy.dialects.messages.errors import MessagesErrors
 from proxy.dialects.messages.message import is_message, read_element, read_message
 from proxy.dialects.messages.reply import END, FINAL, MessageFold, fold_body, read_usage
 from proxy.dialects.messages.request import MessagesElements, left_to_upstream
+from proxy.dialects.messages.search_function import MessagesSearchFunction
 from proxy.dialects.messages.writing import joined_messages, joined_raws, own_message, summary_mark, write_message
 from proxy.dialects.raw_json import read_elements
 from proxy.dialects.request_parser import CACHE_BYTES, RequestParser
@@ -44,7 +45,7 @@ class MessagesDialect(MessagesErrors):
     tool_members: tuple[str, ...] = ("tools",)
     responses: ResponseFormat | None = None
     stream_counts = None
-    search_function = None
+    search_function = MessagesSearchFunction()
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self.parser = RequestParser(self, MessagesElements(), cache_bytes)

@@ -49,7 +49,7 @@ _TEXT_EVENT = msgspec.json.Decoder(_TextEvent)
 
 def fold_body(data: bytes) -> Reply:
     """Fold an answer that was not streamed."""
-    body = _decoded(data)
+    body = decoded(data)
     if not isinstance(body, dict):
         return EMPTY_REPLY
     content, usage = body.get("content"), body.get("usage")
@@ -77,7 +77,8 @@ class MessageFold:
     def __init__(self) -> None:
         self.ended = False
         self._blocks: dict[int, _PartialBlock] = {}
-        self._usage: dict[str, JsonValue] = {}
+        self.usage: dict[str, JsonValue] = {}
+        """The newest of each count."""
         self._has_reason = False
         self._error: JsonValue = None
 
@@ -100,7 +101,7 @@ class MessageFold:
         return True
 
     def _add_event(self, payload: bytes) -> None:
-        data = _decoded(payload)
+        data = decoded(payload)
         if not isinstance(data, dict):
             return
         match data.get("type"):
@@ -130,12 +131,12 @@ class MessageFold:
         blocks: list[JsonValue] = [self._blocks[index].value() for index in sorted(self._blocks)]
         is_whole = self.ended and self._has_reason and self._error is None
         message = _message(blocks) if blocks or is_whole else None
-        return Reply(message, complete=is_whole, usage=self._usage, error=self._error)
+        return Reply(message, complete=is_whole, usage=self.usage, error=self._error)
 
     def _add_usage(self, usage: JsonValue) -> None:
         """Take in counts: the newest of each counts, because those of ``message_delta`` are sums."""
         if isinstance(usage, dict):
-            self._usage.update({name: count for name, count in usage.items() if count is not None})
+            self.usage.update({name: count for name, count in usage.items() if count is not None})
 
 
 class _PartialBlock:
@@ -209,7 +210,7 @@ def _message(content: list[JsonValue]) -> Message | None:
         return None
 
 
-def _decoded(data: bytes) -> JsonValue:
+def decoded(data: bytes) -> JsonValue:
     """Decode JSON, or return None; the standard library reads unpaired surrogates, which msgspec refuses."""
     try:
         return _decode(data)

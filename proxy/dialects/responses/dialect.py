@@ -28,6 +28,7 @@ from proxy.dialects.responses.items import ROLES
 from proxy.dialects.responses.removal import array_without
 from proxy.dialects.responses.reply import fold_body
 from proxy.dialects.responses.request import STANDS_IN, InputItems, earlier_response, left_to_upstream, read_stored
+from proxy.dialects.responses.search_function import ResponsesSearchFunction
 from proxy.dialects.responses.state import StoredResponseFormat
 from proxy.dialects.responses.stream import FINAL, stream_fold
 from proxy.dialects.responses.writing import system_item, write_message
@@ -49,7 +50,7 @@ class ResponsesDialect(ResponsesErrors):
     tool_members: tuple[str, ...] = ("tools",)
     responses: ResponseFormat | None = StoredResponseFormat()
     stream_counts = None
-    search_function = None
+    search_function = ResponsesSearchFunction()
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self.parser = RequestParser(self, InputItems(), cache_bytes, STANDS_IN)

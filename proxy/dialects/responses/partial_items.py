@@ -47,7 +47,7 @@ class PartialItems:
 
     def add(self, kind: str, event: ItemEvent) -> None:
         """Take in one event; those without a part of an item say nothing that a later event does not."""
-        place = self._place_of(event)
+        place = self.place_of(event)
         if kind == "response.output_item.done" and isinstance(event.item, dict):
             self._done[place] = event.item
             self._pieces.pop(place, None)
@@ -56,7 +56,8 @@ class PartialItems:
         else:
             self._add_piece(kind, place, event)
 
-    def _place_of(self, event: ItemEvent) -> int:
+    def place_of(self, event: ItemEvent) -> int:
+        """Return the place of the item that an event belongs to."""
         if isinstance(event.output_index, int):
             return event.output_index
         item_id = event.item.get("id") if isinstance(event.item, dict) else event.item_id

@@ -22,7 +22,8 @@ from proxy.dialects.responses.turns import join_turn
 
 ENDED = ("completed", "incomplete")
 """The states of a reply that came to its end. A reply that reached its longest length is ``incomplete``."""
-_FINAL = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
+FINAL_KINDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
+"""The types of the events that end a stream."""
 _FAILED: Mapping[str, JsonValue] = {"message": "The response failed."}
 Form = TypeVar("Form", bound=msgspec.Struct)
 
@@ -95,7 +96,7 @@ class EventFold:
         if event is None:
             return
         kind = event.type if isinstance(event.type, str) else ""
-        if kind in _FINAL:
+        if kind in FINAL_KINDS:
             self._end(kind, event)
         elif event.error or (event.message and not kind.startswith("response.")):  # each server has a type of its own
             members = {"code": event.code, "message": event.message, "param": event.param}

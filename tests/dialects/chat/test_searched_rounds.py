@@ -14,8 +14,8 @@ from proxy.core.conversation.searching import SearchedReply
 from proxy.core.recall.search_function import FUNCTION_NAME
 from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.chat.search_function import ChatSearchFunction
-from proxy.dialects.chat.searched_rounds import sum_of
 from proxy.dialects.chat.searched_stream import SearchedStream
+from proxy.dialects.searching import sum_of
 
 Counts = dict[str, JsonValue]
 DIALECT = ChatDialect()
