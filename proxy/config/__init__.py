@@ -12,17 +12,16 @@ from proxy.config.loading import load
 from proxy.config.masking import Address, Parameters, Secret
 from proxy.config.models import LaneChoice, ModelDefault, ModelDefaults, ModelEntry, WindowNote
 from proxy.config.overrides import as_typed, read_override
+from proxy.config.policies import CompactionSettings, SummarizerSettings
 from proxy.config.report import check_json, check_report
 from proxy.config.schema import configuration_schema
 from proxy.config.sections import (
     AuthSettings,
-    CompactionSettings,
     HistorySettings,
     LimitSettings,
     MemoryFlushSettings,
     ServerSettings,
     StoreSettings,
-    SummarizerSettings,
     TenantSettings,
     TokenizerSettings,
     TransportSettings,

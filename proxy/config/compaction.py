@@ -9,8 +9,9 @@ from collections.abc import Collection
 from fnmatch import fnmatchcase
 
 from proxy.config.models import ModelEntry, most_specific
+from proxy.config.policies import CompactionSettings
 from proxy.config.reading import Reader
-from proxy.config.sections import CompactionSettings, StatedKeys, changed
+from proxy.config.sections import StatedKeys, changed
 from proxy.config.settings import CompactionByModel
 from proxy.config.tree import Node, Table
 

@@ -53,6 +53,11 @@ class Kind(Generic[T]):
         return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def takes(kind: Kind[Any]) -> Mapping[str, Kind[Any]]:
+    """Return the metadata of a field that a key of the file sets."""
+    return {"kind": kind}
+
+
 def with_reference(schema: Schema) -> JsonValue:
     """Return a schema that also accepts LiteLLM's ``os.environ/NAME`` in place of the value."""
     reference: JsonValue = {"$ref": "#/$defs/reference"}

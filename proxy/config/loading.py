@@ -15,16 +15,9 @@ from proxy.config.compaction import read_compaction
 from proxy.config.effective import sources_of
 from proxy.config.environment import data_folder, read_overrides
 from proxy.config.models import ENTRY_KEYS, read_model_list
+from proxy.config.policies import CompactionSettings
 from proxy.config.reading import MISSING, Reader, Remark
-from proxy.config.sections import (
-    EMBEDDED,
-    ROOT_KINDS,
-    SECTIONS,
-    CompactionSettings,
-    StoreSettings,
-    TenantSettings,
-    changed,
-)
+from proxy.config.sections import EMBEDDED, ROOT_KINDS, SECTIONS, StoreSettings, TenantSettings, changed
 from proxy.config.settings import Settings
 from proxy.config.shipped import PresetValues, load_model_defaults, load_preset
 from proxy.config.tree import Node, Table, YamlError, parse

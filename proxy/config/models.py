@@ -12,8 +12,9 @@ from typing import Any, Literal, TypeVar
 
 from proxy.config import kinds
 from proxy.config.masking import Parameters
+from proxy.config.policies import CompactionSettings, DialectName
 from proxy.config.reading import MISSING, Reader
-from proxy.config.sections import CompactionSettings, DialectName, StatedKeys
+from proxy.config.sections import StatedKeys
 from proxy.config.tree import Node, Scalar, Table
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.planning.budget import DEFAULT_WINDOW_TOKENS, ModelWindow, WindowSource

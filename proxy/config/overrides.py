@@ -13,7 +13,7 @@ from typing import Any
 from proxy.config import kinds
 from proxy.config.kinds import Kind, Unfit
 from proxy.config.models import WINDOW_KEYS
-from proxy.config.sections import CompactionSettings
+from proxy.config.policies import CompactionSettings
 from proxy.config.tree import Scalar, resolve
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import InvalidRequest

@@ -12,7 +12,7 @@ from pathlib import Path
 from proxy.config.exposure import exposure_warnings
 from proxy.config.loading import load
 from proxy.config.models import ModelEntry, WindowNote
-from proxy.config.sections import CompactionSettings
+from proxy.config.policies import CompactionSettings
 from proxy.config.settings import Settings
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.summary import Template

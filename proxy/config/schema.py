@@ -14,8 +14,9 @@ from proxy.config.descriptions import class_description, field_descriptions
 from proxy.config.kinds import Kind, Schema, text, with_reference
 from proxy.config.loading import LITELLM_SECTIONS, PLAIN_SECTIONS, TENANT
 from proxy.config.models import BETA_KEY, DIALECTS, ENTRY_KEYS, LANES, TOKENS, WINDOW, WINDOW_KEYS, ModelEntry
+from proxy.config.policies import CompactionSettings
 from proxy.config.reading import LATER, REFERENCE
-from proxy.config.sections import ROOT_KINDS, SECTIONS, CompactionSettings, TenantSettings
+from proxy.config.sections import ROOT_KINDS, SECTIONS, TenantSettings
 from proxy.config.settings import CompactionByModel, Settings
 from proxy.core.conversation.messages import JsonValue
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from proxy.config.masking import Address, Secret
 from proxy.config.models import ModelDefaults, ModelEntry, WindowNote, most_specific
+from proxy.config.policies import CompactionSettings
 from proxy.config.sections import (
     AuthSettings,
-    CompactionSettings,
     EventSettings,
     HistorySettings,
     LimitSettings,

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from proxy.config.models import ModelDefaults, read_model_defaults
+from proxy.config.policies import CompactionSettings
 from proxy.config.reading import Reader
-from proxy.config.sections import CompactionSettings, StatedKeys, TokenizerSettings
+from proxy.config.sections import StatedKeys, TokenizerSettings
 from proxy.config.tree import Table, YamlError, parse
 from proxy.core.errors import ConfigError
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from proxy.config import kinds
 from proxy.config.kinds import Kind, Unfit
-from proxy.config.sections import CompactionSettings, changed
+from proxy.config.policies import CompactionSettings
+from proxy.config.sections import changed
 from proxy.config.settings import Settings
 from proxy.config.tree import Scalar
 from proxy.core.conversation.messages import JsonValue

@@ -17,9 +17,10 @@ from operator import attrgetter
 from proxy.core.conversation.summary import SummaryRecipe
 from proxy.core.ports import Clock, SummaryTask, TokenCounter
 from proxy.core.reading import Reading
+from proxy.summarizers.candidates import Candidate
 from proxy.summarizers.deadline import READING_SECONDS, UNBOUNDED, Deadline, in_thread
 from proxy.summarizers.fitting import cut_to_bound, estimated_tokens, is_large
-from proxy.summarizers.salience import FIXED_TOKENS, Candidate, candidates_of
+from proxy.summarizers.salience import FIXED_TOKENS, candidates_of
 from proxy.summarizers.sentences import words_of
 from proxy.summarizers.shortening import shorten
 from proxy.summarizers.signals import is_decision, is_fact

@@ -7,21 +7,21 @@ tokenized here, so 100,000 tokens take about a tenth of a second.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from itertools import chain
-from typing import NamedTuple
 
 from proxy.core.conversation.messages import Message
 from proxy.core.reading import Phrase, Reading
+from proxy.summarizers.candidates import Candidate
 from proxy.summarizers.deadline import UNBOUNDED, Deadline
 from proxy.summarizers.fitting import ASCII_CHARS, estimated_tokens
 from proxy.summarizers.labels import label_of
 from proxy.summarizers.pieces import ENCODED_MARK, Piece, pieces_of
 from proxy.summarizers.request import REQUEST, Request, request_of
-from proxy.summarizers.revoking import Revocation, related_rules, revocation_of
+from proxy.summarizers.revoking import Revocation, revocation_of
 from proxy.summarizers.sentences import sentences, words_of
-from proxy.summarizers.superseding import Statements, answer_language, plain_words, without_value
+from proxy.summarizers.standing import in_force, newest_first, say_again, without_revoked
 from proxy.summarizers.transcript import Utterance, read_back, utterances
 
 _ANSWERED_SHARE, _OPEN_SHARE = 1.0, 1.5
@@ -67,8 +67,8 @@ _ROLE_WEIGHT = {"User": 1.0, "Assistant": 0.85, "Tool": 0.5, "System": 0.7}
 _REPEATED = 0.3
 """Worth of a repeated word, as a share of its worth at the mention before."""
 _LEAST_WORTH = 0.05
-_LABELLED, _REPLACED_WEIGHT = 8.0, 0.5
-"""What a label adds to a weight, and what a newer statement on the matter leaves of it."""
+_LABELLED = 8.0
+"""What a label adds to a weight."""
 _REPLY, _TIME, _TO_LISTENER = 1.0, 0.3, 0.7
 """What a sentence of a talk gains after a question and by a time; the factor for "you"."""
 _TIME_TEXT = """
@@ -94,34 +94,6 @@ FIXED_TOKENS = 6.0
 
 _SAFETY, _SAFETY_WEIGHT = re.compile(r"(?:safety|security|danger|warning)\b[\w ]{0,20}:", re.IGNORECASE), 20.0
 """Rules that their speaker labels as safety come before all other rules."""
-
-
-class Candidate(NamedTuple):
-    """A sentence that a summary may keep, with its weight."""
-
-    speaker: str
-    text: str
-    line: int
-    """Sentences of one line have one speaker and one place in the conversation."""
-    place: int
-    tier: int
-    """The class of the sentence, kept in this order.
-
-    -1 for the open request, 0 for the user's rules, 1 for other sentences, 2 for the bulk of long results and words.
-    """
-    density: float
-    """Weight of each token."""
-    tokens: float
-    """An estimate."""
-    earlier: bool
-    """Whether the previous summary has it."""
-    label: str = ""
-    """The label of a statement, which stands once for all statements that have it."""
-
-    @property
-    def label_tokens(self) -> float:
-        """An estimate of the tokens of the label."""
-        return len(self.label) / ASCII_CHARS
 
 
 def candidates_of(
@@ -166,8 +138,8 @@ def candidates_of(
             if piece.speaker.startswith("User") and (revocation := revocation_of(piece.phrase.plain, words)):
                 revocations[place] = revocation
         elif revocations and words and piece.speaker.startswith("User"):
-            _say_again(candidates, revocations, piece, place)
-    candidates = _in_force(_without_revoked(_newest_first(candidates, weights), revocations))
+            say_again(candidates, revocations, piece, place)
+    candidates = in_force(without_revoked(newest_first(candidates, weights), revocations))
     informative = [candidate for candidate in candidates if candidate.density or candidate.tier != 1]
     candidates = informative or candidates
     if request is not None:
@@ -181,66 +153,6 @@ def _is_repeated(request: Request, before: Sequence[Utterance]) -> bool:
     max_chars = 2 * len(request.text)
     users = (line.text for line in before if line.speaker.startswith("User") and len(line.text) <= max_chars)
     return any(words_of(text) == words for text in users)
-
-
-def _say_again(candidates: list[Candidate], revocations: dict[int, Revocation], piece: Piece, place: int) -> None:
-    """Move a rule, or what takes one back, to where it is said again.
-
-    The newest of the two holds.
-    """
-    for index, candidate in enumerate(candidates):
-        if (candidate.tier == 0 or candidate.place in revocations) and words_of(candidate.text) == piece.phrase.words:
-            candidates.append(candidates.pop(index)._replace(line=piece.line, place=place, earlier=piece.earlier))
-            if candidate.place in revocations:
-                revocations[place] = revocations.pop(candidate.place)
-            return
-
-
-def _without_revoked(candidates: Sequence[Candidate], revocations: Mapping[int, Revocation]) -> list[Candidate]:
-    """Return the candidates without the rules that a later one takes back, which becomes a rule itself.
-
-    :param revocations: what candidates take back, by their places in the conversation
-    """
-    result: dict[int, Candidate] = {candidate.place: candidate for candidate in candidates}
-    rules = [candidate.place for candidate in candidates if candidate.tier == 0] if revocations else []
-    for place, revocation in revocations.items():
-        standing = [(earlier, result[earlier].text) for earlier in rules if earlier < place and earlier in result]
-        for at, is_whole in related_rules([text for _, text in standing], revocation):
-            result[place] = result[place]._replace(tier=0)
-            rules.append(place)
-            if is_whole:
-                result.pop(standing[at][0], None)
-    return list(result.values())
-
-
-def _in_force(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the candidates without the rules that a newer rule replaces."""
-    languages = {
-        place for place, candidate in enumerate(candidates) if candidate.tier == 0 and answer_language(candidate.text)
-    }
-    replaced = languages - {max(languages, default=-1)}  # the newest rule holds
-    newest: dict[str, int] = {}
-    for place, candidate in enumerate(candidates):
-        # A statement that its speaker set apart, by a label or as a rule; others may be rows of one list.
-        is_apart = candidate.tier == 0 or (candidate.tier == 1 and candidate.label)
-        if is_apart and (statement := without_value(candidate.text)) is not None:
-            replaced |= {newest[statement]} if statement in newest else set()
-            newest[statement] = place
-    return [candidate for place, candidate in enumerate(candidates) if place not in replaced]
-
-
-def _newest_first(candidates: Sequence[Candidate], weights: Mapping[str, float]) -> list[Candidate]:
-    """Return the candidates; of labelled statements on the same matter, the older ones weigh less."""
-    result = list(candidates)
-    statements: dict[tuple[str, str], Statements] = defaultdict(Statements)
-    for place, candidate in enumerate(candidates):
-        if candidate.label:
-            words = plain_words(candidate.text.removeprefix(candidate.label).strip())
-            informative = [word for word in words if word in weights]
-            for earlier in statements[candidate.speaker, candidate.label].replaced_by(place, informative):
-                older = result[earlier]
-                result[earlier] = older._replace(density=older.density * _REPLACED_WEIGHT)
-    return result
 
 
 def _bounded_request(line: Utterance, max_chars: tuple[int, int]) -> Utterance:

@@ -1,0 +1,78 @@
+"""Decides which statements of a conversation still stand: of rules and values the newest, unless they are taken back.
+
+``salience.py`` calls it after it has weighed the sentences; ``superseding.py`` and ``revoking.py`` compare their texts.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from proxy.summarizers.candidates import Candidate
+from proxy.summarizers.pieces import Piece
+from proxy.summarizers.revoking import Revocation, related_rules
+from proxy.summarizers.sentences import words_of
+from proxy.summarizers.superseding import Statements, answer_language, plain_words, without_value
+
+_REPLACED_WEIGHT = 0.5
+"""What a newer statement on the matter leaves of a weight."""
+
+
+def say_again(candidates: list[Candidate], revocations: dict[int, Revocation], piece: Piece, place: int) -> None:
+    """Move a rule, or what takes one back, to where it is said again.
+
+    The newest of the two holds.
+    """
+    for index, candidate in enumerate(candidates):
+        if (candidate.tier == 0 or candidate.place in revocations) and words_of(candidate.text) == piece.phrase.words:
+            candidates.append(candidates.pop(index)._replace(line=piece.line, place=place, earlier=piece.earlier))
+            if candidate.place in revocations:
+                revocations[place] = revocations.pop(candidate.place)
+            return
+
+
+def without_revoked(candidates: Sequence[Candidate], revocations: Mapping[int, Revocation]) -> list[Candidate]:
+    """Return the candidates without the rules that a later one takes back, which becomes a rule itself.
+
+    :param revocations: what candidates take back, by their places in the conversation
+    """
+    result: dict[int, Candidate] = {candidate.place: candidate for candidate in candidates}
+    rules = [candidate.place for candidate in candidates if candidate.tier == 0] if revocations else []
+    for place, revocation in revocations.items():
+        standing = [(earlier, result[earlier].text) for earlier in rules if earlier < place and earlier in result]
+        for at, is_whole in related_rules([text for _, text in standing], revocation):
+            result[place] = result[place]._replace(tier=0)
+            rules.append(place)
+            if is_whole:
+                result.pop(standing[at][0], None)
+    return list(result.values())
+
+
+def in_force(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates without the rules that a newer rule replaces."""
+    languages = {
+        place for place, candidate in enumerate(candidates) if candidate.tier == 0 and answer_language(candidate.text)
+    }
+    replaced = languages - {max(languages, default=-1)}  # the newest rule holds
+    newest: dict[str, int] = {}
+    for place, candidate in enumerate(candidates):
+        # A statement that its speaker set apart, by a label or as a rule; others may be rows of one list.
+        is_apart = candidate.tier == 0 or (candidate.tier == 1 and candidate.label)
+        if is_apart and (statement := without_value(candidate.text)) is not None:
+            replaced |= {newest[statement]} if statement in newest else set()
+            newest[statement] = place
+    return [candidate for place, candidate in enumerate(candidates) if place not in replaced]
+
+
+def newest_first(candidates: Sequence[Candidate], weights: Mapping[str, float]) -> list[Candidate]:
+    """Return the candidates; of labelled statements on the same matter, the older ones weigh less."""
+    result = list(candidates)
+    statements: dict[tuple[str, str], Statements] = defaultdict(Statements)
+    for place, candidate in enumerate(candidates):
+        if candidate.label:
+            words = plain_words(candidate.text.removeprefix(candidate.label).strip())
+            informative = [word for word in words if word in weights]
+            for earlier in statements[candidate.speaker, candidate.label].replaced_by(place, informative):
+                older = result[earlier]
+                result[earlier] = older._replace(density=older.density * _REPLACED_WEIGHT)
+    return result
