@@ -64,7 +64,7 @@ class ExtractiveSummarizer:
     @cached_property
     def recipe(self) -> SummaryRecipe:
         """Return what its summaries depend on: these rules only."""
-        return SummaryRecipe("extractive", "", version=9)
+        return SummaryRecipe("extractive", "", version=10)
 
     async def summarize(self, task: SummaryTask) -> str:
         """Return the best sentences within the bound; a large task is weighed in a thread.

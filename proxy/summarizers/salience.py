@@ -21,7 +21,8 @@ from proxy.summarizers.pieces import ENCODED_MARK, Piece, pieces_of
 from proxy.summarizers.request import REQUEST, Request, request_of
 from proxy.summarizers.revoking import Revocation, revocation_of
 from proxy.summarizers.sentences import sentences, words_of
-from proxy.summarizers.standing import in_force, newest_first, say_again, without_revoked
+from proxy.summarizers.standing import in_force, newest_first, say_again, without_outdated, without_revoked
+from proxy.summarizers.superseding import updated_statement
 from proxy.summarizers.transcript import Utterance, read_back, utterances
 
 _ANSWERED_SHARE, _OPEN_SHARE = 1.0, 1.5
@@ -130,16 +131,20 @@ def candidates_of(
     phrases = {words_of(text) for text in sentences(request.within(*max_chars))} if request else set()
     recency = _RECENCY_IN_CASCADE if old else _RECENCY
     revocations: dict[int, Revocation] = {}
+    updates: dict[int, str] = {}
     for place, piece in enumerate(deadline.over(pieces)):
         words = piece.phrase.words
         if words and (words not in phrases or (piece.bulk and len(piece.phrase.plain) >= _BULK_CHARS)):
             phrases.add(words)
             candidates.append(_weigh(piece, place, weights, recency * place / len(pieces)))
+            if (statement := updated_statement(piece.phrase.plain, words)) is not None:
+                updates[place] = statement
             if piece.speaker.startswith("User") and (revocation := revocation_of(piece.phrase.plain, words)):
                 revocations[place] = revocation
         elif revocations and words and piece.speaker.startswith("User"):
             say_again(candidates, revocations, piece, place)
-    candidates = in_force(without_revoked(newest_first(candidates, weights), revocations))
+    candidates = without_outdated(newest_first(candidates, weights), updates)
+    candidates = in_force(without_revoked(candidates, revocations))
     informative = [candidate for candidate in candidates if candidate.density or candidate.tier != 1]
     candidates = informative or candidates
     if request is not None:

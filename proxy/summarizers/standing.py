@@ -64,6 +64,22 @@ def in_force(candidates: Sequence[Candidate]) -> list[Candidate]:
     return [candidate for place, candidate in enumerate(candidates) if place not in replaced]
 
 
+def without_outdated(candidates: Sequence[Candidate], updates: Mapping[int, str]) -> list[Candidate]:
+    """Return the candidates without the statements whose value a later one says anew.
+
+    :param updates: the statements, as ``updated_statement`` gives them, by the places of those that say them anew
+    """
+    if not updates:
+        return list(candidates)
+    newest = {statement: place for place, statement in updates.items()}
+    standing: list[Candidate] = []
+    for candidate in candidates:
+        statement = updates.get(candidate.place) or without_value(candidate.text)
+        if statement is None or candidate.place >= newest.get(statement, candidate.place):
+            standing.append(candidate)
+    return standing
+
+
 def newest_first(candidates: Sequence[Candidate], weights: Mapping[str, float]) -> list[Candidate]:
     """Return the candidates; of labelled statements on the same matter, the older ones weigh less."""
     result = list(candidates)

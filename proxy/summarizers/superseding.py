@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from proxy.summarizers.sentences import WORD, words_of
 
@@ -35,8 +35,11 @@ _COMPARED = 40
 """Statements with the same label that are compared with the next one."""
 _LEAST_SHARED, _SIMILAR = 2, 0.6
 """What statements on the same matter share: so many words, and so large a part of the shorter."""
-_VALUE = re.compile(r"(?<=\b(?:is|to) )[$€£]?\w{0,20}\d[\w.,:-]{0,20}(?<=\w)")
-"""A value: the word with a digit after "is" or "to"."""
+_A_VALUE = r"[$€£]?\w{0,20}\d[\w.,:-]{0,20}(?<=\w)"
+_VALUE = re.compile(rf"(?:(?<=\b(?:is|to|es) )|(?<=\b(?:are|ist|est) )){_A_VALUE}")
+"""A value: the word with a digit after "is" or "to", in English, German, French and Spanish."""
+_NOW = frozenset(["now", "jetzt", "nun", "maintenant", "désormais", "ahora"])
+_UPDATE = re.compile(rf"\b(is|are|ist|est|es) (?:{'|'.join(sorted(_NOW))}) (?={_A_VALUE})", re.IGNORECASE)
 
 
 def answer_language(sentence: str) -> str | None:
@@ -55,6 +58,19 @@ def without_value(sentence: str) -> str | None:
     """
     values = _VALUE.findall(sentence)
     return _VALUE.sub("\0", sentence).lower() if len(values) == 1 else None
+
+
+def updated_statement(sentence: str, words: Collection[str]) -> str | None:
+    """Return the statement whose value a sentence says anew, as ``without_value`` gives it; None where it says none.
+
+    "The port is now 9090." gives what "The port is 8080." gives.
+
+    :param words: the sentence's words, in small letters
+    """
+    if _NOW.isdisjoint(words):
+        return None
+    plain, count = _UPDATE.subn(r"\1 ", sentence)
+    return without_value(plain) if count == 1 else None
 
 
 def plain_words(statement: str) -> list[str]:

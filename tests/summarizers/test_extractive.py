@@ -183,6 +183,40 @@ async def test_the_newest_value_of_the_same_statement_stands(counter: TokenCount
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("older", "newer", "other"),
+    [
+        ("The port is 8080.", "The port is now 9090.", "The old port is 7070."),
+        ("Der Port ist 8080.", "Der Port ist jetzt 9090.", "Der alte Port ist 7070."),
+        ("Le port est 8080.", "Le port est maintenant 9090.", "L'ancien port est 7070."),
+        ("El puerto es 8080.", "El puerto es ahora 9090.", "El otro puerto es 7070."),
+    ],
+)
+async def test_a_value_that_is_now_another_one_takes_the_place_of_the_older(
+    counter: TokenCounter, talk: Talk, older: str, newer: str, other: str
+) -> None:
+    """The same in every other word; also where the older one was such an update itself, in a cascade."""
+    end = ("Fine.", "Please go on with the rest of it.", "I did.", "Thanks!", "Fine.")
+    summary = await summarize(counter, talk(older, "Fine.", other, "Fine.", newer, *end), 400)
+    assert "8080" not in summary
+    assert newer in summary
+    assert "7070" in summary
+    latest = newer.replace("9090", "6060")
+    summary = await summarize(counter, talk(latest, *end), 400, summary)
+    assert "9090" not in summary
+    assert latest in summary
+    assert "7070" in summary
+
+
+@pytest.mark.anyio
+async def test_rows_of_a_list_are_no_updates(counter: TokenCounter, talk: Talk) -> None:
+    """Without a word that says so, another value may be that of another thing."""
+    rows = ("The result is 12.", "Noted.", "The result is 15.", "Noted.", "Now the result is 19.", "Noted.")
+    summary = await summarize(counter, talk(*rows, "Go on.", "Yes."), 400)
+    assert all(value in summary for value in ("12", "15", "19"))
+
+
+@pytest.mark.anyio
 async def test_the_newest_of_labelled_statements_on_one_matter_comes_first(counter: TokenCounter, talk: Talk) -> None:
     """Other words for the same matter are no proof that the older one is void: it goes first, where one must go."""
     said = ("GOAL: The migration is in phase 2 of 6.", "Fine.", "FACT: Ana is on call.", "Fine.")
