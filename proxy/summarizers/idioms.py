@@ -40,7 +40,8 @@ _IDIOM = re.compile(
     | (?:nie|niemals)\ (?:im\ leben|gehört|gesehen|gedacht|aufgeben)\b
     | toujours\ (?:pareil|un\ plaisir|là|aussi|le\ même|pas|rien|partant)\b
     | jamais\ (?:de\ la\ vie|deux\ sans\ trois|entendu|vu|dit)\b
-    | siempre\ (?:igual|es\ un\ placer|lo\ mismo|hay)\b | nunca\ (?:se\ sabe|es\ (?:tarde|demasiado)|había|he)\b
+    | siempre\ (?:igual|es\ un\ placer|lo\ mismo|hay)\b | nunca\ (?:se\ sabe|es\ (?:tarde|demasiado)|había|he|desista)\b
+    | mai\ dire\ mai\b | non\ (?:mollare|arrendersi|smettere)\ mai\b
     )""",
     re.VERBOSE,
 )

@@ -1,8 +1,8 @@
 """Recognizes rules: what must, must not or should always be done, and lasting preferences.
 
-The words are English, and the most common ones of French, German and Spanish; rules in Chinese, Japanese and Russian
-are recognized by ``rule_scripts``. A rule that is missed remains an ordinary sentence, and a sentence wrongly taken for
-a rule only costs its tokens.
+The words are English, and the most common ones of French, German, Italian, Portuguese and Spanish; rules in Chinese,
+Japanese and Russian are recognized by ``rule_scripts``. A rule that is missed remains an ordinary sentence, and a
+sentence wrongly taken for a rule only costs its tokens.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ never always must mustn dont don not no only prefer prefers preferred avoid ensu
 prohibited allergic allergy allergies vegan vegetarian gluten kosher halal answer reply respond
 please should shall stop circumstances required require requires keep remember want wants need needs
 least most times toujours jamais réponds répondez immer nie niemals bitte antworte siempre nunca
-responde
+responde sempre mai non não rispondi responda
 """
 _RULE_WORDS = frozenset(_RULE_WORDS_TEXT.split())
 _VERBS = (
@@ -38,6 +38,13 @@ _RULE_START = re.compile(
     | n['’](?:utilis|ajout|appel|envoi|écri|effac|oubli|exécut|install|modifi)\w*\s+jamais\b
     | (?:antworte|benutze|verwende|nutze|schreib|sprich|lösche|ändere|frag|mach|gib|nimm|führe|zeig|nenn|halte|starte
         |erwähne|installiere)(?:e|en)?(?:\s+sie)?\s+(?:\w+\s+){0,2}(?:immer|nie|niemals|stets)\b
+    | (?:utilise|écri[st]|appelle|garde|vérifie|ajoute|demande|exécute|lance)(?:z)?\s+(?:\w+\s+){0,2}toujours\b
+    | (?:usa|utilizza|scrivi|chiama|mantieni|chiedi|aggiungi|esegui|controlla|verifica)(?:te)?\s+(?:\w+\s+){0,2}sempre\b
+    | non\s+(?:usare|toccare|modificare|cancellare|eliminare|inviare|aggiungere|rimuovere|eseguire|installare
+        |condividere|rivelare|scrivere|chiamare|cambiare)\b | non\s+\w+[aei]re\s+mai\b | mai\s+\w+[aei]re\b
+    | (?:use|utilize|escreva|chame|mantenha|pergunte|adicione|execute|verifique)\s+(?:\w+\s+){0,2}sempre\b
+    | (?:nunca|não)\s+(?:use|toque|altere|modifique|apague|exclua|envie|adicione|remova|execute|instale|compartilhe
+        |revele|escreva|mude)\b | sempre\s+(?:use|responda|escreva|mantenha|pergunte|execute|verifique|peça)\b
     """,
     re.VERBOSE,
 )
@@ -65,6 +72,7 @@ _DIRECTIVE = re.compile(
     | allerg(?:ic|y|ies)\b | (?:vegan|vegetarian|gluten[- ]free|kosher|halal)\b
     | (?<!\bje\W)(?<!\btu\W)(?<!\bil\W)(?<!\bon\W)ne\s+\w+\s+jamais\b
     | bitte\s+antworte\b | r[ée]pond(?:s|ez)\b | responde\s+(?:siempre|en)\b
+    | rispond(?:i|ete)\s+(?:sempre\s+)?(?:solo\s+)?in\b | responda\s+(?:sempre\s+)?(?:só\s+)?em\b
     )
     """,
     re.VERBOSE,

@@ -133,9 +133,22 @@ CHAT = [
     "别提了。",
     "どういたしまして！",
     "Je ne sais jamais quoi dire.",
+    "Sempre così.",
+    "Sempre un piacere!",
+    "Non preoccuparti.",
+    "Non si sa mai.",
+    "Mai sentito.",
+    "Non vedo l'ora!",
+    "Mai dire mai!",
+    "Non mollare mai!",
+    "Não se preocupe.",
+    "Nunca se sabe!",
+    "Sempre às ordens.",
+    "Nunca desista!",
+    "Toujours rien.",
     "Всегда мечтала об этом.",
 ]
-"""What people say to each other, in seven languages."""
+"""What people say to each other, in nine languages."""
 
 
 @pytest.mark.parametrize("sentence", CHAT)
@@ -175,6 +188,17 @@ RULES = [
     "Réponds toujours en français.",
     "N'utilise jamais de listes.",
     "Ne jamais supprimer la base.",
+    "Utilise toujours des tabulations.",
+    "Vérifie bien toujours les tests.",
+    "Usa sempre le virgolette singole.",
+    "Non toccare il database di produzione.",
+    "Non usare mai emoji.",
+    "Rispondi sempre in italiano.",
+    "Rispondi in italiano.",
+    "Use sempre aspas simples.",
+    "Nunca apague o banco de produção.",
+    "Não use emojis.",
+    "Responda sempre em português.",
     "Siempre responde en español.",
     "Nunca borres la base de datos.",
     "No uses emojis nunca.",
@@ -196,6 +220,6 @@ RULES = [
 
 
 @pytest.mark.parametrize("sentence", RULES)
-def test_a_rule_is_recognized_in_seven_languages(sentence: str) -> None:
+def test_a_rule_is_recognized_in_nine_languages(sentence: str) -> None:
     """Also where the words have no spaces between them."""
     assert rule_kind(sentence, words_of(sentence)) is not None
