@@ -20,6 +20,7 @@ from proxy.core.reading import Reading
 from proxy.summarizers.candidates import Candidate
 from proxy.summarizers.deadline import READING_SECONDS, UNBOUNDED, Deadline, in_thread
 from proxy.summarizers.fitting import cut_to_bound, estimated_tokens, is_large
+from proxy.summarizers.rules import is_rule
 from proxy.summarizers.salience import FIXED_TOKENS, candidates_of
 from proxy.summarizers.sentences import words_of
 from proxy.summarizers.shortening import shorten
@@ -64,7 +65,7 @@ class ExtractiveSummarizer:
     @cached_property
     def recipe(self) -> SummaryRecipe:
         """Return what its summaries depend on: these rules only."""
-        return SummaryRecipe("extractive", "", version=10)
+        return SummaryRecipe("extractive", "", version=11)
 
     async def summarize(self, task: SummaryTask) -> str:
         """Return the best sentences within the bound; a large task is weighed in a thread.
@@ -184,7 +185,8 @@ def _shorter(candidate: Candidate) -> Candidate:
 
     Rules, facts, decisions, the request and bulk stay as they are: what the ledger carries is the speaker's own words.
     """
-    if candidate.tier != 1 or _is_ledgers(candidate.text):
+    is_rule_too = candidate.label and is_rule(candidate.text, words_of(candidate.text))  # a newer one outranks it
+    if candidate.tier != 1 or is_rule_too or _is_ledgers(candidate.text):
         return candidate
     text = shorten(candidate.text)
     if text == candidate.text:

@@ -11,6 +11,7 @@ LABEL = re.compile(
     re.IGNORECASE,
 )
 RULE_LABEL = re.compile(rf"(?:[\w-]+ )?(?:{RULE_LABELS})s?\s?:\s", re.IGNORECASE)
+_SAFETY = re.compile(r"(?:safety|security|danger|warning)\b[\w ]{0,20}:", re.IGNORECASE)
 
 
 def is_labelled(sentence: str) -> bool:
@@ -22,3 +23,8 @@ def label_of(sentence: str) -> str:
     """Return the label with which a sentence begins, with its colon; empty where it has none."""
     match = LABEL.match(sentence + " ") if ":" in sentence else None
     return match[0].rstrip() if match else ""
+
+
+def is_safety(sentence: str) -> bool:
+    """Return whether a sentence begins with a label that says it concerns safety."""
+    return bool(_SAFETY.match(sentence))

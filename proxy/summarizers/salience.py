@@ -16,7 +16,7 @@ from proxy.core.reading import Phrase, Reading
 from proxy.summarizers.candidates import Candidate
 from proxy.summarizers.deadline import UNBOUNDED, Deadline
 from proxy.summarizers.fitting import ASCII_CHARS, estimated_tokens
-from proxy.summarizers.labels import label_of
+from proxy.summarizers.labels import is_safety, label_of
 from proxy.summarizers.pieces import ENCODED_MARK, Piece, pieces_of
 from proxy.summarizers.request import REQUEST, Request, request_of
 from proxy.summarizers.revoking import Revocation, revocation_of
@@ -93,7 +93,7 @@ FIXED_TOKENS = 6.0
 """Tokens that are added to a sentence's length, so that fragments of two words do not win."""
 
 
-_SAFETY, _SAFETY_WEIGHT = re.compile(r"(?:safety|security|danger|warning)\b[\w ]{0,20}:", re.IGNORECASE), 20.0
+_SAFETY_WEIGHT = 20.0
 """Rules that their speaker labels as safety come before all other rules."""
 
 
@@ -206,7 +206,7 @@ def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float) 
     weight *= _form_weight(text)
     # An earlier summary kept the best of its time; among equal sentences the newer one matters more.
     weight *= 1.4 if piece.earlier else 1.0 + recency
-    if tier == 0 and _SAFETY.match(text):
+    if tier == 0 and is_safety(text):
         weight *= _SAFETY_WEIGHT
     tokens = estimated_tokens(text)
     density = weight / (tokens - len(label) / ASCII_CHARS + FIXED_TOKENS)

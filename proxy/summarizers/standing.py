@@ -9,10 +9,18 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from proxy.summarizers.candidates import Candidate
+from proxy.summarizers.labels import is_safety
 from proxy.summarizers.pieces import Piece
 from proxy.summarizers.revoking import Revocation, related_rules
 from proxy.summarizers.sentences import words_of
-from proxy.summarizers.superseding import Statements, answer_language, plain_words, without_value
+from proxy.summarizers.superseding import (
+    Statements,
+    answer_language,
+    is_prohibition,
+    plain_words,
+    values_of,
+    without_value,
+)
 
 _REPLACED_WEIGHT = 0.5
 """What a newer statement on the matter leaves of a weight."""
@@ -81,14 +89,31 @@ def without_outdated(candidates: Sequence[Candidate], updates: Mapping[int, str]
 
 
 def newest_first(candidates: Sequence[Candidate], weights: Mapping[str, float]) -> list[Candidate]:
-    """Return the candidates; of labelled statements on the same matter, the older ones weigh less."""
-    result = list(candidates)
+    """Return the candidates; of labelled statements on the same matter, the older ones weigh less than the newest.
+
+    A rule whose value a newer one changes competes with ordinary sentences. A prohibition does not, since two can hold
+    at once, and neither does a rule that its speaker labelled as safety.
+    """
     statements: dict[tuple[str, str], Statements] = defaultdict(Statements)
-    for place, candidate in enumerate(candidates):
-        if candidate.label:
-            words = plain_words(candidate.text.removeprefix(candidate.label).strip())
-            informative = [word for word in words if word in weights]
-            for earlier in statements[candidate.speaker, candidate.label].replaced_by(place, informative):
-                older = result[earlier]
-                result[earlier] = older._replace(density=older.density * _REPLACED_WEIGHT)
+    densities = {place: candidate.density for place, candidate in enumerate(candidates) if candidate.label}
+    values: dict[int, frozenset[str]] = {}
+    outdated: set[int] = set()
+    for place, density in list(densities.items()):
+        candidate = candidates[place]
+        statement = candidate.text.removeprefix(candidate.label).strip()
+        informative = [word for word in plain_words(statement) if word in weights]
+        replaced = statements[candidate.speaker, candidate.label].replaced_by(place, informative)
+        own = values_of(statement)
+        # The newer one weighs less because it repeats words of the older one, which is to go first.
+        most = max([densities[earlier] for earlier in replaced], default=0.0)
+        densities[place] = max(density, (most + density) / 2)
+        for earlier in replaced:
+            densities[earlier] *= _REPLACED_WEIGHT
+            if own and values.get(earlier, own) != own:
+                outdated.add(earlier)
+        if own and candidate.tier == 0 and not is_safety(candidate.label) and not is_prohibition(statement):
+            values[place] = own
+    result = list(candidates)
+    for place, density in densities.items():
+        result[place] = result[place]._replace(density=density, tier=1 if place in outdated else result[place].tier)
     return result

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Collection, Iterable
+from functools import lru_cache
 
 from proxy.summarizers.sentences import WORD, words_of
 
@@ -33,6 +34,12 @@ _BESIDE = frozenset(_BESIDE_TEXT.split())
 _MOST_WORDS = 14
 _COMPARED = 40
 """Statements with the same label that are compared with the next one."""
+_ENDING = re.compile(r"(?<=\w\w\w)(?:(?:ion|ing|er)s?|ed|al|e?s|e)$")
+_STEMMED_CHARS = 24
+"""A longer word is no English one; taking its endings off one by one would cost time."""
+_PROHIBITION = re.compile(
+    r"(?:never|no|not|do not|don.t|under no|avoid|nie|niemals|keine?|jamais|nunca)\b", re.IGNORECASE
+)
 _LEAST_SHARED, _SIMILAR = 2, 0.6
 """What statements on the same matter share: so many words, and so large a part of the shorter."""
 _A_VALUE = r"[$€£]?\w{0,20}\d[\w.,:-]{0,20}(?<=\w)"
@@ -79,6 +86,24 @@ def plain_words(statement: str) -> list[str]:
     return [first.lower(), *(word for word in others if word == word.lower() and not word[0].isdigit())]
 
 
+def values_of(statement: str) -> frozenset[str]:
+    """Return a statement's values, names and numbers, which ``plain_words`` leaves out."""
+    return frozenset(word for word in WORD.findall(statement)[1:] if word != word.lower() or word[0].isdigit())
+
+
+def is_prohibition(statement: str) -> bool:
+    """Return whether a statement begins with what must not be done."""
+    return bool(_PROHIBITION.match(statement))
+
+
+@lru_cache(maxsize=4096)
+def _stem(word: str) -> str:
+    """Return a word without English endings: "approving", "approval" and "approve" give the same."""
+    while len(word) <= _STEMMED_CHARS and (shorter := _ENDING.sub("", word)) != word:
+        word = shorter
+    return word[:-1] if len(word) > 3 and word[-1] == word[-2] else word
+
+
 class Statements:
     """Finds earlier statements on the same matter, among the newest of those with one label."""
 
@@ -90,7 +115,7 @@ class Statements:
 
         :param words: the informative words of the statement at ``place``, without names and numbers
         """
-        matter = frozenset(words)
+        matter = frozenset(map(_stem, words))
         similar = [
             earlier
             for earlier, other in self._newest

@@ -228,6 +228,41 @@ async def test_the_newest_of_labelled_statements_on_one_matter_comes_first(count
 
 
 @pytest.mark.anyio
+async def test_a_statement_is_not_lost_for_repeating_the_one_that_it_replaces(
+    counter: TokenCounter, talk: Talk
+) -> None:
+    """Words count less when they are said again; the newest value would go first, and the matter with it."""
+    older, newer = (
+        "FACT: The staging database runs in region Lisbon.",
+        "FACT: The staging database runs in region Turin.",
+    )
+    other = "FACT: The night report goes to the billing office."
+    said = [text for sentence in (older, other, newer, "Thanks!", "Thanks!") for text in (sentence, "Fine.")]
+    lines = {line.text for line in read_back(await summarize(counter, talk(*said), 16))}
+    assert lines == {newer}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("older", "newer", "beside"),
+    [
+        ("RULE: Ana Ferrer approves releases.", "RULE: Every release needs approval by Ravi Patel.", "fact"),
+        ("RULE: Never show releases to Ana Ferrer.", "RULE: Never show a release to Ravi Patel.", "rule"),
+        ("SAFETY RULE: Ana Ferrer approves releases.", "SAFETY RULE: Every release is approved by Ravi Patel.", "rule"),
+        ("RULE: Releases need an approval.", "RULE: A release needs the approval by Ravi Patel.", "rule"),
+    ],
+)
+async def test_a_rule_whose_value_changes_comes_no_longer_first(
+    counter: TokenCounter, talk: Talk, older: str, newer: str, beside: str
+) -> None:
+    """A fact takes its place. A prohibition and a safety rule keep it, and so does what names no value."""
+    fact = "FACT: Nadja Blum leads the gateway rewrite."
+    said = [text for sentence in (older, fact, newer, "Thanks!", "Thanks!") for text in (sentence, "Fine.")]
+    lines = {line.text for line in read_back(await summarize(counter, talk(*said), 24))}
+    assert lines == {newer, older if beside == "rule" else fact}
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize("mark", ["?", "？", "؟"])
 async def test_an_answer_comes_before_a_like_statement(counter: TokenCounter, talk: Talk, mark: str) -> None:
     """What somebody asked for will be needed; the marks of other scripts ask, too."""
