@@ -28,8 +28,11 @@ _SCALE, _BITS = 255, 8
 MOST_MESSAGES = 1 << 24
 PREVIOUS, BEFORE_PREVIOUS, NEXT = 0.6, 0.3, 0.2
 """What a message gains of its neighbours' scores: an answer seldom repeats the words of its question."""
-MOST_POSTINGS = 2_500
-"""Mentions that one question looks at, rarest terms first: they bound its time, and common words tell nothing."""
+MOST_POSTINGS, LEAST_POSTINGS, POSTINGS_BY_TERM = 2_500, 1_000, 10_000
+"""Mentions that one question looks at, rarest terms first: they bound its time, and common words tell nothing.
+
+A question of four terms looks at the most, and one of ten or more at the least, since its rare ones tell enough.
+"""
 RELEVANT_SHARE = 0.3
 """Messages below this share of the best one's score are left out: they share a common word at most."""
 MOST_RANKED = 150
@@ -109,9 +112,11 @@ class MessageIndex:
     def _term_scores(self, question: str, count: int) -> dict[int, float]:
         scores: dict[int, float] = {}
         score_of, looked_at = scores.get, 0
-        for mentions, postings, _ in self._rarest(_terms_of_question(question), count)[:QUESTION_TERMS]:
+        terms = _terms_of_question(question)
+        most = _most_postings(terms)
+        for mentions, postings, _ in self._rarest(terms, count)[:QUESTION_TERMS]:
             looked_at += mentions
-            if looked_at > MOST_POSTINGS and scores:
+            if looked_at > most and scores:
                 break
             rarity = rarity_of(mentions, count) / _SCALE
             for posting in postings[:mentions]:
@@ -129,10 +134,10 @@ class MessageIndex:
         total = sum([rarity_of(mentions, count) for mentions, _, _ in shared])
         total += (len(terms) - len(shared)) * rarity_of(0, count)
         rare_terms: list[RareTerm] = []
-        looked_at = 0
+        looked_at, most = 0, _most_postings(terms)
         for mentions, postings, term in shared[:RARE_TERMS]:
             looked_at += mentions
-            if looked_at > MOST_POSTINGS and rare_terms:
+            if looked_at > most and rare_terms:
                 break
             places = [posting >> _BITS for posting in postings[:mentions]]
             rare_terms.append(RareTerm(term, rarity_of(mentions, count), places))
@@ -148,6 +153,11 @@ class MessageIndex:
                 shared.append((mentions, postings, term))
         shared.sort(key=itemgetter(0))  # stable: equally rare terms stay in the order of the alphabet
         return shared
+
+
+def _most_postings(terms: Sequence[str]) -> int:
+    """Return how many mentions a question of so many different terms looks at."""
+    return min(max(POSTINGS_BY_TERM // max(len(terms), 1), LEAST_POSTINGS), MOST_POSTINGS)
 
 
 def _terms_of_question(question: str) -> list[str]:
