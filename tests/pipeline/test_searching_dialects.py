@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import httpx
@@ -304,3 +305,30 @@ def test_an_answer_that_needs_no_search_keeps_its_bytes(bench: Bench, searching:
         assert FUNCTION_NAME.encode() in sent
         assert FUNCTION_NAME not in got.text
         assert len(got.text.splitlines()) == len(sent.decode().splitlines())
+
+
+def test_the_libraries_of_the_providers_read_a_searched_stream(bench: Bench, searching: Client) -> None:
+    """Their accumulators join blocks and items by the places in the events."""
+    anthropic, openai = import_module("anthropic"), import_module("openai")  # no other test here needs their time
+    rounds = (Turn("Let me look.", calls=(SEARCH,), thought="I must search."), Turn(calls=(SEARCH,), thought="Again."))
+    said: Any = MESSAGES.body(TALK)["messages"]
+    address = str(searching.http.base_url).rstrip("/")
+    bench.upstream.script = searches_then(Turn(ANSWER, thought="I have it."), *rounds)
+    with (
+        anthropic.Anthropic(api_key=searching.key, base_url=address) as client,
+        client.messages.stream(model="small", max_tokens=100, messages=said) as stream,
+    ):
+        message = stream.get_final_message()
+    assert [block.text for block in message.content if block.type == "text"] == ["Let me look.", ANSWER]
+    assert [block.type for block in message.content] == ["thinking", "text", "text"]
+    assert (message.stop_reason, message.usage.output_tokens) == ("end_turn", 15)
+    bench.upstream.script = searches_then(Turn(ANSWER, thought="I have it."), *rounds)
+    with (
+        openai.OpenAI(api_key=searching.key, base_url=f"{address}/v1") as library,
+        library.responses.stream(model="small", input=said, max_output_tokens=100) as events,
+    ):
+        response = events.get_final_response()
+    assert [item.type for item in response.output] == ["reasoning", "message", "reasoning", "message"]
+    assert response.output_text.endswith(ANSWER)
+    assert response.usage is not None
+    assert response.usage.total_tokens == 48
