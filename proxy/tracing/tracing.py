@@ -11,7 +11,6 @@ import asyncio
 import os
 import threading
 from collections.abc import Iterable
-from contextlib import suppress
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
@@ -38,7 +37,8 @@ class Tracing:
     def __init__(self) -> None:
         bound_lines()
         self._provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
-        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        self._exporter = _Exporter()
+        self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         self._spans = Spans(self._provider.get_tracer(SERVICE, __version__))
         self.steps = StepTracing(self._spans)
         self.note_event = note_event
@@ -57,7 +57,10 @@ class Tracing:
         return RequestTracing(self._spans, routes, direct)
 
     async def aclose(self) -> None:
-        """Export what waits. A collector that does not answer holds the end up for ``CLOSE_SECONDS`` at most."""
+        """Export what waits. A collector that does not answer holds the end up for ``CLOSE_SECONDS`` at most.
+
+        What has not been exported by then is given up, so that no thread goes on with retries.
+        """
         loop, closed = asyncio.get_running_loop(), asyncio.Event()
 
         def close() -> None:
@@ -67,8 +70,19 @@ class Tracing:
 
         # A daemon, unlike the threads of an executor, is not waited for when the interpreter ends.
         threading.Thread(target=close, name="tidemark-traces", daemon=True).start()
-        with suppress(TimeoutError):
+        try:
             await asyncio.wait_for(closed.wait(), CLOSE_SECONDS)
+        except TimeoutError:
+            self._exporter.shutdown()
+
+
+class _Exporter(OTLPSpanExporter):
+    """Exports spans by HTTP. It may be closed twice: by ``aclose``, which ends the retries, and by its processor."""
+
+    def shutdown(self) -> None:
+        """End the wait before a retry, and refuse spans from now on."""
+        if not self._shutdown:
+            super().shutdown()  # type: ignore[no-untyped-call]
 
 
 def _resource() -> Resource:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from tests.pipeline.talk import user
 from tests.tracing.collector import Collector, collecting
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+EXPORT_THREADS = ("OtelBatchSpan", "tidemark-traces")
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +49,8 @@ def test_a_silent_collector_holds_up_neither_requests_nor_the_end(
         assert client.chat([user("Hi again")]).status_code == 200
     assert not collector.freed.is_set()
     assert collector.spans == []
+    collector.freed.set()
+    wait_for_export_threads()
 
 
 def test_a_collector_that_is_gone_is_no_fault_of_requests(
@@ -59,6 +64,29 @@ def test_a_collector_that_is_gone_is_no_fault_of_requests(
         client = bench.client("gone")
         assert [client.chat([user("Hi")]).status_code for _ in range(3)] == [200, 200, 200]
         assert bench.warnings == []
+    wait_for_export_threads()
+
+
+def test_no_retry_goes_on_after_the_end(
+    store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spans for a collector that is gone are given up, and a pause before a retry is not waited for."""
+    monkeypatch.setenv(ENDPOINT, "http://127.0.0.1:1")
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60")
+    monkeypatch.setattr("proxy.tracing.tracing.CLOSE_SECONDS", 0.0)
+    with benched(store_url, tmp_path) as bench:
+        assert bench.client("retried").chat([user("Hi")]).status_code == 200
+    wait_for_export_threads()
+    assert "already shutdown, ignoring call" not in caplog.text
+
+
+def wait_for_export_threads() -> None:
+    """Wait until no thread exports spans any more. One that goes on would disturb the tests after these."""
+    for thread in threading.enumerate():
+        if thread.name.startswith(EXPORT_THREADS):
+            thread.join(20)
+            assert not thread.is_alive(), thread.name
 
 
 @pytest.fixture
@@ -102,7 +130,10 @@ def test_a_protocol_that_is_not_spoken_is_a_warning() -> None:
     """The collector's other port speaks it."""
     warnings: list[str] = []
     environ = {ENDPOINT: "http://127.0.0.1:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
-    assert start_tracing(warnings.append, environ) is not None
+    tracing = start_tracing(warnings.append, environ)
+    assert tracing is not None
+    asyncio.run(tracing.aclose())
+    wait_for_export_threads()
     assert warnings == [
         "OTEL_EXPORTER_OTLP_PROTOCOL is grpc, but Tidemark exports traces by http/protobuf (port 4318) only."
     ]
