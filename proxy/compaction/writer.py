@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import traceback
 from dataclasses import replace
-from functools import partial
 from pathlib import PurePath
 
 from proxy.compaction.values import CompactionOrder, NotSummarized
@@ -17,7 +16,7 @@ from proxy.core.bounded import BoundedCache
 from proxy.core.breaker import CLOSED, Breaker
 from proxy.core.conversation.summary import render_text
 from proxy.core.errors import SummaryOverdue, SummaryRejected, TidemarkError
-from proxy.core.events import BreakerChanged, Listener, NarrativeRepaired, SummaryFailed
+from proxy.core.events import BreakerChanged, Listener, SummaryFailed
 from proxy.core.planning.cached_prefix import cached_prefix
 from proxy.core.ports import (
     ChooseSummarizer,
@@ -25,7 +24,6 @@ from proxy.core.ports import (
     Summarizer,
     SummaryComparison,
     SummaryTask,
-    TextBound,
     TokenCounter,
 )
 from proxy.core.receipt import Receipt
@@ -162,49 +160,7 @@ class SummaryWriter:
             shorten_sentences=order.profile.policy.shorten_sentences,
             live=cached_prefix(order.request, plan, order.profile) if order.request else None,
         )
-        text = await write_summary(summarizer, task, plan.covered, self._counter)
-        if summarizer.recipe.strategy == "extractive":
-            return text
-        return await self._completed(order, task, await self._checked(order, summarizer, task, text))
-
-    async def _completed(self, order: CompactionOrder, task: SummaryTask, text: str) -> str:
-        """Return a model's text with all of the ledger that the deterministic strategy keeps within the same bound.
-
-        A text that cannot be compared in time stays as it is: what it keeps is worth more than a failure.
-        """
-        bound = TextBound(task.max_tokens, partial(self._tokens, order=order))
-        try:
-            floor = await write_summary(self.fallback, task, order.plan.covered, self._counter)
-            previous, reading = task.previous or "", task.reading
-            return await self._comparison.completed(task.messages, previous, text, floor, bound, reading=reading)
-        except (SummaryOverdue, SummaryRejected):
-            return text
-
-    async def _checked(self, order: CompactionOrder, summarizer: Summarizer, task: SummaryTask, text: str) -> str:
-        """Return a model's text without statements that contradict the conversation, within the bound.
-
-        :raises SummaryRejected: too little of the narrative is left
-        """
-        checked = await self._comparison.checked(task.messages, task.previous or "", text)
-        if not checked.repairs:
-            return text
-        is_long = self._tokens(checked.text, order) > task.max_tokens
-        repaired = checked.shorter if is_long else checked.text
-        is_usable = checked.is_usable and repaired
-        repairs = checked.repairs
-        if not is_usable:
-            repairs = tuple(replace(repair, outcome="rejected") for repair in repairs)
-        elif is_long:
-            repairs = tuple(replace(repair, outcome="dropped") for repair in repairs)
-        strategy, statements = summarizer.recipe.strategy, checked.statements
-        self._emit(NarrativeRepaired(order.conversation, order.profile.name, strategy, repairs, statements))
-        if not is_usable:
-            wrong = sum(repair.count for repair in repairs)
-            raise SummaryRejected(f"the summary contradicts the conversation in {wrong} of {statements} statements")
-        return repaired
-
-    def _tokens(self, text: str, order: CompactionOrder) -> int:
-        return self._counter.count_message(render_text(text, order.plan.covered), order.route.upstream_model)
+        return await write_summary(summarizer, task, plan.covered, self._counter)
 
     def _breaker(self, order: CompactionOrder, summarizer: Summarizer) -> Breaker:
         return self._breakers.get(_breaker_key(order, summarizer), CLOSED)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .flush_events import FlushEvent
-from .narrative import Repair
 from .receipt import Receipt
 from .report import NO_USAGE, Action, RecallOutcome, Report, Usage
 from .values import value
@@ -206,18 +205,6 @@ class SummaryFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class NarrativeRepaired:
-    """A model's narrative stated what its source does not have, and was repaired or rejected."""
-
-    conversation: str
-    model: str
-    strategy: str
-    repairs: tuple[Repair, ...]
-    statements: int
-    """How many statements the narrative had."""
-
-
-@dataclass(frozen=True, slots=True)
 class StoreDegraded:
     """The store did not answer, and the request continued without it."""
 
@@ -265,7 +252,6 @@ Event = (
     | SummaryReplaced
     | SummaryPrepared
     | SummaryFailed
-    | NarrativeRepaired
     | ContextFull
     | MessagesSearched
     | BreakerChanged

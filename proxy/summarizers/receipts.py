@@ -12,16 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.errors import SummaryOverdue
-from proxy.core.narrative import CheckedNarrative
-from proxy.core.ports import TextBound
 from proxy.core.reading import Reading
 from proxy.core.receipt import Detail, Receipt, receipt_of
 from proxy.summarizers.compared_text import ComparedText
 from proxy.summarizers.deadline import READING_SECONDS, UNBOUNDED, Deadline, in_thread
 from proxy.summarizers.ledger import ledger_of_passages
-from proxy.summarizers.ledger_floor import completed_summary
 from proxy.summarizers.ledger_survival import ledger_details
-from proxy.summarizers.narrative import check_summary
 from proxy.summarizers.passages import Passage, passages
 from proxy.summarizers.sentences import words_of
 from proxy.summarizers.transcript import read_back, utterances
@@ -80,37 +76,6 @@ class ReceiptWriter:
             return details_of(messages, previous, text, reading=reading)
         deadline = Deadline(self._reading_seconds)
         return await in_thread(deadline, details_of, messages, previous, text, reading, deadline)
-
-    async def checked(self, messages: Sequence[Message], previous: str, text: str) -> CheckedNarrative:
-        """Return a text with its narrative held against what it stands for; much text is read in a thread.
-
-        :raises SummaryOverdue: the comparison took too long
-        """
-        if _is_small(messages, previous):
-            return check_summary(text, messages, previous)
-        deadline = Deadline(self._reading_seconds)
-        return await in_thread(deadline, check_summary, text, messages, previous, deadline)
-
-    async def completed(
-        self,
-        messages: Sequence[Message],
-        previous: str,
-        text: str,
-        floor: str,
-        bound: TextBound,
-        *,
-        reading: Reading | None = None,
-    ) -> str:
-        """Return a text with all of the ledger that ``floor`` keeps; much text is compared in a thread.
-
-        :raises SummaryOverdue: the comparison took too long
-        """
-        if _is_small(messages, previous):
-            return completed_summary(messages, previous, text, floor, bound, reading=reading)
-        deadline = Deadline(self._reading_seconds)
-        return await in_thread(
-            deadline, completed_summary, messages, previous, text, floor, bound, deadline, reading=reading
-        )
 
 
 def _is_small(messages: Sequence[Message], previous: str) -> bool:

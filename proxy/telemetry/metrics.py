@@ -22,7 +22,6 @@ from proxy.core.events import (
     Event,
     ManualCompactionEnded,
     MessagesSearched,
-    NarrativeRepaired,
     RecordBroken,
     RequestServed,
     RequestShed,
@@ -151,7 +150,7 @@ class Metrics:
         match event:
             case RequestServed():
                 self._served(event)
-            case ConversationCompacted() | SummaryPrepared() | SummaryFailed() | BreakerChanged() | NarrativeRepaired():
+            case ConversationCompacted() | SummaryPrepared() | SummaryFailed() | BreakerChanged():
                 self._count_summary(event)
             case ContextFull():
                 self._full.inc()
@@ -170,9 +169,7 @@ class Metrics:
             case _:
                 assert_never(event)
 
-    def _count_summary(
-        self, event: ConversationCompacted | SummaryPrepared | SummaryFailed | BreakerChanged | NarrativeRepaired
-    ) -> None:
+    def _count_summary(self, event: ConversationCompacted | SummaryPrepared | SummaryFailed | BreakerChanged) -> None:
         self._summaries(event)
         if isinstance(event, SummaryFailed) and self.count_traffic is not None:
             self._failed_summaries += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import assert_never
 
-from proxy.core.events import BreakerChanged, ConversationCompacted, NarrativeRepaired, SummaryFailed, SummaryPrepared
+from proxy.core.events import BreakerChanged, ConversationCompacted, SummaryFailed, SummaryPrepared
 from proxy.core.receipt import Receipt
 from proxy.telemetry.series import SeriesRegistry
 
@@ -24,9 +24,6 @@ class SummarySeries:
         self._prepared = registry.counter("summaries_prepared", "Summaries made in the background.", ("strategy",))
         self._breaker = registry.counter("breaker_changes", "Changes of summarizers' breakers.", ("strategy", "state"))
         self._failures = registry.counter("summary_failures", "Summaries that failed.", ("strategy", "model"))
-        self._repairs = registry.counter(
-            "narrative_repairs", "Statements of summaries that contradicted the conversation.", ("kind", "outcome")
-        )
         self._details = registry.counter(
             "summary_details", "What was said before summaries, and what became of it.", ("kind", "survival")
         )
@@ -40,9 +37,7 @@ class SummarySeries:
             COMPACTION_SECONDS,
         )
 
-    def __call__(
-        self, event: ConversationCompacted | SummaryPrepared | SummaryFailed | BreakerChanged | NarrativeRepaired
-    ) -> None:
+    def __call__(self, event: ConversationCompacted | SummaryPrepared | SummaryFailed | BreakerChanged) -> None:
         """Count an event of the summarizers."""
         match event:
             case ConversationCompacted():
@@ -60,9 +55,6 @@ class SummarySeries:
                 self._summarizer.labels(event.strategy, model).observe(event.seconds)
             case BreakerChanged():
                 self._breaker.labels(event.strategy, event.state).inc()
-            case NarrativeRepaired():
-                for repair in event.repairs:
-                    self._repairs.labels(repair.kind, repair.outcome).inc(repair.count)
             case _:
                 assert_never(event)
 

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from proxy.core.events import (
     ConversationCompacted,
     Event,
-    NarrativeRepaired,
     Outcome,
     RecordBroken,
     RequestServed,
@@ -30,7 +29,6 @@ from proxy.core.events import (
     TurnStored,
 )
 from proxy.core.flush_events import FlushDropped
-from proxy.core.narrative import Repair
 from proxy.core.receipt import KindCount
 from proxy.core.report import Action, Report, Usage
 from proxy.telemetry.lines import as_json, served_line, timestamp
@@ -275,7 +273,6 @@ class TestFacts:
         [
             (ConversationCompacted("c1", "m", "llm", 45, 81_234, 900, 2.5), "conversation.compacted", "info"),
             (FAILED, "summary.failed", "warning"),
-            (NarrativeRepaired("c1", "m", "llm", (Repair("rule", "dropped", 2),), 9), "summary.repaired", "warning"),
             (RequestShed("streams", 2, 0), "request.shed", "warning"),
             (RecordBroken("c" * 48, "message 3", "torn"), "record.broken", "warning"),
             (StoreDegraded("recall", "timeout"), "store.degraded", "warning"),

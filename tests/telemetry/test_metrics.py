@@ -20,14 +20,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from proxy.core.events import (
     CompactionStarted,
     ConversationCompacted,
-    NarrativeRepaired,
     RequestServed,
     StoreDegraded,
     SummaryFailed,
     SummaryPrepared,
     TurnStored,
 )
-from proxy.core.narrative import Repair
 from proxy.core.receipt import KindCount
 from proxy.core.report import Report, Usage
 from proxy.telemetry.gathering import REQUEST_SECONDS
@@ -139,14 +137,11 @@ def test_compactions_failures_and_the_store_are_counted() -> None:
     receipt = (KindCount("rules", 7, 5, 1), KindCount("names", 3, 3))
     metrics(ConversationCompacted("c", "m", "extractive", 3, 100, 20, 0.2, receipt=receipt))
     metrics(SummaryFailed("c", "m", "llm", "timeout", "deterministic", 60.0))
-    metrics(NarrativeRepaired("c", "m", "llm", (Repair("number", "replaced", 2), Repair("rule", "dropped", 1)), 9))
     metrics(StoreDegraded("recall", "timeout"))
     metrics(TurnStored("c", 2, 100, 0.001))
     assert value(metrics, "tidemark_compactions_total", strategy="extractive") == 1
     assert value(metrics, "tidemark_compaction_seconds_sum", strategy="extractive") == 0.2
     assert value(metrics, "tidemark_summary_failures_total", strategy="llm", model="m") == 1
-    assert value(metrics, "tidemark_narrative_repairs_total", kind="number", outcome="replaced") == 2
-    assert value(metrics, "tidemark_narrative_repairs_total", kind="rule", outcome="dropped") == 1
     survivals = ("kept", "shortened", "dropped")
     rules = [value(metrics, "tidemark_summary_details_total", kind="rules", survival=each) for each in survivals]
     assert rules == [5, 1, 1]

@@ -21,7 +21,7 @@ from proxy.core.ports.store import (
     StartedTurn,
     TurnStore,
 )
-from proxy.core.ports.summarizing import ChooseSummarizer, Summarizer, SummaryComparison, SummaryTask, TextBound
+from proxy.core.ports.summarizing import ChooseSummarizer, Summarizer, SummaryComparison, SummaryTask
 from proxy.core.ports.traffic import TrafficStore
 from proxy.core.ports.upstream import (
     NO_CREDENTIAL,
@@ -70,7 +70,6 @@ __all__ = [
     "SummaryComparison",
     "SummarySeal",
     "SummaryTask",
-    "TextBound",
     "TextRequest",
     "TokenCounter",
     "TrafficStore",

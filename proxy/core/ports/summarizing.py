@@ -9,7 +9,6 @@ from typing import Protocol
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.request import CachedPrefix
 from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
-from proxy.core.narrative import CheckedNarrative
 from proxy.core.planning.budget import ModelProfile
 from proxy.core.ports.upstream import Caller, Route
 from proxy.core.reading import Reading
@@ -56,19 +55,6 @@ class Summarizer(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class TextBound:
-    """The most tokens of a summary's message."""
-
-    max_tokens: int
-    count: Callable[[str], int]
-    """Returns the tokens of the message with a text."""
-
-    def has_room(self, text: str, share: float = 1.0) -> bool:
-        """Return whether a text takes no more than a share of the bound."""
-        return self.count(text) <= share * self.max_tokens
-
-
 class SummaryComparison(Protocol):
     """Compares summaries with what they stand for."""
 
@@ -87,29 +73,6 @@ class SummaryComparison(Protocol):
 
     async def details(self, messages: Sequence[Message], previous: str, text: str) -> Sequence[Detail]:
         """Return what was said in ``previous`` and ``messages``, and what became of it in ``text``.
-
-        :raises SummaryOverdue: the comparison took too long
-        """
-        ...
-
-    async def completed(
-        self,
-        messages: Sequence[Message],
-        previous: str,
-        text: str,
-        floor: str,
-        bound: TextBound,
-        *,
-        reading: Reading | None = None,
-    ) -> str:
-        """Return a text of a model with all of the ledger that ``floor`` keeps, within the bound.
-
-        :raises SummaryOverdue: the comparison took too long
-        """
-        ...
-
-    async def checked(self, messages: Sequence[Message], previous: str, text: str) -> CheckedNarrative:
-        """Return a text of a model with its narrative held against ``previous`` and ``messages``.
 
         :raises SummaryOverdue: the comparison took too long
         """
